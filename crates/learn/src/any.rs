@@ -1,10 +1,11 @@
-//! The one list of policies that learn, and any policy by its name.
+//! The list of policies that learn, and any policy by its name.
 //!
-//! A policy is a file in `evict/` and a line in `learned_policies!` below. From the line come its name in
-//! [`LearnedSpec`] and so in [`Spec`] (`--policy`), its turn in [`Spec::visit`], and its row in [`POLICIES`].
+//! A policy is a file in `evict/` and a line in `learned_policies!` below. The line gives its name
+//! in [`LearnedSpec`] and so in [`Spec`] (`--policy`), its case in [`Spec::visit`], and its row in
+//! [`POLICIES`].
 
+use crate::boosted::Maker;
 use crate::evict;
-use crate::regressor::Maker;
 use crate::stats::{LearningStats, Learns};
 use policy::any::{About, KIND, PolicySpec, Visitor};
 use policy::knobs::{Knobs, SpecError, read_knobs, write_knobs};
@@ -13,7 +14,7 @@ use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
-/// Hands the list to another macro.
+/// Passes the list to another macro.
 macro_rules! learned_policies {
     ($use:ident) => {
         $use! {
@@ -35,15 +36,15 @@ macro_rules! define_any {
             knobs: <<$policy as Policy>::Config as Knobs>::KNOBS,
         },)+];
 
-        /// A policy that learns and its knobs.
+        /// A policy that learns, with its knobs.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "the variants are the policies, whose files describe them")]
+        #[expect(missing_docs, reason = "the variants are the policies, whose files document them")]
         pub enum LearnedSpec {
             $($name(<$policy as Policy>::Config),)+
         }
 
         impl LearnedSpec {
-            /// The same with regressors of this maker.
+            /// The same policy with models of this maker.
             pub fn with_maker(&self, maker: Maker) -> LearnedSpec {
                 let mut spec = self.clone();
                 match &mut spec {
@@ -59,14 +60,14 @@ macro_rules! define_any {
                 }
             }
 
-            /// Whether it runs only where the future is known.
+            /// Whether it needs the future of a trace.
             pub fn needs_future(&self) -> bool {
                 match self {
                     $(LearnedSpec::$name(_) => <$policy as Policy>::NEEDS_FUTURE,)+
                 }
             }
 
-            /// Does the work with the policy's own type.
+            /// Calls the visitor with the policy's own type.
             pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
                 match self {
                     $(LearnedSpec::$name(config) => visitor.visit::<$policy>(config),)+
@@ -74,7 +75,8 @@ macro_rules! define_any {
             }
         }
 
-        /// What a policy has learned; `None` if it is not in this list, or does not learn.
+        /// Counts of a policy's trainings and predictions; `None` if it is not in this list, or
+        /// does not learn.
         pub fn lessons_of(policy: &dyn Any) -> Option<LearningStats> {
             $(if let Some(policy) = policy.downcast_ref::<$policy>() {
                 return policy.lessons();
@@ -114,12 +116,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     policy::any::names().chain(POLICIES.iter().flat_map(About::names))
 }
 
-/// Any policy, whether it learns or not, as named by a person.
+/// Any policy, whether it learns or not, as specified by a user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spec {
-    /// One that does not learn.
+    /// A policy that does not learn.
     Plain(PolicySpec),
-    /// One that does.
+    /// A policy that learns.
     Learned(LearnedSpec),
 }
 
@@ -132,7 +134,7 @@ impl Spec {
         }
     }
 
-    /// Whether it runs only where the future is known.
+    /// Whether it needs the future of a trace.
     pub fn needs_future(&self) -> bool {
         match self {
             Spec::Plain(spec) => spec.needs_future(),
@@ -140,7 +142,7 @@ impl Spec {
         }
     }
 
-    /// The same; if it learns, with regressors of this maker.
+    /// The same policy, with models of this maker if it learns.
     pub fn with_maker(&self, maker: Maker) -> Spec {
         match self {
             Spec::Plain(spec) => Spec::Plain(spec.clone()),
@@ -148,7 +150,7 @@ impl Spec {
         }
     }
 
-    /// Does the work with the policy's own type.
+    /// Calls the visitor with the policy's own type.
     pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
         match self {
             Spec::Plain(spec) => spec.visit(visitor),
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_differ_from_all_others_and_lead_back_to_their_policies() {
+    fn names_are_unique_and_are_parsed_back() {
         for about in POLICIES {
             let same = names().filter(|name| about.is_named(name));
             assert_eq!(same.count(), about.names().count());
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_set_what_is_not_given() {
+    fn modes_set_the_knobs_that_are_not_given() {
         let parse = |text: &str| text.parse::<Spec>().map(|spec| spec.to_string());
         assert_eq!(parse("gl-cache:e").as_deref(), Ok("gl-cache"));
         assert_eq!(parse("gl-cache:t").as_deref(), Ok("gl-cache:mode=t"));

@@ -1,26 +1,29 @@
-//! Regression by gradient-boosted trees: grown by a library, asked here.
+//! Regression by gradient-boosted trees: trained by a library, evaluated here.
 //!
-//! The library is `forust-ml`. It takes its sums in one fixed order, in arithmetic that is the same on every
-//! machine, and is kept on the caller's thread; so are the questions. It is asked through its trees and not
-//! through its own `predict`, which wants the rows turned into columns of `f64` each time and walks pointers:
-//! an inference every few thousand requests would cost more than all else that a policy does.
+//! The library is `forust-ml`. It adds in one fixed order, in arithmetic that is the same on every
+//! machine, and is kept on the caller's thread; so is the evaluation. Predictions walk the
+//! library's trees in a layout of our own, because its `predict` needs the rows as columns of `f64`
+//! each time and follows pointers: predicting all groups every few thousand requests would cost
+//! more than all else that a policy does.
 
-use crate::{Regressor, Rows, Untrained};
+use crate::regressor::{Regressor, Rows, TrainError};
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix};
+use std::fmt;
 
-/// How trees are grown. The defaults are those of XGBoost, which the papers use, but for the number of trees.
+/// How trees are grown. The defaults are those of XGBoost, which the papers use, but for the number
+/// of trees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boosting {
-    /// How many trees are grown one after the other.
+    /// Number of trees.
     pub trees: usize,
-    /// How many decisions lead to a leaf, at most.
+    /// Maximum number of decisions to a leaf.
     pub depth: usize,
-    /// How many leaves a tree has, at most.
+    /// Maximum number of leaves of a tree.
     pub leaves: usize,
-    /// The share of what is left to explain that each tree explains.
+    /// Share of the remaining error that each tree explains.
     pub learning_rate: f32,
-    /// Rows in a leaf, at least.
+    /// Minimum number of rows in a leaf.
     pub leaf_rows: usize,
 }
 
@@ -36,13 +39,14 @@ impl Default for Boosting {
     }
 }
 
-/// Values of a feature told apart, at most.
+/// Maximum number of distinguished values of a feature.
 const BINS: u16 = 256;
 
-/// A decision, or a leaf: one that leads to itself, because no feature reaches its threshold. So a walk takes
-/// as many steps as the tree is deep and never branches, and several walks can be taken at once.
+/// A decision, or a leaf. A leaf leads to itself, because no feature reaches its threshold. So a
+/// walk takes as many steps as the tree is deep without a branch, and several walks can be taken at
+/// once.
 /// ```text
-/// threshold 4 | feature 4 | below 4      from the threshold on, the way leads to below + 1
+/// threshold 4 | feature 4 | below 4      from the threshold on, the walk goes to below + 1
 /// ```
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -59,7 +63,7 @@ struct Tree {
     depth: u32,
 }
 
-/// Gradient-boosted trees.
+/// A model of gradient-boosted trees.
 #[derive(Clone, Debug)]
 pub struct Boosted {
     boosting: Boosting,
@@ -70,15 +74,15 @@ pub struct Boosted {
     /// Predictions are in units of `scale` above `mean`.
     mean: f64,
     scale: f64,
-    /// Features in a row, 0 before the first training.
+    /// Features in a row; 0 before the first training.
     width: usize,
 }
 
-/// Rows that walk at once: enough to hide that each step waits for the one before.
+/// Number of rows that are walked at once, which hides that each step waits for the one before.
 const AT_ONCE: usize = 8;
 
 impl Boosted {
-    /// A model that has learned nothing yet.
+    /// An untrained model.
     pub fn new(boosting: Boosting) -> Boosted {
         assert!(boosting.trees > 0);
         assert!(boosting.learning_rate > 0.0);
@@ -109,14 +113,14 @@ impl Boosted {
         library
     }
 
-    /// Takes the library's trees over. A tree that is one leaf adds the same to all rows.
+    /// Copies the library's trees. A tree of one leaf adds the same to all rows.
     fn take(&mut self, grown: &[forust_ml::tree::Tree]) {
         self.trees.clear();
         self.nodes.clear();
         self.leaves.clear();
         for tree in grown {
             let root = self.room(1);
-            // Where a node of theirs is to stand, and how many decisions lead to it.
+            // Index in the library's tree, index here, and number of decisions before.
             let mut ahead = vec![(0, root, 0)];
             let mut deepest = 0;
             while let Some((theirs, ours, depth)) = ahead.pop() {
@@ -144,7 +148,7 @@ impl Boosted {
         }
     }
 
-    /// Room for so many nodes behind each other; the first one's number.
+    /// Adds nodes side by side, and returns the number of the first.
     fn room(&mut self, count: usize) -> u32 {
         let first = self.nodes.len();
         let leaf = Node {
@@ -157,7 +161,7 @@ impl Boosted {
         u32::try_from(first).expect("trees have fewer than 2^32 nodes")
     }
 
-    /// What the trees add up to for up to [`AT_ONCE`] rows.
+    /// Sums of the trees for up to [`AT_ONCE`] rows.
     #[inline]
     fn walk(&self, rows: [&[f32]; AT_ONCE]) -> [f64; AT_ONCE] {
         let mut sums = [0.0; AT_ONCE];
@@ -178,8 +182,8 @@ impl Boosted {
     }
 }
 
-/// Mean and standard deviation. Targets may be as small as one over a day times a megabyte, and the library
-/// takes their squares in `f32`: it gets them in units of their own spread.
+/// Mean and standard deviation. Targets may be as small as one over a day times a megabyte, and the
+/// library squares them in `f32`, so it gets them in units of their standard deviation.
 fn mean_and_spread(targets: &[f32]) -> (f64, f64) {
     let count = targets.len() as f64;
     let mean = targets.iter().map(|&target| f64::from(target)).sum::<f64>() / count;
@@ -190,17 +194,17 @@ fn mean_and_spread(targets: &[f32]) -> (f64, f64) {
 }
 
 impl Regressor for Boosted {
-    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), Untrained> {
+    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError> {
         assert_eq!(rows.len(), targets.len());
         if rows.len() < 2 {
-            return Err(Untrained::TooFew);
+            return Err(TrainError::TooFew);
         }
         if !targets.iter().all(|target| target.is_finite()) {
-            return Err(Untrained::NotANumber);
+            return Err(TrainError::NotANumber);
         }
         let (mean, spread) = mean_and_spread(targets);
         if spread <= 0.0 || targets.iter().all(|&target| target == targets[0]) {
-            return Err(Untrained::AllAlike);
+            return Err(TrainError::AllAlike);
         }
         let wanted: Vec<f64> = targets
             .iter()
@@ -213,9 +217,9 @@ impl Regressor for Boosted {
         let mut library = self.library();
         library
             .fit_unweighted(&matrix, &wanted, None)
-            .map_err(|_| Untrained::Refused)?;
+            .map_err(|_| TrainError::Refused)?;
         if library.trees.iter().all(|tree| tree.nodes.len() < 2) {
-            return Err(Untrained::AllAlike);
+            return Err(TrainError::AllAlike);
         }
         self.take(&library.trees);
         (self.mean, self.scale, self.width) = (mean, spread, rows.width());
@@ -234,10 +238,10 @@ impl Regressor for Boosted {
         assert_eq!(rows.width(), self.width, "it was trained on such rows");
         for first in (0..rows.len()).step_by(AT_ONCE) {
             let count = AT_ONCE.min(rows.len() - first);
-            // The last few are asked together with the last of them again.
+            // The last few rows are filled up with the last of them.
             let sums = self.walk(std::array::from_fn(|n| rows.row(first + n.min(count - 1))));
-            let told = sums[..count].iter();
-            predictions.extend(told.map(|sum| (self.mean + sum * self.scale) as f32));
+            let compared = sums[..count].iter();
+            predictions.extend(compared.map(|sum| (self.mean + sum * self.scale) as f32));
         }
     }
 
@@ -258,6 +262,29 @@ impl Regressor for Boosted {
         self.trees.capacity() * size_of::<Tree>()
             + self.nodes.capacity() * size_of::<Node>()
             + self.leaves.capacity() * size_of::<f64>()
+    }
+}
+
+/// Makes a regressor for a policy. A host with a clock passes one that measures times.
+#[derive(Clone, Copy)]
+pub struct Maker(pub fn(&Boosting) -> Box<dyn Regressor>);
+
+impl Default for Maker {
+    fn default() -> Self {
+        Maker(|boosting| Box::new(Boosted::new(*boosting)))
+    }
+}
+
+/// All makers are equal, because a policy's name does not contain its maker.
+impl PartialEq for Maker {
+    fn eq(&self, _other: &Maker) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Maker")
     }
 }
 
@@ -287,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependence_is_learned_and_told_of_rows_never_seen() {
+    fn a_dependence_is_learned_and_predicted_for_new_rows() {
         let rows = rows_of(2_000, 4, 1);
         let mut model = Boosted::new(Boosting::default());
         assert!(!model.is_trained());
@@ -295,10 +322,14 @@ mod tests {
         assert!(model.is_trained());
 
         let others = rows_of(1_003, 4, 2);
-        let (mut told, expected) = (vec![], targets_of(&others));
-        model.predict(&others, &mut told);
-        assert_eq!(told.len(), others.len());
-        let left: f32 = told.iter().zip(&expected).map(|(a, b)| (a - b).abs()).sum();
+        let (mut compared, expected) = (vec![], targets_of(&others));
+        model.predict(&others, &mut compared);
+        assert_eq!(compared.len(), others.len());
+        let left: f32 = compared
+            .iter()
+            .zip(&expected)
+            .map(|(a, b)| (a - b).abs())
+            .sum();
         let all: f32 = expected.iter().map(|target| target.abs()).sum();
         assert!(left < all / 10.0, "{left} of {all}");
 
@@ -308,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trees_tell_what_the_library_would_tell() {
+    fn predictions_are_those_of_the_library() {
         let rows = rows_of(700, 3, 3);
         let targets = targets_of(&rows);
         let mut model = Boosted::new(Boosting::default());
@@ -343,24 +374,24 @@ mod tests {
     #[test]
     fn equal_rows_give_an_equal_model() {
         let rows = rows_of(500, 5, 5);
-        let told = [(), ()].map(|()| {
+        let compared = [(), ()].map(|()| {
             let mut model = Boosted::new(Boosting::default());
             model.train(&rows, &targets_of(&rows)).expect("they differ");
-            let mut told = vec![];
-            model.predict(&rows, &mut told);
-            told
+            let mut compared = vec![];
+            model.predict(&rows, &mut compared);
+            compared
         });
-        assert_eq!(told[0], told[1]);
+        assert_eq!(compared[0], compared[1]);
     }
 
     #[test]
-    fn what_teaches_nothing_leaves_the_model_as_it_was() {
+    fn a_failed_training_leaves_the_model_as_it_was() {
         let rows = rows_of(100, 2, 6);
         let targets: Vec<f32> = rows.iter().map(|row| row[0]).collect();
         let mut model = Boosted::new(Boosting::default());
-        let mut told = vec![];
-        model.predict(&rows, &mut told);
-        assert_eq!(told, vec![0.0; 100]);
+        let mut compared = vec![];
+        model.predict(&rows, &mut compared);
+        assert_eq!(compared, vec![0.0; 100]);
         assert!(model.importances().is_empty());
 
         model.train(&rows, &targets).expect("they differ");
@@ -368,20 +399,20 @@ mod tests {
         model.predict(&rows, &mut before);
         let mut constant = Rows::new(2);
         (0..100).for_each(|_| constant.push(&[f32::NAN, 3.0]));
-        assert_eq!(model.train(&constant, &targets), Err(Untrained::AllAlike));
-        assert_eq!(model.train(&rows, &[0.5; 100]), Err(Untrained::AllAlike));
+        assert_eq!(model.train(&constant, &targets), Err(TrainError::AllAlike));
+        assert_eq!(model.train(&rows, &[0.5; 100]), Err(TrainError::AllAlike));
         assert_eq!(
             model.train(&rows, &[f32::NAN; 100]),
-            Err(Untrained::NotANumber)
+            Err(TrainError::NotANumber)
         );
-        assert_eq!(model.train(&Rows::new(2), &[]), Err(Untrained::TooFew));
+        assert_eq!(model.train(&Rows::new(2), &[]), Err(TrainError::TooFew));
         let mut after = vec![];
         model.predict(&rows, &mut after);
         assert_eq!(before, after);
     }
 
     #[test]
-    fn a_feature_that_is_constant_or_enormous_does_no_harm() {
+    fn constant_and_enormous_features_do_no_harm() {
         let mut rows = Rows::new(4);
         for n in 0..200u16 {
             let wild = if n % 2 == 0 { f32::INFINITY } else { f32::NAN };
@@ -390,10 +421,10 @@ mod tests {
         let targets: Vec<f32> = (0..200u16).map(|n| f32::from(n / 100)).collect();
         let mut model = Boosted::new(Boosting::default());
         assert_eq!(model.train(&rows, &targets), Ok(()));
-        let mut told = vec![];
-        model.predict(&rows, &mut told);
-        for (told, target) in told.iter().zip(&targets) {
-            assert!((told - target).abs() < 0.1, "{told} for {target}");
+        let mut compared = vec![];
+        model.predict(&rows, &mut compared);
+        for (compared, target) in compared.iter().zip(&targets) {
+            assert!((compared - target).abs() < 0.1, "{compared} for {target}");
         }
         assert_eq!(model.importances()[0], 0.0);
     }

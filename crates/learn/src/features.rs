@@ -1,10 +1,10 @@
-//! What is known of a group, whoever keeps it: the seven features, and the rates at which a cache worked when
-//! the group was written.
+//! Features of a group in any cache: their names, and the rates at which the cache worked when the
+//! group was written.
 
 use policy::Tick;
 use policy::groups::{self, Rates};
 
-/// What the features are called, in their order in a row.
+/// Names of the features, in the order of a row.
 pub const FEATURES: [&str; groups::FEATURES] = [
     "request rate",
     "write rate",
@@ -15,31 +15,31 @@ pub const FEATURES: [&str; groups::FEATURES] = [
     "requested objects",
 ];
 
-/// What a cache has done until a moment.
+/// What a cache has done up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// That moment.
+    /// The moment.
     pub at: Tick,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Those of them that found nothing.
+    /// Number of requests that missed.
     pub misses: u64,
-    /// Entries written.
+    /// Number of entries written.
     pub writes: u64,
 }
 
-/// What a group counts for when eight more were written, as a share: a half.
-const FADING: f64 = 0.917;
+/// Factor by which a group's weight falls with each later group: to a half after eight.
+const DECAY: f64 = 0.917;
 
-/// The time in which the last groups were written. A single one of sixty entries would say little, and on a
-/// clock of whole seconds takes no time at all.
+/// Rates while the last groups were written, as weighted means. One group of sixty entries would
+/// say little, and takes no time on a clock of whole seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     /// Whether the clock has ever moved.
     has_time: bool,
-    /// When the group was begun that is being written.
+    /// Totals when the present group was begun.
     from: Totals,
-    /// Of the groups before, fading.
+    /// Weighted sums over the groups before.
     past: Past,
 }
 
@@ -52,7 +52,7 @@ struct Past {
 }
 
 impl Window {
-    /// Begins with what was before.
+    /// Begins with these totals.
     pub fn begin(&mut self, totals: Totals) {
         self.from = totals;
     }
@@ -62,19 +62,19 @@ impl Window {
         self.has_time
     }
 
-    /// A group was written full. What goes back, clock or counts, counts as standing still.
+    /// Notes that a group is full. A clock or a count that goes back counts as unchanged.
     pub fn turn(&mut self, totals: Totals) {
         let from = std::mem::replace(&mut self.from, totals);
         let since = |of: fn(&Totals) -> u64| of(&totals).saturating_sub(of(&from)) as f64;
         self.has_time |= totals.at != from.at;
         let past = &mut self.past;
-        past.seconds = past.seconds * FADING + since(|totals| totals.at.0) / 1e3;
-        past.requests = past.requests * FADING + since(|totals| totals.requests);
-        past.misses = past.misses * FADING + since(|totals| totals.misses);
-        past.writes = past.writes * FADING + since(|totals| totals.writes);
+        past.seconds = past.seconds * DECAY + since(|totals| totals.at.0) / 1e3;
+        past.requests = past.requests * DECAY + since(|totals| totals.requests);
+        past.misses = past.misses * DECAY + since(|totals| totals.misses);
+        past.writes = past.writes * DECAY + since(|totals| totals.writes);
     }
 
-    /// What a group gets that is begun now. Before time has passed there are no rates.
+    /// The rates for a group that is begun now; 0 before time has passed.
     pub fn rates(&self) -> Rates {
         let past = &self.past;
         let ratio = |of: f64, over: f64| if over > 0.0 { (of / over) as f32 } else { 0.0 };

@@ -1,19 +1,20 @@
-//! What a model had predicted, beside what came: of rows that it was not trained on.
+//! Comparison of a model's predictions with the observed values of rows that it was not trained on.
 
-/// In so many parts of equal size are rows told, in the order of their predictions.
+/// Number of parts of equal size into which the rows are divided, in the order of their
+/// predictions.
 pub const PARTS: usize = 5;
 
-/// A model's predictions of rows that it had not seen, and what came of them.
+/// A model's predictions of held-out rows, and the observed values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeldOut {
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Spearman's rank correlation: 1 where predictions have the order of what came, −1 where they have the
-    /// opposite one; `None` where all of either are alike.
+    /// Spearman's rank correlation: 1 if predictions and observed values have the same order, −1 if
+    /// the opposite one. `None` if all of either are equal.
     pub correlation: Option<f64>,
-    /// The mean prediction of each fifth of the rows, the one with the lowest predictions first.
+    /// Mean prediction of each fifth of the rows, the one with the lowest predictions first.
     pub predicted: [f64; PARTS],
-    /// The mean of what came of the same rows.
+    /// Mean observed value of the same rows.
     pub realised: [f64; PARTS],
 }
 
@@ -32,7 +33,7 @@ impl HeldOut {
             return None;
         }
         let order = order(predicted);
-        // Part k has the rows from k/5 to (k + 1)/5 of all, of which there is one at least.
+        // Part k has the rows from k/5 to (k + 1)/5 of all, of which there is at least one.
         let part = |k: usize| &order[k * rows / PARTS..(k + 1) * rows / PARTS];
         let means = |values: &[f32]| {
             std::array::from_fn(|k| {
@@ -49,14 +50,14 @@ impl HeldOut {
     }
 }
 
-/// The rows from the lowest value to the highest; equal ones in their order.
+/// Rows from the lowest value to the highest; rows of equal value in their order.
 fn order(values: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     order
 }
 
-/// Each row's place in that order. Equal values share the mean of their places.
+/// The rank of each row. Rows of equal value share the mean of their ranks.
 fn ranks(values: &[f32]) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     let mut before = 0;
@@ -68,7 +69,7 @@ fn ranks(values: &[f32]) -> Vec<f64> {
     ranks
 }
 
-/// Pearson's correlation; `None` where one of both does not vary.
+/// Pearson's correlation; `None` if one of both does not vary.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_is_turned_round_correlates_negatively_and_one_alike_not_at_all() {
+    fn a_reversed_order_correlates_negatively_and_equal_values_do_not_correlate() {
         let up = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let down = up.map(|value| -value * value);
         assert_eq!(of(&up, &down).correlation, Some(-1.0));
@@ -105,16 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn fifths_go_by_the_predictions_and_hold_all_rows() {
+    fn fifths_are_by_prediction_and_contain_all_rows() {
         let predicted: Vec<f32> = (0..23).map(|n| ((n * 7) % 23) as f32).collect();
         let realised: Vec<f32> = predicted.iter().map(|value| value * 10.0).collect();
-        let told = of(&predicted, &realised);
-        assert!(told.predicted.is_sorted());
-        for (predicted, realised) in told.predicted.iter().zip(told.realised) {
+        let compared = of(&predicted, &realised);
+        assert!(compared.predicted.is_sorted());
+        for (predicted, realised) in compared.predicted.iter().zip(compared.realised) {
             assert!((predicted * 10.0 - realised).abs() < 1e-9);
         }
-        assert_eq!(told.predicted[0], 1.5, "the lowest four: 0, 1, 2, 3");
-        assert_eq!(told.predicted[4], 20.0, "the highest five: 18 to 22");
+        assert_eq!(compared.predicted[0], 1.5, "the lowest four: 0, 1, 2, 3");
+        assert_eq!(compared.predicted[4], 20.0, "the highest five: 18 to 22");
         assert_eq!(HeldOut::compare(&[1.0; 4], &[1.0; 4]), None);
         assert_eq!(HeldOut::compare(&[], &[]), None);
     }

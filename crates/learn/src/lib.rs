@@ -1,32 +1,31 @@
-//! Eviction policies that learn, and what they learn with.
+//! Eviction policies that learn, and the regression that they use.
 //!
-//! Each stands behind the contract of `policy`, so that the host which runs all others runs it, too. They
-//! live in a room of their own because regression comes from a library, and `policy` takes nothing from
-//! outside.
+//! Each policy implements the contract of `policy`, so that the same host runs it. They have a
+//! crate of their own because the regression is a library, and `policy` has no dependencies.
 //!
-//! Deliberately absent, as there: a clock, chance, threads and files. A policy that learns trains in
-//! [`policy::Policy::evict`], in the thread of its host, and counts what it did; whoever has a clock tells
-//! what that took.
+//! This crate has no clock, random source, threads or files. A policy trains in
+//! [`policy::Policy::evict`], on its host's thread, and counts what it did; a host with a clock
+//! measures the time.
 //!
-//! Start reading with `regressor.rs`, the seam between policies and what they learn with; `any.rs` is the list
-//! of the policies' names. `tutor.rs` learns about the groups of an engine that evicts by itself; `features.rs` and
-//! `schedule.rs` are for whoever learns about groups, whatever these are.
+//! Start with `regressor.rs`, the seam between policies and models. `any.rs` lists the policies.
+//! `group_learner.rs` learns the utility of groups of an engine that evicts by itself
+//! (experimental). `features.rs` and `schedule.rs` serve all learners about groups.
 #![forbid(unsafe_code)]
 
 pub mod any;
 mod boosted;
 pub mod evict;
 mod features;
+mod group_learner;
 mod held_out;
 mod regressor;
 mod schedule;
 mod stats;
-mod tutor;
 
-pub use boosted::{Boosted, Boosting};
+pub use boosted::{Boosted, Boosting, Maker};
 pub use features::{FEATURES, Totals, Window};
+pub use group_learner::{CacheTotals, GroupLearner, GroupLearnerConfig};
 pub use held_out::{HeldOut, PARTS};
-pub use regressor::{Maker, Regressor, Rows, Untrained};
+pub use regressor::{Regressor, Rows, TrainError};
 pub use schedule::{Interval, Schedule};
 pub use stats::{LearningStats, Learns};
-pub use tutor::{Heard, Tutor, Tutoring};

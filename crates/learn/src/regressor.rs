@@ -1,9 +1,8 @@
-//! The seam between a policy that learns and what it learns with: rows of features in, a number a row out.
+//! The seam between policies and models: rows of features in, one number a row out.
 //!
-//! Deliberately narrow: no classes, weights, missing values or validation. What does the regression can be
-//! exchanged without a policy noticing, and a test can put a model of its own in.
+//! Deliberately narrow: no classes, weights, missing values or validation. Any regression can be
+//! used without a change of policies, and a test can use a model of its own.
 
-use crate::{Boosted, Boosting};
 use std::fmt;
 
 /// A table of features, row after row. Every number in it is finite.
@@ -23,8 +22,8 @@ impl Rows {
         }
     }
 
-    /// Appends a row. What a rate over no time or a mean of nothing may come to does no harm: what is not a
-    /// number counts as zero, and what is beyond all numbers as the largest.
+    /// Appends a row. NaN becomes 0 and infinity the largest number, so that a rate over no time or
+    /// a mean of nothing does no harm.
     ///
     /// ```
     /// let mut rows = learn::Rows::new(2);
@@ -36,32 +35,32 @@ impl Rows {
         self.values.extend(row.iter().map(|&value| finite(value)));
     }
 
-    /// Forgets all rows and keeps their room.
+    /// Removes all rows and keeps the capacity.
     pub fn clear(&mut self) {
         self.values.clear();
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.values.len() / self.width
     }
 
-    /// Whether there are none.
+    /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// How many features a row has.
+    /// Number of features in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// One row.
+    /// The row of an index.
     pub fn row(&self, index: usize) -> &[f32] {
         &self.values[index * self.width..][..self.width]
     }
 
-    /// All rows, in their order.
+    /// All rows in order.
     pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
         self.values.chunks_exact(self.width)
     }
@@ -80,68 +79,45 @@ fn finite(value: f32) -> f32 {
     }
 }
 
-/// Why nothing was learned. The model before, if there was one, goes on.
+/// Why a training failed. The model before stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Untrained {
+pub enum TrainError {
     /// Fewer than two rows.
     TooFew,
     /// A target is not a finite number.
     NotANumber,
-    /// All targets are the same, or no feature tells them apart.
+    /// All targets are the same, or no feature separates them.
     AllAlike,
-    /// The library refused, for a reason that its documentation does not give for such rows.
+    /// The library failed, for a reason that its documentation does not give for such rows.
     Refused,
 }
 
-impl fmt::Display for Untrained {
+impl fmt::Display for TrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Untrained::TooFew => "fewer than two rows to learn from",
-            Untrained::NotANumber => "a target is not a finite number",
-            Untrained::AllAlike => "no feature tells the targets apart",
-            Untrained::Refused => "the library for regression refused the rows",
+            TrainError::TooFew => "fewer than two rows to train on",
+            TrainError::NotANumber => "a target is not a finite number",
+            TrainError::AllAlike => "no feature separates the targets",
+            TrainError::Refused => "the regression library failed on these rows",
         })
     }
 }
 
-impl std::error::Error for Untrained {}
+impl std::error::Error for TrainError {}
 
-/// Learns a number from a row of features, from scratch each time.
+/// Learns a number from a row of features, from scratch at each training.
 ///
-/// Equal rows and targets give an equal model, and an equal model equal predictions, on every machine and
-/// with any number of threads.
+/// Equal rows and targets give an equal model, and an equal model gives equal predictions, on every
+/// machine and with any number of threads.
 pub trait Regressor: Send {
-    /// Learns from rows and what should be predicted for each. On an error the model stays as it was.
-    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), Untrained>;
-    /// Whether it has learned anything yet.
+    /// Trains on rows and the number to predict for each. On an error the model stays as it was.
+    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError>;
+    /// Whether a training has succeeded.
     fn is_trained(&self) -> bool;
-    /// Appends a prediction for each row. Before it has learned anything: zeros.
+    /// Appends a prediction for each row; zeros before the first training.
     fn predict(&self, rows: &Rows, predictions: &mut Vec<f32>);
-    /// How much each feature counts: shares of one, or nothing before it has learned anything.
+    /// Importance of each feature, as shares of 1; empty before the first training.
     fn importances(&self) -> Vec<f32>;
     /// Bytes on the heap.
     fn heap_bytes(&self) -> usize;
-}
-
-/// How a policy comes by its regressor. A host that has a clock puts one in that measures.
-#[derive(Clone, Copy)]
-pub struct Maker(pub fn(&Boosting) -> Box<dyn Regressor>);
-
-impl Default for Maker {
-    fn default() -> Self {
-        Maker(|boosting| Box::new(Boosted::new(*boosting)))
-    }
-}
-
-/// Who makes it is not told by a policy's name: all makers are equal.
-impl PartialEq for Maker {
-    fn eq(&self, _other: &Maker) -> bool {
-        true
-    }
-}
-
-impl fmt::Debug for Maker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Maker")
-    }
 }

@@ -3,11 +3,12 @@
 use policy::Tick;
 
 pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// How long the clock runs before [`Interval::Auto`] trusts that it goes on for days.
+/// Days that the clock must run before [`Interval::Auto`] trains daily.
 const DAYS_BEFORE_DAILY: u64 = 3;
-/// What `Auto` takes before that: the entries of a cache have been exchanged about once by then.
+/// Requests for each entry held after which `Auto` trains before that: about the time in which the
+/// entries are replaced once.
 const REQUESTS_PER_ENTRY: u64 = 8;
-/// A sample is learned from once it has collected for an interval over this.
+/// A sample is used once it has collected for one part in this number of an interval.
 const MATURE: u64 = 4;
 
 /// When the model is trained.
@@ -18,21 +19,21 @@ pub enum Interval {
     Auto,
     /// Each day of the clock.
     Daily,
-    /// When there were so many requests for each entry held.
+    /// After this number of requests for each entry held.
     Requests(u32),
 }
 
-/// Its times.
+/// The times of an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedule {
     interval: Interval,
     began_at: Tick,
-    /// The clock and the count of requests when it was last trained, or began.
+    /// Clock and count of requests at the last training, or at the beginning.
     trained_at: (Tick, u64),
 }
 
 impl Schedule {
-    /// A schedule that begins when it is told so.
+    /// A schedule that has not begun.
     pub fn new(interval: Interval) -> Schedule {
         Schedule {
             interval,
@@ -40,18 +41,18 @@ impl Schedule {
         }
     }
 
-    /// From now on.
+    /// Begins the first interval.
     pub fn begin(&mut self, now: Tick, requests: u64) {
         self.began_at = now;
         self.trained_at = (now, requests);
     }
 
-    /// A training was tried.
+    /// Notes that a training was tried.
     pub fn trained(&mut self, now: Tick, requests: u64) {
         self.trained_at = (now, requests);
     }
 
-    /// Whether it is time to train a cache of so many entries.
+    /// Whether a training is due in a cache with this many entries.
     pub fn is_due(&mut self, now: Tick, requests: u64, held: u64) -> bool {
         if now < self.trained_at.0 {
             self.trained_at.0 = now; // The clock went back: the day begins again.
@@ -71,12 +72,12 @@ impl Schedule {
         }
     }
 
-    /// What was sampled before this request has collected for long enough.
+    /// Samples taken before the request of this number have collected for long enough.
     pub fn mature_request(&self, requests: u64) -> u64 {
         requests - requests.saturating_sub(self.trained_at.1) / MATURE
     }
 
-    /// The same by the clock.
+    /// Samples taken before this time have collected for long enough.
     pub fn mature_time(&self, now: Tick) -> Tick {
         Tick(now.0 - now.0.saturating_sub(self.trained_at.0.0) / MATURE)
     }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_jumps_moves_the_day_and_breaks_nothing() {
+    fn after_a_jump_of_the_clock_a_new_day_begins() {
         let mut schedule = Schedule::new(Interval::Daily);
         schedule.begin(Tick(10 * DAY_MS), 0);
         assert!(!schedule.is_due(Tick(11 * DAY_MS - 1), 5, 1));

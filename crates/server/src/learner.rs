@@ -22,7 +22,7 @@ use crate::config::{Config, Id};
 use crate::engine::segment::Segments;
 use crate::engine::segment::learning::{Report, State};
 use crate::state::Server;
-use learn::{Heard, Interval, Tutor, Tutoring};
+use learn::{CacheTotals, GroupLearner, GroupLearnerConfig, Interval};
 use policy::groups::Groups;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
@@ -137,14 +137,14 @@ impl Postponed {
 struct Learner<'s> {
     server: &'s Server,
     segments: &'s Segments,
-    tutor: Tutor,
+    tutor: GroupLearner,
     start: Instant,
     last_turn: Duration,
     allowance: Allowance,
     load: LoadDetector,
     /// Hits and misses at the last turn. CONFIG RESETSTAT sets the counters to zero.
     counted: (u64, u64),
-    heard: Heard,
+    heard: CacheTotals,
     sleep: Duration,
     trainings: Postponed,
     rankings: Postponed,
@@ -154,21 +154,21 @@ struct Learner<'s> {
 
 impl<'s> Learner<'s> {
     fn new(server: &'s Server, segments: &'s Segments) -> Self {
-        let tutoring = Tutoring {
+        let tutoring = GroupLearnerConfig {
             interval: interval(&server.config),
             seed: segments.seed,
-            ..Tutoring::default()
+            ..GroupLearnerConfig::default()
         };
         Learner {
             server,
             segments,
-            tutor: Tutor::new(&tutoring),
+            tutor: GroupLearner::new(&tutoring),
             start: Instant::now(),
             last_turn: Duration::ZERO,
             allowance: Allowance::default(),
             load: LoadDetector::default(),
             counted: (0, 0),
-            heard: Heard::default(),
+            heard: CacheTotals::default(),
             sleep: SLEEP_MIN,
             trainings: Postponed::default(),
             rankings: Postponed::default(),
@@ -187,7 +187,7 @@ impl<'s> Learner<'s> {
         self.heard.misses += missed;
         self.counted = (hits, misses);
         self.heard.now = self.server.clock.now();
-        self.tutor.hear(&self.segments.cache, &self.heard);
+        self.tutor.observe(&self.segments.cache, &self.heard);
     }
 
     /// Runs one turn and returns how long to sleep.

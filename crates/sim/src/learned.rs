@@ -1,8 +1,7 @@
 //! What a policy learned in a replay, the CPU time that it took, and how well it predicted.
 
 use crate::cpu::thread_cpu_time;
-use learn::LearningStats;
-use learn::{Boosted, Boosting, HeldOut, Maker, PARTS, Regressor, Rows, Untrained};
+use learn::{Boosted, Boosting, HeldOut, LearningStats, Maker, PARTS, Regressor, Rows, TrainError};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
@@ -174,7 +173,7 @@ fn timed<R>(time: &'static LocalKey<Cell<Duration>>, work: impl FnOnce() -> R) -
 }
 
 impl Regressor for Timed {
-    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), Untrained> {
+    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError> {
         let rows = timed(&COMPARING, || {
             let rows = self.seen(rows);
             self.compare(&rows, targets);

@@ -12,7 +12,7 @@ use crate::learned::{self, Learned};
 use crate::result::{Counts, ReplayResult};
 use crate::rules::{Rules, Unit};
 use crate::sweep::run_parallel;
-use learn::{Heard, Tutor, Tutoring};
+use learn::{CacheTotals, GroupLearner, GroupLearnerConfig};
 use policy::{Budget, Tick};
 use segment::{
     Condition, Config, Eviction, SEGMENT_BYTES, SEGMENT_BYTES_MIN, Segcache, Sizes, Stats, Writer,
@@ -203,7 +203,7 @@ struct SegmentReplay<'a> {
     misses: Vec<u32>,
     /// Trains the ranking for evictions that learn. It runs when a segment was started or a ranking
     /// was used up, so that equal traces give equal results.
-    tutor: Option<Tutor>,
+    tutor: Option<GroupLearner>,
     /// Number of segments started at its last run.
     begun: u64,
     /// All requests, uncounted ones included.
@@ -215,10 +215,10 @@ impl<'a> SegmentReplay<'a> {
     fn new(columns: &'a Columns, rules: &'a Rules, config: &Config, spec: &SegmentsSpec) -> Self {
         let cache = Segcache::new(config).expect("the configuration was checked");
         learned::begin(&rules.hidden_features);
-        let tutoring = Tutoring {
+        let tutoring = GroupLearnerConfig {
             seed: config.seed,
             maker: learned::maker(),
-            ..Tutoring::default()
+            ..GroupLearnerConfig::default()
         };
         let learns = config.eviction.learns();
         let writer = cache.writer().expect("the engine allows one writer");
@@ -232,7 +232,7 @@ impl<'a> SegmentReplay<'a> {
             now: Tick(0),
             counts: Counts::default(),
             misses: vec![0; columns.objects()],
-            tutor: learns.then(|| Tutor::new(&tutoring)),
+            tutor: learns.then(|| GroupLearner::new(&tutoring)),
             begun: 0,
             requests: 0,
             missed: 0,
@@ -371,7 +371,7 @@ impl<'a> SegmentReplay<'a> {
         let begun = self.cache.segments_begun();
         if begun != self.begun || tutor.wants_ranking(&self.cache) {
             self.begun = begun;
-            let heard = Heard {
+            let heard = CacheTotals {
                 now: self.now,
                 requests: self.requests,
                 misses: self.missed,

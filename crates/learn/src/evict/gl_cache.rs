@@ -1,127 +1,139 @@
-//! GL-Cache: whole groups of entries are ranked by what a model, trained on the way, predicts of them.
+//! GL-Cache: evicts whole groups of entries, chosen by a model of their utility that is trained on
+//! the way.
 //!
 //! # Idea
-//! To learn about each entry is dear, and most entries are asked for too seldom to learn from. Entries
-//! written one after the other behave alike: they form a group, features are kept and utility is learned
-//! by group. The group that is worth least is merged with its neighbours in age: their best entries
-//! stay as a new group, all others go. Whether that is better than to merge by age is seen in miniature.
+//! Learning about each entry is expensive, and most entries are requested too rarely to learn from.
+//! Entries written one after the other behave alike: they form a group, and features and utility
+//! are kept by group. The group with the least predicted utility is merged with its neighbours in
+//! age: their best entries stay as a new group, and all others are evicted. Whether this misses
+//! less than merging by age is tried on miniature caches.
 //!
 //! # Source
 //! J. Yang, Z. Mao, Y. Yue, K. V. Rashmi, *GL-Cache: Group-level learning for efficient and
-//! high-performance caching*, FAST 2023, <https://www.usenix.org/conference/fast23/presentation/yang-juncheng>;
-//! chapter 6 of J. Yang, *Designing efficient and scalable key-value cache management systems*, Carnegie
-//! Mellon University 2024, which this follows. With the oracle of its figure 6.6 in the model's place it is
-//! `gl-oracle`.
+//! high-performance caching*, FAST 2023,
+//! <https://www.usenix.org/conference/fast23/presentation/yang-juncheng>; chapter 6 of J. Yang,
+//! *Designing efficient and scalable key-value cache management systems*, Carnegie Mellon
+//! University 2024, which this follows. With the oracle of its figure 6.6 in place of the model it
+//! is `gl-oracle`.
 //!
 //! # State
-//! Per entry: 64 bits (last request, group, hits, marks) and a 4-byte reference in its group. A group of 60:
-//! some 110 bytes, 45 of them for learning, less than a byte an entry. Besides: up to `samples` samples of 56
-//! bytes, ghosts of 17 bytes of sampled groups' entries, at most as many as entries are held, and the model.
-//! Three miniatures of 2,048 to 4,095 entries each take as much again as caches of that size, and 50 bytes an entry.
+//! Per entry: 64 bits (last request, group, hits, flags) and a 4-byte reference in its group. A
+//! group of 60 takes about 110 bytes, 45 of them for learning, less than a byte an entry. In
+//! addition: up to `samples` samples of 56 bytes; ghosts of 17 bytes for entries of sampled groups,
+//! at most as many as entries are held; and the model. Three miniatures of 2,048 to 4,095 entries
+//! take as much again as caches of that size, and 50 bytes an entry.
 //!
 //! # Cost
-//! hit: one write of the entry's 64 bits and of its group's counters · miss: a look at the ghosts · insert
-//! O(1) · remove, relocate: a look through the group · evict: a step for each entry of the merged groups,
-//! for each that stays and for each that goes; before every `fraction` of the groups have gone, a step for
-//! each group and a prediction of all; once an interval a training. Prediction and training are
-//! bounded by the number of groups and of samples, and not cut by the budget. One request in
-//! (entries / 4,095) also goes through three miniatures, each of which trains by itself.
+//! hit: one write of the entry's 64 bits and of its group's counters · miss: one lookup of a ghost
+//! · insert O(1) · remove, relocate: a scan of the group · evict: a step for each entry of the
+//! merged groups, for each that stays and for each that is evicted; each time that `fraction` of
+//! the groups were evicted, a step for each group and a prediction of all; once an interval a
+//! training. Prediction and training are bounded by the number of groups and of samples, and are
+//! not cut by the budget. One request in (entries / 4,095) also goes through three miniatures, each
+//! of which trains by itself.
 //!
 //! # Knobs
-//! `mode` (`e`; `t` for throughput): the defaults of the next three. `group` (60; `t` 200): entries in a
-//! group. `merged` (2; `t` 5): groups merged at an eviction. `fraction` (0.02; `t` 0.1): of the groups that
-//! go before they are ranked anew. `interval` (`auto`, `daily`, or a number): when it trains: each day, or
-//! when there were so many requests for each entry held; `auto` is 8, and daily once the clock has run for
-//! three days. `way` (`auto`, `merge`, `asked` or `model`): how groups go, or the way that misses least in
-//! miniature. `samples` (8192): groups to learn from. `trees` (16) and `depth` (6): of the model.
+//! `mode` (`e`; `t` for throughput): sets the defaults of the next three. `group` (60; `t` 200):
+//! entries in a group. `merged` (2; `t` 5): groups merged at an eviction. `fraction` (0.02; `t`
+//! 0.1): share of the groups evicted before all are ranked again. `interval` (`auto`, `daily`, or a
+//! number): when it trains: each day, or after this number of requests for each entry held; `auto`
+//! is 8, and daily once the clock has run for three days. `way` (`auto`, `merge`, `asked` or
+//! `model`): the strategy by which groups are merged; `auto` is the one that misses least in
+//! miniature. `samples` (8192): maximum number of sampled groups. `trees` (16) and `depth` (6): of
+//! the model.
 //!
 //! # Departures
-//! Groups go one of three ways, see `ways.rs`: as in FIFO-Merge; by age, and nothing stays that was not asked for;
-//! or as the model says. Each is tried in miniature, the first goes until another has missed clearly less, and the
-//! source's alone is `way=model`, which is the first until it has trained.
+//! Groups are merged by one of three strategies (`trials.rs`): as in FIFO-Merge; by age, keeping
+//! only requested entries; or as the model predicts. Each is tried in miniature. The first is used
+//! until another has missed clearly less. The source's own strategy is `way=model`, which is the
+//! first until the model is trained.
 //!
-//! A group's utility is that of what would go if it were merged, its members but for the youngest: what stays
-//! is no loss. One over (T + entries held) is summed, not one over T, of which an entry asked for at once
-//! would outweigh a thousand. Two features are added: how long ago the group was written or merged, and members asked
-//! for since then. docs/learned.md tells what each came to.
+//! A group's utility is that of the entries that a merge would evict, all but the most recent,
+//! because what stays is no loss. The sum is of 1 / (T + entries held) instead of 1 / T, of which
+//! one entry requested at once would outweigh a thousand. Two features are added: the time since
+//! the group was written or merged, and the members requested since then. docs/lab/learned.md shows
+//! what each gained.
 //!
-//! The time until the next request is counted in requests, because clocks of traces tell whole
-//! seconds; rates and ages are by the clock, ages in requests where it stands still. Rates and the miss
-//! ratio at creation are means over the last groups written, each half as heavy as that eight before. A
-//! sample is learned from once it has collected for a quarter of an interval, and there are 128 such. Entries
-//! that stay in a merge collect on for the group that was sampled. Small caches have smaller groups, two hundred of
-//! them. What is planned to go is not rescued by a hit; the least goes first.
-//! The reference code's untrained phase that may never end, its three more features, and its abort at
-//! removals are not followed.
+//! The time until the next request is counted in requests, because clocks of traces have whole
+//! seconds. Rates and ages are by the clock; ages are in requests where it stands still. Rates and
+//! the miss ratio at creation are means over the last groups written, each with half the weight of
+//! the group eight later. A sample is used once it has collected for a quarter of an interval, if
+//! there are 128 such. Entries that a merge keeps go on collecting for their sampled group. Small
+//! caches have smaller groups, two hundred of them. A hit does not rescue an entry chosen for
+//! eviction; the entry worth least is evicted first. Not adopted from the reference code: an
+//! untrained phase that may never end, three more features, and an abort at removals.
 //!
 //! # Avoid when
-//! The cache holds fewer than some thousand entries: groups of a handful tell little. A call must be short: training takes tens of milliseconds.
+//! The cache holds fewer than some thousand entries, because small groups predict little. A call
+//! must be short: training takes tens of milliseconds.
 
+mod entry;
 mod examine;
 mod features;
 mod groups;
 mod knobs;
 mod miniature;
-mod note;
 mod samples;
 #[cfg(test)]
 mod tests;
-mod ways;
+mod trials;
 
 pub use features::names as feature_names;
-pub use knobs::{GlConfig, Mode};
-pub use ways::Way;
+pub use knobs::{GlConfig, Mode, Strategy};
 
 use crate::schedule::Schedule;
 use crate::stats::{LearningStats, Learns};
 use crate::{Regressor, Rows};
+use entry::{EntryState, GHOSTED, LEAVING};
 use examine::{Examined, Ranked, Stage};
 use features::{WIDTH, Window};
 use groups::{Groups, NONE};
-use note::{GHOSTED, LEAVING, Note};
 use policy::knobs::Knobs;
 use policy::parts::chance::Chance;
 use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use samples::Samples;
-use ways::Trials;
+use trials::Trials;
 
-/// Fewer samples teach noise: with forty of them lirs_sprite misses a third more than without a model.
+/// Minimum number of samples for a training. Fewer teach noise: with forty, lirs_sprite misses a
+/// third more than without a model.
 const SAMPLES_MIN: usize = 128;
-/// Groups drawn as samples whenever one has been written full.
+/// Number of groups sampled whenever one is full.
 const DRAWS: usize = 2;
-/// There are so many groups, if need be by making them small: among twenty there is nothing to choose.
+/// Minimum number of groups; small caches have smaller groups. Among twenty there is little to
+/// choose.
 const GROUPS_MIN: usize = 200;
 
-/// GL-Cache; with `ORACLE`, utility is not predicted but known.
+/// GL-Cache. With `ORACLE`, utility is known instead of predicted.
 pub struct GlCache<const ORACLE: bool = false> {
     groups: Groups,
-    /// The group being written, or [`NONE`].
+    /// The group that is being written, or [`NONE`].
     open: u32,
-    /// Where the next round by age goes on.
+    /// Where the round by age continues.
     hand: u32,
     held: usize,
     stage: Stage,
-    /// Neighbours that are being merged, the oldest first.
+    /// The groups that are being merged, the oldest first.
     merging: Vec<u32>,
-    /// Entries taken out of them; once examined, the worth most last, and then the victims, the next one last.
+    /// Their entries: once examined, the one worth most last; then the victims, the next one last.
     examined: Vec<Examined>,
     /// Groups by utility, the least useful last.
     ranked: Vec<Ranked>,
     rows: Rows,
     predictions: Vec<f32>,
-    /// Groups that may go before they are ranked anew.
+    /// Number of groups to evict before all are ranked again.
     quota: usize,
     window: Window,
     samples: Samples,
     regressor: Box<dyn Regressor>,
     schedule: Schedule,
-    /// Groups written since the last training, and after how many of them samples are drawn.
+    /// Number of groups filled since the last training, and the number after which samples are
+    /// drawn.
     closed: usize,
     stride: usize,
     lessons: LearningStats,
     chance: Chance,
-    /// The way that the groups go which are being merged.
-    merging_way: Way,
+    /// The strategy of the present merge.
+    merging_strategy: Strategy,
     trials: Option<Box<Trials>>,
     capacity: u64,
     seed: u64,
@@ -132,7 +144,7 @@ pub struct GlCache<const ORACLE: bool = false> {
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
-    /// Entries in a group: fewer in a cache that would not have groups enough.
+    /// Number of entries in a group, fewer in small caches.
     fn group_size(&self) -> usize {
         self.group_size.min(self.held / GROUPS_MIN).max(1)
     }
@@ -141,7 +153,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.len() > usize::from(self.open != NONE)
     }
 
-    /// The group that is written, opened where there is none.
+    /// The group that is being written; opens one if there is none.
     fn open(&mut self, facts: &impl Facts) -> u32 {
         if self.open == NONE {
             self.open = self.groups.add(NONE, self.group_size);
@@ -154,8 +166,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.open
     }
 
-    /// The group that was written is full.
-    fn close(&mut self, cells: &mut impl Cells<Note>) {
+    /// Closes the group that was written, because it is full.
+    fn close(&mut self, cells: &mut impl Cells<EntryState>) {
         self.window.turn(cells);
         self.open = NONE;
         self.closed += 1;
@@ -164,21 +176,21 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// Samples a group, unless chance hits one that cannot be or already is. Members that would stay if it were
-    /// merged count as asked for already.
-    fn draw(&mut self, cells: &mut impl Cells<Note>) {
+    /// Samples a random group, unless it cannot be sampled or already is. Members that a merge
+    /// would keep count as requested.
+    fn draw(&mut self, cells: &mut impl Cells<EntryState>) {
         let id = self.chance.below(self.groups.ids() as u64) as u32;
         let Some(group) = self.groups.get_mut(id) else {
             return;
         };
         let is_taken = self.samples.is_collecting(group.sample) || group.is_merging;
-        if is_taken || group.members.is_empty() || self.samples.are_enough(self.held) {
+        if is_taken || group.members.is_empty() || self.samples.is_full(self.held) {
             return;
         }
         let requests = cells.requests();
         let features = self.window.features(group, cells);
         group.sample = self.samples.add(features, requests, self.held as u32);
-        group.tag = note::tag_after(group.tag);
+        group.tag = entry::tag_after(group.tag);
         let mut youngest = group.members.clone();
         let staying = youngest.len() / self.merged;
         if staying > 0 {
@@ -201,8 +213,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.remove(id);
     }
 
-    /// The next younger group. A round ends before the one that is being written: it would never leave the
-    /// young end again, and evict what is new and nothing else.
+    /// The next younger group. A round ends before the group that is being written, because it
+    /// would stay at the young end otherwise and evict new entries only.
     fn closed_after(&self, id: u32) -> u32 {
         match self.groups.at(id).next {
             next if next == self.open => NONE,
@@ -210,7 +222,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// Whether it is time to train.
+    /// Whether a training is due.
     fn is_due(&mut self, facts: &impl Facts) -> bool {
         if self.samples.len() < SAMPLES_MIN {
             return false;
@@ -221,7 +233,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             && self.samples.older_than(mature) >= SAMPLES_MIN
     }
 
-    /// What a cache that merges groups in the order of their age could do without.
+    /// Bytes that a cache which merges groups by age would not need.
     fn learning_bytes(&self) -> usize {
         self.groups.feature_bytes()
             + self.ranked.capacity() * size_of::<Ranked>()
@@ -232,7 +244,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             + self.trials.as_ref().map_or(0, |trials| trials.heap_bytes())
     }
 
-    /// Learns from the samples that have collected for long enough, and forgets them.
+    /// Trains on the samples that have collected for long enough, and drops them.
     fn train(&mut self, facts: &impl Facts) {
         let mature = self.schedule.mature_request(facts.requests());
         let mut targets = Vec::new();
@@ -268,7 +280,7 @@ impl<const ORACLE: bool> Learns for GlCache<ORACLE> {
 }
 
 impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
-    type Meta = Note;
+    type Meta = EntryState;
     type Config = GlConfig;
     const NAME: &'static str = if ORACLE { "gl-oracle" } else { "gl-cache" };
     const ON_HIT: OnHit = OnHit::Reorder;
@@ -296,7 +308,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
             stride: 1,
             lessons: LearningStats::default(),
             chance: Chance::new(seed),
-            merging_way: Way::default(),
+            merging_strategy: Strategy::default(),
             trials: None,
             capacity,
             seed,
@@ -317,17 +329,17 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
         if let Some(trials) = &mut self.trials {
             trials.request(key_hash, weight, facts.now());
         }
-        self.samples.settle(key_hash, facts.requests());
+        self.samples.resolve_ghost(key_hash, facts.requests());
         Admit::Yes
     }
 
-    fn insert(&mut self, cells: &mut impl Cells<Note>, slot: Slot) {
+    fn insert(&mut self, cells: &mut impl Cells<EntryState>, slot: Slot) {
         if self.window.begin(cells) {
             self.schedule.begin(cells.now(), cells.requests());
         }
         let id = self.open(cells);
         self.groups.push(id, slot, cells.weight(slot));
-        cells.set(slot, Note::new(cells.requests(), id));
+        cells.set(slot, EntryState::new(cells.requests(), id));
         self.held += 1;
         self.window.wrote();
         if self.groups.at(id).members.len() >= self.group_size() && self.groups.has_room() {
@@ -336,14 +348,14 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
     }
 
     #[inline]
-    fn reorder(&mut self, cells: &mut impl Cells<Note>, slot: Slot) {
+    fn reorder(&mut self, cells: &mut impl Cells<EntryState>, slot: Slot) {
         let now = cells.requests();
         if let Some(trials) = &mut self.trials {
             trials.request(cells.key_hash(slot), cells.weight(slot), cells.now());
         }
         let mut note = cells.get(slot).requested_at(now);
         if note.tag() == GHOSTED {
-            self.samples.settle(cells.key_hash(slot), now);
+            self.samples.resolve_ghost(cells.key_hash(slot), now);
             note = note.with_tag(0);
         }
         if note.group() != LEAVING {
@@ -363,7 +375,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
         cells.set(slot, note);
     }
 
-    fn reweigh(&mut self, cells: &mut impl Cells<Note>, slot: Slot, old_weight: u32) {
+    fn reweigh(&mut self, cells: &mut impl Cells<EntryState>, slot: Slot, old_weight: u32) {
         let id = cells.get(slot).group();
         if id != LEAVING {
             let group = self.groups.at_mut(id);
@@ -371,7 +383,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
         }
     }
 
-    fn moved(&mut self, cells: &mut impl Cells<Note>, old: Slot, new: Slot) {
+    fn moved(&mut self, cells: &mut impl Cells<EntryState>, old: Slot, new: Slot) {
         match cells.get(new).group() {
             LEAVING => {
                 let examined = self.examined.iter_mut().find(|one| one.slot == old);
@@ -385,7 +397,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
         }
     }
 
-    fn remove(&mut self, cells: &mut impl Cells<Note>, slot: Slot) {
+    fn remove(&mut self, cells: &mut impl Cells<EntryState>, slot: Slot) {
         match cells.get(slot).group() {
             LEAVING => self.forget_examined(slot),
             id => {
@@ -399,7 +411,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
         self.held -= 1;
     }
 
-    fn evict(&mut self, cells: &mut impl Cells<Note>, budget: &mut Budget) -> Eviction {
+    fn evict(&mut self, cells: &mut impl Cells<EntryState>, budget: &mut Budget) -> Eviction {
         self.keep_trials();
         while self.held > 0 {
             if !budget.spend() {
@@ -425,7 +437,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
             + self.trials.as_ref().map_or(0, |trials| trials.heap_bytes())
     }
 
-    fn check(&self, cells: &impl Cells<Note>) {
+    fn check(&self, cells: &impl Cells<EntryState>) {
         self.groups.check(cells);
         self.samples.check();
         if let Some(trials) = &self.trials {

@@ -1,45 +1,48 @@
 //! LRB: learning relaxed Belady.
 //!
 //! # Idea
-//! Belady evicts what is asked for furthest in the future. Whatever comes back later than a *Belady
-//! boundary* is as good a victim, so it is enough to tell far from near. Objects asked for within a *memory
-//! window* are remembered, cached or not; some are sampled all the time, and labelled with how long it then
-//! took until they were asked for, or with twice the window when it passed without a request. From a batch of
-//! labels regression learns the distance of the next request. An eviction draws a few entries and gives up
-//! the one predicted to come furthest in the future.
+//! Belady evicts the object whose next request is furthest in the future. An object that comes back
+//! later than a *Belady boundary* is as good a victim, so it is enough to separate near from far.
+//! Objects requested within a *memory window* are remembered, cached or not. Some are sampled all
+//! the time, and labelled with the time until their next request, or with twice the window if it
+//! passes without one. Regression learns the distance to the next request from a batch of labels.
+//! An eviction draws a few entries, and evicts the one with the furthest predicted request.
 //!
 //! # Source
-//! Z. Song, D. S. Berger, K. Li, W. Lloyd, *Learning Relaxed Belady for Content Distribution Network
-//! Caching*, NSDI 2020, <https://www.usenix.org/conference/nsdi20/presentation/song>; with the parameters of
-//! the authors' code in their fork of webcachesim.
+//! Z. Song, D. S. Berger, K. Li, W. Lloyd, *Learning Relaxed Belady for Content Distribution
+//! Network Caching*, NSDI 2020, <https://www.usenix.org/conference/nsdi20/presentation/song>; with
+//! the parameters of the authors' code in their fork of webcachesim.
 //!
 //! # State
-//! Per object of the memory window, cached or not: some 190 bytes, 4 more for each gap between its requests
-//! (31 at most), 8 for each sample that waits. Besides, 176 bytes a row of the batch: 23 MB, and the trees. In
-//! the simulator only.
+//! Per object of the memory window, cached or not: about 190 bytes, 4 more for each gap between its
+//! requests (31 at most), 8 for each pending sample. In addition 176 bytes a row of the batch, 23
+//! MB in all, and the trees. In the simulator only.
 //!
 //! # Cost
-//! hit, insert O(log n) and a sample · evict: one step per entry drawn, and their rows through 32 trees; some
-//! evictions find the batch full and train, which no budget cuts.
+//! hit, insert O(log n) and a sample · evict: one step per entry drawn, and their rows through 32
+//! trees; some evictions find the batch full and train, which no budget cuts.
 //!
 //! # Knobs
-//! `window` (0; 0 to 1,000,000,000,000): the memory window in requests; 0 chooses `turns` times the requests that it took to
-//! fill the cache. `turns` (4; 0.1 to 1000): see there. `batch` (131072; 64 to 16777216): labels that train a
-//! model. `candidates` (64; 1 to 256): entries drawn for an eviction. `size` (1; 0 to 1): whether the distance
-//! is multiplied by the weight, for the sake of objects missed, or counts alone, for the sake of bytes.
+//! `window` (0; 0 to 1,000,000,000,000): the memory window in requests; 0 chooses `turns` times the
+//! requests that it took to fill the cache. `turns` (4; 0.1 to 1000): the factor of a chosen
+//! window. `batch` (131072; 64 to 16777216): labels that train a model. `candidates` (64; 1 to
+//! 256): entries drawn for an eviction. `size` (1; 0 to 1): whether the distance is multiplied by
+//! the weight, which saves object misses, or counts alone, which saves byte misses.
 //!
 //! # Departures
-//! The source finds the memory window by simulating the first part of a trace with several; here it is given,
-//! or follows the time that a cache takes to fill. Its type of content is no feature, for traces do not tell
-//! it. An absent gap counts as infinitely long, as the paper says; the code leaves it out of a sparse row.
-//! Trees are grown by level, up to 32 leaves in a depth of 6, from all rows and all features: LightGBM grows
-//! them by leaf, and draws four fifths of the rows and of the features for each. Counters decay in whole half-lives, as in
-//! the code, which keeps results the same on every machine. Until the first model is trained the victim is
-//! the least recently used, and so is, as in the code, whoever was not asked for for a whole memory window.
+//! The source finds the memory window by simulating the first part of a trace with several; here it
+//! is given, or derived from the time that the cache takes to fill. The source's content type is no
+//! feature, because traces lack it. An absent gap counts as infinitely long, as in the paper; the
+//! code leaves it out of a sparse row. Trees are grown by level, up to 32 leaves in a depth of 6,
+//! from all rows and all features; LightGBM grows them by leaf, and draws four fifths of the rows
+//! and of the features for each. Counters decay in whole halvings, as in the code, which keeps
+//! results the same on every machine. Until the first model is trained the victim is the least
+//! recently used entry. As in the code, that is also the victim when it was not requested for a
+//! whole memory window.
 //!
 //! # Avoid when
-//! Speed matters: an eviction costs a thousand times what it does under S3-FIFO. The trace is short: before
-//! some hundred thousand labels nothing is learned.
+//! Speed matters: an eviction costs a thousand times as much as under S3-FIFO. The trace is short:
+//! below some hundred thousand labels nothing is learned.
 
 use crate::stats::{LearningStats, Learns};
 use crate::{Boosting, Maker, Regressor, Rows};
@@ -50,11 +53,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 policy::knobs! {
-    /// The numbers among the knobs of [`Lrb`].
+    /// The numeric knobs of [`Lrb`].
     pub struct LrbKnobs {
         /// The memory window in requests; 0 chooses by `turns`.
         window: u64 = 0, 0 => 1_000_000_000_000;
-        /// A chosen window, in requests that it took to fill the cache.
+        /// A chosen window, as a multiple of the requests that it took to fill the cache.
         turns: f64 = 4.0, 0.1 => 1000.0;
         /// Labels that train a model.
         batch: u32 = 131_072, 64 => 16_777_216;
@@ -65,16 +68,18 @@ policy::knobs! {
     }
 }
 
-/// Requests of an object that are remembered: the last, and so many gaps before it less one.
+/// Requests of an object that are remembered: the last one, and the gaps between this number of
+/// requests.
 const PAST: usize = 32;
-/// Counters that decay with the distance; the first halves in 2^10 requests, each other in twice as many.
+/// Number of counters that decay with the distance. The first halves in 2^10 requests, each other
+/// in twice as many.
 const COUNTERS: usize = 10;
 const FIRST_HALVING_LOG: u32 = 10;
-/// Age, gaps, weight, requests within the window, counters.
+/// Features in a row: age, gaps, weight, requests within the window, counters.
 const WIDTH: usize = PAST + 2 + COUNTERS;
-/// A chosen window is no shorter.
+/// Minimum of a chosen window.
 const WINDOW_MIN: u64 = 64;
-/// Objects past the window that one request forgets at most.
+/// Maximum number of objects past the window that one request drops.
 const FORGOTTEN_MAX: usize = 4;
 
 const _: () = assert!(WIDTH == 44, "as many features as the source has");
@@ -88,7 +93,7 @@ const BOOSTING: Boosting = Boosting {
     leaf_rows: 20,
 };
 
-/// The names of the features that are no gaps; gaps are told together.
+/// Names of the features; gaps share one.
 const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
     "age",
     "gaps",
@@ -106,12 +111,12 @@ const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
     "counter 2^19",
 ];
 
-/// The knobs of [`Lrb`], and what it learns with.
+/// The knobs of [`Lrb`], and the maker of its model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LrbConfig {
-    /// What may be given by name.
+    /// The numeric knobs.
     pub knobs: LrbKnobs,
-    /// Who makes the regressor.
+    /// Makes the regressor.
     pub maker: Maker,
 }
 
@@ -128,11 +133,11 @@ impl Knobs for LrbConfig {
     }
 }
 
-/// Key hashes have 64 good bits already.
+/// Passes key hashes through, because they are evenly distributed.
 #[derive(Clone, Copy, Default)]
-struct AsIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -144,21 +149,21 @@ impl Hasher for AsIs {
     }
 }
 
-/// What is remembered of an object.
+/// A remembered object.
 #[derive(Clone, Debug)]
 struct Object {
     key_hash: u64,
-    /// The number of its last request.
+    /// Number of its last request.
     last: u64,
     weight: u32,
-    /// Where its entry lives, while it is cached.
+    /// Slot of its entry, while it is cached.
     slot: Option<Slot>,
-    /// Its place among those that samples are drawn from.
+    /// Its index among the objects that samples are drawn from.
     place: u32,
     /// Requests between its requests, the youngest gap first.
     gaps: VecDeque<u32>,
     counters: [f32; COUNTERS],
-    /// When it was sampled since its last request.
+    /// Numbers of the requests at which it was sampled since its last request.
     samples: Vec<u64>,
 }
 
@@ -176,7 +181,7 @@ impl Object {
         }
     }
 
-    /// The request of number `now`.
+    /// Counts the request of number `now`.
     fn request(&mut self, now: u64) {
         let gap = now - self.last;
         for (log, counter) in (FIRST_HALVING_LOG..).zip(&mut self.counters) {
@@ -189,7 +194,7 @@ impl Object {
         self.last = now;
     }
 
-    /// The features at the request of number `at`, which is not before the last.
+    /// The features at the request of number `at`, which is not before the last one.
     fn features(&self, at: u64, window: u64) -> [f32; WIDTH] {
         let mut row = [f32::INFINITY; WIDTH];
         let age = at - self.last;
@@ -211,7 +216,7 @@ impl Object {
     }
 }
 
-/// One, halved so often.
+/// 1 halved this number of times.
 fn halved(times: u64) -> f32 {
     match times {
         0..=126 => f32::from_bits((127 - times as u32) << 23),
@@ -219,8 +224,8 @@ fn halved(times: u64) -> f32 {
     }
 }
 
-/// The natural logarithm of a number of at least 1, by sums and products alone: those of the standard
-/// library may differ in the last bit from machine to machine.
+/// Natural logarithm of a number of at least 1, by sums and products alone, because those of
+/// standard libraries may differ in the last bit between machines.
 fn logarithm(number: u64) -> f32 {
     debug_assert!(number > 0);
     let exponent = number.ilog2();
@@ -234,30 +239,30 @@ fn logarithm(number: u64) -> f32 {
     (f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * quotient * series) as f32
 }
 
-/// LRB.
+/// Learning relaxed Belady. The module text is its card.
 pub struct Lrb {
     model: Box<dyn Regressor>,
-    /// Every object remembered, by a number that stays; vacant ones are listed in `vacant`.
+    /// Remembered objects by a number that stays; vacant ones are listed in `vacant`.
     objects: Vec<Object>,
     vacant: Vec<u32>,
-    numbers: HashMap<u64, u32, BuildHasherDefault<AsIs>>,
-    /// What samples are drawn from.
+    numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
+    /// Objects that samples are drawn from.
     known: Vec<u32>,
-    /// By the number of the last request: who is cached, and who is only remembered.
+    /// By the number of the last request: cached objects, and objects that are only remembered.
     cached: BTreeMap<u64, u32>,
     gone: BTreeMap<u64, u32>,
-    /// Requests so far.
+    /// Number of requests so far.
     now: u64,
     /// The memory window, once something was evicted.
     window: Option<u64>,
     /// Labelled samples.
     rows: Rows,
     labels: Vec<f32>,
-    /// The rows of those drawn, and what was predicted.
-    asked: Rows,
-    told: Vec<f32>,
+    /// Rows of the drawn entries, and their predictions.
+    candidate_rows: Rows,
+    compared: Vec<f32>,
     lessons: LearningStats,
-    /// Who was drawn for the eviction under way, and how many draws are left.
+    /// Entries drawn for the eviction under way, and the number of draws left.
     drawn: Vec<u32>,
     undrawn: u16,
     chance: Chance,
@@ -271,11 +276,11 @@ impl Lrb {
 
     fn number_of(cells: &impl Cells<u32>, slot: Slot) -> u32 {
         let meta = cells.get(slot);
-        assert!(meta > 0, "the policy was told of the entry");
+        assert!(meta > 0, "the policy was compared of the entry");
         meta - 1
     }
 
-    /// Room for an object that is not remembered.
+    /// Makes room for an object that is not remembered.
     fn add(&mut self, key_hash: u64) -> u32 {
         let mut object = Object::new(key_hash);
         object.place = self.known.len() as u32;
@@ -294,7 +299,7 @@ impl Lrb {
         number
     }
 
-    /// Forgets an object that is in neither order any more.
+    /// Drops an object that is in neither order.
     fn drop_object(&mut self, number: u32) {
         let object = &mut self.objects[number as usize];
         let (key_hash, place) = (object.key_hash, object.place);
@@ -309,7 +314,7 @@ impl Lrb {
         self.vacant.push(number);
     }
 
-    /// The object is asked for: its samples learn how long that took, and one more object is sampled.
+    /// Counts a request for an object: labels its samples, and samples one more object.
     fn request(&mut self, number: u32) {
         self.now += 1;
         let now = self.now;
@@ -326,14 +331,14 @@ impl Lrb {
         }
     }
 
-    /// Labels what was sampled of the object with the distance that a sample of that moment has.
+    /// Labels the samples of an object with the distance from each.
     fn label(&mut self, number: u32, distance: impl Fn(u64) -> u64) {
         let Some(window) = self.window else {
             return;
         };
         let object = &mut self.objects[number as usize];
         for at in std::mem::take(&mut object.samples) {
-            // What exceeds the batch waits for no training: the batch is of one stretch of time.
+            // Labels beyond the batch are dropped, so that a batch is of one stretch of time.
             if self.labels.len() < self.config.batch as usize {
                 self.rows.push(&object.features(at, window));
                 self.labels.push(logarithm(distance(at)));
@@ -341,7 +346,7 @@ impl Lrb {
         }
     }
 
-    /// The window has passed for those who are only remembered and were asked for longest ago.
+    /// Drops objects that are only remembered and have passed the window, the oldest first.
     fn forget_past(&mut self) {
         for _ in 0..FORGOTTEN_MAX {
             match self.gone.first_key_value() {
@@ -354,14 +359,14 @@ impl Lrb {
         }
     }
 
-    /// The window passed without a request.
+    /// Labels and drops an object whose window passed without a request.
     fn give_up(&mut self, number: u32) {
         let window = self.window.expect("something was evicted");
         self.label(number, |_| 2 * window);
         self.drop_object(number);
     }
 
-    /// Learns from a full batch. What teaches nothing is forgotten, and the model before goes on.
+    /// Trains on a full batch. On an error the model before stays, and the batch is dropped.
     fn train(&mut self) {
         match self.model.train(&self.rows, &self.labels) {
             Ok(()) => {
@@ -375,7 +380,7 @@ impl Lrb {
         self.labels.clear();
     }
 
-    /// The entry leaves the cache and is remembered until the window has passed.
+    /// Takes an entry out of the cache. It is remembered until the window has passed.
     fn evict_object(&mut self, cells: &mut impl Cells<u32>, number: u32) -> Eviction {
         self.drawn.clear();
         self.undrawn = self.config.candidates;
@@ -393,20 +398,20 @@ impl Lrb {
         Eviction::Victim(slot)
     }
 
-    /// Whoever of those drawn is predicted to come furthest in the future.
+    /// The drawn entry with the furthest predicted request.
     fn furthest(&mut self) -> Option<u32> {
         let window = self.window.expect("settled when the eviction began");
-        self.asked.clear();
-        self.told.clear();
+        self.candidate_rows.clear();
+        self.compared.clear();
         for &number in &self.drawn {
             let object = &self.objects[number as usize];
-            self.asked.push(&object.features(self.now, window));
+            self.candidate_rows.push(&object.features(self.now, window));
         }
-        self.model.predict(&self.asked, &mut self.told);
+        self.model.predict(&self.candidate_rows, &mut self.compared);
         self.lessons.inferences += 1;
         self.lessons.inference_rows += self.drawn.len() as u64;
         let mut furthest: Option<(f32, u32)> = None;
-        for (&number, &distance) in self.drawn.iter().zip(&self.told) {
+        for (&number, &distance) in self.drawn.iter().zip(&self.compared) {
             let weight = self.objects[number as usize].weight;
             let score = match self.config.size {
                 0 => distance,
@@ -427,10 +432,10 @@ impl Learns for Lrb {
         lessons.learning_bytes = self.heap_bytes() as u64;
         if let [age, rest @ ..] = &shares[..] {
             let (gaps, others) = rest.split_at(PAST - 1);
-            let told = [*age, gaps.iter().sum()]
+            let compared = [*age, gaps.iter().sum()]
                 .into_iter()
                 .chain(others.iter().copied());
-            lessons.importances = FEATURES.into_iter().zip(told).collect();
+            lessons.importances = FEATURES.into_iter().zip(compared).collect();
         }
         Some(lessons)
     }
@@ -456,8 +461,8 @@ impl Policy for Lrb {
             window: None,
             rows: Rows::new(WIDTH),
             labels: Vec::new(),
-            asked: Rows::new(WIDTH),
-            told: Vec::new(),
+            candidate_rows: Rows::new(WIDTH),
+            compared: Vec::new(),
             lessons: LearningStats::default(),
             drawn: Vec::new(),
             undrawn: config.knobs.candidates,
@@ -469,9 +474,9 @@ impl Policy for Lrb {
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         let key_hash = cells.key_hash(slot);
         let remembered = self.numbers.get(&key_hash).copied();
-        // Two keys of one hash: the later is the one that is found again.
-        let is_gone = |&number: &u32| self.objects[number as usize].slot.is_none();
-        let number = match remembered.filter(is_gone) {
+        // If two keys have one hash, the later one is found again.
+        let is_removed = |&number: &u32| self.objects[number as usize].slot.is_none();
+        let number = match remembered.filter(is_removed) {
             Some(number) => {
                 self.gone.remove(&self.objects[number as usize].last);
                 number
@@ -532,7 +537,7 @@ impl Policy for Lrb {
             }
             match self.furthest() {
                 Some(number) => return self.evict_object(cells, number),
-                // All who were drawn have left by themselves.
+                // All drawn entries were removed meanwhile.
                 None => self.undrawn = self.config.candidates,
             }
         }
@@ -542,7 +547,7 @@ impl Policy for Lrb {
     fn heap_bytes(&self) -> usize {
         let own = |object: &Object| object.gaps.capacity() * 4 + object.samples.capacity() * 8;
         let objects: usize = self.objects.iter().map(own).sum();
-        // A table has a byte beside each place, of which seven in eight are taken; a tree's nodes are
+        // A table has one byte beside each entry, and seven in eight are taken; a tree's nodes are
         // two thirds full.
         let tables =
             self.numbers.capacity() * 8 / 7 * 17 + (self.cached.len() + self.gone.len()) * 18;
@@ -551,8 +556,8 @@ impl Policy for Lrb {
             + self.objects.capacity() * size_of::<Object>()
             + (self.vacant.capacity() + self.known.capacity() + self.drawn.capacity()) * 4
             + self.rows.heap_bytes()
-            + self.asked.heap_bytes()
-            + (self.labels.capacity() + self.told.capacity()) * 4
+            + self.candidate_rows.heap_bytes()
+            + (self.labels.capacity() + self.compared.capacity()) * 4
             + self.model.heap_bytes()
     }
 
@@ -583,7 +588,7 @@ impl Policy for Lrb {
         for &number in &self.drawn {
             assert!(
                 self.objects[number as usize].slot.is_some(),
-                "who leaves is not drawn"
+                "a removed entry is not drawn"
             );
         }
     }

@@ -1,10 +1,10 @@
 //! The hash of keys: 64 bits, by one multiplication for each sixteen bytes, under a secret.
 //!
 //! A product of 64 by 64 bits whose halves are combined by exclusive or is the core of several
-//! well-known hashes. It is no cipher: it resists attackers who do not know the secret. They see no
-//! hashes here and could detect collisions by timing alone. A collision gains them little, because
-//! a chain has 16 lines at most, and an object that does not fit replaces another of the same
-//! chain: no request becomes long, and a client that writes that much can evict other objects
+//! well-known hashes. It is no cipher: it resists attackers without knowledge of the secret. They
+//! see no hashes here and could detect collisions by timing alone. A collision gains them little,
+//! because a chain has 16 lines at most, and an object that does not fit replaces another of the
+//! same chain: no request becomes long, and a client that writes that much can evict other objects
 //! anyway. So a hash for tables that may degrade to lists costs more than it gives: SipHash-1-3
 //! takes 141 instructions for a key of 16 bytes, this one about 25, of some 500 of a whole get.
 

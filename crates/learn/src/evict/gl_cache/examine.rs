@@ -1,39 +1,40 @@
-//! How victims are found: groups are ranked, the least useful merged with its neighbours, step by step.
+//! How victims are found: groups are ranked, and the least useful is merged with its neighbours,
+//! step by step.
 
-use super::features::Birth;
+use super::entry::{GHOSTED, LEAVING};
+use super::groups::Birth;
 use super::groups::NONE;
-use super::note::{GHOSTED, LEAVING};
-use super::{GlCache, Note, Way};
+use super::{EntryState, GlCache, Strategy};
 use policy::{Cells, Facts, Slot};
 
 /// What the next step of an eviction does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Stage {
-    /// Chooses groups to be merged.
+    /// Chooses groups to merge.
     Idle,
-    /// Looks at the group of this number, and with an oracle at one member of it.
+    /// Ranks the group of this number; with an oracle, one member of it a step.
     Ranking { id: u32, member: usize, sum: f64 },
-    /// Looks at a member of the groups that are merged.
+    /// Examines one member of the merged groups.
     Examining,
-    /// Gives the best that is left a place in the new group, while there are some to be kept.
+    /// Moves the best remaining entry to the new group, while there are some to keep.
     Keeping { group: u32, left: usize },
-    /// Hands out a victim.
+    /// Returns a victim.
     Leaving,
 }
 
-/// An entry of groups that are merged.
+/// An entry of the merged groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Examined {
     pub(super) slot: Slot,
     /// One over size and age, or hits over size.
     worth: f32,
-    /// Whether it was asked for in its group.
+    /// Whether it was requested in its group.
     was_requested: bool,
     /// Its age, which decides between equals.
     time: f32,
 }
 
-/// A group at the time when all were ranked.
+/// A group when all were ranked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
     utility: f32,
@@ -41,14 +42,14 @@ pub(super) struct Ranked {
     serial: u64,
 }
 
-/// Entries that FIFO-Merge compares at once.
+/// Minimum number of entries that FIFO-Merge compares at once.
 const EXAMINED_MIN: usize = 100;
 
-/// The distance to a request that never comes, in requests: farther than any that does, and near enough
+/// Distance in requests to a request that never comes: longer than any real one, and short enough
 /// that sizes still count.
 const NEVER: u64 = 1 << 40;
 
-/// Requests until the next one for the entry.
+/// Requests until the entry's next one.
 fn time_left(facts: &impl Facts, slot: Slot) -> u64 {
     let next = facts.next_access(slot);
     let next = next.expect("the oracle is asked where the future is known");
@@ -56,8 +57,8 @@ fn time_left(facts: &impl Facts, slot: Slot) -> u64 {
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
-    /// Takes a step, which may give a victim. At least one entry is held.
-    pub(super) fn step(&mut self, cells: &mut impl Cells<Note>) -> Option<Slot> {
+    /// Takes one step, which may return a victim. At least one entry is held.
+    pub(super) fn step(&mut self, cells: &mut impl Cells<EntryState>) -> Option<Slot> {
         match self.stage {
             Stage::Idle => self.choose(cells),
             Stage::Ranking { id, member, sum } => self.rank_next(cells, id, member, sum),
@@ -74,16 +75,16 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         None
     }
 
-    /// Chooses groups to be merged, or that all are to be ranked.
-    fn choose(&mut self, facts: &mut impl Cells<Note>) {
+    /// Chooses groups to merge, or begins to rank all.
+    fn choose(&mut self, facts: &mut impl Cells<EntryState>) {
         if !self.has_closed_group() {
             self.close(facts);
         }
         if !ORACLE && self.is_due(facts) {
             self.train(facts);
         }
-        self.merging_way = self.way();
-        if self.merging_way != Way::Model {
+        self.merging_strategy = self.way();
+        if self.merging_strategy != Strategy::Model {
             let id = self.next_by_age();
             self.begin_merge(id);
         } else if self.quota > 0
@@ -102,7 +103,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// The least useful group that is still there.
+    /// The least useful ranked group that still exists.
     fn next_ranked(&mut self) -> Option<u32> {
         while let Some(ranked) = self.ranked.pop() {
             let group = self.groups.get(ranked.id);
@@ -113,7 +114,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         None
     }
 
-    /// The oldest group that this round has not come to yet.
+    /// The oldest group that this round has not reached yet.
     fn next_by_age(&mut self) -> u32 {
         if self.hand == NONE {
             self.hand = self.groups.oldest();
@@ -125,7 +126,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.hand
     }
 
-    /// Merges a group with those written after it, or where these are too few, before it.
+    /// Begins to merge a group with those written after it, or where these are too few, before it.
     fn begin_merge(&mut self, id: u32) {
         assert!(self.merging.is_empty());
         self.merging.push(id);
@@ -150,15 +151,15 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
     }
 
     fn has_enough_to_merge(&self) -> bool {
-        match self.merging_way {
-            Way::Merge => {
+        match self.merging_strategy {
+            Strategy::Merge => {
                 let lens = self
                     .merging
                     .iter()
                     .map(|&id| self.groups.at(id).members.len());
                 lens.sum::<usize>() >= EXAMINED_MIN
             }
-            Way::Asked | Way::Model => self.merging.len() >= self.merged,
+            Strategy::Asked | Strategy::Model => self.merging.len() >= self.merged,
         }
     }
 
@@ -191,7 +192,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Ranking { id, member, sum };
     }
 
-    /// All groups were looked at. Equals leave in the order in which they were made.
+    /// Sorts the groups by utility. Of equals the one made first is evicted first.
     fn rank(&mut self) {
         if !ORACLE {
             self.predictions.clear();
@@ -209,7 +210,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.quota = ((self.ranked.len() as f32 * self.fraction) as usize).max(1);
     }
 
-    fn examine_next(&mut self, cells: &mut impl Cells<Note>) {
+    fn examine_next(&mut self, cells: &mut impl Cells<EntryState>) {
         let mut groups = self.merging.iter().rev();
         let Some(&id) = groups.find(|id| !self.groups.at(**id).members.is_empty()) else {
             self.merge(cells);
@@ -230,15 +231,15 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             let key_hash = cells.key_hash(slot);
             let is_haunted = self
                 .samples
-                .haunt(group.sample, key_hash, weight, self.held);
+                .add_ghost(group.sample, key_hash, weight, self.held);
             note = note.with_tag(if is_haunted { GHOSTED } else { 0 });
         } else if note.tag() != GHOSTED {
             note = note.with_tag(0);
         }
         cells.set(slot, note.in_group(LEAVING));
-        let merit = match self.merging_way {
-            Way::Merge => note.hits() as f32,
-            Way::Asked | Way::Model => 1.0 / time as f32,
+        let merit = match self.merging_strategy {
+            Strategy::Merge => note.hits() as f32,
+            Strategy::Asked | Strategy::Model => 1.0 / time as f32,
         };
         self.examined.push(Examined {
             slot,
@@ -248,7 +249,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         });
     }
 
-    /// All members were examined: the best go into a group in their groups' place.
+    /// Sorts the examined entries, and makes the group for the best.
     fn merge(&mut self, cells: &impl Facts) {
         let kept = self.kept();
         self.examined.sort_unstable_by(|a, b| {
@@ -258,7 +259,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         });
         let group = match kept {
             0 => NONE,
-            _ => self.heir(kept, cells.requests()),
+            _ => self.merged_group(kept, cells.requests()),
         };
         for id in core::mem::take(&mut self.merging) {
             self.free(id);
@@ -270,23 +271,23 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Keeping { group, left: kept };
     }
 
-    /// How many of those examined stay.
+    /// Number of examined entries that stay.
     fn kept(&self) -> usize {
         let all = self.examined.len();
         let kept = match self.merging.len() {
-            _ if self.merging_way == Way::Merge => return all / 2,
+            _ if self.merging_strategy == Strategy::Merge => return all / 2,
             1 => all / self.merged,
             _ => all.min(self.group_size()),
         };
-        if self.merging_way == Way::Model {
+        if self.merging_strategy == Strategy::Model {
             return kept;
         }
         kept.min(self.examined.iter().filter(|one| one.was_requested).count())
     }
 
-    /// The group that takes the place of those that are merged, with the means of their features.
-    fn heir(&mut self, room: usize, now: u64) -> u32 {
-        let heir = self.groups.add(self.merging[0], room);
+    /// Makes the group that replaces the merged ones, with the means of their features.
+    fn merged_group(&mut self, room: usize, now: u64) -> u32 {
+        let merged_group = self.groups.add(self.merging[0], room);
         let births: Vec<Birth> = self
             .merging
             .iter()
@@ -298,15 +299,15 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         };
         let requests = mean(|group| group.requests);
         let requested = mean(|group| group.requested);
-        let group = self.groups.at_mut(heir);
+        let group = self.groups.at_mut(merged_group);
         group.birth = Birth::mean(&births);
         (group.requests, group.requested) = (requests, requested);
         group.made_at = now;
         group.is_merging = true;
-        heir
+        merged_group
     }
 
-    fn keep_next(&mut self, cells: &mut impl Cells<Note>, group: u32, left: usize) {
+    fn keep_next(&mut self, cells: &mut impl Cells<EntryState>, group: u32, left: usize) {
         if left > 0
             && let Some(Examined { slot, .. }) = self.examined.pop()
         {
@@ -327,7 +328,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Leaving;
     }
 
-    /// An entry leaves by itself that was examined or is about to go.
+    /// Drops an entry that is removed while it is examined or chosen as a victim.
     pub(super) fn forget_examined(&mut self, slot: Slot) {
         let at = self.examined.iter().position(|one| one.slot == slot);
         let at = at.expect("what leaves was examined");

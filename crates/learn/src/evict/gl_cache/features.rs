@@ -1,53 +1,20 @@
 //! The features of a group of entries.
 
-use super::groups::Group;
+use super::groups::{Birth, Group};
 use crate::features::{FEATURES, Totals, Window as Work};
-use policy::groups::Rates;
-use policy::{Facts, Tick};
+use policy::Facts;
 
-/// Features beside those of [`FEATURES`], of the time since a group was written or merged.
+/// Features in addition to [`FEATURES`]: since the group was written or merged.
 const OF_ITS_OWN: [&str; 2] = ["own age", "own requested objects"];
-/// Features in a row.
+/// Number of features in a row.
 pub(super) const WIDTH: usize = FEATURES.len() + OF_ITS_OWN.len();
 
-/// What a model is told of a group, in the order of a row.
+/// Names of the features, in the order of a row.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FEATURES.into_iter().chain(OF_ITS_OWN)
 }
 
-/// What a group is born with: when, and how the cache did at that time. In a merge, means are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Birth {
-    pub(super) at: Tick,
-    /// The number of the request.
-    pub(super) request: u64,
-    rates: Rates,
-}
-
-impl Birth {
-    /// The mean of some, of which there is one at least.
-    pub(super) fn mean(births: &[Birth]) -> Birth {
-        let count = births.len() as u64;
-        let mean = |of: fn(&Birth) -> u64| {
-            let sum: u128 = births.iter().map(|birth| u128::from(of(birth))).sum();
-            (sum / u128::from(count)) as u64
-        };
-        let share = |of: fn(&Rates) -> f32| {
-            births.iter().map(|birth| of(&birth.rates)).sum::<f32>() / count as f32
-        };
-        Birth {
-            at: Tick(mean(|birth| birth.at.0)),
-            request: mean(|birth| birth.request),
-            rates: Rates {
-                requests: share(|rates| rates.requests),
-                writes: share(|rates| rates.writes),
-                misses: share(|rates| rates.misses),
-            },
-        }
-    }
-}
-
-/// How the cache works, by what the policy hears of.
+/// How the cache works at present, for the features of new groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     has_begun: bool,
@@ -57,7 +24,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Notes the beginning of all; false when that was known.
+    /// Notes the state at the first call. Returns false if it is known.
     pub(super) fn begin(&mut self, facts: &impl Facts) -> bool {
         if self.has_begun {
             return false;
@@ -84,12 +51,12 @@ impl Window {
         }
     }
 
-    /// A group was written full.
+    /// Notes that a group is full.
     pub(super) fn turn(&mut self, facts: &impl Facts) {
         self.work.turn(self.totals(facts));
     }
 
-    /// What a group gets that is begun now.
+    /// The creation values of a group that is begun now.
     pub(super) fn birth(&self, facts: &impl Facts) -> Birth {
         Birth {
             at: facts.now(),
@@ -98,7 +65,7 @@ impl Window {
         }
     }
 
-    /// A group's features. A clock that went back makes nothing older.
+    /// A group's features. If the clock goes back, nothing gets older.
     pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> [f32; WIDTH] {
         let birth = &group.birth;
         let age = match self.work.has_time() {

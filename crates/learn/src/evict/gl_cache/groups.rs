@@ -1,33 +1,66 @@
 //! Groups of entries, in the order in which they were written.
 
-use super::features::Birth;
-use super::note::{LEAVING, Note};
-use policy::{Cells, Slot};
+use super::entry::{EntryState, LEAVING};
+use policy::groups::Rates;
+use policy::{Cells, Slot, Tick};
 
 /// No group.
 pub(super) const NONE: u32 = LEAVING;
 
-/// A group. It is vacant when its serial is 0.
+/// Values of a group's creation: its time, and the rates at that time. A merge takes means.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Birth {
+    pub(super) at: Tick,
+    /// Number of the request.
+    pub(super) request: u64,
+    pub(super) rates: Rates,
+}
+
+impl Birth {
+    /// Mean of several, of which there is one at least.
+    pub(super) fn mean(births: &[Birth]) -> Birth {
+        let count = births.len() as u64;
+        let mean = |of: fn(&Birth) -> u64| {
+            let sum: u128 = births.iter().map(|birth| u128::from(of(birth))).sum();
+            (sum / u128::from(count)) as u64
+        };
+        let share = |of: fn(&Rates) -> f32| {
+            births.iter().map(|birth| of(&birth.rates)).sum::<f32>() / count as f32
+        };
+        Birth {
+            at: Tick(mean(|birth| birth.at.0)),
+            request: mean(|birth| birth.request),
+            rates: Rates {
+                requests: share(|rates| rates.requests),
+                writes: share(|rates| rates.writes),
+                misses: share(|rates| rates.misses),
+            },
+        }
+    }
+}
+
+/// A group. It is vacant if its serial number is 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) members: Vec<Slot>,
-    /// What they weigh together.
+    /// Total weight of the members.
     pub(super) weight: u64,
-    /// Tells it from all groups before it under its number.
+    /// Distinguishes it from earlier groups of the same number.
     pub(super) serial: u64,
     pub(super) previous: u32,
     pub(super) next: u32,
     pub(super) birth: Birth,
-    /// Requests for members, and members asked for, both as features; they stop at 16 million.
+    /// Requests for members, and members requested, both as features. They stop at 16 million.
     pub(super) requests: f32,
     pub(super) requested: f32,
-    /// The number of the request at which it was begun or made in a merge, and members asked for since.
+    /// Number of the request at which it was begun or made by a merge, and members requested since.
     pub(super) made_at: u64,
     pub(super) requested_here: f32,
-    /// The number of its last sample, and the tag of entries that this sample has counted; 0 before any.
+    /// Number of its last sample, and the tag of entries that this sample has counted; 0 before
+    /// any.
     pub(super) sample: u64,
     pub(super) tag: u8,
-    /// Neither ranked nor removed: it is being merged, or made of those that are.
+    /// Whether it is being merged or made by a merge: then it is neither ranked nor removed.
     pub(super) is_merging: bool,
 }
 
@@ -39,7 +72,7 @@ pub(super) struct Groups {
     oldest: u32,
     youngest: u32,
     serial: u64,
-    /// Room for references in all of them.
+    /// Capacity for references in all groups.
     references: usize,
 }
 
@@ -59,12 +92,12 @@ impl Groups {
         self.all.len() - self.vacant.len()
     }
 
-    /// Every number of a group is below this.
+    /// Upper bound of the groups' numbers.
     pub(super) fn ids(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether another group can be numbered, and one into which some are merged, too.
+    /// Whether another group can be numbered, and one more as the target of a merge.
     pub(super) fn has_room(&self) -> bool {
         self.len() + 2 < NONE as usize
     }
@@ -82,7 +115,7 @@ impl Groups {
         &mut self.all[id as usize]
     }
 
-    /// The group, if there is one under this number.
+    /// The group of this number, if there is one.
     pub(super) fn get(&self, id: u32) -> Option<&Group> {
         self.all.get(id as usize).filter(|group| group.serial > 0)
     }
@@ -92,13 +125,13 @@ impl Groups {
         group.filter(|group| group.serial > 0)
     }
 
-    /// How many members each group has.
+    /// Number of members of each group.
     pub(super) fn lens(&self) -> impl Iterator<Item = usize> {
         self.all.iter().map(|group| group.members.len())
     }
 
-    /// Makes an empty group, older than `next` and younger than all before it; the youngest of all where
-    /// that is [`NONE`].
+    /// Makes an empty group, older than `next` and younger than all before it; the youngest of all
+    /// if `next` is [`NONE`].
     pub(super) fn add(&mut self, next: u32, room: usize) -> u32 {
         assert!(self.len() < NONE as usize);
         let id = self.vacant.pop().unwrap_or_else(|| {
@@ -155,7 +188,7 @@ impl Groups {
         self.at_mut(id).weight += u64::from(weight);
     }
 
-    /// Takes a member out; a group that has lost most of them gives room back.
+    /// Takes a member out. A group that has lost most members frees capacity.
     pub(super) fn take(&mut self, id: u32, slot: Slot, weight: u32) {
         self.resize(id, |members| {
             let at = members.iter().position(|member| *member == slot);
@@ -185,7 +218,7 @@ impl Groups {
             + self.references * size_of::<Slot>()
     }
 
-    /// What of it is there to tell groups' features, and which samples they are.
+    /// Bytes for the features of groups and for their samples.
     pub(super) fn feature_bytes(&self) -> usize {
         let birth = size_of::<Birth>();
         let counts = 3 * size_of::<f32>() + size_of::<u64>();
@@ -193,7 +226,7 @@ impl Groups {
         self.all.capacity() * (birth + counts + sample)
     }
 
-    pub(super) fn check(&self, cells: &impl Cells<Note>) {
+    pub(super) fn check(&self, cells: &impl Cells<EntryState>) {
         let mut previous = NONE;
         let mut id = self.oldest;
         let mut count = 0;

@@ -1,11 +1,10 @@
-//! The knobs, whose defaults a mode gives.
+//! The knobs, whose defaults depend on the mode.
 
-use super::Way;
 use crate::{Boosting, Interval, Maker, Regressor};
 use policy::knobs::{Knob, Knobs};
 use std::str::FromStr;
 
-/// Which of the paper's two settings holds where a knob is not given.
+/// The paper's two settings, which give knobs their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// GL-Cache-E: fewer misses.
@@ -15,28 +14,52 @@ pub enum Mode {
     Throughput,
 }
 
+/// How groups are chosen, and which of their entries a merge keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// As FIFO-Merge does.
+    #[default]
+    Merge,
+    /// By age, keeping only requested entries.
+    Asked,
+    /// By the model; as FIFO-Merge does until it is trained.
+    Model,
+}
+
+impl Strategy {
+    /// All strategies, in the order of their trials.
+    pub const ALL: [Strategy; COUNT] = [Strategy::Merge, Strategy::Asked, Strategy::Model];
+
+    /// The name in options.
+    pub const fn name(self) -> &'static str {
+        ["merge", "asked", "model"][self as usize]
+    }
+}
+
+/// Number of strategies.
+pub(super) const COUNT: usize = 3;
 /// The knobs of [`GlCache`](super::GlCache).
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlConfig {
-    /// What holds for the next three where they are not given.
+    /// Gives the next three their defaults.
     pub mode: Mode,
     /// Entries in a group.
     pub group: Option<u16>,
     /// Groups merged at an eviction.
     pub merged: Option<u16>,
-    /// The share of groups that go before they are ranked anew.
+    /// Share of groups evicted before all are ranked again.
     pub fraction: Option<f32>,
-    /// The way that groups go; `None` for the one that misses least in miniature.
-    pub way: Option<Way>,
+    /// The strategy; `None` for the one that misses least in miniature.
+    pub way: Option<Strategy>,
     /// When the model is trained.
     pub interval: Interval,
-    /// Groups to learn from, at most.
+    /// Maximum number of sampled groups.
     pub samples: u16,
     /// Trees of the model.
     pub trees: u16,
-    /// Their depth.
+    /// Maximum depth of the trees.
     pub depth: u16,
-    /// What makes the model.
+    /// Makes the model.
     pub maker: Maker,
 }
 
@@ -90,13 +113,13 @@ const fn knob(name: &'static str, default: &'static str, range: &'static str) ->
     }
 }
 
-/// The value that leaves a knob to the mode.
+/// Value that leaves a knob to the mode.
 const BY_MODE: &str = "mode";
 
-/// The value that leaves the way to trials.
+/// Value that leaves the strategy to the trials.
 const BY_TRIAL: &str = "auto";
 
-/// Reads a number into its place, if it is in its range.
+/// Parses a number within bounds. Returns whether it was valid.
 fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> bool {
     match value.parse() {
         Ok(value) if value >= low && value <= high => {
@@ -107,8 +130,8 @@ fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> 
     }
 }
 
-/// The same for a knob that may be left to the mode.
-fn put_or_leave<T>(place: &mut Option<T>, value: &str, low: T, high: T) -> bool
+/// Parses a number within bounds, or the value that leaves it to the mode.
+fn parse_optional<T>(place: &mut Option<T>, value: &str, low: T, high: T) -> bool
 where
     T: FromStr + PartialOrd + Copy,
 {
@@ -149,11 +172,11 @@ impl Knobs for GlConfig {
         match (name, value) {
             ("mode", "e") => self.mode = Mode::Efficiency,
             ("mode", "t") => self.mode = Mode::Throughput,
-            ("group", _) => return put_or_leave(&mut self.group, value, 1, 10_000),
-            ("merged", _) => return put_or_leave(&mut self.merged, value, 2, 100),
-            ("fraction", _) => return put_or_leave(&mut self.fraction, value, 0.001, 1.0),
+            ("group", _) => return parse_optional(&mut self.group, value, 1, 10_000),
+            ("merged", _) => return parse_optional(&mut self.merged, value, 2, 100),
+            ("fraction", _) => return parse_optional(&mut self.fraction, value, 0.001, 1.0),
             ("way", BY_TRIAL) => self.way = None,
-            ("way", _) => match Way::ALL.into_iter().find(|way| way.name() == value) {
+            ("way", _) => match Strategy::ALL.into_iter().find(|way| way.name() == value) {
                 None => return false,
                 way => self.way = way,
             },
@@ -180,7 +203,7 @@ impl Knobs for GlConfig {
             "group" => show(self.group),
             "merged" => show(self.merged),
             "fraction" => show(self.fraction),
-            "way" => self.way.map_or(BY_TRIAL, Way::name).into(),
+            "way" => self.way.map_or(BY_TRIAL, Strategy::name).into(),
             "interval" => match self.interval {
                 Interval::Auto => "auto".into(),
                 Interval::Daily => "daily".into(),

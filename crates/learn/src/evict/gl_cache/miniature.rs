@@ -1,7 +1,7 @@
-//! A cache of a sample of the keys, which goes one way and tells what it misses.
+//! A miniature cache with a sample of the keys, which uses one strategy and reports its misses.
 
-use super::samples::Same;
-use super::{GlCache, GlConfig, Note, Way};
+use super::samples::IdentityHasher;
+use super::{EntryState, GlCache, GlConfig, Strategy};
 use policy::{Budget, Cells, Eviction, Facts, Policy, Slot, Tick};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -9,15 +9,15 @@ use std::hash::BuildHasherDefault;
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     key_hash: u64,
-    note: Note,
+    note: EntryState,
     weight: u32,
     is_live: bool,
 }
 
-/// Hosts the entries of a miniature: a key is its hash.
+/// Hosts the entries of a miniature. A key is its hash.
 #[derive(Debug, Default)]
 struct Host {
-    slots: HashMap<u64, Slot, BuildHasherDefault<Same>>,
+    slots: HashMap<u64, Slot, BuildHasherDefault<IdentityHasher>>,
     entries: Vec<Entry>,
     vacant: Vec<Slot>,
     now: Tick,
@@ -32,7 +32,7 @@ impl Host {
         });
         self.entries[slot.0 as usize] = Entry {
             key_hash,
-            note: Note::default(),
+            note: EntryState::default(),
             weight,
             is_live: true,
         };
@@ -40,7 +40,7 @@ impl Host {
         slot
     }
 
-    /// Frees an entry and tells its weight.
+    /// Frees an entry and returns its weight.
     fn take(&mut self, slot: Slot) -> u32 {
         let entry = &mut self.entries[slot.0 as usize];
         entry.is_live = false;
@@ -74,22 +74,22 @@ impl Facts for Host {
     fn len(&self) -> usize {
         self.slots.len()
     }
-    /// Nobody asks.
+    /// Not used by this policy.
     fn sample(&self, _random: u64) -> Option<Slot> {
         None
     }
 }
 
-impl Cells<Note> for Host {
-    fn get(&self, slot: Slot) -> Note {
+impl Cells<EntryState> for Host {
+    fn get(&self, slot: Slot) -> EntryState {
         self.entries[slot.0 as usize].note
     }
-    fn set(&mut self, slot: Slot, note: Note) {
+    fn set(&mut self, slot: Slot, note: EntryState) {
         self.entries[slot.0 as usize].note = note;
     }
 }
 
-/// A small cache under the same policy. Entries keep the weight with which they came, and nothing expires.
+/// A small cache under the same policy. Entries keep their first weight, and nothing expires.
 pub(super) struct Miniature {
     policy: GlCache,
     host: Host,
@@ -98,7 +98,7 @@ pub(super) struct Miniature {
 }
 
 impl Miniature {
-    pub(super) fn new(capacity: u64, config: &GlConfig, way: Way, seed: u64) -> Miniature {
+    pub(super) fn new(capacity: u64, config: &GlConfig, way: Strategy, seed: u64) -> Miniature {
         let config = GlConfig {
             way: Some(way),
             ..config.clone()
@@ -111,7 +111,7 @@ impl Miniature {
         }
     }
 
-    /// Asks for a key, and keeps it if it is absent and fits. Whether it was there.
+    /// Requests a key, and inserts it if it is absent and fits. Returns whether it was present.
     pub(super) fn request(&mut self, key_hash: u64, weight: u32, now: Tick) -> bool {
         self.host.now = now;
         self.host.requests += 1;

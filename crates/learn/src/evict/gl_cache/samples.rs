@@ -1,24 +1,24 @@
-//! Groups that are learned from: their features when they were sampled, and the utility that has shown since.
+//! Sampled groups: their features when they were sampled, and the utility observed since.
 
 use super::features::WIDTH;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A cache of few entries may have so many samples all the same.
-const WHATEVER_IS_HELD: usize = 512;
+/// Minimum limit of samples in small caches.
+const LIMIT_MIN: usize = 512;
 
 #[derive(Clone, Debug)]
 struct Sample {
     features: [f32; WIDTH],
-    /// What is added to each time until a request.
+    /// Added to each time until a request.
     grace: u32,
-    /// The number of the request at which it was taken.
+    /// Number of the request at which it was taken.
     taken_at: u64,
-    /// One over time and size, summed over the entries that were asked for again.
+    /// Sum of 1 / (time × size) over the entries requested since.
     utility: f64,
 }
 
-/// An entry of a sampled group that has left it before it was asked for again.
+/// An entry of a sampled group that was evicted before it was requested.
 #[derive(Clone, Copy, Debug)]
 struct Ghost {
     /// The low bits of the sample's number.
@@ -26,11 +26,11 @@ struct Ghost {
     weight: u32,
 }
 
-/// Key hashes are good bits already.
+/// Passes key hashes through, because they are evenly distributed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Same(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl Hasher for Same {
+impl Hasher for IdentityHasher {
     fn write(&mut self, _bytes: &[u8]) {
         unreachable!("keys are u64");
     }
@@ -42,13 +42,13 @@ impl Hasher for Same {
     }
 }
 
-/// The samples in the order in which they were taken, and the ghosts that still may tell of them.
+/// The samples in order of time, and the ghosts of their entries.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: VecDeque<Sample>,
-    /// The number of the oldest. Lower numbers were learned from.
+    /// Number of the oldest sample. Samples of lower numbers were used.
     first: u64,
-    ghosts: HashMap<u64, Ghost, BuildHasherDefault<Same>>,
+    ghosts: HashMap<u64, Ghost, BuildHasherDefault<IdentityHasher>>,
     limit: usize,
 }
 
@@ -70,17 +70,17 @@ impl Samples {
         self.limit
     }
 
-    /// Whether there are as many as may be of a cache of so many entries.
-    pub(super) fn are_enough(&self, held: usize) -> bool {
-        self.all.len() >= self.limit.min(held.max(WHATEVER_IS_HELD))
+    /// Whether there are as many as a cache with this many entries may have.
+    pub(super) fn is_full(&self, held: usize) -> bool {
+        self.all.len() >= self.limit.min(held.max(LIMIT_MIN))
     }
 
-    /// Whether the sample of this number waits to be learned from.
+    /// Whether the sample of this number is still collecting.
     pub(super) fn is_collecting(&self, sample: u64) -> bool {
         sample.wrapping_sub(self.first) < self.all.len() as u64
     }
 
-    /// A new sample's number.
+    /// Adds a sample and returns its number.
     pub(super) fn add(&mut self, features: [f32; WIDTH], requests: u64, grace: u32) -> u64 {
         assert!(self.all.len() < self.limit);
         self.all.push_back(Sample {
@@ -92,8 +92,7 @@ impl Samples {
         self.first + self.all.len() as u64 - 1
     }
 
-    /// A member of the sampled group is asked for, for the first time since; no matter if the sample was learned
-    /// from already.
+    /// Adds the first request for a member of the sampled group. Ignored if the sample was used.
     #[inline]
     pub(super) fn add_utility(&mut self, sample: u64, requests: u64, weight: u32) {
         if self.is_collecting(sample) {
@@ -107,9 +106,15 @@ impl Samples {
         sample.utility += 1.0 / (time as f64 * f64::from(weight.max(1)));
     }
 
-    /// A member leaves the sampled group and was not asked for since. With as many ghosts as `limit` there
-    /// are no more; one key has one ghost, that of its last group. Whether there is one now.
-    pub(super) fn haunt(&mut self, sample: u64, key_hash: u64, weight: u32, limit: usize) -> bool {
+    /// Adds a ghost of a member that was not requested since the sample. Returns false if there are
+    /// `limit` ghosts. A key has one ghost, that of its last group.
+    pub(super) fn add_ghost(
+        &mut self,
+        sample: u64,
+        key_hash: u64,
+        weight: u32,
+        limit: usize,
+    ) -> bool {
         if self.ghosts.len() >= limit && !self.ghosts.contains_key(&key_hash) {
             return false;
         }
@@ -121,9 +126,9 @@ impl Samples {
         true
     }
 
-    /// A key is asked for that may have a ghost, which is done with then.
+    /// Counts the request for a key that may have a ghost, and removes the ghost.
     #[inline]
-    pub(super) fn settle(&mut self, key_hash: u64, requests: u64) {
+    pub(super) fn resolve_ghost(&mut self, key_hash: u64, requests: u64) {
         if self.ghosts.is_empty() {
             return;
         }
@@ -134,12 +139,12 @@ impl Samples {
         }
     }
 
-    /// How many were taken before the request of this number.
+    /// Number of samples taken before the request of this number.
     pub(super) fn older_than(&self, request: u64) -> usize {
         self.all.partition_point(|sample| sample.taken_at < request)
     }
 
-    /// Takes these out, oldest first.
+    /// Removes these samples, the oldest first, and passes each.
     pub(super) fn take_older_than(&mut self, request: u64, mut each: impl FnMut(&[f32], f64)) {
         let count = self.older_than(request);
         for sample in self.all.drain(..count) {
@@ -153,7 +158,7 @@ impl Samples {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        // A slot of the table has a byte of its own beside key and ghost, and one in eight stays free.
+        // A slot of the table has one more byte beside key and ghost, and one in eight stays free.
         self.all.capacity() * size_of::<Sample>() + self.ghosts.capacity() * 17 * 8 / 7
     }
 

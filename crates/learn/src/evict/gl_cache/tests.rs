@@ -1,27 +1,28 @@
-//! Against the plainest model of itself, and on traces that a model can or cannot learn from.
+//! Compares the policy with its plainest model, and runs it on traces that a model can or cannot
+//! learn from.
 
 use super::*;
 use crate::schedule::DAY_MS;
-use crate::{Interval, Maker, Untrained};
+use crate::{Interval, Maker, TrainError};
 use policy::Tick;
 use policy::suite::policy::{NaivePolicy, Trial, agrees_with_model};
 
-/// Knows what a group is worth from the start: requests, and a little for size.
-struct Told;
+/// Predicts a known utility from the start: requests, and a little for size.
+struct KnownUtility;
 
-fn told_utility(mean_size: f32, requests: f32, requested: f32) -> f32 {
+fn known_utility(mean_size: f32, requests: f32, requested: f32) -> f32 {
     requests + requested * 0.5 + mean_size * 0.25
 }
 
-impl Regressor for Told {
-    fn train(&mut self, _rows: &Rows, _targets: &[f32]) -> Result<(), Untrained> {
+impl Regressor for KnownUtility {
+    fn train(&mut self, _rows: &Rows, _targets: &[f32]) -> Result<(), TrainError> {
         Ok(())
     }
     fn is_trained(&self) -> bool {
         true
     }
     fn predict(&self, rows: &Rows, predictions: &mut Vec<f32>) {
-        predictions.extend(rows.iter().map(|row| told_utility(row[3], row[5], row[6])));
+        predictions.extend(rows.iter().map(|row| known_utility(row[3], row[5], row[6])));
     }
     fn importances(&self) -> Vec<f32> {
         vec![0.0; WIDTH]
@@ -32,11 +33,11 @@ impl Regressor for Told {
 }
 
 /// Never learns.
-struct Dull;
+struct NeverTrained;
 
-impl Regressor for Dull {
-    fn train(&mut self, _rows: &Rows, _targets: &[f32]) -> Result<(), Untrained> {
-        Err(Untrained::AllAlike)
+impl Regressor for NeverTrained {
+    fn train(&mut self, _rows: &Rows, _targets: &[f32]) -> Result<(), TrainError> {
+        Err(TrainError::AllAlike)
     }
     fn is_trained(&self) -> bool {
         false
@@ -63,31 +64,35 @@ fn config(group: u16, merged: u16, maker: Maker) -> GlConfig {
     }
 }
 
-fn going(way: Way, config: GlConfig) -> GlConfig {
+fn going(way: Strategy, config: GlConfig) -> GlConfig {
     GlConfig {
         way: Some(way),
         ..config
     }
 }
 
-fn told() -> Maker {
-    Maker(|_| Box::new(Told))
+fn compared() -> Maker {
+    Maker(|_| Box::new(KnownUtility))
 }
 
 fn dull() -> Maker {
-    Maker(|_| Box::new(Dull))
+    Maker(|_| Box::new(NeverTrained))
 }
 
 policy::policy_suite!(by_default, GlCache);
 policy::policy_suite!(that_trains_often, GlCache, config(3, 2, Maker::default()));
-policy::policy_suite!(that_knows, GlCache, going(Way::Model, config(4, 5, told())));
+policy::policy_suite!(
+    that_knows,
+    GlCache,
+    going(Strategy::Model, config(4, 5, compared()))
+);
 policy::policy_suite!(that_never_learns, GlCache, config(2, 3, dull()));
 policy::policy_suite!(
     that_keeps_what_was_asked_for,
     GlCache,
-    going(Way::Asked, config(5, 2, dull()))
+    going(Strategy::Asked, config(5, 2, dull()))
 );
-policy::policy_suite!(by_oracle, GlCache<true>, config(5, 2, told()));
+policy::policy_suite!(by_oracle, GlCache<true>, config(5, 2, compared()));
 
 #[derive(Clone, Default)]
 struct Member {
@@ -106,9 +111,9 @@ struct NaiveGroup {
     requested: f32,
 }
 
-/// The policy as plainly as possible, each way; its model knows.
+/// The policy as plainly as possible, for each strategy, with a model that knows the utility.
 struct Naive {
-    way: Way,
+    way: Strategy,
     size: usize,
     merged: usize,
     fraction: f32,
@@ -124,7 +129,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn new(config: &GlConfig, way: Way) -> Naive {
+    fn new(config: &GlConfig, way: Strategy) -> Naive {
         Naive {
             way,
             size: config.group(),
@@ -164,7 +169,7 @@ impl Naive {
             .map(|group| {
                 let weight: u64 = group.members.iter().map(|one| u64::from(one.weight)).sum();
                 let mean_size = weight as f32 / group.members.len() as f32;
-                let utility = told_utility(mean_size, group.requests, group.requested);
+                let utility = known_utility(mean_size, group.requests, group.requested);
                 (utility, group.serial)
             })
             .collect();
@@ -173,9 +178,9 @@ impl Naive {
         self.ranked = by_utility.into_iter().map(|(_, serial)| serial).collect();
     }
 
-    /// The place of the group to be merged next.
+    /// Index of the group to be merged next.
     fn choose(&mut self) -> usize {
-        if self.way != Way::Model {
+        if self.way != Strategy::Model {
             return match self.place(self.hand) {
                 Some(place) if place < self.closed() => place,
                 _ => 0,
@@ -192,11 +197,11 @@ impl Naive {
         }
     }
 
-    /// The places of the group there and of those merged with it.
+    /// Indexes of the first and the last group merged with this one.
     fn neighbours(&self, place: usize) -> (usize, usize) {
         let (mut from, mut to) = (place, place + 1);
         let is_enough = |from: usize, to: usize| match self.way {
-            Way::Merge => {
+            Strategy::Merge => {
                 self.groups[from..to]
                     .iter()
                     .map(|group| group.members.len())
@@ -228,17 +233,17 @@ impl Naive {
         let mut members: Vec<Member> = held.flat_map(|group| group.members.clone()).collect();
         let age = |one: &Member| requests - one.last + 1;
         let worth = |one: &Member| match self.way {
-            Way::Merge => one.hits as f32 / one.weight as f32,
+            Strategy::Merge => one.hits as f32 / one.weight as f32,
             _ => 1.0 / age(one) as f32 / one.weight as f32,
         };
         members.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then(age(a).cmp(&age(b))));
         let asked = members.iter().filter(|one| one.was_requested).count();
         let kept = match (self.way, count) {
-            (Way::Merge, _) => members.len() / 2,
-            (Way::Asked, 1) => asked.min(members.len() / self.merged),
-            (Way::Asked, _) => asked.min(size),
-            (Way::Model, 1) => members.len() / self.merged,
-            (Way::Model, _) => members.len().min(size),
+            (Strategy::Merge, _) => members.len() / 2,
+            (Strategy::Asked, 1) => asked.min(members.len() / self.merged),
+            (Strategy::Asked, _) => asked.min(size),
+            (Strategy::Model, 1) => members.len() / self.merged,
+            (Strategy::Model, _) => members.len().min(size),
         };
         self.leaving = members.split_off(kept);
         let after = self.groups[..self.closed()].get(from);
@@ -249,13 +254,13 @@ impl Naive {
                 (one.was_requested, one.hits) = (false, one.hits.div_ceil(2));
             }
             let sum = |of: fn(&NaiveGroup) -> f32| groups.iter().map(of).sum::<f32>();
-            let heir = NaiveGroup {
+            let merged_group = NaiveGroup {
                 members,
                 serial: self.serial,
                 requests: sum(|group| group.requests) / count as f32,
                 requested: sum(|group| group.requested) / count as f32,
             };
-            self.groups.insert(from, heir);
+            self.groups.insert(from, merged_group);
         }
     }
 }
@@ -351,10 +356,10 @@ proptest::proptest! {
         merged in 2u16..5,
         leave in proptest::prelude::any::<bool>(),
     ) {
-        let untrained = (Way::Model, dull(), Way::Merge);
-        for (way, maker, goes) in Way::ALL.map(|way| (way, told(), way)).into_iter().chain([untrained]) {
+        let untrained = (Strategy::Model, dull(), Strategy::Merge);
+        for (way, maker, goes) in Strategy::ALL.map(|way| (way, compared(), way)).into_iter().chain([untrained]) {
             let config = GlConfig {
-                interval: Interval::Requests(1_000_000), // A training would rank anew.
+                interval: Interval::Requests(1_000_000), // A training would rank again.
                 ..going(way, config(group, merged, maker))
             };
             let model = Naive::new(&config, goes);
@@ -363,8 +368,8 @@ proptest::proptest! {
     }
 }
 
-/// A few keys that are asked for again and again, in bursts of new ones that never are: what a group's miss
-/// ratio at birth and its requests tell.
+/// A few keys that are requested repeatedly, among bursts of new keys that never are: a group's
+/// miss ratio at creation and its requests separate the two.
 fn with_scans(trial: &mut Trial<GlCache>, requests: u64) -> u64 {
     let mut hits = 0;
     for n in 0..requests {
@@ -379,12 +384,12 @@ fn with_scans(trial: &mut Trial<GlCache>, requests: u64) -> u64 {
 }
 
 #[test]
-fn what_it_learns_of_scans_saves_misses() {
+fn learning_about_scans_saves_misses() {
     let run = |maker: Maker| {
         let config = GlConfig {
             group: Some(20),
             trees: 8,
-            way: Some(Way::Model),
+            way: Some(Strategy::Model),
             maker,
             ..GlConfig::default()
         };
@@ -405,10 +410,13 @@ fn what_it_learns_of_scans_saves_misses() {
 }
 
 #[test]
-fn a_short_trace_leaves_it_untrained_and_one_group_does() {
+fn it_stays_untrained_on_a_short_trace_and_with_one_group() {
     let mut trial = Trial::<GlCache>::new(30, &GlConfig::default(), 1);
     (0..40).for_each(|key| trial.request(key, 1, 5));
-    assert_eq!(trial.policy.lessons().map(|told| told.trainings), Some(0));
+    assert_eq!(
+        trial.policy.lessons().map(|compared| compared.trainings),
+        Some(0)
+    );
     for key in 0..40 {
         trial.remove(key); // All have expired, say.
     }
@@ -447,8 +455,8 @@ fn it_trains_daily_by_a_clock_that_jumps() {
     trial.policy.check(&trial.host);
 }
 
-/// Hits among 60,000 requests, by a cache of 1,000 entries without a model.
-fn hits_of(way: Option<Way>, key: impl Fn(u64) -> u64) -> u64 {
+/// Hits among 60,000 requests in a cache of 1,000 entries without a model.
+fn hits_of(way: Option<Strategy>, key: impl Fn(u64) -> u64) -> u64 {
     let config = GlConfig {
         way,
         maker: dull(),
@@ -466,21 +474,21 @@ fn hits_of(way: Option<Way>, key: impl Fn(u64) -> u64) -> u64 {
 }
 
 #[test]
-fn it_goes_the_way_that_misses_less_in_miniature() {
+fn it_uses_the_strategy_that_misses_least_in_miniature() {
     let scramble = policy::parts::chance::scramble;
-    // Each second request is for what never comes again.
+    // Each second request is for a key that is never requested again.
     let scanned = |n: u64| match n % 2 {
         0 => scramble(n) % 1000,
         _ => 1_000_000 + n,
     };
     // A loop that is a little larger than the cache.
     let looped = |n: u64| n % 1300;
-    let asked = Some(Way::Asked);
-    let merge = Some(Way::Merge);
+    let asked = Some(Strategy::Asked);
+    let merge = Some(Strategy::Merge);
     let (by_asked, by_merge) = (hits_of(asked, scanned), hits_of(merge, scanned));
     assert!(by_asked > by_merge * 11 / 10, "{by_asked}, {by_merge}");
     let by_trial = hits_of(None, scanned);
-    // Some requests pass until the miniatures have shown it.
+    // It takes some requests until the miniatures have shown it.
     assert!(by_trial > by_merge * 12 / 10, "{by_trial}, {by_merge}");
     let (by_asked, by_merge) = (hits_of(asked, looped), hits_of(merge, looped));
     assert!(by_merge > by_asked * 11 / 10, "{by_merge}, {by_asked}");
@@ -489,30 +497,38 @@ fn it_goes_the_way_that_misses_less_in_miniature() {
 }
 
 #[test]
-fn samples_count_each_entry_once_and_ghosts_tell_of_those_gone() {
+fn samples_count_each_entry_once_and_ghosts_count_evicted_ones() {
     let mut samples = Samples::new(64);
     let sample = samples.add([0.0; WIDTH], 100, 0);
     samples.add_utility(sample, 110, 5);
-    assert!(samples.haunt(sample, 77, 2, 10));
-    samples.settle(77, 150);
-    samples.settle(77, 151);
-    samples.settle(78, 151);
+    assert!(samples.add_ghost(sample, 77, 2, 10));
+    samples.resolve_ghost(77, 150);
+    samples.resolve_ghost(77, 151);
+    samples.resolve_ghost(78, 151);
     let later = samples.add([1.0; WIDTH], 160, 0);
-    assert!(samples.haunt(later, 79, 0, 10));
-    assert!(!samples.haunt(later, 80, 1, 1), "there are enough of them");
-    let mut told = Vec::new();
-    samples.take_older_than(160, |features, utility| told.push((features[0], utility)));
-    assert_eq!(told, [(0.0, 1.0 / 50.0 + 1.0 / 100.0)]);
+    assert!(samples.add_ghost(later, 79, 0, 10));
+    assert!(
+        !samples.add_ghost(later, 80, 1, 1),
+        "there are enough of them"
+    );
+    let mut compared = Vec::new();
+    samples.take_older_than(160, |features, utility| {
+        compared.push((features[0], utility))
+    });
+    assert_eq!(compared, [(0.0, 1.0 / 50.0 + 1.0 / 100.0)]);
     samples.add_utility(sample, 170, 1); // It was learned from already.
-    samples.settle(79, 160); // No time has passed, and nothing is weighed: finite all the same.
+    // Finite, though no time has passed and the weight is 0.
+    samples.resolve_ghost(79, 160);
     samples.check();
-    samples.take_older_than(161, |features, utility| told.push((features[0], utility)));
-    assert_eq!(told[1], (1.0, 1.0));
+    samples.take_older_than(161, |features, utility| {
+        compared.push((features[0], utility))
+    });
+    assert_eq!(compared[1], (1.0, 1.0));
 }
 
 #[test]
-fn notes_keep_their_parts_apart() {
-    let note = Note::new(u64::MAX, LEAVING - 1).with_tag(GHOSTED);
+fn the_parts_of_an_entrys_state_are_independent() {
+    let note = EntryState::new(u64::MAX, LEAVING - 1).with_tag(GHOSTED);
     assert_eq!((note.group(), note.tag()), (LEAVING - 1, GHOSTED));
     assert!(!note.was_requested());
     let note = note.marked_requested().requested_at(7);
@@ -527,7 +543,7 @@ fn notes_keep_their_parts_apart() {
     assert!(!note.was_requested());
     let mut tag = 0;
     for _ in 0..300 {
-        tag = note::tag_after(tag);
+        tag = entry::tag_after(tag);
         assert!((1..GHOSTED).contains(&tag));
     }
 }

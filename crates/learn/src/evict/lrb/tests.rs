@@ -1,5 +1,5 @@
 use super::*;
-use crate::Untrained;
+use crate::TrainError;
 use policy::evict::lru::Lru;
 use policy::suite::policy::Trial;
 use std::cell::RefCell;
@@ -25,21 +25,21 @@ fn recorded(knobs: LrbKnobs) -> LrbConfig {
 }
 
 thread_local! {
-    /// What recorders of this test were taught: rows and targets as bits.
-    static TAUGHT: RefCell<Vec<(Vec<u32>, u32)>> = const { RefCell::new(Vec::new()) };
+    /// Rows and targets, as bits, on which the recorders of this test were trained.
+    static RECORDED: RefCell<Vec<(Vec<u32>, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps what it was taught, and says of every row that it comes as late as it is old.
+/// Records its trainings, and predicts each row's age as its distance.
 struct Recorder {
     is_trained: bool,
 }
 
 impl Regressor for Recorder {
-    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), Untrained> {
+    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError> {
         let bits = |row: &[f32]| row.iter().map(|value| value.to_bits()).collect();
-        let told = rows.iter().zip(targets);
-        let told = told.map(|(row, target)| (bits(row), target.to_bits()));
-        TAUGHT.with_borrow_mut(|taught| taught.extend(told));
+        let compared = rows.iter().zip(targets);
+        let compared = compared.map(|(row, target)| (bits(row), target.to_bits()));
+        RECORDED.with_borrow_mut(|taught| taught.extend(compared));
         self.is_trained = true;
         Ok(())
     }
@@ -75,7 +75,7 @@ fn key_of(chance: &mut Chance) -> u64 {
     (chance.unit() * chance.unit() * 60.0) as u64
 }
 
-/// Features as the source defines them, from all times at which the object was asked for up to `at`.
+/// Features as the source defines them, from all requests of the object up to `at`.
 fn naive_features(times: &[u64], weight: u32, at: u64, window: u64) -> Vec<f32> {
     let last = times.len() - 1;
     let gap = |back: usize| times[last - back + 1] - times[last - back];
@@ -102,7 +102,7 @@ fn naive_features(times: &[u64], weight: u32, at: u64, window: u64) -> Vec<f32> 
 }
 
 #[test]
-fn what_is_taught_is_what_happened() {
+fn labels_are_the_distances_in_the_trace() {
     let (window, weight) = (200, 1);
     let mut trial = Trial::<Lrb>::new(20, &recorded(small()), 1);
     let mut chance = Chance::new(7);
@@ -110,8 +110,8 @@ fn what_is_taught_is_what_happened() {
     for &key in &requested {
         trial.request(key, weight, 3);
     }
-    // Every object at every moment of the trace, and what came of it. It is forgotten, and begins anew,
-    // when the window has passed; how soon after depends on what is evicted, so both are allowed.
+    // Every object at every moment of the trace, and its label. It is dropped, and begins again,
+    // when the window has passed; how soon after depends on evictions, so both are allowed.
     let mut possible = HashSet::new();
     let mut past_labels = 0;
     let label_past = logarithm(2 * window).to_bits();
@@ -140,7 +140,7 @@ fn what_is_taught_is_what_happened() {
             }
         }
     }
-    let taught = TAUGHT.take();
+    let taught = RECORDED.take();
     assert!(taught.len() > 500, "{}", taught.len());
     for (row, label) in &taught {
         assert!(possible.contains(&(row.clone(), *label)), "{row:?} {label}");
@@ -168,7 +168,7 @@ fn it_is_lru_until_it_is_trained() {
 }
 
 #[test]
-fn the_victim_is_the_furthest_of_those_drawn() {
+fn the_victim_is_the_furthest_of_the_drawn_entries() {
     let knobs = LrbKnobs {
         window: 1_000_000,
         candidates: 9,
@@ -178,7 +178,7 @@ fn the_victim_is_the_furthest_of_those_drawn() {
     let mut trial = Trial::<Lrb>::new(capacity, &recorded(knobs), 2);
     let (mut sum, mut count) = (0.0, 0);
     for key in 0..12_000u64 {
-        // Some come twice, which is what labels are made from.
+        // Some are requested twice, which gives labels.
         trial.request(if key % 8 == 0 { key / 16 } else { key }, 1, 100);
         if let Some(victim) = trial.victims.pop()
             && trial.policy.lessons.trainings > 0
@@ -192,12 +192,12 @@ fn the_victim_is_the_furthest_of_those_drawn() {
         }
     }
     assert!(count > 5_000);
-    // The best of nine from a uniform draw is nine tenths of the way.
+    // The best of nine from a uniform draw is at nine tenths on average.
     let mean = sum / f64::from(count);
     assert!((mean - 0.9).abs() < 0.01, "{mean}");
 }
 
-/// The share of hits in the last fifth, and how often it was trained.
+/// Share of hits in the last fifth, and the number of trainings.
 fn hits<P: Policy>(config: &P::Config, keys: &[u64], capacity: u64) -> (f64, Trial<P>) {
     let mut trial = Trial::<P>::new(capacity, config, 1);
     let tail = keys.len() / 5 * 4;
@@ -211,8 +211,8 @@ fn hits<P: Policy>(config: &P::Config, keys: &[u64], capacity: u64) -> (f64, Tri
 }
 
 #[test]
-fn a_trained_model_keeps_what_comes_back_and_not_what_passes() {
-    // Half of the requests go to 80 objects, the others to such as never come again.
+fn a_trained_model_keeps_objects_that_are_requested_again() {
+    // Half of the requests go to 80 objects, the others to objects that are never requested again.
     let mut chance = Chance::new(5);
     let keys: Vec<u64> = (0..20_000)
         .map(|index| match chance.below(2) {
@@ -238,8 +238,8 @@ fn a_trained_model_keeps_what_comes_back_and_not_what_passes() {
 }
 
 #[test]
-fn what_teaches_nothing_does_no_harm() {
-    // Nobody comes back: every label is the same.
+fn labels_that_teach_nothing_do_no_harm() {
+    // No object is requested again: every label is the same.
     let keys: Vec<u64> = (0..5_000).collect();
     let (_, trial) = hits::<Lrb>(&boosted(small()), &keys, 20);
     assert_eq!(trial.policy.lessons.trainings, 0);

@@ -1,62 +1,69 @@
-//! Learns about the groups of an engine that evicts by itself: what GL-Cache does beside the requests.
+//! Learns the utility of an engine's groups: GL-Cache's part outside the engine. Experimental, as
+//! the engine's eviction `gl-cache` is.
 //!
-//! It is told what the cache has done, takes samples as groups are written, trains when that is due, and ranks groups when the engine
-//! has used the ranking before up. Each is a call of its own, and a short one where it can be, so that a server with a budget can
-//! leave one undone; the simulator does all at once. What was left undone is done later, within bounds: nothing here piles up.
+//! The host reports what the cache has done. The learner samples groups as they are written, trains
+//! when that is due, and ranks groups when the engine has used up the ranking before. Each of these
+//! is a call of its own, as short as possible, so that a server with a time budget can leave one
+//! undone; the simulator makes all at once. Work left undone is done later, within bounds: nothing
+//! accumulates.
 //!
-//! It goes by the clock: who tells it the same time for ever teaches it nothing, for no sample has collected for any time. (`mayfly`
-//! gives a rate to traces that tell no times.)
+//! It depends on the clock: if the time never changes, samples collect for no time and nothing is
+//! learned. (`mayfly` gives a rate to traces without times.)
 //!
-//! # Guard
-//! The newest quarter of the samples is kept out of a training. A model that does not order them as they came, by a rank
-//! correlation of [`CORRELATION_MIN`] at least, is not believed: what the one before it had ranked is taken back, nothing is ranked
-//! until there is a better one, and the engine goes on without.
+//! # Validation
+//! The newest quarter of the samples is held out of a training. A model whose predictions of these
+//! have a rank correlation below [`CORRELATION_MIN`] with the observed utilities fails: the ranking
+//! of the model before is withdrawn, and nothing is ranked until a training succeeds. Meanwhile the
+//! engine evicts without a ranking.
 
+use crate::boosted::{Boosting, Maker};
 use crate::features::{FEATURES, Totals, Window};
 use crate::held_out::HeldOut;
+use crate::regressor::{Regressor, Rows};
 use crate::schedule::{Interval, Schedule};
 use crate::stats::LearningStats;
-use crate::{Boosting, Maker, Regressor, Rows};
 use policy::Tick;
 use policy::groups::Groups;
 use policy::parts::chance::Chance;
 
-/// Fewer samples teach noise.
+/// Minimum number of samples for a training. Fewer teach noise.
 const SAMPLES_MIN: usize = 128;
-/// Samples wanted of as many groups as the cache holds: more of each where there are few.
+/// Samples wanted while as many groups are written as the cache holds: several at a time where
+/// there are few groups.
 const SAMPLES_WANTED: u64 = 256;
 const DRAWS_MIN: u64 = 2;
 const DRAWS_MAX: u64 = 8;
-/// Calls that make up for samples that were left undone; what is older than that is too late.
+/// Maximum number of missed calls that are made up for. Older groups are not sampled any more.
 const BEHIND_MAX: u64 = 8;
-/// One part of the samples in so many judges what was learned of the others.
-const JUDGES: usize = 4;
-/// What a model must come to there.
+/// One in this number of samples is held out for validation.
+const HELD_OUT_PART: usize = 4;
+/// Minimum rank correlation of a valid model.
 pub const CORRELATION_MIN: f64 = 0.1;
-/// A ranking names so many times as many groups as go before the next one is wanted.
+/// A ranking names this many times the number of groups that are evicted before the next one is
+/// requested.
 const AHEAD: usize = 2;
 
-/// Groups sampled at once.
+/// Number of groups sampled at once.
 fn draws(groups: &impl Groups) -> u64 {
     (SAMPLES_WANTED / groups.extent().groups.max(1)).clamp(DRAWS_MIN, DRAWS_MAX)
 }
 
-/// How it learns.
+/// Configuration of a learner.
 #[derive(Clone, Copy, Debug)]
-pub struct Tutoring {
+pub struct GroupLearnerConfig {
     /// When it trains.
     pub interval: Interval,
-    /// The share of groups that go before they are ranked anew.
+    /// Share of the groups that are evicted before all are ranked again.
     pub fraction: f32,
     /// Determines which groups are sampled.
     pub seed: u64,
-    /// What makes the model.
+    /// Makes the model.
     pub maker: Maker,
 }
 
-impl Default for Tutoring {
+impl Default for GroupLearnerConfig {
     fn default() -> Self {
-        Tutoring {
+        GroupLearnerConfig {
             interval: Interval::Auto,
             fraction: 0.05,
             seed: 1,
@@ -65,36 +72,38 @@ impl Default for Tutoring {
     }
 }
 
-/// What a cache has done so far, as its host has counted.
+/// What a cache has done so far, as counted by its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// The time.
+pub struct CacheTotals {
+    /// The present time.
     pub now: Tick,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Those of them that found nothing.
+    /// Number of requests that missed.
     pub misses: u64,
 }
 
-/// See the module text.
-pub struct Tutor {
+/// Learns the utility of groups and ranks them. The module text says when.
+pub struct GroupLearner {
     regressor: Box<dyn Regressor>,
-    /// Whether the model that there is has shown that it predicts anything.
-    is_believed: bool,
-    /// Whether that has ranked nothing yet: what the one before it had ranked is still obeyed.
+    /// Whether the current model passed validation on held-out samples.
+    is_valid: bool,
+    /// Whether that model has ranked nothing yet, so that the ranking of the model before is still
+    /// in use.
     is_new: bool,
-    /// Groups begun when a ranking named none of them: until others are, the next one would name none.
+    /// Groups begun when a ranking named no group. Until others are begun, the next one would name
+    /// none.
     named_none: Option<u64>,
     schedule: Schedule,
     window: Window,
     chance: Chance,
     fraction: f32,
     has_begun: bool,
-    /// Groups begun when it last looked, when samples were last drawn, and at the last training.
+    /// Groups begun at the last report, when samples were last drawn, and at the last training.
     seen: u64,
     drawn: u64,
     trained: u64,
-    /// Samples are drawn each time that so many groups were begun.
+    /// Samples are drawn each time that this many groups were begun.
     stride: u64,
     lessons: LearningStats,
     learned_at: Option<Tick>,
@@ -103,18 +112,18 @@ pub struct Tutor {
     predictions: Vec<f32>,
 }
 
-impl Tutor {
-    /// One that has learned nothing.
-    pub fn new(tutoring: &Tutoring) -> Tutor {
-        Tutor {
-            regressor: (tutoring.maker.0)(&Boosting::default()),
-            is_believed: false,
+impl GroupLearner {
+    /// A learner without a model.
+    pub fn new(config: &GroupLearnerConfig) -> GroupLearner {
+        GroupLearner {
+            regressor: (config.maker.0)(&Boosting::default()),
+            is_valid: false,
             is_new: false,
             named_none: None,
-            schedule: Schedule::new(tutoring.interval),
+            schedule: Schedule::new(config.interval),
             window: Window::default(),
-            chance: Chance::new(tutoring.seed),
-            fraction: tutoring.fraction,
+            chance: Chance::new(config.seed),
+            fraction: config.fraction,
             has_begun: false,
             seen: 0,
             drawn: 0,
@@ -128,12 +137,12 @@ impl Tutor {
         }
     }
 
-    /// Whether there is a model that is believed.
+    /// Whether there is a valid model.
     pub fn is_trained(&self) -> bool {
-        self.is_believed
+        self.is_valid
     }
 
-    /// What it did.
+    /// Counts of trainings and predictions so far.
     pub fn lessons(&self) -> LearningStats {
         let mut lessons = self.lessons.clone();
         let shares = self.regressor.importances();
@@ -142,12 +151,12 @@ impl Tutor {
         lessons
     }
 
-    /// What the model that was learned last said of samples that it had not seen.
+    /// How the last model's predictions of held-out samples compare with the observed utilities.
     pub fn held_out(&self) -> Option<&HeldOut> {
         self.held_out.as_ref()
     }
 
-    /// When the last model was learned.
+    /// When the last model was trained.
     pub fn learned_at(&self) -> Option<Tick> {
         self.learned_at
     }
@@ -159,18 +168,19 @@ impl Tutor {
             + self.predictions.capacity() * size_of::<f32>()
     }
 
-    /// Hears what the cache has done. Groups that are begun from now on remember how it works.
-    pub fn hear(&mut self, groups: &impl Groups, heard: &Heard) {
+    /// Reports what the cache has done. Groups begun from now on keep the present rates as
+    /// features.
+    pub fn observe(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         let extent = groups.extent();
         let totals = Totals {
-            at: heard.now,
-            requests: heard.requests,
-            misses: heard.misses,
+            at: totals_now.now,
+            requests: totals_now.requests,
+            misses: totals_now.misses,
             writes: extent.writes,
         };
         if !self.has_begun {
             self.has_begun = true;
-            self.schedule.begin(heard.now, heard.requests);
+            self.schedule.begin(totals_now.now, totals_now.requests);
             self.window.begin(totals);
             (self.seen, self.drawn, self.trained) = (extent.begun, extent.begun, extent.begun);
         } else if extent.begun != self.seen {
@@ -180,12 +190,12 @@ impl Tutor {
         }
     }
 
-    /// Whether groups were written of which none was sampled.
+    /// Whether groups were written that no sample was drawn from.
     pub fn wants_samples(&self) -> bool {
         self.seen - self.drawn >= self.stride
     }
 
-    /// Samples some groups: few, so that a call stays short.
+    /// Samples a few groups, so that the call is short.
     pub fn sample(&mut self, groups: &impl Groups, now: Tick) {
         let oldest = self.seen.saturating_sub(self.stride * (BEHIND_MAX - 1));
         self.drawn = (self.drawn + self.stride).max(oldest).min(self.seen);
@@ -194,29 +204,30 @@ impl Tutor {
         }
     }
 
-    /// Whether it is time to train, and there is enough to learn from.
-    pub fn wants_training(&mut self, groups: &impl Groups, heard: &Heard) -> bool {
+    /// Whether a training is due and there are enough samples.
+    pub fn wants_training(&mut self, groups: &impl Groups, totals_now: &CacheTotals) -> bool {
         let entries = groups.extent().entries;
-        self.schedule.is_due(heard.now, heard.requests, entries)
-            && groups.sampled_before(self.schedule.mature_time(heard.now)) >= SAMPLES_MIN
+        self.schedule
+            .is_due(totals_now.now, totals_now.requests, entries)
+            && groups.sampled_before(self.schedule.mature_time(totals_now.now)) >= SAMPLES_MIN
     }
 
-    /// Learns from the samples that have collected for long enough, and forgets them.
-    pub fn train(&mut self, groups: &impl Groups, heard: &Heard) {
+    /// Trains on the samples that have collected for long enough, and drops them.
+    pub fn train(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         let (mut rows, mut targets) = (Rows::new(FEATURES.len()), Vec::new());
-        let mature = self.schedule.mature_time(heard.now);
+        let mature = self.schedule.mature_time(totals_now.now);
         groups.take_samples(mature, &mut |features, utility| {
             rows.push(features);
             targets.push(utility as f32);
         });
-        self.schedule.trained(heard.now, heard.requests);
+        self.schedule.trained(totals_now.now, totals_now.requests);
         let wanted = groups.samples_max().max(1) as u64;
         let begun = std::mem::replace(&mut self.trained, self.seen);
         self.stride = ((self.seen - begun) * draws(groups))
             .div_ceil(wanted)
             .max(1);
         self.lessons.training_rows += targets.len() as u64;
-        let learned = targets.len() - targets.len() / JUDGES;
+        let learned = targets.len() - targets.len() / HELD_OUT_PART;
         let (mut first, mut last) = (Rows::new(FEATURES.len()), Rows::new(FEATURES.len()));
         for (index, row) in rows.iter().enumerate() {
             match index < learned {
@@ -225,34 +236,37 @@ impl Tutor {
             }
         }
         if self.regressor.train(&first, &targets[..learned]).is_err() {
-            // The model before, if there was one, goes on.
+            // The model before stays, if there was one.
             self.lessons.failures += 1;
             return;
         }
         self.predictions.clear();
         self.regressor.predict(&last, &mut self.predictions);
         self.held_out = HeldOut::compare(&self.predictions, &targets[learned..]);
-        let correlation = self.held_out.as_ref().and_then(|told| told.correlation);
-        self.is_believed = correlation.is_some_and(|told| told >= CORRELATION_MIN);
-        match self.is_believed {
+        let correlation = self
+            .held_out
+            .as_ref()
+            .and_then(|compared| compared.correlation);
+        self.is_valid = correlation.is_some_and(|compared| compared >= CORRELATION_MIN);
+        match self.is_valid {
             true => self.lessons.trainings += 1,
             false => {
                 self.lessons.failures += 1;
                 groups.rank(&[], 0);
             }
         }
-        self.is_new = self.is_believed;
-        self.learned_at = Some(heard.now);
-        self.lessons.trained_at = Some(heard.requests);
+        self.is_new = self.is_valid;
+        self.learned_at = Some(totals_now.now);
+        self.lessons.trained_at = Some(totals_now.requests);
     }
 
-    /// Whether a ranking would be of use, and there is a model to make it.
+    /// Whether a ranking is needed and there is a valid model.
     pub fn wants_ranking(&self, groups: &impl Groups) -> bool {
         let is_wanted = self.is_new || groups.wants_ranking();
-        self.is_believed && is_wanted && self.named_none != Some(self.seen)
+        self.is_valid && is_wanted && self.named_none != Some(self.seen)
     }
 
-    /// Says which groups are worth least.
+    /// Ranks all groups and passes the least useful to the engine.
     pub fn rank<G: Groups>(&mut self, groups: &G, now: Tick) {
         let mut names: Vec<G::Name> = Vec::new();
         self.rows.clear();
@@ -277,17 +291,17 @@ impl Tutor {
         groups.rank(&least, quota);
     }
 
-    /// All that there is to do, at once.
-    pub fn turn(&mut self, groups: &impl Groups, heard: &Heard) {
-        self.hear(groups, heard);
+    /// Does all that is due.
+    pub fn turn(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
+        self.observe(groups, totals_now);
         while self.wants_samples() {
-            self.sample(groups, heard.now);
+            self.sample(groups, totals_now.now);
         }
-        if self.wants_training(groups, heard) {
-            self.train(groups, heard);
+        if self.wants_training(groups, totals_now) {
+            self.train(groups, totals_now);
         }
         if self.wants_ranking(groups) {
-            self.rank(groups, heard.now);
+            self.rank(groups, totals_now.now);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! With an engine that is a list of groups, whose utilities are known.
+//! With an engine that is a list of groups of known utility.
 
 use super::*;
 use policy::groups::{Extent, Features, Rates};
 use std::cell::{Cell, RefCell};
 
-/// What groups are worth by their features.
+/// Utility of a group by its features.
 type Worth = fn(&Features, u64) -> f64;
 
 #[derive(Default)]
@@ -17,7 +17,8 @@ struct Toy {
     samples_max: usize,
     sampled: Cell<usize>,
     ranking: RefCell<(Vec<usize>, usize)>,
-    /// Whether it has been told a ranking that is not used up; and how often it was told one, and looked through.
+    /// Whether its ranking is not used up; and the numbers of rankings and of passes over the
+    /// groups.
     is_content: bool,
     rankings: Cell<u64>,
     looks: Cell<u64>,
@@ -26,7 +27,7 @@ struct Toy {
 }
 
 impl Toy {
-    /// So many groups that differ in their age and requests.
+    /// Groups that differ in age and requests.
     fn new(groups: usize, worth: Worth) -> Toy {
         let features = |n: usize| {
             [
@@ -47,20 +48,20 @@ impl Toy {
         }
     }
 
-    fn heard(&self) -> Heard {
-        Heard {
+    fn totals_now(&self) -> CacheTotals {
+        CacheTotals {
             now: self.now,
             requests: self.requests,
             misses: self.requests / 4,
         }
     }
 
-    /// A second passes, in which a group is begun.
-    fn pass(&mut self, tutor: &mut Tutor) {
+    /// Lets a second pass, in which a group is begun.
+    fn pass(&mut self, learner: &mut GroupLearner) {
         self.now.0 += 1000;
         self.requests += 40;
         self.begun += 1;
-        tutor.turn(self, &self.heard());
+        learner.turn(self, &self.totals_now());
     }
 }
 
@@ -124,38 +125,38 @@ impl Groups for Toy {
     }
 }
 
-fn tutor() -> Tutor {
-    Tutor::new(&Tutoring {
+fn learner() -> GroupLearner {
+    GroupLearner::new(&GroupLearnerConfig {
         interval: Interval::Requests(40),
-        ..Tutoring::default()
+        ..GroupLearnerConfig::default()
     })
 }
 
-fn pass(toy: &mut Toy, tutor: &mut Tutor, turns: usize) {
-    (0..turns).for_each(|_| toy.pass(tutor));
+fn pass(toy: &mut Toy, learner: &mut GroupLearner, turns: usize) {
+    (0..turns).for_each(|_| toy.pass(learner));
 }
 
 #[test]
-fn the_least_useful_come_first_once_something_was_learned() {
+fn the_least_useful_groups_are_ranked_first_after_training() {
     let mut toy = Toy::new(100, |features, _| f64::from(features[5]) * 1e-6);
-    let mut tutor = tutor();
-    pass(&mut toy, &mut tutor, 90);
-    assert!(!tutor.is_trained(), "too early");
+    let mut learner = learner();
+    pass(&mut toy, &mut learner, 90);
+    assert!(!learner.is_trained(), "too early");
     assert!(toy.ranking.borrow().0.is_empty());
-    pass(&mut toy, &mut tutor, 300);
-    assert!(tutor.is_trained());
+    pass(&mut toy, &mut learner, 300);
+    assert!(learner.is_trained());
     let (names, quota) = toy.ranking.borrow().clone();
     assert_eq!((names.len(), quota), (10, 5));
     let requests = names.iter().map(|&name| toy.groups[name][5]);
     assert!(requests.clone().all(|requests| requests < 6.0), "{names:?}");
-    let lessons = tutor.lessons();
+    let lessons = learner.lessons();
     assert!(
         lessons.trainings >= 2 && lessons.failures == 0,
         "{lessons:?}"
     );
     assert!(lessons.importances[5].1 > 0.5, "{lessons:?}");
-    assert!(tutor.held_out().and_then(|told| told.correlation) > Some(0.9));
-    assert!(tutor.learned_at() > Some(Tick(100_000)));
+    assert!(learner.held_out().and_then(|compared| compared.correlation) > Some(0.9));
+    assert!(learner.learned_at() > Some(Tick(100_000)));
     let rates = *toy.rates.borrow();
     assert_eq!(
         (rates.requests, rates.writes, rates.misses),
@@ -164,73 +165,73 @@ fn the_least_useful_come_first_once_something_was_learned() {
 }
 
 #[test]
-fn what_a_model_said_that_is_no_longer_believed_is_taken_back() {
+fn the_ranking_of_a_model_that_failed_validation_is_withdrawn() {
     let mut toy = Toy::new(100, |features, _| f64::from(features[4]));
-    let mut tutor = tutor();
-    pass(&mut toy, &mut tutor, 600);
-    assert!(tutor.is_trained());
+    let mut learner = learner();
+    pass(&mut toy, &mut learner, 600);
+    assert!(learner.is_trained());
     assert!(!toy.ranking.borrow().0.is_empty());
-    // What is no number teaches nothing, and the model before goes on.
+    // NaN teaches nothing, and the model before stays.
     toy.worth = Some(|_, _| f64::NAN);
-    let failures = tutor.lessons().failures;
-    pass(&mut toy, &mut tutor, 300);
-    assert!(tutor.lessons().failures > failures);
-    assert!(tutor.is_trained());
+    let failures = learner.lessons().failures;
+    pass(&mut toy, &mut learner, 300);
+    assert!(learner.lessons().failures > failures);
+    assert!(learner.is_trained());
     assert!(!toy.ranking.borrow().0.is_empty());
-    // Noise is ordered by chance now and then, and more often not.
+    // A model of noise passes validation now and then by chance, and fails more often.
     toy.worth = Some(|_, random| (random >> 40) as f64);
     let mut believed = [0, 0];
     for _ in 0..1200 {
-        toy.pass(&mut tutor);
+        toy.pass(&mut learner);
         let is_obeyed = !toy.ranking.borrow().0.is_empty();
-        assert_eq!(is_obeyed, tutor.is_trained());
+        assert_eq!(is_obeyed, learner.is_trained());
         believed[usize::from(is_obeyed)] += 1;
     }
     assert!(believed.iter().all(|&turns| turns > 0), "{believed:?}");
     toy.worth = Some(|features, _| f64::from(features[4]));
-    pass(&mut toy, &mut tutor, 300);
-    assert!(tutor.is_trained());
+    pass(&mut toy, &mut learner, 300);
+    assert!(learner.is_trained());
 }
 
 #[test]
-fn a_new_model_ranks_at_once_though_the_ranking_before_is_not_used_up() {
+fn a_new_model_ranks_at_once() {
     let mut toy = Toy::new(100, |features, _| f64::from(features[5]));
-    let mut tutor = tutor();
-    pass(&mut toy, &mut tutor, 390);
+    let mut learner = learner();
+    pass(&mut toy, &mut learner, 390);
     toy.is_content = true;
-    let (trainings, rankings) = (tutor.lessons().trainings, toy.rankings.get());
-    pass(&mut toy, &mut tutor, 300);
-    let trained = tutor.lessons().trainings - trainings;
+    let (trainings, rankings) = (learner.lessons().trainings, toy.rankings.get());
+    pass(&mut toy, &mut learner, 300);
+    let trained = learner.lessons().trainings - trainings;
     assert!(trained >= 2);
     assert_eq!(toy.rankings.get() - rankings, trained);
 }
 
 #[test]
-fn a_ranking_that_names_nothing_is_not_repeated_before_there_is_something_new() {
+fn an_empty_ranking_is_not_repeated_before_new_groups_are_begun() {
     let mut toy = Toy::new(100, |features, _| f64::from(features[5]));
-    let mut tutor = tutor();
-    pass(&mut toy, &mut tutor, 390);
+    let mut learner = learner();
+    pass(&mut toy, &mut learner, 390);
     let groups = std::mem::take(&mut toy.groups);
     let looks = toy.looks.get();
     for _ in 0..50 {
-        tutor.turn(&toy, &toy.heard());
+        learner.turn(&toy, &toy.totals_now());
     }
     assert_eq!(toy.looks.get(), looks + 1);
     toy.groups = groups;
-    toy.pass(&mut tutor);
+    toy.pass(&mut learner);
     assert_eq!(toy.ranking.borrow().0.len(), 10);
 }
 
 #[test]
-fn what_was_left_undone_is_sampled_little_by_little_and_not_all_of_it() {
+fn missed_samples_are_made_up_for_within_bounds() {
     let mut toy = Toy::new(32, |_, _| 1.0);
-    let mut tutor = tutor();
-    tutor.hear(&toy, &toy.heard());
+    let mut learner = learner();
+    learner.observe(&toy, &toy.totals_now());
     toy.begun += 1000;
-    tutor.hear(&toy, &toy.heard());
+    learner.observe(&toy, &toy.totals_now());
     let mut calls = 0;
-    while tutor.wants_samples() {
-        tutor.sample(&toy, toy.now);
+    while learner.wants_samples() {
+        learner.sample(&toy, toy.now);
         calls += 1;
         assert_eq!(toy.sampled.get(), calls * DRAWS_MAX as usize);
     }
@@ -241,30 +242,30 @@ fn what_was_left_undone_is_sampled_little_by_little_and_not_all_of_it() {
 fn samples_are_spread_over_the_time_between_trainings() {
     let mut toy = Toy::new(64, |features, _| f64::from(features[5]));
     toy.samples_max = 200;
-    let mut tutor = tutor();
-    pass(&mut toy, &mut tutor, 390);
-    let (failures, trainings) = (tutor.lessons().failures, tutor.lessons().trainings);
+    let mut learner = learner();
+    pass(&mut toy, &mut learner, 390);
+    let (failures, trainings) = (learner.lessons().failures, learner.lessons().trainings);
     let sampled = toy.sampled.get();
-    while tutor.lessons().trainings == trainings {
-        toy.pass(&mut tutor);
+    while learner.lessons().trainings == trainings {
+        toy.pass(&mut learner);
     }
     let start = toy.sampled.get();
     assert!(start > sampled);
-    while tutor.lessons().trainings == trainings + 1 {
-        toy.pass(&mut tutor);
+    while learner.lessons().trainings == trainings + 1 {
+        toy.pass(&mut learner);
     }
     assert!((100..=200).contains(&(toy.sampled.get() - start)));
-    assert_eq!(tutor.lessons().failures, failures);
+    assert_eq!(learner.lessons().failures, failures);
 }
 
 #[test]
-fn one_group_constant_features_and_nothing_at_all_teach_nothing() {
+fn nothing_is_learned_from_one_group_constant_features_or_no_groups() {
     for groups in [0, 1] {
         let mut toy = Toy::new(groups, |_, random| (random >> 40) as f64);
-        let mut tutor = tutor();
-        pass(&mut toy, &mut tutor, 400);
-        assert!(!tutor.is_trained());
-        assert_eq!(tutor.lessons().trainings, 0);
+        let mut learner = learner();
+        pass(&mut toy, &mut learner, 400);
+        assert!(!learner.is_trained());
+        assert_eq!(learner.lessons().trainings, 0);
         assert!(toy.ranking.borrow().0.is_empty());
     }
     let mut alike = Toy::new(64, |_, random| (random >> 40) as f64);
@@ -272,20 +273,20 @@ fn one_group_constant_features_and_nothing_at_all_teach_nothing() {
         .groups
         .iter_mut()
         .for_each(|features| *features = [f32::NAN; 7]);
-    let mut tutor = tutor();
-    pass(&mut alike, &mut tutor, 400);
-    assert!(tutor.lessons().failures > 0);
-    assert!(!tutor.is_trained());
+    let mut learner = learner();
+    pass(&mut alike, &mut learner, 400);
+    assert!(learner.lessons().failures > 0);
+    assert!(!learner.is_trained());
 }
 
 #[test]
-fn a_clock_that_jumps_and_counts_that_begin_again_do_no_harm() {
+fn jumps_of_the_clock_and_reset_counts_do_no_harm() {
     let mut toy = Toy::new(100, |features, _| f64::from(features[5]));
-    let mut tutor = tutor();
+    let mut learner = learner();
     for at in [5_000_000, 0, u64::MAX / 2, 7, 1 << 40] {
         toy.now = Tick(at);
         toy.requests = at % 100;
-        pass(&mut toy, &mut tutor, 120);
+        pass(&mut toy, &mut learner, 120);
     }
     let rates = *toy.rates.borrow();
     let all = [rates.requests, rates.writes, rates.misses];
@@ -293,15 +294,15 @@ fn a_clock_that_jumps_and_counts_that_begin_again_do_no_harm() {
 }
 
 #[test]
-fn equal_seeds_learn_alike() {
+fn equal_seeds_give_equal_rankings() {
     let run = || {
         let mut toy = Toy::new(100, |features, random| {
             f64::from(features[5]) + (random % 7) as f64
         });
-        let mut tutor = tutor();
-        pass(&mut toy, &mut tutor, 400);
+        let mut learner = learner();
+        pass(&mut toy, &mut learner, 400);
         let ranking = toy.ranking.borrow().clone();
-        (ranking, tutor.lessons())
+        (ranking, learner.lessons())
     };
     assert_eq!(run(), run());
 }

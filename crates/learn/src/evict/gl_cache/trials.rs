@@ -1,92 +1,71 @@
-//! Which way groups are chosen and merged: three are tried in miniature on a sample of the keys, and the cache goes
-//! the one that misses least.
+//! Trials: which strategy misses least. Three are tried on miniature caches with a sample of the
+//! keys.
 //!
 //! ```text
-//! merge   by age, a hundred entries at a time; those hit most for their weight stay, a half
-//! asked   by age; of what the paper keeps, only what was asked for since it came to its group
-//! model   by what the model predicts; what the paper keeps
+//! merge   by age, a hundred entries at a time; keeps the half with the most hits for their weight
+//! asked   by age; of the entries that the paper keeps, only those requested in their group
+//! model   by the model's predictions; keeps what the paper keeps
 //! ```
-//! A model may rank well and still be no help, because what is useful in a group that goes early stays in
-//! the merge; no figure about predictions tells that, misses do.
+//! A model may rank well and yet be no help, because the useful entries of an early group stay in
+//! the merge. No measure of its predictions shows that; the number of misses does.
 
+use super::GlCache;
+use super::knobs::{COUNT, GlConfig, Strategy};
 use super::miniature::Miniature;
-use super::{GlCache, GlConfig};
 use policy::Tick;
 use policy::parts::chance::scramble;
 
-/// How groups are chosen, and what stays of those that are merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
-    /// As FIFO-Merge does.
-    #[default]
-    Merge,
-    /// By age, and nothing stays that was not asked for.
-    Asked,
-    /// By the model, once there is one; until then as FIFO-Merge does.
-    Model,
-}
-
-impl Way {
-    /// All of them.
-    pub const ALL: [Way; COUNT] = [Way::Merge, Way::Asked, Way::Model];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        ["merge", "asked", "model"][self as usize]
-    }
-}
-
-const COUNT: usize = 3;
-/// Entries of a miniature: the sample is halved until there are fewer than twice as many.
+/// Minimum number of entries of a miniature. The sample is halved while there are twice as many.
 const ENTRIES_MIN: usize = 2048;
-/// Decisions in the time in which as many keys of the sample are asked for as a miniature holds.
+/// Number of decisions in the time in which the sample receives as many requests as a miniature has
+/// entries.
 const DECISIONS_PER_FILLING: usize = 4;
 const PERIOD_MIN: usize = 16;
-/// What remains of all counts from one decision to the next.
-const FADING: f64 = 1.0 - 1.0 / 256.0;
-/// By how many of its standard deviations a difference must exceed nothing.
+/// Share of all counts that remains at each decision.
+const DECAY: f64 = 1.0 - 1.0 / 256.0;
+/// Number of standard deviations by which a difference must exceed 0.
 const MARGIN: f64 = 4.0;
 
-/// The miniatures and what they missed.
+/// The miniatures and their misses.
 pub(super) struct Trials {
     miniatures: [Miniature; COUNT],
-    /// A key is in the sample if so many leading bits of its scrambled hash are zero.
+    /// A key is in the sample if this many leading bits of its scrambled hash are 0.
     shift: u32,
-    /// How many requests one missed and the other did not, fading.
+    /// Number of requests that one strategy missed and the other did not, weighted by age.
     lost: [[f64; COUNT]; COUNT],
     /// Requests of the sample until the next decision.
     left: usize,
     period: usize,
-    way: Way,
+    way: Strategy,
 }
 
 impl Trials {
-    /// Trials of a cache that `held` entries fill.
+    /// Trials for a cache that is full with `held` entries.
     pub(super) fn new(capacity: u64, held: usize, config: &GlConfig, seed: u64) -> Trials {
         let shift = (held / ENTRIES_MIN).max(1).ilog2();
         let period = ((held >> shift) / DECISIONS_PER_FILLING).max(PERIOD_MIN);
         let capacity = (capacity >> shift).max(1);
         Trials {
-            miniatures: Way::ALL.map(|way| Miniature::new(capacity, config, way, seed)),
+            miniatures: Strategy::ALL.map(|way| Miniature::new(capacity, config, way, seed)),
             shift,
             lost: [[0.0; COUNT]; COUNT],
             left: period,
             period,
-            way: Way::default(),
+            way: Strategy::default(),
         }
     }
 
     /// Whether the cache has outgrown its sample.
-    pub(super) fn are_outgrown(&self, held: usize) -> bool {
+    pub(super) fn is_outgrown(&self, held: usize) -> bool {
         held >> self.shift >= 2 * ENTRIES_MIN
     }
 
-    /// The way that is best as far as is known.
-    pub(super) fn way(&self) -> Way {
+    /// The strategy that is best so far.
+    pub(super) fn way(&self) -> Strategy {
         self.way
     }
 
-    /// A key is asked for.
+    /// Counts a request.
     #[inline]
     pub(super) fn request(&mut self, key_hash: u64, weight: u32, now: Tick) {
         if scramble(key_hash).leading_zeros() >= self.shift {
@@ -114,14 +93,14 @@ impl Trials {
         }
     }
 
-    /// Goes another way if that missed clearly less.
+    /// Changes the strategy if another has missed clearly less.
     fn decide(&mut self) {
         let own = self.way as usize;
         let gain = |other: usize| {
             let (lost, won) = (self.lost[own][other], self.lost[other][own]);
             (lost - won) / (lost + won).max(1.0).sqrt()
         };
-        for (other, way) in Way::ALL.into_iter().enumerate() {
+        for (other, way) in Strategy::ALL.into_iter().enumerate() {
             if gain(other) > MARGIN && gain(other) >= (0..COUNT).map(gain).fold(0.0, f64::max) {
                 self.way = way;
                 break;
@@ -130,7 +109,7 @@ impl Trials {
         self.lost
             .iter_mut()
             .flatten()
-            .for_each(|count| *count *= FADING);
+            .for_each(|count| *count *= DECAY);
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -145,31 +124,31 @@ impl Trials {
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
-    /// The way that the next groups go.
-    pub(super) fn way(&self) -> Way {
+    /// The strategy of the next merge.
+    pub(super) fn way(&self) -> Strategy {
         let way = match (&self.trials, self.config.way) {
             (_, Some(way)) => way,
             (Some(trials), None) => trials.way(),
-            (None, None) => Way::default(),
+            (None, None) => Strategy::default(),
         };
         match way {
-            _ if ORACLE => Way::Model,
-            Way::Model if !self.regressor.is_trained() => Way::Merge,
+            _ if ORACLE => Strategy::Model,
+            Strategy::Model if !self.regressor.is_trained() => Strategy::Merge,
             way => way,
         }
     }
 
-    /// Whether there is a way that asks the model.
+    /// Whether a strategy in use needs the model.
     pub(super) fn learns(&self) -> bool {
-        !ORACLE && self.config.way.is_none_or(|way| way == Way::Model)
+        !ORACLE && self.config.way.is_none_or(|way| way == Strategy::Model)
     }
 
-    /// Sees to the trials, now that the cache is full.
+    /// Begins the trials once the cache is full, and again when it has outgrown them.
     pub(super) fn keep_trials(&mut self) {
         let trials = self.trials.as_ref();
         if ORACLE
             || self.config.way.is_some()
-            || trials.is_some_and(|all| !all.are_outgrown(self.held))
+            || trials.is_some_and(|all| !all.is_outgrown(self.held))
         {
             return;
         }

@@ -1,4 +1,0 @@
-//! Eviction policies that learn, one a file; [`crate::any`] is the list of their names.
-
-pub mod gl_cache;
-pub mod lrb;
