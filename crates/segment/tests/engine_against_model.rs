@@ -25,7 +25,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Case::Always),
         1 => Just(Case::Absent),
         1 => Just(Case::Present),
-        1 => Just(Case::Told),
+        1 => Just(Case::Current),
         1 => Just(Case::Stale),
     ];
     let len = prop_oneof![8 => 0u16..60, 2 => 60u16..700, 1 => 3_900u16..4_200];
