@@ -1,9 +1,9 @@
-//! `mayfly edge simulate` from outside: what it prints, and what bad input is told.
+//! `mayfly edge simulate` as a process: output and errors.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A file that goes when its test does.
+/// A file that is removed at the end of its test.
 struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
@@ -36,7 +36,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What a run says that must fail.
+/// Error output of a run that must fail.
 fn refusal(arguments: &[&str]) -> String {
     let output = simulate(arguments);
     assert!(!output.status.success(), "{arguments:?} should be refused");
@@ -45,7 +45,7 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_made_up_trace_is_told_as_text_json_and_a_page() {
+fn results_of_a_generated_trace_are_printed_as_text_json_and_a_page() {
     let page = TemporaryFile::new("page.html", "");
     let small = [
         "web",
@@ -64,7 +64,7 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
         text.contains("c2dn:3:1 misses fewer bytes than replicas:2, by: at least 8 %."),
         "{text}"
     );
-    assert!(text.contains("What servers tell each other"), "{text}");
+    assert!(text.contains("Coordination of servers"), "{text}");
     let html = std::fs::read_to_string(page.path()).expect("it was written");
     for wanted in [
         "Table 5.2",
@@ -99,7 +99,7 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
         json["sweep"][0]["written_bytes"].as_array().map(Vec::len),
         Some(10)
     );
-    // Both place by load, each its own way.
+    // Both schemes place parity by load, with different algorithms.
     assert_eq!(json["sweep"][1]["scheme"], "c2dn-flow:4:2");
     assert_ne!(
         json["sweep"][0]["written_bytes"],
@@ -109,7 +109,7 @@ fn a_made_up_trace_is_told_as_text_json_and_a_page() {
 }
 
 #[test]
-fn equal_seeds_tell_the_same_whatever_the_number_of_jobs() {
+fn equal_seeds_give_equal_results_for_any_number_of_jobs() {
     let told = |seed, jobs| {
         let arguments = [
             "--requests",
@@ -133,7 +133,7 @@ fn equal_seeds_tell_the_same_whatever_the_number_of_jobs() {
 }
 
 #[test]
-fn outages_are_read_from_a_file_and_a_cluster_may_be_down_as_a_whole() {
+fn outages_are_read_from_a_file_and_may_include_all_servers() {
     let trace: String = (0..40)
         .map(|at| format!("{},{},200000\n", at * 60, at % 4))
         .collect();
@@ -157,14 +157,15 @@ fn outages_are_read_from_a_file_and_a_cluster_may_be_down_as_a_whole() {
     ));
     let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     for row in json["outages"].as_array().expect("it is there") {
-        // Ten minutes of a request a minute, ten minutes after the eight of the warm-up.
+        // Ten minutes with one request a minute, starting ten minutes after the eight of the
+        // warm-up.
         assert_eq!(row["unserved"], 10, "{}", row["scheme"]);
         assert_eq!(row["total"]["requests"], 32);
     }
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn invalid_arguments_are_refused() {
     let unsized_trace = TemporaryFile::new("ids.txt", "1\n2\n1\n");
     let huge = TemporaryFile::new("huge.csv", "time,key,size\n0,1,100000000000\n");
     let empty = TemporaryFile::new("empty.csv", "time,key,size\n0,1,0\n1,2,0\n");
@@ -187,15 +188,15 @@ fn what_cannot_be_is_told() {
         (&["--scheme", "raid"], "expected none, replicas:COUNT"),
         (
             &["--servers", "3"],
-            "spreads an object over 4 servers, and there are 3",
+            "spreads an object over 4 servers, but the cluster has 3",
         ),
         (&["--servers", "0", "--scheme", "none"], "0 servers"),
         (&["--servers", "5000"], "at most 4096"),
         (
             &["--server-weights", "1,1,0,1,1,1,1"],
-            "a server of weight 0 keeps nothing",
+            "server weight 0: expected at least 1",
         ),
-        (&["--policy", "belady"], "must know the future"),
+        (&["--policy", "belady"], "needs future requests"),
         (&["--buckets", "0"], "0 buckets"),
         (&["--requests", "10"], "10 requests: expected from 1000"),
         (&["--max-object-size", "1kb"], "largest object of"),
@@ -203,7 +204,7 @@ fn what_cannot_be_is_told() {
             &["--max-object-size", "100gb"],
             "--max-object-size: expected less than 4 GiB",
         ),
-        (&["--size", "0"], "a cache of no size holds nothing"),
+        (&["--size", "0"], "expected more than 0"),
         (&["--report-window", "0"], "--report-window"),
         (
             &["--report-window", "1ms"],
@@ -226,7 +227,7 @@ fn what_cannot_be_is_told() {
                 "--scheme",
                 "c2dn-flow:3:1",
             ],
-            "buckets times servers are at most",
+            "buckets × servers for a max-flow",
         ),
         (&["--request-rate", "0"], "more than 0 requests a second"),
         (
@@ -242,8 +243,11 @@ fn what_cannot_be_is_told() {
             "names none of the servers 0 to 9",
         ),
         (&["/nonexistent/trace.csv"], "cannot open"),
-        (&[unsized_trace.path()], "tells no sizes"),
-        (&[empty.path()], "or none above a byte"),
+        (
+            &[unsized_trace.path()],
+            "has no object sizes above one byte",
+        ),
+        (&[empty.path()], "above one byte"),
         (
             &[huge.path()],
             "huge.csv:2: expected a whole number below 2^32 as size",
@@ -253,13 +257,13 @@ fn what_cannot_be_is_told() {
         let small = ["--requests", "2k"];
         let is_given = arguments.contains(&"--requests");
         let small = if is_given { &[][..] } else { &small[..] };
-        let told = refusal(&[arguments, small].concat());
-        assert!(told.contains(wanted), "{arguments:?}: {told}");
+        let error = refusal(&[arguments, small].concat());
+        assert!(error.contains(wanted), "{arguments:?}: {error}");
     }
 }
 
 #[test]
-fn a_failure_that_the_trace_does_not_reach_is_told_as_such() {
+fn a_failure_after_the_end_of_the_trace_is_reported() {
     let arguments = [
         "web",
         "--requests",
@@ -272,6 +276,6 @@ fn a_failure_that_the_trace_does_not_reach_is_told_as_such() {
         "3d",
     ];
     let text = stdout(&simulate(&arguments));
-    assert!(text.contains("Nothing is told of failures"), "{text}");
+    assert!(text.contains("No results of failures"), "{text}");
     assert!(text.contains("the trace ends before"), "{text}");
 }

@@ -1,11 +1,11 @@
-//! Pages and plots of every command that has them, from outside.
+//! Pages and plots of every command that writes them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder that goes when its test does.
+/// A folder that is removed at the end of its test.
 struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
@@ -43,7 +43,7 @@ fn mayfly(words: &[&str], trace: &Path, more: &[&OsStr]) -> Output {
         .expect("the binary was built for this test")
 }
 
-/// Every command with a page, and what only its page says.
+/// Every command with a page, and a text that only its page contains.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["sim", "--size", "10%,20%"], "Miss ratios"),
     (&["sim", "--explain", "--size", "20%"], "Demotion"),
@@ -64,7 +64,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
 fn every_command_writes_a_page_and_its_plots() {
     let folder = TemporaryFolder::new("all");
     let trace = folder.file("trace.csv", &trace());
-    for (index, (words, told)) in COMMANDS.iter().enumerate() {
+    for (index, (words, heading)) in COMMANDS.iter().enumerate() {
         let [html, svg, png] =
             ["html", "svg", "png"].map(|kind| folder.0.join(format!("{index}.{kind}")));
         let mut more: Vec<PathBuf> =
@@ -77,10 +77,10 @@ fn every_command_writes_a_page_and_its_plots() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?}: {errors}");
         let page = std::fs::read_to_string(&html).expect("the page was written");
-        assert!(page.contains(told), "{words:?}");
+        assert!(page.contains(heading), "{words:?}");
         assert!(
             page.contains(&format!("mayfly {}", words[0])),
-            "the command is told"
+            "the page shows the command"
         );
         assert!(page.len() < 1_500_000, "{words:?}: {} bytes", page.len());
         let stems = |folder: &Path| {
@@ -124,9 +124,9 @@ fn a_build_without_images_refuses_to_draw_them() {
     );
 }
 
-/// A path that was no text ended the program in a panic.
+/// A path that was not valid UTF-8 ended the program with a panic.
 #[test]
-fn names_of_any_bytes_are_shown_and_never_interpreted() {
+fn names_of_any_bytes_are_shown_as_text() {
     let folder = TemporaryFolder::new("names");
     let name = OsStr::from_bytes(b"it's \"<script>alert(1)<b>&amp;\n\xff.csv");
     let trace = folder.file(name, &trace());
@@ -144,7 +144,7 @@ fn names_of_any_bytes_are_shown_and_never_interpreted() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_before_the_trace_is_read() {
+fn an_unwritable_page_is_reported_before_the_trace_is_read() {
     let nowhere = Path::new("/nowhere/at.csv");
     for (words, _) in COMMANDS {
         for option in ["--html", "--svg"] {
@@ -153,13 +153,13 @@ fn what_cannot_be_written_is_told_before_the_trace_is_read() {
                 nowhere,
                 &[option.as_ref(), "/proc/nowhere/at".as_ref()],
             );
-            let told = String::from_utf8_lossy(&output.stderr);
+            let error = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success());
             assert!(
-                told.contains("/proc/nowhere/at"),
-                "{words:?} {option}: {told}"
+                error.contains("/proc/nowhere/at"),
+                "{words:?} {option}: {error}"
             );
-            assert!(!told.contains("at.csv"), "{words:?} {option}: {told}");
+            assert!(!error.contains("at.csv"), "{words:?} {option}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `mayfly sim` from outside: formats of output, and what bad input is told.
+//! `mayfly sim` as a process: output formats and errors.
 
 #[cfg(feature = "parquet")]
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -10,11 +10,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// Eight requests for four objects; the first object is asked for four times.
+/// Eight requests for four objects; the first object is requested four times.
 const TRACE: &str =
     "time,key,size\n0,1,10\n1,2,20\n2,1,10\n3,3,30\n4,1,10\n5,4,40\n6,1,10\n7,2,20\n";
 
-/// A file that goes when its test does.
+/// A file that is removed at the end of its test.
 struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
@@ -47,7 +47,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What a run says that must fail.
+/// Error output of a run that must fail.
 fn refusal(arguments: &[&str]) -> String {
     let output = sim(arguments);
     assert!(!output.status.success(), "{arguments:?} should be refused");
@@ -79,7 +79,7 @@ fn csv_starts_with_the_promised_columns_and_echoes_the_policy_as_given() {
         .next()
         .expect("a path has a last part");
     let name = stem.strip_suffix(".csv").expect("it was made so");
-    // LRU of two: 1, 2, 3 and 4 miss, and 2 again.
+    // LRU of two objects: 1, 2, 3 and 4 miss, and 2 again.
     assert!(lines[1].starts_with(&format!("{name},lru,objects,2,8,5,0.625,,")));
     assert!(lines[4].starts_with(&format!("{name},clock:2,objects,3,")));
     assert!(lines[5].starts_with(&format!("{name},s3fifo:small=0.5,objects,2,")));
@@ -88,7 +88,7 @@ fn csv_starts_with_the_promised_columns_and_echoes_the_policy_as_given() {
 #[test]
 fn bytes_are_counted_unless_sizes_are_ignored() {
     let file = TemporaryFile::new("b.csv", TRACE);
-    // 100 bytes in all; at 40 the object of 40 pushes everything else out.
+    // 100 bytes in total. With 40 bytes, the object of 40 evicts all others.
     let text = stdout(&sim(&[
         file.path(),
         "--csv",
@@ -162,13 +162,13 @@ fn a_table_is_printed_by_default() {
     assert!(text.starts_with("trace"), "{text}");
     assert_eq!(
         text.lines().count(),
-        1 + 5,
-        "a header and the default policies"
+        2 + 5,
+        "a header, a rule and the default policies"
     );
 }
 
 #[test]
-fn warm_up_counts_for_nothing() {
+fn the_warm_up_is_not_counted() {
     let file = TemporaryFile::new("e.csv", TRACE);
     let arguments = [
         file.path(),
@@ -181,7 +181,7 @@ fn warm_up_counts_for_nothing() {
         "--warmup-share",
         "50%",
     ];
-    // Requests 1, 4, 1, 2 count: 4 and 2 miss.
+    // Requests 1, 4, 1, 2 are counted: 4 and 2 miss.
     assert!(stdout(&sim(&arguments)).contains(",lru,objects,2,4,2,0.50000000,"));
 }
 
@@ -201,7 +201,8 @@ fn entries_expire_by_a_mix() {
             mix,
         ]
     };
-    // Times are seconds: an object that lives 10 s is asked for every 2 s, and misses every sixth time.
+    // Times are in seconds: an object with a TTL of 10 s is requested every 2 s and misses every
+    // sixth time.
     let text = stdout(&sim(&arguments("10s:1")));
     assert!(text.contains(",lru,bytes,1024,200,34,"), "{text}");
     let text = stdout(&sim(&arguments("1h:1")));
@@ -221,7 +222,7 @@ fn bad_sizes_are_refused() {
     assert!(with("0.5").contains("size '0.5': expected"));
     assert!(with("0.001%").contains("less than one"));
     let objects = refusal(&[file.path(), "--ignore-size", "--size", "64mb"]);
-    assert!(objects.contains("where objects are counted"));
+    assert!(objects.contains("objects are counted"));
 }
 
 #[test]
@@ -248,7 +249,7 @@ fn bad_policies_are_refused() {
 }
 
 #[test]
-fn a_policy_that_knows_the_future_wants_the_whole_trace() {
+fn a_policy_that_needs_future_requests_needs_the_whole_trace() {
     let file = TemporaryFile::new("o.csv", TRACE);
     let whole = stdout(&sim(&[
         file.path(),
@@ -259,7 +260,7 @@ fn a_policy_that_knows_the_future_wants_the_whole_trace() {
         "60",
     ]));
     assert!(whole.contains(",belady,bytes,60,8,"), "{whole}");
-    let told = refusal(&[
+    let error = refusal(&[
         file.path(),
         "--policy",
         "lru,belady",
@@ -269,18 +270,18 @@ fn a_policy_that_knows_the_future_wants_the_whole_trace() {
         "60",
     ]);
     assert!(
-        told.contains("a policy that knows the future would be wrong"),
-        "{told}"
+        error.contains("a policy that needs future requests cannot"),
+        "{error}"
     );
-    // An annotated trace whose numbers are not its own: the first requests of a longer one.
+    // An annotated trace with request numbers of a longer trace that it was cut from.
     let annotated = "time,key,size,next\n0,1,10,2\n1,2,10,7\n2,1,10,-1\n";
     let part = TemporaryFile::new("p.csv", annotated);
-    let told = refusal(&[part.path(), "--policy", "belady", "--size", "60"]);
-    assert!(told.contains("would be wrong"), "{told}");
+    let error = refusal(&[part.path(), "--policy", "belady", "--size", "60"]);
+    assert!(error.contains("needs future requests"), "{error}");
 }
 
 #[test]
-fn a_filter_turns_misses_away() {
+fn a_filter_rejects_missed_objects() {
     let file = TemporaryFile::new("q.csv", TRACE);
     let arguments = [
         file.path(),
@@ -292,10 +293,10 @@ fn a_filter_turns_misses_away() {
         "--admission",
         "size:15",
     ];
-    // Only the first object is small enough: the other four requests miss.
+    // Only the first object is small enough, so the other four requests miss.
     let text = stdout(&sim(&arguments));
     assert!(text.contains(",fifo,bytes,1024,8,5,0.62500000,"), "{text}");
-    // 10 of 40 bytes are a quarter, which the first object alone does not exceed.
+    // A quarter of 40 bytes is 10 bytes, which only the first object does not exceed.
     let arguments = [
         file.path(),
         "--csv",
@@ -329,7 +330,7 @@ fn an_explanation_adds_columns() {
     let text = stdout(&sim(&arguments("--csv")));
     let header = text.lines().next().expect("a header");
     assert!(
-        header.contains("cpu_seconds,demotion_speed,demotion_precision,"),
+        header.contains("cpu_seconds,size,demotion_speed,demotion_precision,"),
         "{header}"
     );
     let rows: serde_json::Value =
@@ -339,20 +340,20 @@ fn an_explanation_adds_columns() {
     assert_eq!(
         rows.as_array().map(Vec::len),
         Some(1),
-        "the LRU that explains is not asked for"
+        "the LRU replay for explanations is not in the results"
     );
 }
 
 #[test]
-fn too_little_memory_is_told_before_it_runs_out() {
+fn too_little_memory_is_reported_before_it_runs_out() {
     let rows: Vec<String> = (0..100_000).map(|i| format!("{i},{i},10\n")).collect();
     let file = TemporaryFile::new("m.csv", &format!("time,key,size\n{}", rows.concat()));
-    let told = refusal(&[file.path(), "--memory-limit", "1mb"]);
-    assert!(told.contains("--memory-limit"), "{told}");
+    let error = refusal(&[file.path(), "--memory-limit", "1mb"]);
+    assert!(error.contains("--memory-limit"), "{error}");
 }
 
 #[test]
-fn every_policy_stands_the_largest_cache() {
+fn every_policy_works_with_the_largest_cache_size() {
     let file = TemporaryFile::new("n.csv", TRACE);
     for about in policy::any::POLICIES {
         let text = stdout(&sim(&[
@@ -363,7 +364,7 @@ fn every_policy_stands_the_largest_cache() {
             "--size",
             "4000000tb",
         ]));
-        // A policy that refuses newcomers misses them again; nothing else may miss twice.
+        // A policy that rejects new objects misses them again; nothing else may miss twice.
         let row: Vec<&str> = text
             .lines()
             .nth(1)
@@ -390,7 +391,7 @@ fn every_policy_stands_the_largest_cache() {
 }
 
 #[test]
-fn a_curve_is_exact_where_the_sample_is_the_whole() {
+fn a_curve_is_exact_if_the_sample_is_the_whole_trace() {
     let file = TemporaryFile::new("curve.csv", TRACE);
     let arguments = [
         "curve",
@@ -405,11 +406,8 @@ fn a_curve_is_exact_where_the_sample_is_the_whole() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("trace,policy,unit,cache_size,miss_ratio,low,high"));
-    assert!(
-        lines[1].contains(",lru,bytes,20,0.750000,0.750000,0.750000,"),
-        "{text}"
-    );
-    assert!(lines[2].contains(",lru,bytes,100,0.500000,"), "{text}");
+    assert!(lines[1].contains(",lru,bytes,20,0.75,0.75,0.75,"), "{text}");
+    assert!(lines[2].contains(",lru,bytes,100,0.5,"), "{text}");
     assert_eq!(text, stdout(&sim(&[&arguments[..], &["--exact"]].concat())));
 }
 
@@ -425,7 +423,7 @@ fn odd_curves_are_refused() {
 }
 
 #[test]
-fn headlines_come_as_markdown_and_as_a_page() {
+fn headlines_are_printed_as_markdown_and_written_as_a_page() {
     let rows = (0..4000u64).map(|n| format!("{n},{},1\n", (n * n) % 1999));
     let text = format!("time,key,size\n{}", rows.collect::<String>());
     let file = TemporaryFile::new("headlines.csv", &text);
@@ -441,7 +439,7 @@ fn headlines_come_as_markdown_and_as_a_page() {
         page.path(),
     ]));
     assert!(text.contains("| clock over lru | 7.3 |"), "{text}");
-    // 1 % of 1,000 objects are too few.
+    // 1 % of 1,000 objects is too few.
     assert!(!text.contains("1%, by objects"), "{text}");
     let html = std::fs::read_to_string(page.path()).expect("the page was written");
     assert!(html.starts_with("<!doctype html>"));
@@ -475,7 +473,8 @@ fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
             "flash-s3fifo:dram=50%",
         ]
     );
-    // Without DRAM what is written is what was missed: 100 bytes of first requests, and 20 again.
+    // Without DRAM, the bytes written are the bytes missed: 100 bytes of first requests, and 20
+    // again.
     let all: Vec<&str> = text.lines().nth(1).unwrap_or_default().split(',').collect();
     let at = text.lines().next().unwrap_or_default().split(',');
     let at = at.into_iter().position(|name| name == "flash_write_bytes");
@@ -483,13 +482,13 @@ fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
     assert_eq!(written, Some("130"));
 }
 
-/// A deadline overflowed.
+/// The deadline overflowed.
 #[test]
-fn a_trace_with_ttls_that_takes_ages_is_refused() {
+fn a_trace_with_ttls_that_spans_too_many_years_is_refused() {
     let ages = "time_ms,key,size,ttl_ms\n0,1,5,5\n18446744073709551615,1,5,1\n";
     let file = TemporaryFile::new("ages.csv", ages);
-    let told = refusal(&[file.path(), "--size", "5"]);
-    assert!(told.contains("more than 4,400 years"), "{told}");
+    let error = refusal(&[file.path(), "--size", "5"]);
+    assert!(error.contains("more than 4,400 years"), "{error}");
     for more in [["--request-rate", "10"], ["--ignore-ttl", "--csv"]] {
         stdout(&sim(&[&[file.path(), "--size", "5"], &more[..]].concat()));
     }
@@ -501,11 +500,11 @@ fn a_trace_with_ttls_that_takes_ages_is_refused() {
 }
 
 #[test]
-fn shares_are_told_in_percent() {
+fn shares_are_given_in_percent() {
     let file = TemporaryFile::new("shares.csv", TRACE);
     for name in ["--warmup-share", "--sample", "--max-object-share"] {
-        let told = refusal(&[file.path(), name, "0.2"]);
-        assert!(told.contains("write 20% or 0.2%"), "{told}");
+        let error = refusal(&[file.path(), name, "0.2"]);
+        assert!(error.contains("write 20% or 0.2%"), "{error}");
     }
     let nothing = refusal(&[file.path(), "--sample", "0"]);
     assert!(nothing.contains("above 0%"), "{nothing}");
@@ -521,7 +520,7 @@ fn start(arguments: &[&str]) -> std::process::Child {
 }
 
 #[test]
-fn a_trace_is_read_from_standard_input_too() {
+fn a_trace_is_read_from_standard_input() {
     let mut child = start(&["-", "--format", "csv", "--csv", "--size", "50%"]);
     let mut input = child.stdin.take().expect("it is a pipe");
     input.write_all(TRACE.as_bytes()).expect("it is read");
@@ -530,13 +529,13 @@ fn a_trace_is_read_from_standard_input_too() {
     assert!(text.contains("\n-,lru,bytes,50,8,"), "{text}");
 }
 
-/// `mayfly sim … | head` ended in an error.
+/// `mayfly sim … | head` failed with an error.
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_output_pipe_is_not_a_failure() {
     for subcommand in [&[][..], &["curve"]] {
         let rest = ["-", "--format", "csv", "--size", "50%"];
         let mut child = start(&[subcommand, &rest].concat());
-        // Nobody reads; only then does it get what it is to tell of.
+        // The output pipe is closed before the input is written.
         drop(child.stdout.take());
         let mut input = child.stdin.take().expect("it is a pipe");
         input.write_all(TRACE.as_bytes()).expect("it is read");
@@ -548,7 +547,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn what_was_found_before_a_trace_that_fails_is_told() {
+fn results_of_the_traces_before_a_failing_one_are_printed() {
     let good = TemporaryFile::new("good.csv", TRACE);
     let bad = TemporaryFile::new("bad.csv", "time,key,size\n1,2\n");
     let output = sim(&[good.path(), bad.path(), "--csv", "--size", "50%"]);
@@ -560,8 +559,11 @@ fn what_was_found_before_a_trace_that_fails_is_told() {
 #[cfg(feature = "parquet")]
 #[test]
 fn a_parquet_file_that_cannot_be_written_is_reported_before_the_traces_are_read() {
-    let told = refusal(&["/nowhere/at.csv", "--parquet", "/nowhere/at.parquet"]);
-    assert!(told.contains("cannot write /nowhere/at.parquet"), "{told}");
+    let error = refusal(&["/nowhere/at.csv", "--parquet", "/nowhere/at.parquet"]);
+    assert!(
+        error.contains("cannot write /nowhere/at.parquet"),
+        "{error}"
+    );
     // And what is there stays until there is something to write.
     let table = TemporaryFile::new("kept.parquet", "kept");
     refusal(&["/nowhere/at.csv", "--parquet", table.path()]);
@@ -579,16 +581,16 @@ fn parquet_is_refused_by_a_program_built_without_it() {
 
 /// The reason stood in the error's own text and in the chain's.
 #[test]
-fn an_error_tells_its_cause_once() {
+fn an_error_names_its_cause_once() {
     let zst = TemporaryFile::new("cut.csv.zst", "");
     std::fs::write(zst.path(), [0x28, 0xb5, 0x2f, 0xfd, 0x04]).expect("it can be written");
-    let told = refusal(&[zst.path()]);
-    let (_, cause) = told.rsplit_once(": ").expect("a cause");
-    assert_eq!(told.matches(cause.trim()).count(), 1, "{told}");
-    assert_eq!(told.matches("cannot be read").count(), 1, "{told}");
+    let error = refusal(&[zst.path()]);
+    let (_, cause) = error.rsplit_once(": ").expect("a cause");
+    assert_eq!(error.matches(cause.trim()).count(), 1, "{error}");
+    assert_eq!(error.matches("cannot be read").count(), 1, "{error}");
 }
 
-/// The engine's rows stand where its name stood, and what it cannot do is told.
+/// Rows of the engine are in the order of the policies given, and unsupported options are refused.
 #[test]
 fn the_segment_engine_is_replayed_beside_policies() {
     let file = TemporaryFile::new("segments.csv", TRACE);
@@ -607,17 +609,20 @@ fn the_segment_engine_is_replayed_beside_policies() {
         .collect();
     let engine = "segcache:segment=4kb";
     assert_eq!(policies, ["fifo", "fifo", engine, engine, "lru", "lru"]);
-    let told = refusal(&[
+    let error = refusal(&[
         file.path(),
         "--policy",
         "segcache:segments=4kb",
         "--size",
         "1mb",
     ]);
-    assert!(told.contains("segcache has no knob 'segments'"), "{told}");
-    let told = refusal(&[file.path(), "--policy", "segcache", "--size", "1000"]);
-    assert!(told.contains("too little memory"), "{told}");
-    let told = refusal(&[
+    assert!(
+        error.contains("segcache has no parameter 'segments'"),
+        "{error}"
+    );
+    let error = refusal(&[file.path(), "--policy", "segcache", "--size", "1000"]);
+    assert!(error.contains("too little memory"), "{error}");
+    let error = refusal(&[
         file.path(),
         "--policy",
         "segcache",
@@ -625,10 +630,11 @@ fn the_segment_engine_is_replayed_beside_policies() {
         "1000",
         "--ignore-size",
     ]);
-    assert!(told.contains("objects are counted"), "{told}");
+    assert!(error.contains("objects are counted"), "{error}");
 }
 
-/// Beside the engine, whose size holds everything, an entry of a policy counts with what it takes here.
+/// Beside the engine, whose size includes its overhead, an entry of a policy counts with its
+/// overhead in this server.
 #[test]
 fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
     let file = TemporaryFile::new("engine.csv", TRACE);
@@ -654,10 +660,10 @@ fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
     let row = |policy: &str, ratio: &str| (policy.to_owned(), ratio.to_owned());
     let alone = [row("lru", "0.500000"), row("lru", "0.500000")];
     assert_eq!(ratios("--policy lru"), alone);
-    // A hundred bytes hold all four objects, but not 17 bytes beside each.
+    // A hundred bytes hold all four objects, but not with 17 bytes of overhead each.
     let charged = [row("lru", "0.625000"), row("lru", "0.500000")];
     assert_eq!(ratios("--policy lru --entry-overhead 17"), charged);
-    // And they are no engine.
+    // A hundred bytes are too small for the engine.
     let engine = [row("segcache", "1.000000"), row("segcache", "0.500000")];
     assert_eq!(
         ratios("--policy lru,segcache"),
@@ -674,12 +680,12 @@ fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
         text.contains("policies were charged 17 bytes an object"),
         "{text}"
     );
-    let told = refusal(&[
+    let error = refusal(&[
         "curve",
         file.path(),
         "--policy",
         "segcache",
         "--ignore-size",
     ]);
-    assert!(told.contains("objects are counted"), "{told}");
+    assert!(error.contains("objects are counted"), "{error}");
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder that goes away with the test.
+/// A folder that is removed at the end of its test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -45,7 +45,7 @@ fn trace(arguments: &[&str]) -> Output {
 }
 
 /// Standard output of a call that must succeed.
-fn told(arguments: &[&str]) -> String {
+fn output_of(arguments: &[&str]) -> String {
     let output = trace(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {errors}");
@@ -68,9 +68,9 @@ fn small(folder: &Folder) -> String {
 }
 
 #[test]
-fn show_prints_the_first_requests_and_what_there_is() {
+fn show_prints_the_first_requests_and_a_summary() {
     let folder = Folder::new("show");
-    let text = told(&["show", &small(&folder), "--head", "1"]);
+    let text = output_of(&["show", &small(&folder), "--head", "1"]);
     let lines: Vec<Vec<&str>> = text
         .lines()
         .map(|line| line.split_whitespace().collect())
@@ -97,7 +97,7 @@ fn show_prints_the_first_requests_and_what_there_is() {
 }
 
 #[test]
-fn convert_goes_through_every_format_and_back() {
+fn convert_writes_every_format_and_reads_it_back() {
     let folder = Folder::new("convert");
     let mut last = small(&folder);
     let mut names = vec!["a.lcs.zst", "b.oracleGeneral.bin.gz", "c.csv.xz"];
@@ -107,21 +107,21 @@ fn convert_goes_through_every_format_and_back() {
     names.push("e.txt");
     for name in &names {
         let next = folder.path(name);
-        told(&["convert", &last, &next]);
+        output_of(&["convert", &last, &next]);
         last = next;
     }
     assert_eq!(
         fs::read_to_string(&last).expect("it was written"),
         "5\n6\n5\n7\n"
     );
-    let future = told(&[
+    let future = output_of(&[
         "convert",
         &folder.path("b.oracleGeneral.bin.gz"),
         "--to-columns",
         "key,next",
     ]);
     assert_eq!(future, "key,next\n5,2\n6,-1\n5,-1\n7,-1\n");
-    let lcs = told(&[
+    let lcs = output_of(&[
         "convert",
         &folder.path("a.lcs.zst"),
         "--to-columns",
@@ -137,7 +137,7 @@ fn convert_goes_through_every_format_and_back() {
 fn cut_keeps_a_range_of_numbers_or_of_time() {
     let folder = Folder::new("cut");
     let small = small(&folder);
-    let cut = |option, range| told(&["cut", &small, option, range, "--to", "txt"]);
+    let cut = |option, range| output_of(&["cut", &small, option, range, "--to", "txt"]);
     assert_eq!(cut("--requests", "1..3"), "6\n5\n");
     assert_eq!(cut("--requests", "..1"), "5\n");
     assert_eq!(cut("--time", "1s..4s"), "6\n5\n");
@@ -146,7 +146,7 @@ fn cut_keeps_a_range_of_numbers_or_of_time() {
 }
 
 #[test]
-fn generate_and_sample_keep_what_they_promise() {
+fn generate_and_sample_keep_the_given_numbers() {
     let folder = Folder::new("sample");
     let made = folder.path("made.twitter.csv.zst");
     let mix = "zipf:0.8:2000@80+scan:50@20";
@@ -160,21 +160,24 @@ fn generate_and_sample_keep_what_they_promise() {
         "--ttl-mix",
         "cluster4",
     ];
-    told(&[&["generate", &made][..], &arguments].concat());
+    output_of(&[&["generate", &made][..], &arguments].concat());
     let again = folder.path("again.twitter.csv.zst");
-    told(&[&["generate", &again][..], &arguments].concat());
+    output_of(&[&["generate", &again][..], &arguments].concat());
     let bytes = |path: &str| fs::read(path).expect("it was written");
     assert!(
         bytes(&made) == bytes(&again),
         "the same seed gives the same trace"
     );
-    let keys = told(&["sample", &made, "--objects", "300", "--to", "txt"]);
+    let keys = output_of(&["sample", &made, "--objects", "300", "--to", "txt"]);
     let mut objects: Vec<&str> = keys.lines().collect();
     objects.sort_unstable();
     objects.dedup();
     assert_eq!(objects.len(), 300);
-    assert_eq!(told(&["sample", &made, "--share", "0", "--to", "txt"]), "");
-    let all = told(&["sample", &made, "--share", "1", "--to", "txt"]);
+    assert_eq!(
+        output_of(&["sample", &made, "--share", "0", "--to", "txt"]),
+        ""
+    );
+    let all = output_of(&["sample", &made, "--share", "1", "--to", "txt"]);
     assert_eq!(all.lines().count(), 20_000);
 }
 
@@ -195,7 +198,7 @@ fn a_stream_is_read_from_standard_input() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_leaves_nothing_behind() {
+fn errors_name_their_place_and_leave_no_files() {
     let folder = Folder::new("wrong");
     let broken = folder.path("broken.csv");
     fs::write(&broken, "time,key,size\n1,2,3\n1,2\n4,5,6\n").expect("the folder is writable");
@@ -258,8 +261,8 @@ fn a_workload_is_analyzed() {
     let folder = Folder::new("analyze");
     let path = folder.path("made.csv.zst");
     let made = ["generate", "--requests", "20k", "--objects", "1000"];
-    told(&[&made[..], &[&path]].concat());
-    let text = told(&["analyze", &path]);
+    output_of(&[&made[..], &[&path]].concat());
+    let text = output_of(&["analyze", &path]);
     for heading in [
         "The trace",
         "Over time",
@@ -273,18 +276,18 @@ fn a_workload_is_analyzed() {
         );
     }
     assert!(!text.lines().any(|line| line == "TTLs"), "{text}");
-    let json = told(&["analyze", &path, "--ttl-mix", "60s:0.5 1h:0.5", "--json"]);
+    let json = output_of(&["analyze", &path, "--ttl-mix", "60s:0.5 1h:0.5", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(json["requests"], 20_000);
     assert_eq!(json["ttls"]["distinct"], 2);
     let page = folder.path("page.html");
-    told(&["analyze", &path, "--html", &page]);
+    output_of(&["analyze", &path, "--html", &page]);
     let page = fs::read_to_string(page).expect("it was written");
     assert!(page.contains("One-hit wonders") && page.contains("<svg"));
 }
 
 #[test]
-fn what_cannot_be_analyzed_is_said() {
+fn a_trace_that_cannot_be_analyzed_is_refused() {
     let folder = Folder::new("analyze-bad");
     let path = folder.path("none.csv");
     fs::write(&path, "time,key,size\n").expect("the folder is writable");
@@ -294,14 +297,14 @@ fn what_cannot_be_analyzed_is_said() {
     assert!(unknown.contains("cluster999"), "{unknown}");
 }
 
-/// The file that grows until it is whole had the name of one of the user's.
+/// The temporary file had the name of a file of the user.
 #[test]
-fn no_file_is_written_over_but_the_output() {
+fn no_file_but_the_output_is_overwritten() {
     let folder = Folder::new("part");
     let input = small(&folder);
     let (output, own) = (folder.path("out.csv"), folder.path("out.csv.part"));
     fs::write(&own, "mine").expect("the folder is writable");
-    told(&["convert", &input, &output]);
+    output_of(&["convert", &input, &output]);
     assert_eq!(fs::read_to_string(&own).expect("it is there"), "mine");
     refused(&["convert", &folder.path("none.csv"), &output]);
     assert_eq!(folder.names(), ["out.csv", "out.csv.part", "small.csv"]);

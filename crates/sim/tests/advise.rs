@@ -1,4 +1,4 @@
-//! Advice on made traces: against full simulation, and on odd ones.
+//! Advice on generated traces, compared with full simulation, and on irregular traces.
 
 use sim::Spec;
 use sim::advise::{Advice, Collector, Constraints, Inputs, Statement, advise, refine};
@@ -39,7 +39,7 @@ fn advised(requests: &[Request], unit: Unit, question: Constraints) -> Advice {
     asked(&inputs, unit, question).expect("it runs")
 }
 
-/// A Zipf of reads with a scan of new keys between; sizes follow from the key.
+/// Zipf-distributed reads with scans of new keys between them; sizes follow from the key.
 fn workload(count: usize, keys: u64) -> Vec<Request> {
     let request = |(n, key): (usize, u64)| {
         let key = if n % 7 == 0 { keys + n as u64 } else { key };
@@ -95,7 +95,7 @@ const QUESTIONS: [Constraints; 3] = [
 ];
 
 #[test]
-fn what_is_recommended_misses_as_a_full_simulation_says() {
+fn the_recommended_miss_ratio_is_that_of_a_full_simulation() {
     let requests = workload(120_000, 20_000);
     for unit in [Unit::Objects, Unit::Bytes] {
         for question in QUESTIONS {
@@ -162,7 +162,7 @@ fn a_sample_grows_until_its_bounds_are_narrow_and_they_hold() {
 }
 
 #[test]
-fn memory_that_is_more_than_the_target_takes_is_not_all_recommended() {
+fn no_more_memory_is_recommended_than_the_target_needs() {
     let requests = workload(60_000, 10_000);
     let question = Constraints {
         memory: Some(9000),
@@ -174,7 +174,7 @@ fn memory_that_is_more_than_the_target_takes_is_not_all_recommended() {
 }
 
 #[test]
-fn a_ratio_that_no_cache_reaches_is_said_to_be_out_of_reach() {
+fn an_unreachable_target_is_reported() {
     let requests = workload(60_000, 10_000);
     let question = Constraints {
         memory: None,
@@ -199,8 +199,8 @@ fn a_ratio_that_no_cache_reaches_is_said_to_be_out_of_reach() {
 }
 
 #[test]
-fn an_unreachable_ratio_is_no_matter_of_rounding() {
-    // Some of these least ratios change when they are subtracted from one, twice.
+fn a_target_is_not_unreachable_because_of_rounding() {
+    // Some of these lowest ratios change by rounding when they are subtracted from one twice.
     for keys in 500..520 {
         let requests: Vec<Request> = (0..1777).map(|n| Request::new(0, n % keys, 1)).collect();
         let question = Constraints {
@@ -214,7 +214,7 @@ fn an_unreachable_ratio_is_no_matter_of_rounding() {
 }
 
 #[test]
-fn a_ratio_that_only_the_sample_misses_is_reached() {
+fn a_target_that_only_the_sample_does_not_reach_is_reached() {
     let requests = workload(60_000, 10_000);
     let everything = Constraints {
         memory: Some(20_000),
@@ -234,8 +234,9 @@ fn a_ratio_that_only_the_sample_misses_is_reached() {
 }
 
 #[test]
-fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
-    // At all objects, the first size of the survey that does, these miss the same.
+fn all_policies_with_equal_results_in_the_survey_are_evaluated() {
+    // At the size of all objects, the first of the survey that reaches the target, these policies
+    // miss equally.
     let requests: Vec<Request> = (0..40_000).map(|n| Request::new(n, n % 1000, 1)).collect();
     let inputs = gathered(&requests, true, 8192).expect("there is memory");
     let names = ["lru", "fifo", "clock", "lirs"];
@@ -259,9 +260,9 @@ fn policies_that_the_survey_cannot_tell_apart_are_all_looked_at() {
 }
 
 #[test]
-fn a_cache_that_holds_next_to_nothing_of_the_sample_is_guessed_at() {
+fn advice_for_a_cache_with_few_sampled_objects_is_not_reliable() {
     let inputs = gathered(&workload(60_000, 10_000), false, 500).expect("there is memory");
-    let told = |memory| {
+    let is_unreliable = |memory| {
         let question = Constraints {
             memory: Some(memory),
             target: None,
@@ -270,8 +271,8 @@ fn a_cache_that_holds_next_to_nothing_of_the_sample_is_guessed_at() {
         let choice = statement(&advice, "choice").expect("the statement exists");
         choice.certainty.starts_with("not reliable")
     };
-    assert!(told(50));
-    assert!(!told(5000));
+    assert!(is_unreliable(50));
+    assert!(!is_unreliable(5000));
 }
 
 #[test]
@@ -303,12 +304,12 @@ fn advice_without_hits_and_with_more_memory_than_objects_is_sound() {
     assert!(text.contains("it has "), "{text}");
 }
 
-/// Writes with TTLs of ten minutes; every second object is read after a second, once.
+/// Writes with TTLs of ten minutes; every second object is read once, a second after its write.
 fn written(herd: bool) -> Vec<Request> {
     let mut requests = Vec::new();
     for n in 0..40_000u64 {
         let ttl_ms = match herd && n % 4 == 0 {
-            // All of these die at one moment, an hour later.
+            // All of these expire at the same time, an hour later.
             true => 4_000_000 - n * 100,
             false => 600_000,
         };
@@ -327,12 +328,13 @@ fn written(herd: bool) -> Vec<Request> {
 }
 
 #[test]
-fn what_lifetimes_do_is_told() {
+fn the_effects_of_ttls_are_reported() {
     let advice = advised(&written(false), Unit::Objects, Constraints::default());
     let unread = value(&advice, "ttl-unread", "expired without a read");
     assert!((unread - 0.5).abs() < 0.01, "{unread}");
     assert!(value(&advice, "ttl-idle", "memory × time after the last read") > 0.99);
-    // Objects are written again after 50 minutes, which is the longest; read after a second.
+    // Objects are read after a second and written again after 50 minutes, the longest time between
+    // requests.
     assert_eq!(
         value(&advice, "ttl-long", "TTLs longer than the longest reuse"),
         0.0
@@ -351,13 +353,13 @@ fn what_lifetimes_do_is_told() {
         "{}",
         jitter.text
     );
-    // The curves stand with lifetimes and without.
+    // The advice has curves with and without TTLs.
     assert!(advice.curves.iter().any(|named| named.has_ttls));
     assert!(advice.curves.iter().any(|named| !named.has_ttls));
 }
 
 #[test]
-fn what_cannot_be_said_is_named() {
+fn statements_that_the_trace_does_not_allow_are_listed() {
     let bare: Vec<Request> = (0..5000).map(|n| Request::new(0, n % 700, 1)).collect();
     let advice = advised(&bare, Unit::Objects, Constraints::default());
     for word in ["Bytes:", "Writes:", "TTLs:"] {
@@ -374,9 +376,13 @@ fn what_cannot_be_said_is_named() {
             .iter()
             .all(|s| !s.topic.starts_with("ttl") && s.topic != "jitter")
     );
-    let told = advised(&written(false), Unit::Bytes, Constraints::default());
-    assert!(told.left_out.is_empty(), "{:?}", told.left_out);
-    // Lifetimes without time.
+    let is_unreliable = advised(&written(false), Unit::Bytes, Constraints::default());
+    assert!(
+        is_unreliable.left_out.is_empty(),
+        "{:?}",
+        is_unreliable.left_out
+    );
+    // TTLs without timestamps.
     let timeless: Vec<Request> = written(false)
         .into_iter()
         .map(|request| Request {
@@ -438,11 +444,11 @@ fn an_empty_trace_is_refused() {
     assert!(gathered(&[], true, 10).is_err());
 }
 
-/// Where the engine takes part, sizes hold everything: those of policies, too.
+/// If the engine is compared, sizes include overheads, those of policies, too.
 #[test]
-fn the_engine_is_advised_where_it_needs_least() {
+fn the_engine_is_recommended_if_it_needs_the_least_memory() {
     let mut requests = workload(60_000, 6_000);
-    // Small objects: what is taken beside them decides.
+    // With small objects the overhead decides.
     for request in &mut requests {
         request.size = 10 + request.size % 20;
     }

@@ -1,8 +1,8 @@
 //! Advice on the open traces: what it predicts for its recommendation, against full simulation.
 //!
 //! The traces stand outside of the repository, in `../shared`; without them this test says so and
-//! passes. It looks at the small ones; `MAYFLY_TRACES=all`, or parts of their names apart by commas,
-//! chooses others (`./test --full` runs all, in release mode).
+//! passes. It looks at the small ones; `MAYFLY_TRACES=all`, or parts of their names apart by
+//! commas, chooses others (`./test --full` runs all, in release mode).
 
 use sim::Spec;
 use sim::advise::{Advice, BOUND_MAX, Collector, Constraints, Inputs, advise, refine};
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
-/// File, and whether it is small.
+/// File name, and whether the trace is small.
 const TRACES: &[(&str, bool)] = &[
     ("lirs_sprite.trc.zst", true),
     ("lirs_multi3.trc.zst", true),
@@ -28,7 +28,7 @@ const TRACES: &[(&str, bool)] = &[
     ("orm_busy.txt.zst", false),
     ("twitter_cluster52.csv.zst", false),
 ];
-/// Those that `mayfly sim advise` compares by default.
+/// Policies that `mayfly sim advise` compares by default.
 const POLICIES: [&str; 8] = [
     "lru",
     "clock",
@@ -39,7 +39,8 @@ const POLICIES: [&str; 8] = [
     "lirs",
     "w-tinylfu",
 ];
-/// Where samples begin that may not be the whole trace. By default `mayfly sim advise` begins at twice that.
+/// Initial number of sampled objects, small enough for samples of a part. `mayfly sim advise`
+/// starts with twice as many.
 const OBJECTS: usize = 8192;
 
 fn folder() -> Option<PathBuf> {
@@ -144,7 +145,7 @@ fn predictions_hold_in_full_simulation() {
                     );
                     println!("{text}");
                     count += 1;
-                    // Sums of whole numbers, divided.
+                    // Quotients of sums of whole numbers.
                     let is_inside = (ratio.low - 1e-9..=ratio.high + 1e-9).contains(&truth);
                     if !is_inside || error.abs() > BOUND_MAX || !advice.is_precise() {
                         far.push(text);

@@ -1,4 +1,4 @@
-//! Clusters against the plainest model of them, and against what must hold whatever the numbers are.
+//! Clusters compared with a simple model, and invariants that hold for any parameters.
 
 use edge::placement::Placement;
 use edge::{BucketId, BucketWrites, Change, Map, ServerId};
@@ -47,7 +47,7 @@ fn share(columns: &Columns, percent: u64) -> u64 {
     columns.footprint_bytes() * percent / 100
 }
 
-/// A FIFO of objects with the number of the chunk of each.
+/// FIFO queue of objects with the chunk number of each.
 #[derive(Default)]
 struct Queue {
     order: VecDeque<u64>,
@@ -55,15 +55,15 @@ struct Queue {
     held: u64,
 }
 
-/// A cluster of queues, as plain as can be: one request after the other, every look-up a search.
+/// Model of a cluster: FIFO queues, one request after the other, every look-up a linear search.
 struct Plain<'a> {
     setup: &'a Setup,
-    /// The newest first.
+    /// Newest first.
     maps: VecDeque<Map>,
     queues: Vec<Queue>,
     down: Vec<bool>,
     sizes: HashMap<u64, u64>,
-    /// By bucket, bytes of whole objects and of chunks.
+    /// Bytes of whole objects and of chunks, by bucket.
     loads: Vec<[u64; 2]>,
     misses: u64,
     partial: u64,
@@ -268,7 +268,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Servers go and come while a made-up trace is replayed, at moments that the seed decides.
+/// Servers fail and recover at random times while a generated trace is replayed.
 fn against_the_plainest(
     scheme: &str,
     servers: usize,
@@ -363,7 +363,7 @@ fn against_the_plainest(
 }
 
 #[test]
-fn a_cluster_does_what_the_plainest_does_while_servers_come_and_go() {
+fn a_cluster_matches_the_model_while_servers_fail_and_recover() {
     for seed in 1..=3 {
         for scheme in [
             "none",
@@ -406,7 +406,7 @@ fn one_server_without_copies_is_a_cache() {
 }
 
 #[test]
-fn told_of_evictions_chunks_leave_together() {
+fn with_notifications_of_evictions_chunks_are_evicted_together() {
     let columns = made(Content::Video, 20_000, 1);
     for policy in ["fifo", "s3fifo", "sieve", "lru"] {
         let apart = Setup {
@@ -430,7 +430,7 @@ fn told_of_evictions_chunks_leave_together() {
             "{policy}: {:?}",
             apart.co_residency
         );
-        // A chunk that its disk does not take is missing all the same.
+        // A chunk that its disk does not take counts as missing.
         assert!(
             together.co_residency > Some(0.999),
             "{policy}: {:?}",
@@ -442,7 +442,7 @@ fn told_of_evictions_chunks_leave_together() {
 }
 
 #[test]
-fn parity_placed_by_load_evens_out_what_is_written() {
+fn parity_placed_by_load_balances_writes() {
     let trace = Cdn::new(Content::Video, 100_000, 20_000_000, 1).expect("it is large enough");
     let columns = Interner::all("made", Interning::default(), trace.map(Ok));
     let columns = columns.expect("it is well-formed");
@@ -458,7 +458,7 @@ fn parity_placed_by_load_evens_out_what_is_written() {
         let found = go(&columns, &rules, &setup);
         let total: u64 = found.written_bytes.iter().sum();
         let weight: u32 = weights.iter().sum();
-        // By weight, of the mean.
+        // Relative to the mean, by weight.
         let shares =
             found.written_bytes.iter().zip(weights).map(|(bytes, own)| {
                 *bytes as f64 * f64::from(weight) / f64::from(*own) / total as f64
@@ -468,7 +468,7 @@ fn parity_placed_by_load_evens_out_what_is_written() {
         });
         ends.1 / ends.0 - 1.0
     };
-    // The trace is short, and a large object now and then is a per cent of what a server writes.
+    // The trace is short, so that one large object is a percent of a server's writes.
     let alike = [1; 10];
     let by_ring = uneven("norebal:3:1", &alike);
     assert!(by_ring > 0.2);
@@ -498,7 +498,7 @@ fn while_every_server_is_down_nothing_is_served() {
             ..setup(scheme, 5, 10_000_000)
         };
         let found = go(&columns, &ClusterRules::default(), &setup);
-        // The first request misses, two find nobody, and the last finds what was left.
+        // The first request misses, two find no server, and the last finds what the disk kept.
         assert_eq!(found.unserved, 2, "{scheme}");
         assert_eq!(found.total.misses, 3, "{scheme}");
     }
@@ -517,7 +517,8 @@ fn fewer_servers_than_data_chunks_keep_no_large_object_and_serve_on() {
         ..setup("c2dn:3:1", 4, 10_000_000)
     };
     let found = go(&columns, &ClusterRules::default(), &setup);
-    // Two misses while two servers are up, the third fills the cluster, the small object hits.
+    // Two misses while two servers are up; the third miss fills the cluster, and the small object
+    // hits.
     assert_eq!((found.total.misses, found.unserved), (4, 0));
 }
 
@@ -530,7 +531,7 @@ fn empty_and_huge_objects_are_served() {
             &ClusterRules::default(),
             &setup(scheme, 4, 1 << 30),
         );
-        // The huge one fits no disk, and misses twice.
+        // The huge object fits no disk and misses twice.
         assert_eq!(found.total.misses, 4, "{scheme}");
         assert!(found.refused > 0, "{scheme}");
         let found = go(
@@ -624,37 +625,37 @@ fn a_study_is_the_same_on_any_number_of_threads_and_counts_its_requests() {
 }
 
 #[test]
-fn what_cannot_be_is_told_before_anything_is_run() {
+fn impossible_studies_are_refused_before_the_first_run() {
     let columns = made(Content::Web, 2_000, 1);
     let unsized_trace = of_sizes(&[(1, 1), (2, 1)]);
     let good = setup("c2dn:3:1", 10, 1 << 30);
-    let told = |columns: &Columns, rules: &ClusterRules, setup: Setup| {
+    let refusal = |columns: &Columns, rules: &ClusterRules, setup: Setup| {
         let error = check(columns, rules, &setup).expect_err("it cannot be");
         error.to_string()
     };
     let rules = ClusterRules::default();
     assert!(check(&columns, &rules, &good).is_ok());
-    assert!(told(&unsized_trace, &rules, good.clone()).contains("tells no sizes"));
+    assert!(refusal(&unsized_trace, &rules, good.clone()).contains("has no object sizes"));
     let few = setup("c2dn:3:1", 3, 1 << 30);
-    assert!(told(&columns, &rules, few).contains("over 4 servers, and there are 3"));
-    assert!(told(&columns, &rules, setup("none", 0, 1 << 30)).contains("0 servers"));
-    assert!(told(&columns, &rules, setup("none", 10, 9)).contains("leave one with nothing"));
+    assert!(refusal(&columns, &rules, few).contains("over 4 servers, but the cluster has 3"));
+    assert!(refusal(&columns, &rules, setup("none", 0, 1 << 30)).contains("0 servers"));
+    assert!(refusal(&columns, &rules, setup("none", 10, 9)).contains("at least one byte a server"));
     let mut idle = good.clone();
     idle.weights[3] = 0;
-    assert!(told(&columns, &rules, idle).contains("weight 0"));
+    assert!(refusal(&columns, &rules, idle).contains("weight 0"));
     let clairvoyant = Setup {
         policy: "belady".parse().expect("known"),
         ..good.clone()
     };
-    assert!(told(&columns, &rules, clairvoyant).contains("must know the future"));
+    assert!(refusal(&columns, &rules, clairvoyant).contains("needs future requests"));
     let no_bucket = ClusterRules {
         buckets: 0,
         ..ClusterRules::default()
     };
-    assert!(told(&columns, &no_bucket, good.clone()).contains("0 buckets"));
+    assert!(refusal(&columns, &no_bucket, good.clone()).contains("0 buckets"));
     let no_memory = ClusterRules {
         memory_limit: 1000,
         ..ClusterRules::default()
     };
-    assert!(told(&columns, &no_memory, good).contains("--memory-limit"));
+    assert!(refusal(&columns, &no_memory, good).contains("--memory-limit"));
 }

@@ -1,4 +1,5 @@
-//! What must hold of a cluster whatever its rules are in detail: nothing here knows how it looks for chunks.
+//! Invariants of a cluster that hold whatever its rules are. These tests do not depend on how
+//! chunks are looked up.
 
 use edge::OLDER_MAPS_MAX;
 use policy::any::PolicySpec;
@@ -12,7 +13,7 @@ use trace::{Outage, Random, Request};
 
 const SERVERS: usize = 8;
 
-/// Redundant schemes, and how many servers may be down at once.
+/// Redundant schemes, and the number of servers that may be down at once.
 const SCHEMES: [(&str, u64); 7] = [
     ("replicas:2", 1),
     ("replicas:3", 2),
@@ -23,7 +24,7 @@ const SCHEMES: [(&str, u64); 7] = [
     ("c2dn:1:1", 1),
 ];
 
-/// One request a second.
+/// One request per second.
 fn of_sizes(requests: &[(u64, u32)]) -> Columns {
     let requests = requests.iter().enumerate();
     let requests =
@@ -39,7 +40,7 @@ fn size_of(key: u64) -> u32 {
     }
 }
 
-/// All objects in turn, so often.
+/// All objects in turn, this many times.
 fn rounds(objects: u64, rounds: usize) -> Vec<(u64, u32)> {
     let round = (0..objects).map(|key| (key, size_of(key)));
     std::iter::repeat_n(round, rounds).flatten().collect()
@@ -74,7 +75,7 @@ fn rules(warm_up: usize, seed: u64) -> ClusterRules {
     }
 }
 
-/// Groups of servers that go and come back together, one group after the other.
+/// Groups of servers that fail and recover together, one group after the other.
 fn in_turn(groups: u64, down: u64, from_ms: u64, to_ms: u64, seed: u64) -> Vec<Outage> {
     let mut chance = Random::new(seed);
     let each = (to_ms - from_ms) / groups;
@@ -93,13 +94,13 @@ fn in_turn(groups: u64, down: u64, from_ms: u64, to_ms: u64, seed: u64) -> Vec<O
 }
 
 #[test]
-fn where_everything_is_kept_no_failure_that_the_scheme_bears_makes_a_miss() {
+fn tolerated_failures_cause_no_misses_if_everything_is_kept() {
     let objects = 120;
     let columns = of_sizes(&rounds(objects, 5));
     let (warm_up, span_ms) = (objects as usize, objects * 5_000);
     for (scheme, down) in SCHEMES {
         for seed in 1..=4 {
-            // The end of the warm-up makes a map, and each group two.
+            // The end of the warm-up makes one map, and each group two.
             let groups = (OLDER_MAPS_MAX as u64 - 1) / 2;
             let outages = in_turn(groups, down, objects * 1_000, span_ms, seed);
             let own = setup(scheme, SERVERS, 1 << 40, &outages);
@@ -111,7 +112,7 @@ fn where_everything_is_kept_no_failure_that_the_scheme_bears_makes_a_miss() {
 }
 
 #[test]
-fn however_servers_work_together_what_all_have_room_for_is_found() {
+fn objects_that_fit_all_disks_are_found_under_every_coordination() {
     let objects = 120;
     let columns = of_sizes(&rounds(objects, 5));
     let (warm_up, span_ms) = (objects as usize, objects * 5_000);
@@ -136,16 +137,18 @@ fn however_servers_work_together_what_all_have_room_for_is_found() {
             let found = go(&columns, &rules(warm_up, 1), &own);
             assert_eq!(found.total.misses, 0, "{:?}", own.coordination);
             assert!(found.decoded_hits > 0 && found.repaired_bytes > 0);
-            // In turn, every chunk is read of, and every fourth read does without one of the data.
+            // With rotated reads every chunk is read, and every fourth read leaves out one of the
+            // data chunks.
             let decoded = found.decoded_hits as f64 / found.total.requests as f64;
             assert_eq!(rotates_reads, decoded > 0.25, "{decoded}");
         }
     }
 }
 
-/// Of what is counted, each run itself asserts at its end that it is what would be found (in a debug build).
+/// In a debug build, each run asserts at its end that the counted parts are those that would be
+/// found.
 #[test]
-fn however_servers_work_together_what_is_counted_is_what_is_there() {
+fn counted_parts_match_the_disks_under_every_coordination() {
     let mut chance = Random::new(5);
     let mut key = || {
         let most = 1 + chance.below(300);
@@ -199,13 +202,14 @@ fn however_servers_work_together_what_is_counted_is_what_is_there() {
                 misses[1] += together.total.misses;
             }
         }
-        // Not in each run: where evictions are told, a lead that lacks its part has nobody to ask.
+        // Not in every run: with notifications of evictions, a lead without its part has no server
+        // to probe.
         assert!(misses[0] > misses[1], "{scheme}: {misses:?}");
     }
 }
 
 #[test]
-fn a_lead_alone_does_not_ask_who_else_has_it() {
+fn a_lead_without_peer_probes_does_not_probe_other_servers() {
     let columns = of_sizes(&[
         (1, 1_000),
         (2, 200_000),
@@ -216,7 +220,7 @@ fn a_lead_alone_does_not_ask_who_else_has_it() {
     ]);
     let (mut alone, mut together) = (0, 0);
     for server in 0..SERVERS as u32 {
-        // It comes when the others have both objects, and leads perhaps one of them.
+        // It recovers when the others have both objects and may be the leads of one of them.
         let down = Outage {
             from_ms: 0,
             until_ms: 2_000,
@@ -243,12 +247,12 @@ fn a_lead_alone_does_not_ask_who_else_has_it() {
     }
     let servers = SERVERS as u64;
     assert_eq!(together, 2 * servers);
-    // Each object has one home, which misses it once more.
+    // Each object has one server, which misses it once more.
     assert_eq!(alone, 2 * servers + 2);
 }
 
 #[test]
-fn what_a_failure_costs_is_missed_of_objects_of_which_who_went_kept_a_part() {
+fn misses_after_a_failure_are_of_objects_of_which_the_failed_server_kept_a_part() {
     let objects = 120;
     let columns = of_sizes(&rounds(objects, 3));
     let from_ms = objects * 2_000;
@@ -266,7 +270,7 @@ fn what_a_failure_costs_is_missed_of_objects_of_which_who_went_kept_a_part() {
                 ..setup(scheme, SERVERS, 1 << 40, &gone.map(outage))
             };
             let found = go(&columns, &rules(objects as usize, 1), &own);
-            // All is kept, and nothing else is missed.
+            // Everything is kept, and nothing else is missed.
             assert_eq!(found.missed_of(&gone), found.total.misses, "{scheme}");
             misses += found.total.misses;
             let rows = found.missed_by_row.iter();
@@ -276,20 +280,21 @@ fn what_a_failure_costs_is_missed_of_objects_of_which_who_went_kept_a_part() {
                 .sum::<u64>();
         }
         assert!(misses > 0, "{scheme}");
-        // Of what is lost with two chunks of four, not all was asked for at one of the two first.
+        // Not all lost requests were for objects whose two chunks of four were on the two first
+        // servers.
         assert_eq!(led < misses, scheme.ends_with(":1"), "{scheme}");
     }
 }
 
 #[test]
-fn what_counts_as_protected_survives_the_loss_of_any_server() {
+fn protected_objects_survive_the_loss_of_any_server() {
     let objects = 90;
     let before = rounds(objects, 5);
     let all = rounds(objects, 6);
     let (columns, span_ms) = (of_sizes(&all), before.len() as u64 * 1_000);
     let (mut unprotected, mut lost) = (0, 0);
     for (scheme, down) in SCHEMES {
-        // Few maps, and more than are kept.
+        // Few maps, and more maps than are kept.
         for (groups, seed) in [(2, 1), (8, 2), (12, 3)] {
             let outages = in_turn(groups, down, objects * 1_000, span_ms - 2_000, seed);
             let rules = rules(objects as usize, seed);
@@ -323,7 +328,7 @@ fn what_counts_as_protected_survives_the_loss_of_any_server() {
 }
 
 #[test]
-fn of_what_always_comes_alike_all_servers_write_as_much() {
+fn servers_write_equally_under_a_uniform_load() {
     let objects = 1_500;
     let plain = rounds(objects, 6);
     // An object that no disk takes comes every twenty requests.
@@ -347,7 +352,7 @@ fn of_what_always_comes_alike_all_servers_write_as_much() {
 }
 
 #[test]
-fn what_memory_answers_becomes_popular_and_a_server_that_goes_loses_its_memory() {
+fn hits_in_memory_count_as_popularity_and_a_failed_server_loses_its_memory() {
     let columns = of_sizes(&[(1, 1_000); 10]);
     for server in 0..3 {
         let down = Outage {
@@ -366,14 +371,15 @@ fn what_memory_answers_becomes_popular_and_a_server_that_goes_loses_its_memory()
             ..popular
         };
         let found = go(&columns, &ClusterRules::default(), &alone);
-        // The server of the object: another takes over, and it finds it on its disk when it is back.
+        // The server of the object fails, another takes over, and after recovery the object is
+        // found on the first server's disk.
         let went = u64::from(found.total.misses == 2);
         assert_eq!(found.memory_hits, 9 - 2 * went, "server {server} goes");
     }
 }
 
 #[test]
-fn a_failure_between_two_requests_is_in_the_window_of_its_time() {
+fn a_failure_between_two_requests_counts_in_the_window_of_its_time() {
     let times = [0, 1_000, 100_000];
     let requests = times.map(|at| Ok(Request::new(at, 1, 1_000)));
     let columns = Interner::all("gap", Interning::default(), requests);
@@ -393,19 +399,19 @@ fn a_failure_between_two_requests_is_in_the_window_of_its_time() {
 }
 
 #[test]
-fn times_that_cannot_be_are_refused() {
+fn impossible_times_are_refused() {
     let requests = [0, u64::MAX].map(|at| Ok(Request::new(at, 1, 1_000)));
     let columns = Interner::all("far", Interning::default(), requests);
     let columns = columns.expect("it is well-formed");
     let own = setup("none", 3, 1 << 20, &[]);
-    let told = |rules: &ClusterRules| match check(&columns, rules, &own) {
+    let refusal = |rules: &ClusterRules| match check(&columns, rules, &own) {
         Err(error) => error.to_string(),
         Ok(()) => String::new(),
     };
-    assert!(told(&ClusterRules::default()).contains("100 are the most"));
+    assert!(refusal(&ClusterRules::default()).contains("expected at most 100"));
     let slow = ClusterRules {
         gap_ms: Some(1e303),
         ..ClusterRules::default()
     };
-    assert!(told(&slow).contains("100 are the most"));
+    assert!(refusal(&slow).contains("expected at most 100"));
 }

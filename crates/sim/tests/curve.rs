@@ -1,4 +1,4 @@
-//! Curves against plain simulation, estimates against the exact.
+//! Exact curves compared with simulation, and estimates with exact curves.
 
 use sim::Spec;
 use sim::curve::{Curve, Sampler, Sampling, exact, spread};
@@ -20,7 +20,7 @@ fn rules(unit: Unit) -> Rules {
     }
 }
 
-/// Zipf with a loop over objects of their own every so often; sizes follow from the key.
+/// Zipf-distributed requests with occasional loops over other objects; sizes follow from the key.
 fn requests(count: usize, keys: u64) -> Vec<Request> {
     let mut looped = 0;
     let zipf = Zipf::new(keys, 0.9, 3).take(count).enumerate();
@@ -66,14 +66,14 @@ fn replayed(columns: &Columns, unit: Unit, policy: &str, capacities: &[u64]) -> 
 }
 
 #[test]
-fn stack_distances_say_what_simulation_says() {
+fn stack_distances_match_simulation() {
     let trace = columns(&requests(60_000, 4000));
     for unit in [Unit::Objects, Unit::Bytes] {
         let footprint = match unit {
             Unit::Objects => trace.objects() as u64,
             Unit::Bytes => trace.footprint_bytes(),
         };
-        // Sizes below the largest object among them, which are simulated.
+        // The sizes include some below the largest object, which are simulated.
         let capacities = spread(footprint, 0.0002, 30);
         let want = replayed(&trace, unit, "lru", &capacities);
         let done = AtomicU64::new(0);
@@ -98,7 +98,7 @@ fn stack_distances_say_what_simulation_says() {
 }
 
 #[test]
-fn a_warm_up_counts_for_nothing_in_both() {
+fn the_warm_up_is_not_counted_by_either_method() {
     let trace = columns(&requests(30_000, 2000));
     let with_warm_up = Rules {
         warm_up: 10_000,
@@ -215,14 +215,14 @@ fn a_sample_has_no_future() {
     }
     let sample = sampler.finish().expect("it has requests");
     let done = AtomicU64::new(0);
-    let told = sample.curves(
+    let result = sample.curves(
         &rules(Unit::Objects),
         &policies(&["belady"]),
         &[10],
         1,
         &done,
     );
-    assert!(told.is_err());
+    assert!(result.is_err());
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn the_engine_has_a_curve_among_policies() {
                         .collect::<Vec<_>>()
                 );
             }
-            // A thousand bytes are no engine: nothing is held.
+            // A thousand bytes are too small for the engine, so nothing is held.
             Contestant::Segments(spec) => {
                 assert_eq!(ratios[0], 1.0);
                 let found =
@@ -320,14 +320,14 @@ fn the_engine_has_a_curve_among_policies() {
 }
 
 #[test]
-fn a_sample_tells_the_engines_curve() {
+fn a_sample_estimates_the_curve_of_the_engine() {
     let requests = requests(600_000, 60_000);
     let whole = columns(&requests);
     let footprint = whole.footprint_bytes();
     let sizes = [footprint / 2000, footprint / 4, footprint / 2, footprint];
     let names = contestants(&["segcache"]);
     let done = AtomicU64::new(0);
-    let told = exact(&whole, &rules(Unit::Bytes), &names, &sizes, 2, &done).expect("it runs");
+    let result = exact(&whole, &rules(Unit::Bytes), &names, &sizes, 2, &done).expect("it runs");
     let sampling = Sampling {
         rate: 0.1,
         ..Sampling::default()
@@ -339,23 +339,24 @@ fn a_sample_tells_the_engines_curve() {
     let sample = sampler.finish().expect("it has requests");
     let curves = sample.curves(&rules(Unit::Bytes), &names, &sizes, 2, &done);
     let curve = &curves.expect("it runs")[0];
-    // Too small a sample for the smallest size, which says so.
+    // The sample is too small for the smallest size, which is marked as not trusted.
     assert!(!curve.points[0].is_trusted);
     assert_eq!(
         (curve.points[0].miss_ratio, curve.points[0].high),
         (1.0, 1.0)
     );
-    for (point, told) in curve.points.iter().zip(&told[0].points).skip(1) {
+    for (point, result) in curve.points.iter().zip(&result[0].points).skip(1) {
         assert!(point.is_trusted, "{point:?}");
-        let off = (point.miss_ratio - told.miss_ratio).abs();
-        // Segments of the sample hold fifteen objects where those of the whole hold sixty: of fewer, eviction chooses
-        // less well, and the sample tells a little too much.
-        assert!(off < 0.04, "{point:?} of {told:?}");
+        let off = (point.miss_ratio - result.miss_ratio).abs();
+        // Segments of the sample hold fifteen objects where those of the whole trace hold sixty.
+        // With fewer objects eviction chooses less precisely, and the sample overestimates a
+        // little.
+        assert!(off < 0.04, "{point:?} of {result:?}");
     }
 }
 
 #[test]
-fn what_entries_take_beside_their_objects_counts_against_the_size() {
+fn the_overhead_of_entries_counts_against_the_size() {
     let trace = columns(&requests(60_000, 4000));
     let footprint = trace.footprint_bytes();
     let objects = trace.objects() as u64;
@@ -375,7 +376,8 @@ fn what_entries_take_beside_their_objects_counts_against_the_size() {
     );
     assert!(held[0].miss_ratio > free[0].miss_ratio);
     assert!(held[1].miss_ratio > free[1].miss_ratio);
-    // With room for that, too, only first requests miss, and bytes missed are those of objects.
+    // With enough space for the overhead, only first requests miss, and the bytes missed are those
+    // of the objects.
     assert_eq!(held[2].miss_ratio, free[1].miss_ratio);
     assert_eq!(held[2].byte_miss_ratio, free[1].byte_miss_ratio);
 }

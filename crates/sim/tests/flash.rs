@@ -1,4 +1,4 @@
-//! DRAM before flash, against the plainest model there is, and golden counts.
+//! DRAM in front of flash, compared with a simple model, and golden counts.
 
 use proptest::prelude::*;
 use sim::flash::{FlashAdmission, Layout, replay};
@@ -22,7 +22,7 @@ fn run(columns: &Columns, admission: FlashAdmission, capacity: u64, dram: u64) -
     replay(columns, Unit::Bytes, layout, 1)
 }
 
-/// Two lists, the oldest first. Objects read in DRAM are written when they leave it.
+/// Model: two lists, oldest first. Objects read in DRAM are written to flash when they leave it.
 fn model(rows: &[(u64, u32)], capacity: u64, dram_capacity: u64) -> (u64, u64) {
     let mut dram: Vec<(u64, u64, bool)> = Vec::new();
     let mut flash: Vec<(u64, u64)> = Vec::new();
@@ -78,8 +78,8 @@ proptest! {
         prop_assert_eq!(found.counts.missed_weight, written);
     }
 
-    /// No object comes back after its ghost was filed, so that ghosts do not matter: each is asked for
-    /// in one run of requests, with others between.
+    /// Each object is requested in one run of requests with others in between, so that no object
+    /// returns after its ghost was recorded and ghosts have no effect.
     #[test]
     fn a_small_fifo_lets_pass_what_was_read_in_it(
         runs in proptest::collection::vec((1u32..12, 1usize..4), 1..200),
@@ -95,7 +95,8 @@ proptest! {
         prop_assert_eq!((found.counts.misses, found.flash_written), (misses, Some(written)));
     }
 
-    /// Conservation is asserted in the replay itself; here, that nothing is written but what was missed.
+    /// The replay asserts conservation itself; this test checks that only missed objects are
+    /// written.
     #[test]
     fn no_scheme_writes_more_than_was_missed(
         rows in proptest::collection::vec((0u64..40, 1u32..12), 1..300),
@@ -112,7 +113,7 @@ proptest! {
     }
 }
 
-/// Half of the requests go to 2,000 popular objects, half to objects that never come back.
+/// Half of the requests are for 2,000 popular objects, half for objects requested once.
 fn popular_and_once() -> Vec<(u64, u32)> {
     let mut state = 1u64;
     let mut draw = || {
@@ -146,7 +147,7 @@ fn filters_write_less_than_none() {
 }
 
 #[test]
-fn counts_are_what_they_were() {
+fn counts_are_unchanged() {
     let columns = intern(&popular_and_once());
     let golden = FlashAdmission::EVERY.map(|admission| {
         let found = run(&columns, admission, 50_000, 5_000);
@@ -155,7 +156,7 @@ fn counts_are_what_they_were() {
     assert_eq!(golden, GOLDEN);
 }
 
-/// Misses and bytes written, by admission.
+/// Misses and bytes written, by admission policy.
 const GOLDEN: [(u64, Option<u64>); 4] = [
     (81_277, Some(2_062_320)),
     (81_631, Some(414_925)),

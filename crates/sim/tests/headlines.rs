@@ -1,4 +1,4 @@
-//! The headlines over a tiny sweep, whose ratios are counted by hand.
+//! The headlines over a small sweep, whose ratios were counted by hand.
 
 use sim::Spec;
 use sim::headlines::{Headlines, Measured, TraceKind};
@@ -7,7 +7,7 @@ use sim::{Configuration, Interner, Interning, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
 use trace::Request;
 
-/// LRU keeps the key that comes back and FIFO does not, or nothing is kept by either.
+/// LRU keeps the repeated key and FIFO does not, or both keep nothing.
 fn measured(trace: &str, kind: TraceKind, keys: &[u64]) -> Vec<Measured> {
     let requests = keys.iter().map(|&key| Ok(Request::new(0, key, 1)));
     let columns = Interner::all(trace, Interning::default(), requests).expect("a trace in memory");

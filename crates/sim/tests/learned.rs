@@ -1,4 +1,4 @@
-//! Policies that learn, in the simulator: what their results tell, and that nothing but time changes them.
+//! Policies that learn, in the simulator: their results, which are deterministic except for times.
 
 use policy::parts::chance::scramble;
 use sim::report::{self, Row};
@@ -6,7 +6,8 @@ use sim::{Columns, Configuration, Interner, Interning, ReplayResult, Rules, Unit
 use std::sync::atomic::AtomicU64;
 use trace::Request;
 
-/// Keys that come back, some more often than others, between bursts of keys that never do.
+/// Keys that are requested repeatedly, some more often than others, between bursts of keys
+/// requested once.
 fn columns(requests: u64, time_ms: impl Fn(u64) -> u64) -> Columns {
     let request = |n: u64| {
         let random = scramble(n);
@@ -50,15 +51,15 @@ const NAMES: [&str; 5] = [
 ];
 
 #[test]
-fn learning_is_the_same_whatever_else_runs() {
+fn learning_does_not_depend_on_parallel_replays() {
     let columns = columns(60_000, |n| n * 10);
     let all = |jobs| {
         let found = run(&columns, Unit::Bytes, 60_000, &NAMES, jobs);
-        let told = found.into_iter().map(|found| {
+        let result = found.into_iter().map(|found| {
             let lessons = found.learned.map(|learned| learned.lessons);
             (found.counts, lessons)
         });
-        told.collect::<Vec<_>>()
+        result.collect::<Vec<_>>()
     };
     let alone = all(1);
     assert_eq!(alone, all(3));
@@ -95,7 +96,7 @@ fn days_of_a_clock_train_by_day() {
 }
 
 #[test]
-fn rows_say_how_often_and_whether_that_is_enough() {
+fn rows_report_trainings_and_whether_they_suffice() {
     let row = |columns: &Columns, name: &str, capacity: u64| {
         let mut found = run(columns, Unit::Objects, capacity, &[name], 1);
         Row {
@@ -125,10 +126,10 @@ fn rows_say_how_often_and_whether_that_is_enough() {
     let correlation = json[0]["held_out_correlation"].as_f64();
     assert!(
         correlation > Some(0.05),
-        "what never comes back is told from the rest: {correlation:?}"
+        "what never comes back is result from the rest: {correlation:?}"
     );
     let importances = json[0]["feature_importances"].as_str();
-    assert!(importances.is_some_and(|told| told.starts_with("request rate 0.000; ")));
+    assert!(importances.is_some_and(|result| result.starts_with("request rate 0.000; ")));
     assert_eq!(json[1]["is_trained"], "no");
     assert!(json[1]["held_out_correlation"].is_null());
     assert!(json[1]["trainings"].as_u64() < Some(3));
@@ -138,7 +139,7 @@ fn rows_say_how_often_and_whether_that_is_enough() {
     let page = report::page(&rows).to_html();
     for title in [
         "Importance of each feature",
-        "by fifths of what was predicted",
+        "Targets by fifths",
         "Rank correlation",
     ] {
         assert!(page.contains(title), "{title}");
@@ -147,7 +148,7 @@ fn rows_say_how_often_and_whether_that_is_enough() {
 }
 
 #[test]
-fn a_model_does_not_see_what_is_hidden() {
+fn hidden_features_do_not_reach_the_model() {
     let columns = columns(30_000, |n| n * 10);
     let with = |hidden: &[usize]| {
         let rules = Rules {
@@ -159,7 +160,7 @@ fn a_model_does_not_see_what_is_hidden() {
             capacity: 500,
         };
         let found = sweep(&columns, &rules, &[configuration], 1, &AtomicU64::new(0));
-        let found = found.expect("no future is asked for").remove(0);
+        let found = found.expect("no policy needs future requests").remove(0);
         found.learned.expect("it learns")
     };
     let (all, some) = (with(&[]), with(&[0, 1, 2, 3, 4]));
@@ -168,6 +169,6 @@ fn a_model_does_not_see_what_is_hidden() {
     assert!(shares(&some)[..5].iter().all(|(_, share)| *share == 0.0));
     assert!(shares(&some)[5..].iter().any(|(_, share)| *share > 0.0));
     assert_ne!(all.held_out, some.held_out);
-    // A place that no row has hides nothing.
+    // A position beyond the row hides nothing.
     assert_eq!(with(&[99]).held_out, all.held_out);
 }

@@ -1,4 +1,4 @@
-//! Replays against the plainest model there is: an LRU list of entries with weights and deadlines.
+//! Replays compared with a simple model: an LRU list of entries with weights and deadlines.
 
 use policy::any::POLICIES;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ struct Entry {
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct ModelCounts {
     requests: u64,
     misses: u64,
     missed_weight: u64,
@@ -37,10 +37,10 @@ struct Told {
     refusals: u64,
 }
 
-impl Told {
-    fn of(found: &ReplayResult) -> Told {
+impl ModelCounts {
+    fn of(found: &ReplayResult) -> ModelCounts {
         let counts = &found.counts;
-        Told {
+        ModelCounts {
             requests: counts.requests,
             misses: counts.misses,
             missed_weight: counts.missed_weight,
@@ -51,21 +51,21 @@ impl Told {
     }
 }
 
-/// LRU by bytes with an exact index: what is dead is gone.
-fn model(requests: &[Request], rules: &Rules, capacity: u64) -> Told {
-    let mut told = Told::default();
+/// LRU by bytes with an exact expiry index.
+fn model(requests: &[Request], rules: &Rules, capacity: u64) -> ModelCounts {
+    let mut counts = ModelCounts::default();
     let mut entries: Vec<Entry> = Vec::new();
     let mut ttls = std::collections::HashMap::new();
     let first_ms = requests[0].time_ms;
     let mut now = 0;
     for (index, request) in requests.iter().enumerate() {
         if index == rules.warm_up {
-            told = Told::default();
+            counts = ModelCounts::default();
         }
         now = now.max(request.time_ms.saturating_sub(first_ms));
         let before = entries.len();
         entries.retain(|entry| entry.deadline >= now);
-        told.expirations += (before - entries.len()) as u64;
+        counts.expirations += (before - entries.len()) as u64;
         let is_write = !request.op.is_read() && request.op != Op::Delete;
         if is_write || request.ttl_ms > 0 {
             ttls.insert(request.key, request.ttl_ms);
@@ -77,7 +77,7 @@ fn model(requests: &[Request], rules: &Rules, capacity: u64) -> Told {
         }
         let counted = u64::from(request.op.is_read() || rules.counts_writes);
         let size = u64::from(request.size.max(1));
-        told.requests += counted;
+        counts.requests += counted;
         let deadline = match ttls.get(&request.key) {
             Some(&ttl) if ttl > 0 => now + ttl,
             _ => NEVER,
@@ -94,10 +94,10 @@ fn model(requests: &[Request], rules: &Rules, capacity: u64) -> Told {
                 entries.push(entry);
             }
         } else {
-            told.misses += counted;
-            told.missed_weight += counted * size;
+            counts.misses += counted;
+            counts.missed_weight += counted * size;
             if size > capacity {
-                told.refusals += 1;
+                counts.refusals += 1;
                 continue;
             }
             entries.push(Entry {
@@ -108,10 +108,10 @@ fn model(requests: &[Request], rules: &Rules, capacity: u64) -> Told {
         }
         while entries.iter().map(|entry| entry.weight).sum::<u64>() > capacity {
             entries.remove(0);
-            told.evictions += 1;
+            counts.evictions += 1;
         }
     }
-    told
+    counts
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
@@ -125,7 +125,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     proptest::collection::vec(request, 1..300).prop_map(|rows| {
         let mut time_ms = 1_000_000u64;
         let of_row = |(key, op, size, ttl_ms, step): (u64, Op, u32, u64, u64)| {
-            // Now and then time goes back.
+            // Sometimes time goes back.
             time_ms = (time_ms + step).saturating_sub(if step == 8 { 15 } else { 0 });
             Request {
                 op,
@@ -155,7 +155,7 @@ proptest! {
             ..Rules::default()
         };
         let found = replay(&intern(&requests), &rules, "lru", capacity);
-        prop_assert_eq!(Told::of(&found), model(&requests, &rules, capacity));
+        prop_assert_eq!(ModelCounts::of(&found), model(&requests, &rules, capacity));
     }
 }
 
@@ -168,8 +168,8 @@ proptest! {
                 ..Rules::default()
             };
             let found = replay(&intern(&requests), &rules, "lru", 1000);
-            let told = model(&requests, &Rules { unit: Unit::Bytes, ..rules }, 1_000_000);
-            prop_assert_eq!(found.counts.misses, told.misses, "{}", about.name);
+            let counts = model(&requests, &Rules { unit: Unit::Bytes, ..rules }, 1_000_000);
+            prop_assert_eq!(found.counts.misses, counts.misses, "{}", about.name);
         }
     }
 
@@ -178,7 +178,7 @@ proptest! {
         requests in requests(),
         capacity in 1u64..40,
     ) {
-        // Each replay checks policy and index when it has ended.
+        // Each replay checks policy and index at its end.
         for about in policy::expire::any::INDEXES {
             let rules = Rules {
                 unit: Unit::Bytes,
@@ -193,7 +193,7 @@ proptest! {
     }
 }
 
-/// A stream in which some keys are asked for often and sizes differ.
+/// A stream with some frequently requested keys and various sizes.
 fn stream(seed: u64, len: usize) -> Vec<Request> {
     let keys = trace::Zipf::new(2000, 0.9, seed);
     let rows = (0..len as u64).zip(keys);
@@ -202,10 +202,10 @@ fn stream(seed: u64, len: usize) -> Vec<Request> {
 }
 
 #[test]
-fn both_loops_find_the_same_with_every_policy() {
+fn both_loops_give_the_same_result_with_every_policy() {
     let plain = stream(3, 20_000);
     let mut full = plain.clone();
-    // Deletes what is not there: nothing changes, and all of the machinery runs.
+    // Deletes an absent object: this changes nothing, but selects the full loop.
     full.push(Request {
         op: Op::Delete,
         ..Request::new(20_000, u64::MAX, 1)
@@ -228,7 +228,7 @@ fn both_loops_find_the_same_with_every_policy() {
 }
 
 #[test]
-fn jobs_change_nothing_but_time() {
+fn the_number_of_jobs_changes_only_the_time() {
     let columns = intern(&stream(5, 5_000));
     let configurations: Vec<Configuration> = ["random", "s3fifo", "lru", "belady"]
         .iter()
@@ -252,8 +252,8 @@ fn jobs_change_nothing_but_time() {
 }
 
 #[test]
-fn what_the_dead_hold_is_the_mean_over_time() {
-    // One object of 10 bytes lives 100 ms; nothing else happens until 1,000 ms.
+fn the_weight_of_expired_entries_is_a_mean_over_time() {
+    // One object of 10 bytes has a TTL of 100 ms; nothing else happens until 1,000 ms.
     let at = |time_ms, key| Request {
         ttl_ms: 100,
         ..Request::new(time_ms, key, 10)
@@ -268,7 +268,7 @@ fn what_the_dead_hold_is_the_mean_over_time() {
     assert_eq!(exact.expired_held, 10.0 * 1.0 / 1_000.0);
     assert_eq!(exact.counts.expirations, 1);
     let sampled = replay(&columns, &rules("sampled"), "lru", 100);
-    // Its cycles come every 100 ms.
+    // Its cycles run every 100 ms.
     assert!(sampled.expired_held > 0.0);
     assert!(
         sampled.expired_held <= 10.0 * 200.0 / 1_000.0,
@@ -291,7 +291,7 @@ fn a_small_replay_is_explained() {
     let columns = intern(&requests);
     let explained = replay(&columns, &rules, "fifo", 2)
         .explained
-        .expect("the rules ask for it");
+        .expect("the rules request it");
     assert_eq!(explained.evictions_by_hits[..3], [0, 2, 0]);
     assert_eq!(explained.demotion_age, None);
     assert_eq!(
@@ -307,7 +307,7 @@ fn a_small_replay_is_explained() {
     // LRU: c evicts b, which comes back at the next request; b evicts a, d evicts c, both for good.
     let explained = replay(&columns, &rules, "lru", 2)
         .explained
-        .expect("the rules ask for it");
+        .expect("the rules request it");
     assert_eq!(explained.evictions_by_hits[..3], [2, 1, 0]);
     assert_eq!(explained.demotion_age, Some(2.0));
     assert_eq!(explained.demotion_precision, Some(0.5));
@@ -325,7 +325,7 @@ fn explaining_changes_nothing() {
             ..Rules::default()
         };
         let explained = replay(&columns, &rules, about.name, 200);
-        let told = explained.explained.expect("the rules ask for it");
+        let counts = explained.explained.expect("the rules request it");
         let bare = Rules {
             explains: false,
             ..rules
@@ -335,23 +335,24 @@ fn explaining_changes_nothing() {
             replay(&columns, &bare, about.name, 200).counts
         );
         assert_eq!(
-            told.evictions_by_hits.iter().sum::<u64>(),
+            counts.evictions_by_hits.iter().sum::<u64>(),
             explained.counts.evictions
         );
         assert!(
-            told.demotion_speed.is_some_and(|speed| speed > 0.0),
+            counts.demotion_speed.is_some_and(|speed| speed > 0.0),
             "{}",
             about.name
         );
         assert!(
-            told.unpopular_resources
+            counts
+                .unpopular_resources
                 .is_some_and(|share| (0.0..=1.0).contains(&share))
         );
     }
 }
 
 #[test]
-fn twenty_four_bytes_per_object_do() {
+fn twenty_four_bytes_per_object_suffice() {
     let columns = intern(&stream(1, 200_000));
     for name in ["fifo", "lru", "clock", "sieve", "s3fifo", "twoq", "slru"] {
         let found = replay(

@@ -1,4 +1,5 @@
-//! Traces that lack something, or are odd: what cannot be said is left out and named, and the rest stands.
+//! Traces that lack data or are irregular: missing results are left out and listed, and the others
+//! remain.
 
 use serde_json::Value;
 use sim::Spec;
@@ -46,15 +47,15 @@ fn curves(requests: &[Request]) -> Vec<Curve> {
     curves
 }
 
-/// Whatever is told is a number, and ratios are ratios.
+/// Checks that all values are numbers and ratios are from 0 to 1.
 fn check(requests: &[Request]) -> (Analysis, Vec<Curve>) {
-    let told = analyze(requests);
-    assert_eq!(told.requests, requests.len() as u64);
-    let text = told.to_text();
+    let result = analyze(requests);
+    assert_eq!(result.requests, requests.len() as u64);
+    let text = result.to_text();
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
-    let page = told.to_page("odd").to_html();
+    let page = result.to_page("odd").to_html();
     assert!(page.ends_with("</html>\n") && !page.contains("NaN"));
-    for window in &told.over_time.windows {
+    for window in &result.over_time.windows {
         let state = window.state;
         let all = [state.total_objects, state.live_objects, state.live_bytes];
         assert!(all.iter().all(|v| v.is_finite() && *v >= 0.0), "{state:?}");
@@ -67,10 +68,10 @@ fn check(requests: &[Request]) -> (Analysis, Vec<Curve>) {
         }
         assert!(point.low <= point.miss_ratio && point.miss_ratio <= point.high);
     }
-    (told, curves)
+    (result, curves)
 }
 
-/// A workload with all that a trace can tell.
+/// A workload with all fields that a trace can have.
 fn full() -> Vec<Request> {
     let zipf = Zipf::new(3000, 0.9, 2).take(20_000).enumerate();
     let request = |(n, key): (usize, u64)| {
@@ -96,7 +97,7 @@ fn without(change: impl Fn(&mut Request)) -> Vec<Request> {
 }
 
 #[test]
-fn each_thing_that_a_trace_lacks_is_named_and_nothing_else_is_lost() {
+fn missing_data_is_listed_and_other_results_remain() {
     let whole = serde_json::to_value(check(&full()).0).expect("numbers and texts");
     assert_eq!(whole["missing"], Value::Array(Vec::new()));
     type Change = fn(&mut Request);
@@ -111,23 +112,23 @@ fn each_thing_that_a_trace_lacks_is_named_and_nothing_else_is_lost() {
         ("operations", |r| r.op = Op::Get, &["/operations"]),
     ];
     for (name, change, left_out) in cases {
-        let (told, _) = check(&without(change));
-        let [missing] = &told.missing[..] else {
-            panic!("{name}: {:?}", told.missing);
+        let (result, _) = check(&without(change));
+        let [missing] = &result.missing[..] else {
+            panic!("{name}: {:?}", result.missing);
         };
         assert!(missing.starts_with(name), "{missing}");
-        assert!(told.to_text().contains(missing));
-        let told = serde_json::to_value(told).expect("numbers and texts");
+        assert!(result.to_text().contains(missing));
+        let result = serde_json::to_value(result).expect("numbers and texts");
         for pointer in left_out {
             assert_eq!(
-                told.pointer(pointer),
+                result.pointer(pointer),
                 Some(&Value::Null),
                 "{name}: {pointer}"
             );
             assert_ne!(whole.pointer(pointer), Some(&Value::Null), "{pointer}");
         }
         for kept in ["/requests", "/objects", "/popularity", "/one_hit_wonders"] {
-            assert_eq!(told.pointer(kept), whole.pointer(kept), "{name}: {kept}");
+            assert_eq!(result.pointer(kept), whole.pointer(kept), "{name}: {kept}");
         }
     }
     let bare = without(|r| {
@@ -140,10 +141,10 @@ fn each_thing_that_a_trace_lacks_is_named_and_nothing_else_is_lost() {
 }
 
 #[test]
-fn one_object_alone() {
+fn a_trace_of_one_object_has_results() {
     for count in [1, 2, 1000] {
-        let (told, curves) = check(&vec![Request::new(7, 1, 100); count]);
-        assert_eq!((told.objects, told.footprint_bytes), (1.0, 100.0));
+        let (result, curves) = check(&vec![Request::new(7, 1, 100); count]);
+        assert_eq!((result.objects, result.footprint_bytes), (1.0, 100.0));
         for curve in &curves {
             let last = curve.points[curve.points.len() - 1];
             assert_eq!(last.miss_ratio, 1.0 / count as f64);
@@ -152,39 +153,39 @@ fn one_object_alone() {
 }
 
 #[test]
-fn all_distinct() {
+fn a_trace_of_distinct_objects_has_results() {
     let requests: Vec<Request> = (0..20_000).map(|n| Request::new(n, n, 10)).collect();
-    let (told, curves) = check(&requests);
-    assert_eq!(told.one_hit_wonders.whole, 1.0);
-    assert!(told.reuse.gap_requests.is_none());
-    assert!((told.objects / 20_000.0 - 1.0).abs() < 0.2);
+    let (result, curves) = check(&requests);
+    assert_eq!(result.one_hit_wonders.whole, 1.0);
+    assert!(result.reuse.gap_requests.is_none());
+    assert!((result.objects / 20_000.0 - 1.0).abs() < 0.2);
     for point in curves.iter().flat_map(|curve| &curve.points) {
         assert_eq!((point.miss_ratio, point.low), (1.0, 1.0));
     }
 }
 
 #[test]
-fn jumps_of_years_there_and_back() {
+fn jumps_of_years_in_both_directions_are_handled() {
     let mut requests = full();
     for (n, request) in requests.iter_mut().enumerate() {
-        // Eighty years ahead for a while, back again, and on to the end of time.
+        // Eighty years ahead, back again, and on to the largest timestamp.
         match n {
             8_000..9_000 => request.time_ms += 80 * YEAR_MS,
             19_999 => request.time_ms = u64::MAX,
             _ => {}
         }
     }
-    let (told, _) = check(&requests);
+    let (result, _) = check(&requests);
     assert_eq!(
-        (told.time_faults.jumps, told.time_faults.backwards),
+        (result.time_faults.jumps, result.time_faults.backwards),
         (2, 10_999)
     );
-    assert!(told.over_time.windows.len() <= 512);
-    assert!(told.time_faults.skipped_ms > 80 * YEAR_MS);
+    assert!(result.over_time.windows.len() <= 512);
+    assert!(result.time_faults.skipped_ms > 80 * YEAR_MS);
 }
 
 #[test]
-fn sizes_of_nothing_and_of_four_gigabytes() {
+fn sizes_of_zero_and_four_gigabytes_are_handled() {
     let mut requests = full();
     for request in &mut requests {
         request.size = match request.key % 3 {
@@ -193,14 +194,14 @@ fn sizes_of_nothing_and_of_four_gigabytes() {
             _ => request.size,
         };
     }
-    let (told, curves) = check(&requests);
-    let sizes = told
+    let (result, curves) = check(&requests);
+    let sizes = result
         .sizes
         .expect("it has sizes")
         .by_object
         .expect("it has objects");
     assert_eq!((sizes.min, sizes.max), (0, u64::from(u32::MAX)));
-    assert!(told.footprint_bytes > 1e12);
+    assert!(result.footprint_bytes > 1e12);
     let by_bytes = &curves[curves.len() - 1];
     let whole = by_bytes.points[by_bytes.points.len() - 1];
     assert!(whole.capacity > 1 << 40 && whole.byte_miss_ratio.is_some_and(|r| r < 0.5));
@@ -209,10 +210,10 @@ fn sizes_of_nothing_and_of_four_gigabytes() {
 }
 
 #[test]
-fn names_of_any_text_stay_text() {
-    let told = analyze(&full());
+fn trace_names_are_shown_as_text() {
+    let result = analyze(&full());
     let name = "\"'><script>alert(1)</script>\n&amp;\u{0}\u{FFFD}.csv";
-    let page = told.to_page(name).to_html();
+    let page = result.to_page(name).to_html();
     assert_eq!(page.matches("<script").count(), 1);
     assert!(page.contains(
         "&quot;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\n&amp;amp;\u{FFFD}\u{FFFD}.csv"

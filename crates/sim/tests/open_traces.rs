@@ -1,8 +1,8 @@
 //! Curves of samples beside the exact ones, on the open traces: a table in Markdown, and a bound.
 //!
-//! The traces stand outside of the repository, in `../shared`; without them this test says so and passes.
-//! It takes the small ones, and all with `MAYFLY_TRACES=all`:
-//! `MAYFLY_TRACES=all cargo test --release -p mayfly-sim --test open_traces -- --nocapture`.
+//! The traces stand outside of the repository, in `../shared`; without them this test says so and
+//! passes. It takes the small ones, and all with `MAYFLY_TRACES=all`: `MAYFLY_TRACES=all cargo test
+//! --release -p mayfly-sim --test open_traces -- --nocapture`.
 
 use sim::Spec;
 use sim::curve::{Curve, Sampler, Sampling, exact};
@@ -27,13 +27,13 @@ const LARGE: [&str; 5] = [
     "arc_p6.lis.zst",
     "twitter_cluster52.csv.zst",
 ];
-/// Those that have sizes.
+/// Traces with sizes.
 const SIZED: [&str; 3] = ["twitter_cluster52", "cloudphysics", "web_adaptsize"];
 const SHARES: [f64; 6] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4];
 const SEEDS: u64 = 8;
-/// How far off the mean error of the samples of a trace may be.
+/// Largest mean error of the samples of a trace.
 const ERROR_MAX: f64 = 0.01;
-/// Where the curve falls at this very size, and how far off it may be there.
+/// A size at which the curve is steep, and its larger bound on the error.
 const STEEP: (&str, f64, f64) = ("cloudphysics", 0.2, 0.015);
 
 fn traces() -> Option<PathBuf> {
@@ -41,7 +41,7 @@ fn traces() -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// A trace, whole and as samples of the default rate.
+/// Reads a trace, whole and as samples of the default rate.
 fn read(path: &Path) -> (Columns, Vec<sim::curve::Sample>) {
     let name = path.to_str().expect("the path is text");
     let file = File::open(path).expect("the trace can be opened");
@@ -65,7 +65,7 @@ fn read(path: &Path) -> (Columns, Vec<sim::curve::Sample>) {
     (interner.finish().expect("it fits"), samples.collect())
 }
 
-/// The mean error (root of the mean square) at each size, and how many exact ratios lie within the bounds.
+/// Root mean square error at each size, and the number of exact ratios within the bounds.
 fn errors(exact: &Curve, estimates: &[Curve]) -> (Vec<f64>, usize) {
     let mut inside = 0;
     let mut means = Vec::new();
@@ -74,7 +74,7 @@ fn errors(exact: &Curve, estimates: &[Curve]) -> (Vec<f64>, usize) {
         for estimate in estimates {
             let found = estimate.points[at];
             squares += (found.miss_ratio - point.miss_ratio).powi(2);
-            // Bounds of nothing are met where all is the same but for rounding.
+            // Bounds of width zero hold except for rounding.
             let bounds = found.low - 1e-9..=found.high + 1e-9;
             inside += usize::from(bounds.contains(&point.miss_ratio));
         }
@@ -84,7 +84,7 @@ fn errors(exact: &Curve, estimates: &[Curve]) -> (Vec<f64>, usize) {
 }
 
 #[test]
-fn samples_of_the_default_rate_are_within_a_hundredth() {
+fn samples_of_the_default_rate_are_within_one_percent() {
     let Some(folder) = traces() else {
         println!("skipped: ../shared with its traces is not here");
         return;

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
-/// Name in the reference, file.
+/// Name in the reference, and file.
 const TRACES: &[(&str, &str)] = &[
     ("lirs_sprite", "lirs_sprite.trc.zst"),
     ("lirs_multi3", "lirs_multi3.trc.zst"),
@@ -21,7 +21,7 @@ const TRACES: &[(&str, &str)] = &[
     ("cloudphysics", "cloudphysics.vscsi.zst"),
 ];
 
-/// The reference's name, ours.
+/// The reference's name of a policy, and ours.
 const POLICIES: &[(&str, &str)] = &[
     ("fifo", "fifo"),
     ("lru", "lru"),

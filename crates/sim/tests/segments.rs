@@ -1,4 +1,4 @@
-//! The segment engine over traces: what it counts, and that it is the same each time.
+//! Replays through the segment engine: its counts, and their repeatability.
 
 use sim::segments::{SegmentsSpec, sweep};
 use sim::{Columns, Error, Interner, Interning, ReplayResult, Rules, Unit};
@@ -40,29 +40,29 @@ fn replay(columns: &Columns, text: &str, capacity: u64) -> ReplayResult {
 }
 
 #[test]
-fn with_room_for_all_only_the_first_requests_miss() {
+fn only_first_requests_miss_if_everything_fits() {
     let columns = columns(&requests(60_000, 5_000, 0));
     let found = replay(&columns, "segcache", 4 << 20);
     assert_eq!(found.counts.misses, columns.objects() as u64);
     assert_eq!(found.counts.requests, 60_000);
     assert_eq!(found.counts.evictions, 0);
-    // What it costs besides: the engine's rows, and segments and lines that are not full yet.
+    // Overhead: the engine's table, and unused parts of segments and lines.
     assert!(found.metadata_bytes > 5 * columns.objects() as u64);
     assert!(found.metadata_bytes < 4 << 20);
 }
 
 #[test]
-fn a_life_that_ends_is_a_miss_each_time() {
+fn each_expiration_causes_a_miss() {
     let columns = columns(&requests(60_000, 300, 20_000));
     let found = replay(&columns, "segcache", 4 << 20);
     assert!(found.counts.expirations > 5_000, "{:?}", found.counts);
-    // 600 s in lives of 16 s at most, all the 300 of which are asked for again soon.
+    // 600 s with TTLs of at most 16 s; all 300 objects are requested again soon.
     assert!(found.counts.misses >= 30 * 200, "{:?}", found.counts);
     assert_eq!(found.counts.evictions, 0);
 }
 
 #[test]
-fn every_eviction_replays_and_replays_alike() {
+fn replays_with_every_eviction_are_repeatable() {
     let columns = columns(&requests(80_000, 20_000, 0));
     for eviction in [
         "rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "gl-cache", "none",
@@ -82,8 +82,8 @@ fn every_eviction_replays_and_replays_alike() {
 }
 
 #[test]
-fn what_is_learned_is_told_and_the_same_each_time() {
-    // Some objects are asked for again and again, others once, a run of each at a time.
+fn learning_is_reported_and_repeatable() {
+    // Some objects are requested repeatedly, others once, in alternating runs.
     let mut requests = requests(300_000, 8_000, 0);
     for (number, request) in requests.iter_mut().enumerate() {
         if number / 500 % 2 == 0 {
@@ -105,7 +105,7 @@ fn what_is_learned_is_told_and_the_same_each_time() {
     assert!(replay(&columns, "segcache", 600_000).learned.is_none());
 }
 
-/// As the ablation of the paper has it: 56 bytes of metadata instead of 5 cost misses.
+/// As in the ablation study of the paper: 56 bytes of metadata instead of 5 cost misses.
 #[test]
 fn metadata_costs_misses() {
     let columns = columns(&requests(80_000, 20_000, 0));
@@ -115,7 +115,7 @@ fn metadata_costs_misses() {
 }
 
 #[test]
-fn what_it_cannot_do_is_told() {
+fn unsupported_configurations_are_refused() {
     let columns = columns(&requests(100, 10, 0));
     let spec: SegmentsSpec = "segcache".parse().expect("well formed");
     let done = AtomicU64::new(0);
@@ -138,8 +138,8 @@ fn what_it_cannot_do_is_told() {
 }
 
 #[test]
-fn without_proactive_expiry_the_dead_miss_and_take_room() {
-    // Of every two objects one lives for a short time.
+fn without_proactive_expiry_expired_objects_miss_and_take_space() {
+    // One of every two objects has a short TTL.
     let mut requests = requests(120_000, 20_000, 0);
     for request in &mut requests {
         request.ttl_ms = if request.key.is_multiple_of(2) {
@@ -151,7 +151,8 @@ fn without_proactive_expiry_the_dead_miss_and_take_room() {
     let columns = columns(&requests);
     let misses = |text: &str, capacity| replay(&columns, text, capacity).counts.misses;
     let (roomy, tight) = (8 << 20, 600_000);
-    // Where there is room, lives alone decide; rounded down, they end a little earlier.
+    // With enough space only TTLs decide; they are rounded down, so that objects expire a little
+    // earlier.
     let proactive = misses("segcache:segment=8kb", roomy);
     let lazy = misses("segcache:segment=8kb:expiry=lazy", roomy);
     assert!(
@@ -159,7 +160,7 @@ fn without_proactive_expiry_the_dead_miss_and_take_room() {
         "{lazy} of {proactive}"
     );
     assert!(lazy > columns.objects() as u64);
-    // Where there is not, the dead push out the living.
+    // Without enough space expired objects displace unexpired ones.
     let proactive = misses("segcache:segment=8kb", tight);
     let lazy = misses("segcache:segment=8kb:expiry=lazy", tight);
     assert!(lazy > proactive, "{lazy} of {proactive}");
@@ -167,7 +168,7 @@ fn without_proactive_expiry_the_dead_miss_and_take_room() {
 }
 
 #[test]
-fn rules_that_ignore_lives_hold_for_the_engine_too() {
+fn the_engine_also_ignores_ttls_if_the_rules_do() {
     let columns = columns(&requests(30_000, 300, 2_000));
     let rules = Rules {
         unit: Unit::Bytes,

@@ -220,7 +220,7 @@ pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is well-formed")
 }
 
-/// File name without the endings that tell its format.
+/// File name without the endings of its format and compression.
 pub fn stem(path: &str) -> &str {
     let (_, name) = trace::Compression::of_name(path.rsplit('/').next().unwrap_or(path));
     let name = name.strip_suffix(".bin").unwrap_or(name);

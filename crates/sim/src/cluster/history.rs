@@ -1,8 +1,8 @@
 //! Versions of the cluster map, flattened, and the servers that may hold a bucket's objects.
 //!
-//! As many versions are kept as [`edge::MapHistory`] keeps. A request that misses on the servers of the
-//! newest map probes those of the older ones, newest first. The lists are merged once per change of
-//! the map and not once per request.
+//! As many versions are kept as [`edge::MapHistory`] keeps. A request that misses on the servers of
+//! the newest map probes those of the older ones, newest first. The lists are merged once per
+//! change of the map and not once per request.
 
 use super::places::{NONE, Places, ServerList};
 use edge::OLDER_MAPS_MAX;

@@ -235,11 +235,12 @@ impl Findings {
 
     fn latency(&self, section: &mut Section) {
         section.text(
-            "From a model of few constants without queues: what schemes differ by, not what a \
-             cluster would measure. Shares of requests answered within a time; disks pause now and \
-             then, and parity is asked for when 1.2 times the first chunk's time has passed, and that in which 95 \
-             of 100 peers answer. The table tells of reads of chunks, by their first stripe: the share that asked for \
-             parity, and the share that was decoded, since a data chunk was evicted or late.",
+            "From a model with few constants and no queues, which compares schemes and does not \
+             predict a cluster. The plots show the share of requests answered within a time. Disks \
+             sometimes pause. Parity is requested when 1.2 times the time to the first chunk and the \
+             p95 latency of peers have passed. The table of all runs has the share of the reads of \
+             chunks that requested parity, and the share that was decoded because data chunks were \
+             missing or late.",
         );
         type Curve = fn(&super::found::Latencies) -> &Vec<f64>;
         let curves: [(&str, Curve); 4] = [

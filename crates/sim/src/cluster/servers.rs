@@ -196,10 +196,8 @@ impl<'t> Servers<'t> {
             }
         }
         if let Some(memory) = self.memories.get_mut(at) {
-            memory
-                .slots()
-                .into_iter()
-                .for_each(|slot| memory.remove(slot));
+            let slots = memory.slots().into_iter();
+            slots.for_each(|slot| memory.remove(slot));
         }
     }
 
@@ -239,10 +237,8 @@ impl<'t> Servers<'t> {
 
     /// Halves the recorded write loads.
     pub(super) fn halve_loads(&mut self) {
-        self.written
-            .iter_mut()
-            .flatten()
-            .for_each(|bytes| *bytes /= 2);
+        let all = self.written.iter_mut().flatten();
+        all.for_each(|bytes| *bytes /= 2);
     }
 
     fn number(&self, server: u16, object: u32) -> u8 {

@@ -13,8 +13,9 @@ mod plan;
 mod row;
 
 use crate::{Columns, Contestant, Size, Unit};
-use plan::{FOLLOWER, Study};
+use plan::FOLLOWER;
 pub use plan::{KNOBS, Plan};
+use row::Study;
 pub use row::{Learning, Row};
 use serde::Serialize;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The report as a page: the figures of the source, and tables of everything.
 
-use super::plan::{BASE, FOLLOWER, KNOBS, LEARNER, Study};
-use super::row::{Learning, Row};
+use super::plan::{BASE, FOLLOWER, KNOBS, LEARNER};
+use super::row::{Learning, Row, Study};
 use super::{Report, Round};
 use report::{
     Axis, Bars, Boxed, Cell, Cloud, Column, Line, Page, Plot, Section, Table, distinct, median,

@@ -1,12 +1,12 @@
 //! The replays that each figure needs.
 
-use super::{Extent, Options, Report, Round, Row};
+use super::row::{Planned, Replay, Row, Study};
+use super::{Extent, Options, Report, Round};
 use crate::advise::server_overhead;
 use crate::{
     Columns, Configuration, Contestant, Error, ReplayResult, Rules, Size, Unit, feature_names,
     segments, sweep,
 };
-use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -52,61 +52,6 @@ pub const KNOBS: [(&str, &str); 7] = [
     ("trees", "Trees of a model"),
     ("depth", "Depth of a model's trees"),
 ];
-
-/// The figure that a row belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Study {
-    /// A figure or a table of its own.
-    Round(Round),
-    /// The figure of a knob.
-    Knob(&'static str),
-}
-
-impl Study {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        let name = |round: Round| {
-            let mut all = Round::ALL.iter();
-            all.find_map(|(other, name)| (*other == round).then_some(*name))
-        };
-        match self {
-            Study::Round(round) => name(round).expect("all rounds have names"),
-            Study::Knob(knob) => knob,
-        }
-    }
-}
-
-impl Serialize for Study {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-/// One replay. Figures that need an equal one share it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Replay {
-    /// Name of the policy or engine, with its knobs.
-    pub cache: String,
-    pub unit: Unit,
-    pub capacity: u64,
-    /// Requests at the start that do not count.
-    pub warm_up: u64,
-    /// Features that models do not see, by their places in a row.
-    pub hidden: Vec<usize>,
-    /// True if an entry of a policy takes the metadata that it has in the server.
-    pub has_overhead: bool,
-}
-
-/// A row of a figure before its replay.
-#[derive(Clone, Debug)]
-pub(super) struct Planned {
-    pub study: Study,
-    pub name: String,
-    /// Value of a knob, or share of the trace that does not count.
-    pub value: Option<String>,
-    pub size: String,
-    pub replay: Replay,
-}
 
 impl Planned {
     /// The replay that it is compared with, if it is.

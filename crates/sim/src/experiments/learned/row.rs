@@ -1,11 +1,66 @@
 //! One replay relative to FIFO, and what its policy learned.
 
-use super::plan::{Planned, Study};
+use super::Round;
 use crate::{Learned, ReplayResult, Unit};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// A cache on a trace.
+/// The figure that a row belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Study {
+    /// A figure or a table of its own.
+    Round(Round),
+    /// The figure of a knob.
+    Knob(&'static str),
+}
+
+impl Study {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        let name = |round: Round| {
+            let mut all = Round::ALL.iter();
+            all.find_map(|(other, name)| (*other == round).then_some(*name))
+        };
+        match self {
+            Study::Round(round) => name(round).expect("all rounds have names"),
+            Study::Knob(knob) => knob,
+        }
+    }
+}
+
+impl Serialize for Study {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One replay. Figures that need an equal one share it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Replay {
+    /// Name of the policy or engine, with its knobs.
+    pub cache: String,
+    pub unit: Unit,
+    pub capacity: u64,
+    /// Requests at the start that do not count.
+    pub warm_up: u64,
+    /// Features that models do not see, by their places in a row.
+    pub hidden: Vec<usize>,
+    /// True if an entry of a policy takes the metadata that it has in the server.
+    pub has_overhead: bool,
+}
+
+/// A row of a figure before its replay.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub study: Study,
+    pub name: String,
+    /// Value of a knob, or share of the trace that does not count.
+    pub value: Option<String>,
+    pub size: String,
+    pub replay: Replay,
+}
+
+/// Result of a replay, as a row of a figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Figure of the source.
