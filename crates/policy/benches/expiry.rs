@@ -14,6 +14,7 @@
 )]
 
 use policy::expire::{ordered::Ordered, wheel::Wheel};
+use policy::parts::chance::Chance;
 use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Meta, Slot, Tick};
 use std::time::Instant;
 
@@ -111,23 +112,6 @@ impl<M: Meta> Cells<M> for Host<M> {
     }
 }
 
-/// SplitMix64, by Guy Steele, Doug Lea and Christine Flood (OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-}
-
 struct Shard<I: ExpiryIndex> {
     host: Host<I::Link>,
     index: I,
@@ -212,7 +196,7 @@ struct Case<I: ExpiryIndex> {
     shards: Vec<Shard<I>>,
     per_shard: usize,
     spread: u64,
-    random: Random,
+    random: Chance,
 }
 
 impl<I: ExpiryIndex> Case<I> {
@@ -229,7 +213,7 @@ impl<I: ExpiryIndex> Case<I> {
             shards: shards.collect(),
             per_shard,
             spread,
-            random: Random(1),
+            random: Chance::new(1),
         }
     }
 

@@ -4,6 +4,7 @@
 //! slots without slack, and [`epochs`], which makes it safe to leave references behind when an
 //! entry leaves.
 
+pub mod array;
 pub mod bloom;
 pub mod chance;
 pub mod chunks;

@@ -261,7 +261,10 @@ impl ClockPro {
                 return;
             }
             let oldest = self.tested.oldest();
-            self.end_test(cells, oldest.expect("an evicted entry is in its test period"));
+            self.end_test(
+                cells,
+                oldest.expect("an evicted entry is in its test period"),
+            );
         }
     }
 

@@ -435,7 +435,11 @@ impl Policy for Lhd {
         let least = self.least.iter().map(|(_, slot)| slot);
         for &slot in self.suspects.iter().flatten().chain(least) {
             assert!(cells.is_live(slot));
-            assert_eq!(cells.get(slot).0 >> 63, 1, "an entry that left is no suspect");
+            assert_eq!(
+                cells.get(slot).0 >> 63,
+                1,
+                "an entry that left is no suspect"
+            );
         }
         assert!(self.taken < self.config.samples + SUSPECTS as u32);
     }

@@ -394,7 +394,10 @@ impl Policy for Lirs {
         }
         for index in self.gone.members(&self.nodes) {
             let node = self.check_node(cells, index, Status::Gone);
-            assert!(node.is_stacked, "an evicted entry has a node only while it is in the stack");
+            assert!(
+                node.is_stacked,
+                "an evicted entry has a node only while it is in the stack"
+            );
             assert_eq!(self.lookup.find(&self.nodes, node.key_hash), Some(index));
         }
         assert_eq!(self.gone.len(), self.lookup.len());

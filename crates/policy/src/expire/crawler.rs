@@ -30,7 +30,7 @@
 //! # Avoid when
 //! There are more than a few entries, or clients wait for them to be removed.
 
-use super::sampled::Items;
+use crate::parts::array::SlotArray;
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
 crate::knobs! {
@@ -44,7 +44,7 @@ crate::knobs! {
 /// Full scans at an interval; see the [module](self).
 pub struct Crawler {
     interval_ms: u64,
-    items: Items,
+    items: SlotArray,
     /// In a crawl, the number of the array's first entries that are still to be read. It falls,
     /// because the entry that takes the place of a removed one comes from the end.
     cursor: Option<usize>,
@@ -63,19 +63,10 @@ impl Crawler {
         self.clock_went_back(cells.now());
     }
 
-    fn put(&mut self, cells: &mut impl Cells<u32>, index: usize, slot: Slot) {
-        self.items.set(index, slot);
-        cells.set(slot, index as u32);
-    }
-
     /// Removes the entry at this place; the last takes its place.
     fn take(&mut self, cells: &mut impl Cells<u32>, index: usize) -> Slot {
-        let slot = self.items.get(index);
-        let last = self.items.pop().expect("an entry that is held has a place");
-        if last != slot {
-            self.put(cells, index, last);
-        }
-        if self.items.len == 0 {
+        let slot = self.items.take(cells, index);
+        if self.items.is_empty() {
             self.earliest = Tick(u64::MAX);
             self.cursor = None;
         }
@@ -84,12 +75,12 @@ impl Crawler {
 
     /// Starts a crawl if one is due.
     fn begin(&mut self, now: Tick) {
-        if self.cursor.is_some() || self.items.len == 0 || now < self.next_crawl {
+        if self.cursor.is_some() || self.items.is_empty() || now < self.next_crawl {
             return;
         }
         let missed = (now.0 - self.next_crawl.0) / self.interval_ms;
         self.next_crawl = Tick(self.next_crawl.0 + (missed + 1) * self.interval_ms);
-        self.cursor = Some(self.items.len);
+        self.cursor = Some(self.items.len());
     }
 }
 
@@ -105,7 +96,7 @@ impl ExpiryIndex for Crawler {
         let interval_ms = u64::from(config.interval) * 1_000;
         Crawler {
             interval_ms,
-            items: Items::default(),
+            items: SlotArray::default(),
             cursor: None,
             next_crawl: Tick(now.0 + interval_ms),
             earliest: Tick(u64::MAX),
@@ -119,8 +110,7 @@ impl ExpiryIndex for Crawler {
 
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         self.note(cells, slot);
-        self.items.push(slot);
-        self.put(cells, self.items.len - 1, slot);
+        self.items.push(cells, slot);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
@@ -133,20 +123,14 @@ impl ExpiryIndex for Crawler {
     }
 
     fn moved(&mut self, cells: &mut impl Cells<u32>, old: Slot, new: Slot) {
-        let index = cells.get(new) as usize;
-        assert_eq!(
-            self.items.get(index),
-            old,
-            "only what was inserted is moved"
-        );
-        self.items.set(index, new);
+        self.items.moved(cells, old, new);
     }
 
     fn pop_expired(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
         self.begin(now);
         while let Some(cursor) = self.cursor {
             // Removals may have left fewer.
-            let Some(index) = cursor.min(self.items.len).checked_sub(1) else {
+            let Some(index) = cursor.min(self.items.len()).checked_sub(1) else {
                 self.cursor = None;
                 // The next crawl is already due if this one lasted for an interval.
                 self.begin(now);
@@ -173,7 +157,7 @@ impl ExpiryIndex for Crawler {
     /// Start of the next crawl; the present if one is under way.
     fn next_due(&self) -> Option<Tick> {
         match self.cursor {
-            _ if self.items.len == 0 => None,
+            _ if self.items.is_empty() => None,
             Some(_) => Some(Tick(0)),
             None => Some(self.next_crawl),
         }
@@ -182,14 +166,14 @@ impl ExpiryIndex for Crawler {
     /// All entries held, once the first may be dead.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now {
-            self.items.len
+            self.items.len()
         } else {
             0
         }
     }
 
     fn len(&self) -> usize {
-        self.items.len
+        self.items.len()
     }
 
     fn heap_bytes(&self) -> usize {
@@ -197,14 +181,7 @@ impl ExpiryIndex for Crawler {
     }
 
     fn check(&self, cells: &impl Cells<u32>) {
-        for index in 0..self.items.len {
-            let slot = self.items.get(index);
-            assert_eq!(cells.get(slot) as usize, index);
-            let deadline = cells
-                .deadline(slot)
-                .expect("an entry in the array has a deadline");
-            assert!(self.earliest <= deadline);
-        }
+        self.items.check(cells, self.earliest);
     }
 }
 

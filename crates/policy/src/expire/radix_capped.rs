@@ -337,7 +337,12 @@ mod tests {
             index.pop_expired(&mut host, now, &mut Budget(1_000)),
             Due::Nothing
         );
-        assert!(index.earliest_tree.first().is_some_and(|first| first.0 > now));
+        assert!(
+            index
+                .earliest_tree
+                .first()
+                .is_some_and(|first| first.0 > now)
+        );
         index.check(&host);
     }
 }

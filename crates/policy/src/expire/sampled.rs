@@ -44,6 +44,7 @@
 //! Clients wait for `expired` events or memory is expensive: with a million live keys around them,
 //! dead ones wait for minutes. It exists for comparison.
 
+use crate::parts::array::SlotArray;
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
 crate::knobs! {
@@ -92,54 +93,6 @@ pub(super) const EXPIRE_NS: u64 = 1_000;
 /// Redis reads the clock in every 16th loop.
 const LOOPS_PER_CLOCK: u32 = 16;
 
-const PAGE_ITEMS: usize = 1 << 10;
-
-/// An array that grows by pages, without copying.
-#[derive(Default)]
-pub(super) struct Items {
-    pages: Vec<Box<[Slot; PAGE_ITEMS]>>,
-    pub(super) len: usize,
-}
-
-impl Items {
-    pub(super) fn get(&self, index: usize) -> Slot {
-        debug_assert!(index < self.len);
-        self.pages[index / PAGE_ITEMS][index % PAGE_ITEMS]
-    }
-
-    pub(super) fn set(&mut self, index: usize, slot: Slot) {
-        debug_assert!(index < self.len);
-        self.pages[index / PAGE_ITEMS][index % PAGE_ITEMS] = slot;
-    }
-
-    pub(super) fn push(&mut self, slot: Slot) {
-        if self.len == self.pages.len() * PAGE_ITEMS {
-            self.pages.push(Box::new([Slot(0); PAGE_ITEMS]));
-        }
-        self.len += 1;
-        self.set(self.len - 1, slot);
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Slot> {
-        let last = self.len.checked_sub(1)?;
-        let slot = self.get(last);
-        self.len = last;
-        // An empty page is kept against thrashing.
-        if last.div_ceil(PAGE_ITEMS) + 1 < self.pages.len() {
-            self.pages.pop();
-            if self.pages.len() < self.pages.capacity() / 4 {
-                self.pages.shrink_to(self.pages.len() * 2);
-            }
-        }
-        Some(slot)
-    }
-
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.pages.len() * size_of::<[Slot; PAGE_ITEMS]>()
-            + self.pages.capacity() * size_of::<Box<[Slot; PAGE_ITEMS]>>()
-    }
-}
-
 /// A cycle under way.
 struct Cycle {
     limit_ns: u64,
@@ -157,7 +110,7 @@ struct Cycle {
 /// Redis's active expire cycle; see the [module](self).
 pub struct Sampled {
     config: SampledConfig,
-    items: Items,
+    items: SlotArray,
     /// Position at which the walk continues.
     cursor: usize,
     random: u64,
@@ -246,28 +199,13 @@ impl Sampled {
         let deadline = cells
             .deadline(slot)
             .expect("an entry in the index has a deadline");
-        self.earliest = if self.items.len == 0 {
+        self.earliest = if self.items.is_empty() {
             deadline
         } else {
             self.earliest.min(deadline)
         };
         self.has_traffic = true;
         self.clock_went_back(cells.now());
-    }
-
-    fn put(&mut self, cells: &mut impl Cells<u32>, index: usize, slot: Slot) {
-        self.items.set(index, slot);
-        cells.set(slot, index as u32);
-    }
-
-    /// Removes the entry at this place; the last takes its place.
-    fn take(&mut self, cells: &mut impl Cells<u32>, index: usize) -> Slot {
-        let slot = self.items.get(index);
-        let last = self.items.pop().expect("an entry that is held has a place");
-        if last != slot {
-            self.put(cells, index, last);
-        }
-        slot
     }
 
     /// Starts a cycle if one is due.
@@ -312,7 +250,7 @@ impl Sampled {
             limit_ns,
             spent_ns,
             loop_count: 0,
-            looks_left: self.looks_per_loop().min(self.items.len as u32),
+            looks_left: self.looks_per_loop().min(self.items.len() as u32),
             looked: 0,
             dead: 0,
             looked_sum: 0,
@@ -322,7 +260,7 @@ impl Sampled {
 
     /// Whether the time of a slow cycle has come and it has not begun.
     pub(super) fn is_slow_due(&self, now: Tick) -> bool {
-        self.items.len > 0 && self.cycle.is_none() && now >= self.next_slow
+        self.items.len() > 0 && self.cycle.is_none() && now >= self.next_slow
     }
 
     /// Whether this index holds the entry, if there is one: its link names a place that names it.
@@ -331,12 +269,12 @@ impl Sampled {
             return false;
         }
         let index = cells.get(slot) as usize;
-        index < self.items.len && self.items.get(index) == slot
+        index < self.items.len() && self.items.get(index) == slot
     }
 
     /// Ends a loop: starts the next loop, or ends the cycle.
     fn end_loop(&mut self) {
-        let looks = self.looks_per_loop().min(self.items.len as u32);
+        let looks = self.looks_per_loop().min(self.items.len() as u32);
         let (goal, dead_enough) = (self.goal_percent(), self.looks_per_loop() / 4);
         let is_release_5 = self.is_release_5();
         let cycle = self.cycle.as_mut().expect("a loop belongs to a cycle");
@@ -372,9 +310,9 @@ impl Sampled {
         budget: &mut Budget,
         mut see: impl FnMut(Tick, Slot),
     ) -> Due {
-        while self.cycle.is_some() || (self.items.len > 0 && self.begin(now)) {
+        while self.cycle.is_some() || (self.items.len() > 0 && self.begin(now)) {
             let looks_left = self.cycle.as_ref().map_or(0, |cycle| cycle.looks_left);
-            if looks_left == 0 || self.items.len == 0 {
+            if looks_left == 0 || self.items.is_empty() {
                 self.end_loop();
             } else if !budget.spend() {
                 return Due::Again;
@@ -391,7 +329,7 @@ impl Sampled {
 
     /// Reads one entry, and removes it if it is dead.
     fn look(&mut self, cells: &mut impl Cells<u32>, now: Tick) -> (Slot, Tick) {
-        let len = self.items.len;
+        let len = self.items.len();
         let index = if self.is_release_5() {
             self.below(len)
         } else {
@@ -412,7 +350,7 @@ impl Sampled {
         cycle.dead += 1;
         cycle.spent_ns += EXPIRE_NS;
         self.cursor = index;
-        (self.take(cells, index), deadline)
+        (self.items.take(cells, index), deadline)
     }
 }
 
@@ -427,7 +365,7 @@ impl ExpiryIndex for Sampled {
         assert!(config.is_valid());
         let mut index = Sampled {
             config: config.clone(),
-            items: Items::default(),
+            items: SlotArray::default(),
             cursor: 0,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             cycle: None,
@@ -451,16 +389,13 @@ impl ExpiryIndex for Sampled {
 
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         self.note(cells, slot);
-        self.items.push(slot);
-        let index = self.below(self.items.len);
-        let displaced = self.items.get(index);
-        self.put(cells, self.items.len - 1, displaced);
-        self.put(cells, index, slot);
+        self.items.push(cells, slot);
+        let index = self.below(self.items.len());
+        self.items.swap(cells, index, self.items.len() - 1);
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
-        let taken = self.take(cells, cells.get(slot) as usize);
-        assert_eq!(taken, slot, "only what was inserted is removed");
+        self.items.remove(cells, slot);
         self.has_traffic = true;
     }
 
@@ -469,13 +404,7 @@ impl ExpiryIndex for Sampled {
     }
 
     fn moved(&mut self, cells: &mut impl Cells<u32>, old: Slot, new: Slot) {
-        let index = cells.get(new) as usize;
-        assert_eq!(
-            self.items.get(index),
-            old,
-            "only what was inserted is moved"
-        );
-        self.items.set(index, new);
+        self.items.moved(cells, old, new);
     }
 
     fn pop_expired(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
@@ -490,7 +419,7 @@ impl ExpiryIndex for Sampled {
 
     /// Start of the next cycle; the present if one is under way.
     fn next_due(&self) -> Option<Tick> {
-        if self.items.len == 0 {
+        if self.items.is_empty() {
             None
         } else if self.cycle.is_some() {
             Some(Tick(0))
@@ -504,14 +433,14 @@ impl ExpiryIndex for Sampled {
     /// All entries held, once the first may be dead.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now {
-            self.items.len
+            self.items.len()
         } else {
             0
         }
     }
 
     fn len(&self) -> usize {
-        self.items.len
+        self.items.len()
     }
 
     fn heap_bytes(&self) -> usize {
@@ -519,15 +448,7 @@ impl ExpiryIndex for Sampled {
     }
 
     fn check(&self, cells: &impl Cells<u32>) {
-        assert!(self.items.len <= self.items.pages.len() * PAGE_ITEMS);
-        for index in 0..self.items.len {
-            let slot = self.items.get(index);
-            assert_eq!(cells.get(slot) as usize, index);
-            let deadline = cells
-                .deadline(slot)
-                .expect("an entry in the array has a deadline");
-            assert!(self.earliest <= deadline);
-        }
+        self.items.check(cells, self.earliest);
     }
 }
 

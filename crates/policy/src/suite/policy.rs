@@ -65,12 +65,7 @@ impl<M> Watched<'_, M> {
 }
 
 impl<M: Copy + Default> Facts for Watched<'_, M> {
-    fn now(&self) -> Tick {
-        self.host.now()
-    }
-    fn requests(&self) -> u64 {
-        self.host.requests()
-    }
+    crate::delegate_facts!(host: now requests len sample);
     fn is_live(&self, slot: Slot) -> bool {
         self.see(slot);
         self.host.is_live(slot)
@@ -86,12 +81,6 @@ impl<M: Copy + Default> Facts for Watched<'_, M> {
     fn deadline(&self, slot: Slot) -> Option<Tick> {
         self.see(slot);
         self.host.deadline(slot)
-    }
-    fn len(&self) -> usize {
-        self.host.len()
-    }
-    fn sample(&self, random: u64) -> Option<Slot> {
-        self.host.sample(random)
     }
     fn next_access(&self, slot: Slot) -> Option<u64> {
         self.see(slot);

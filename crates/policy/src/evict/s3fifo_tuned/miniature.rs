@@ -317,7 +317,9 @@ impl Cache {
     /// Drops the stale references: a key's are its oldest.
     fn sweep(&mut self, table: &mut Table) {
         for _ in 0..self.queues[2].len() {
-            let index = self.queues[2].pop_front().expect("as many references were counted");
+            let index = self.queues[2]
+                .pop_front()
+                .expect("as many references were counted");
             let state = table.state(index);
             match state & STALE {
                 0 => self.queues[2].push_back(index),

@@ -15,30 +15,10 @@ struct Looks<'a> {
 }
 
 impl Facts for Looks<'_> {
-    fn now(&self) -> Tick {
-        self.host.now()
-    }
-    fn requests(&self) -> u64 {
-        0
-    }
-    fn is_live(&self, slot: Slot) -> bool {
-        self.host.is_live(slot)
-    }
-    fn weight(&self, slot: Slot) -> u32 {
-        self.host.weight(slot)
-    }
-    fn key_hash(&self, slot: Slot) -> u64 {
-        self.host.key_hash(slot)
-    }
+    crate::delegate_facts!(host: now requests is_live weight key_hash len sample);
     fn deadline(&self, slot: Slot) -> Option<Tick> {
         self.count.set(self.count.get() + 1);
         self.host.deadline(slot)
-    }
-    fn len(&self) -> usize {
-        self.host.len()
-    }
-    fn sample(&self, random: u64) -> Option<Slot> {
-        self.host.sample(random)
     }
 }
 
