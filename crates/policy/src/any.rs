@@ -219,6 +219,7 @@ macro_rules! define_any {
 
             #[inline]
             fn insert(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+                debug_assert!(cells.is_live(slot), "an entry is inserted once it is live");
                 match self {
                     $(AnyPolicy::$name(policy) => policy.insert(&mut Packed(cells), slot),)+
                 }
@@ -258,12 +259,15 @@ macro_rules! define_any {
             }
 
             fn moved(&mut self, cells: &mut impl Cells<u64>, old: Slot, new: Slot) {
+                debug_assert_ne!(old, new, "a relocated entry has another slot");
+                debug_assert!(cells.is_live(new), "a relocated entry is live");
                 match self {
                     $(AnyPolicy::$name(policy) => policy.moved(&mut Packed(cells), old, new),)+
                 }
             }
 
             fn remove(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+                debug_assert!(cells.is_live(slot), "an entry is removed while it is live");
                 match self {
                     $(AnyPolicy::$name(policy) => policy.remove(&mut Packed(cells), slot),)+
                 }
@@ -271,9 +275,13 @@ macro_rules! define_any {
 
             #[inline]
             fn evict(&mut self, cells: &mut impl Cells<u64>, budget: &mut Budget) -> Eviction {
-                match self {
+                let eviction = match self {
                     $(AnyPolicy::$name(policy) => policy.evict(&mut Packed(cells), budget),)+
+                };
+                if let Eviction::Victim(slot) = eviction {
+                    debug_assert!(cells.is_live(slot), "a victim is live until it is freed");
                 }
+                eviction
             }
 
             fn usage(&self, cells: &impl Cells<u64>, slot: Slot) -> (Option<u64>, Option<u32>) {

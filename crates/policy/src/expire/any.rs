@@ -166,6 +166,7 @@ macro_rules! define_any {
 
             #[inline]
             fn insert(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+                debug_assert!(cells.deadline(slot).is_some(), "the deadline is stored first");
                 match self {
                     $(AnyExpiry::$name(index) => index.insert(&mut Packed(cells), slot),)+
                 }
@@ -173,6 +174,7 @@ macro_rules! define_any {
 
             #[inline]
             fn remove(&mut self, cells: &mut impl Cells<u64>, slot: Slot) {
+                debug_assert!(cells.deadline(slot).is_some(), "the deadline is kept until then");
                 match self {
                     $(AnyExpiry::$name(index) => index.remove(&mut Packed(cells), slot),)+
                 }
@@ -180,6 +182,7 @@ macro_rules! define_any {
 
             #[inline]
             fn update(&mut self, cells: &mut impl Cells<u64>, slot: Slot, old: Tick) {
+                debug_assert!(cells.deadline(slot).is_some(), "the deadline is stored first");
                 match self {
                     $(AnyExpiry::$name(index) => index.update(&mut Packed(cells), slot, old),)+
                 }
@@ -198,11 +201,16 @@ macro_rules! define_any {
                 now: Tick,
                 budget: &mut Budget,
             ) -> Due {
-                match self {
+                let due = match self {
                     $(AnyExpiry::$name(index) => {
                         index.pop_expired(&mut Packed(cells), now, budget)
                     })+
+                };
+                if let Due::Slot(slot) = due {
+                    let deadline = cells.deadline(slot);
+                    debug_assert!(deadline.is_some_and(|deadline| deadline < now), "it is dead");
                 }
+                due
             }
 
             fn clock_went_back(&mut self, now: Tick) {

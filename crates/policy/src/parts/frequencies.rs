@@ -98,6 +98,7 @@ impl Frequencies {
 
     /// Adds a node as the youngest of a frequency. Passes the groups below it: none for 1.
     pub fn enter<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32, frequency: u32) {
+        debug_assert!(frequency > 0, "an entry was requested at least once");
         let mut above = self.order.oldest();
         while let Some(group) = above
             && self.groups.at(group).frequency < frequency

@@ -86,7 +86,7 @@ impl<R: Copy + Ord> Heap<R> {
     pub fn rerank<M: Placed>(&mut self, cells: &mut impl Cells<M>, slot: Slot, rank: R) {
         let place = cells.get(slot).place() as usize;
         let (before, own) = self.items.at(place);
-        debug_assert_eq!(own, slot);
+        debug_assert_eq!(own, slot, "the place of a member is its own");
         if rank < before {
             self.rise(cells, place, (rank, slot));
         } else {

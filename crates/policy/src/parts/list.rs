@@ -158,13 +158,15 @@ impl List {
         }
         self.newest = slot.0;
         self.len += 1;
+        debug_assert_ne!(self.oldest, NONE, "a list with a member has both ends");
     }
 
     /// Removes a member. Its bits keep a meaningless place.
     #[inline]
     pub fn unlink<M: Linked>(&mut self, cells: &mut impl Cells<M>, slot: Slot) {
         let node = cells.get(slot).node();
-        debug_assert!(self.has(node));
+        debug_assert!(self.has(node), "the entry is in another list");
+        debug_assert!(self.len > 0, "a list with a member is not empty");
         match node.older() {
             NONE => self.oldest = node.newer(),
             older => set_newer(cells, older, node.newer()),

@@ -123,6 +123,8 @@ impl<T: Chained> Pool<T> {
     /// Removes a node. With the last one the memory is freed.
     #[inline]
     pub fn remove(&mut self, index: u32) {
+        debug_assert_ne!(index, NONE, "the last number means none");
+        debug_assert!(self.live > 0, "a removed node was added");
         self.live -= 1;
         if self.live == 0 {
             *self = Pool::new();
@@ -203,6 +205,7 @@ impl<const LIST: usize> Chain<LIST> {
     /// Adds a node just before `at`, on its old side; at the young end if `at` is [`NONE`].
     #[inline]
     pub fn insert<T: Chained<LIST> + Chained>(&mut self, pool: &mut Pool<T>, index: u32, at: u32) {
+        debug_assert_ne!(index, at, "a node is not its own neighbour");
         let older = match at {
             NONE => core::mem::replace(&mut self.newest, index),
             at => {
@@ -221,6 +224,7 @@ impl<const LIST: usize> Chain<LIST> {
     /// Removes a member.
     #[inline]
     pub fn unlink<T: Chained<LIST> + Chained>(&mut self, pool: &mut Pool<T>, index: u32) {
+        debug_assert!(self.len > 0, "a list with a member is not empty");
         let Links { older, newer } = Chained::<LIST>::links(&pool.at(index));
         match older {
             NONE => self.oldest = newer,

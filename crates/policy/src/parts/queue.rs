@@ -285,7 +285,9 @@ impl<const MASK: u8> WeighedQueue<MASK> {
     #[inline]
     pub fn pop<M: Filed>(&mut self, cells: &impl Cells<M>) -> Option<Slot> {
         let slot = self.queue.pop(cells)?;
-        self.weight -= u64::from(cells.weight(slot));
+        let weight = u64::from(cells.weight(slot));
+        debug_assert!(weight <= self.weight, "the entry is part of the sum");
+        self.weight -= weight;
         Some(slot)
     }
 
@@ -297,7 +299,9 @@ impl<const MASK: u8> WeighedQueue<MASK> {
 
     /// Handles a change of an entry's weight from `old_weight` to what the host now returns.
     pub fn reweigh<M: Filed>(&mut self, cells: &impl Cells<M>, slot: Slot, old_weight: u32) {
-        let others = self.weight - u64::from(old_weight);
+        let old_weight = u64::from(old_weight);
+        debug_assert!(old_weight <= self.weight, "the entry is part of the sum");
+        let others = self.weight - old_weight;
         self.weight = others + u64::from(cells.weight(slot));
     }
 

@@ -88,7 +88,9 @@ impl Sketch {
             let (word, shift) = self.place(key_hash, row);
             self.words[word] >> shift & 15
         };
-        (0..ROWS).map(count).min().expect("there are rows")
+        let least = (0..ROWS).map(count).min().expect("there are rows");
+        debug_assert!(least < 16, "a counter has 4 bits");
+        least
     }
 
     /// Bytes on the heap.
