@@ -15,15 +15,9 @@ use edge::placement::{Placement, Problem, greedy, max_flow};
 use edge::{
     BucketWrites, Change, ChunkSet, Code, Config, Event, Layout, Map, Moment, Read, ReadTimeouts,
     Reconstruction, SUB_CHUNK_BYTES, Scheme, ServerId, Step, StripeDecoder, SubChunkId, checksum,
-    encode_stripe,
+    encode_stripe, mix,
 };
 use std::hint::black_box;
-
-fn mix(x: u64) -> u64 {
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
-}
 
 /// Returns the nanoseconds of processor time of this thread.
 fn cpu_ns() -> u64 {

@@ -78,7 +78,7 @@ pub use history::{MapAge, MapHistory, OLDER_MAPS_MAX, OfferOutcome};
 pub use layout::Layout;
 pub use map::{BucketWrites, Change, Map, MapId, Member};
 pub use read::{ChunkRequest, Event, Moment, Part, Read, ReadTimeouts, Step};
-pub use ring::{BucketId, Ring, ServerId, Walk};
+pub use ring::{BucketId, Ring, ServerId, Walk, mix};
 pub use scheme::{
     CODED_FROM_BYTES, Redundancy, SUB_CHUNK_BYTES, SUB_CHUNK_BYTES_MAX, Scheme, SchemeError,
 };

@@ -345,9 +345,9 @@ impl Map {
 
     /// Returns whether an object of this size is coded or replicated when it is written under this
     /// map.
-    pub fn class(&self, object_bytes: u64) -> Redundancy {
+    pub fn redundancy(&self, object_bytes: u64) -> Redundancy {
         if self.is_coding() {
-            self.config.scheme.class(object_bytes)
+            self.config.scheme.redundancy(object_bytes)
         } else {
             Redundancy::Replicated
         }

@@ -58,7 +58,7 @@ const OF_BUCKETS: u64 = 0x6275_636b_6574_7321;
 const OF_SERVERS: u64 = 0x7365_7276_6572_7321;
 
 /// Mixes the bits of a number: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-pub(crate) fn mix(number: u64) -> u64 {
+pub fn mix(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)

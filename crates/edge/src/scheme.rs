@@ -145,7 +145,7 @@ impl Scheme {
     }
 
     /// Returns the kind of redundancy of an object of this size.
-    pub fn class(&self, object_bytes: u64) -> Redundancy {
+    pub fn redundancy(&self, object_bytes: u64) -> Redundancy {
         match self.coded_from_bytes {
             Some(from) if object_bytes >= from => Redundancy::Coded,
             _ => Redundancy::Replicated,
@@ -160,13 +160,13 @@ mod tests {
     #[test]
     fn objects_of_128_kib_are_coded_and_smaller_ones_replicated() {
         let scheme = Scheme::coded(3, 1);
-        assert_eq!(scheme.class(0), Redundancy::Replicated);
-        assert_eq!(scheme.class((128 << 10) - 1), Redundancy::Replicated);
-        assert_eq!(scheme.class(128 << 10), Redundancy::Coded);
-        assert_eq!(scheme.class(u64::MAX), Redundancy::Coded);
+        assert_eq!(scheme.redundancy(0), Redundancy::Replicated);
+        assert_eq!(scheme.redundancy((128 << 10) - 1), Redundancy::Replicated);
+        assert_eq!(scheme.redundancy(128 << 10), Redundancy::Coded);
+        assert_eq!(scheme.redundancy(u64::MAX), Redundancy::Coded);
         assert_eq!(scheme.replicas, 2);
         assert_eq!(
-            Scheme::replicated(3).class(u64::MAX),
+            Scheme::replicated(3).redundancy(u64::MAX),
             Redundancy::Replicated
         );
         assert_eq!(Scheme::replicated(3).chunks(), 0);

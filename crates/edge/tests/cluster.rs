@@ -31,7 +31,7 @@ enum Happens {
 struct Written {
     bytes: Vec<u8>,
     bucket: BucketId,
-    class: Redundancy,
+    redundancy: Redundancy,
     /// Servers of its chunks or replicas.
     at: Vec<ServerId>,
     version: u64,
@@ -96,9 +96,9 @@ impl Cluster {
             .collect();
         let map = self.maps.current();
         let bucket = map.bucket_of(name_hash(object));
-        let class = map.class(len as u64);
+        let redundancy = map.redundancy(len as u64);
         let mut at: Vec<ServerId> = map.replicas(bucket).collect();
-        if class == Redundancy::Coded {
+        if redundancy == Redundancy::Coded {
             at.clear();
             let layout = Layout::new(&self.scheme, len as u64);
             for (chunk, server) in map.chunks(bucket).iter().enumerate() {
@@ -127,7 +127,7 @@ impl Cluster {
         self.written.push(Written {
             bytes,
             bucket,
-            class,
+            redundancy,
             at,
             version,
             damaged: BTreeSet::new(),
@@ -164,7 +164,7 @@ impl Cluster {
             // A late node does not use a server that it considers unavailable.
             is_there && maps.current().is_up(**server) && !written.damaged.contains(server)
         });
-        let needed = if written.class == Redundancy::Coded {
+        let needed = if written.redundancy == Redundancy::Coded {
             usize::from(self.scheme.k)
         } else {
             1
@@ -175,7 +175,7 @@ impl Cluster {
     fn get(&self, object: usize, range: &Range<u64>, is_late: bool) {
         let maps = if is_late { &self.late } else { &self.maps };
         let written = &self.written[object];
-        if written.class == Redundancy::Replicated {
+        if written.redundancy == Redundancy::Replicated {
             let servers = maps.whole(written.bucket);
             let found = servers
                 .iter()

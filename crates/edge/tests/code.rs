@@ -1,7 +1,7 @@
 //! Tests of the code: any K chunks reproduce the rest, for all lengths and alignments, with and
 //! without AVX2.
 
-use edge::{ChunkSet, Code, CodeError, Reconstruction, SchemeError};
+use edge::{ChunkSet, Code, CodeError, Reconstruction, SchemeError, mix};
 use proptest::prelude::*;
 
 /// Runs a reconstruction with and without AVX2 on slices with any alignment, and returns the
@@ -43,11 +43,8 @@ fn run(reconstruction: &Reconstruction, sources: &[&[u8]], shift: usize) -> Vec<
 }
 
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    let step = |at: usize| (seed + at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (0..len)
-        .map(|at| {
-            (step(at) ^ step(at) >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) as u8 ^ (at >> 7) as u8
-        })
+    (0..len as u64)
+        .map(|at| mix(mix(seed) ^ at) as u8)
         .collect()
 }
 

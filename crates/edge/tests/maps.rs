@@ -4,7 +4,7 @@
 use edge::placement::Placement;
 use edge::{
     BucketId, BucketWrites, Change, Config, Map, MapAge, MapError, MapHistory, OfferOutcome,
-    Redundancy, Scheme, ServerId,
+    Redundancy, Scheme, ServerId, mix,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ fn check(map: &Map, before: &Map, members: &Members) {
         .collect();
     let is_coding = can_take.len() >= k;
     assert_eq!(map.is_coding(), is_coding);
-    assert_eq!(map.class(1 << 30) == Redundancy::Coded, is_coding);
+    assert_eq!(map.redundancy(1 << 30) == Redundancy::Coded, is_coding);
     for bucket in buckets() {
         let row = map.chunks(bucket);
         let placed: Vec<u32> = row.iter().flatten().map(|server| server.0).collect();
@@ -250,7 +250,7 @@ fn without_servers_there_is_no_lead_and_their_return_restores_the_map() {
         assert_eq!(none.lead(bucket), None);
         assert_eq!(none.chunks(bucket), [None; 5]);
     }
-    assert_eq!(none.class(u64::MAX), Redundancy::Replicated);
+    assert_eq!(none.redundancy(u64::MAX), Redundancy::Replicated);
     let mut maps = MapHistory::new(before.clone(), 2);
     assert_eq!(maps.offer(none.clone()), OfferOutcome::Current);
     assert!(maps.whole(BucketId(0)).is_empty());
@@ -319,10 +319,7 @@ fn the_map_of_another_cluster_and_one_too_old_are_refused() {
 
 /// Writes between half and one and a half gigabytes for each bucket.
 fn loads(count: u32, seed: u64) -> Vec<BucketWrites> {
-    let part = |bucket: u32| {
-        let mixed = (seed << 20 | u64::from(bucket)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 54
-    };
+    let part = |bucket: u32| mix(mix(seed) ^ u64::from(bucket)) >> 54;
     let load = |bucket| BucketWrites {
         chunk_bytes: (512 + part(bucket)) << 20,
         whole_bytes: part(bucket) << 16,

@@ -7,7 +7,7 @@
 
 mod write;
 
-use crate::entry::{Columns, Entry, Input, Layout, OpenError, Source, Workload};
+use crate::entry::{Columns, Entry, Input, OpenError, Source, TextLayout, Workload};
 use crate::error::{Fault, Position};
 use crate::lines::Lines;
 use crate::number::{key, small, thousandths, whole};
@@ -151,7 +151,7 @@ pub(crate) fn check_columns(columns: &[Column], is_header: bool) -> Result<(), S
 fn open<'a>(
     input: Input<'a>,
     names: Option<&str>,
-    layout: &Layout<'_>,
+    layout: &TextLayout<'_>,
 ) -> Result<Box<dyn Source + 'a>, OpenError> {
     let columns = match names {
         Some(names) => {
@@ -176,7 +176,7 @@ struct Csv<R> {
     lines: Lines<R>,
     delimiter: u8,
     columns: Vec<Column>,
-    /// Content of a quoted field without its quotes.
+    /// TraceInfo of a quoted field without its quotes.
     unquoted: Vec<u8>,
 }
 

@@ -21,10 +21,11 @@ pub(crate) struct Entry {
     /// Systems whose traces are published in it.
     pub(crate) workload: Workload,
     /// Opens a stream.
-    pub(crate) open: for<'a> fn(Input<'a>, &Layout<'_>) -> Result<Box<dyn Source + 'a>, OpenError>,
+    pub(crate) open:
+        for<'a> fn(Input<'a>, &TextLayout<'_>) -> Result<Box<dyn Source + 'a>, OpenError>,
     /// Prepares the rows of a trace to be written; `None` for a format that is only read. The error
     /// says what does not fit.
-    pub(crate) encode: Option<fn(&Content<'_>) -> Result<Encoding, String>>,
+    pub(crate) encode: Option<fn(&TraceInfo<'_>) -> Result<Encoding, String>>,
 }
 
 /// How the columns of a format are determined.
@@ -48,7 +49,7 @@ pub enum Workload {
 }
 
 /// How the text of a trace in columns is laid out. Formats without columns ignore it.
-pub(crate) struct Layout<'o> {
+pub(crate) struct TextLayout<'o> {
     /// Names of the columns, separated by commas; `None` if the first line names them.
     pub(crate) columns: Option<&'o str>,
     pub(crate) delimiter: u8,
@@ -57,7 +58,7 @@ pub(crate) struct Layout<'o> {
 }
 
 /// What is known of a trace before its first row is written.
-pub(crate) struct Content<'o> {
+pub(crate) struct TraceInfo<'o> {
     /// Names of the columns, separated by commas; `None` for the format's default.
     pub(crate) columns: Option<&'o str>,
     /// Statistics for a header that has room for them.

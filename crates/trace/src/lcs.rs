@@ -60,9 +60,9 @@ pub(crate) static LCS: Entry = Entry {
     has_next_access: true,
     workload: Workload::Web,
     open: |input, _| Ok(Box::new(Lcs::with_header(input)?)),
-    encode: Some(|content| {
+    encode: Some(|info| {
         Ok(Encoding::Rows {
-            header: header(content.statistics),
+            header: header(info.statistics),
             encode: Box::new(lcs_record),
         })
     }),

@@ -41,7 +41,7 @@ pub(crate) static LIRS: Entry = Entry {
     columns: Columns::None,
     has_next_access: false,
     workload: Workload::Block,
-    open: |input, _| Ok(Box::new(Lirs::new(input))),
+    open: |input, _| Ok(Box::new(LirsBlocks::new(input))),
     encode: None,
 };
 
@@ -52,7 +52,7 @@ pub(crate) static ARC: Entry = Entry {
     columns: Columns::None,
     has_next_access: false,
     workload: Workload::Block,
-    open: |input, _| Ok(Box::new(Arc::new(input))),
+    open: |input, _| Ok(Box::new(ArcBlocks::new(input))),
     encode: None,
 };
 
@@ -91,19 +91,19 @@ impl<R: Read> Source for Ids<R> {
 }
 
 /// Reader of one block a line. A line of `*` separates phases and is no request.
-struct Lirs<R> {
+struct LirsBlocks<R> {
     lines: Lines<R>,
 }
 
-impl<R: Read> Lirs<R> {
+impl<R: Read> LirsBlocks<R> {
     fn new(input: R) -> Self {
-        Lirs {
+        LirsBlocks {
             lines: Lines::new(input),
         }
     }
 }
 
-impl<R: Read> Source for Lirs<R> {
+impl<R: Read> Source for LirsBlocks<R> {
     fn next(&mut self) -> Result<Option<Request>, Fault> {
         while let Some(line) = self.lines.next()? {
             let id = line.text.trim_ascii();
@@ -122,15 +122,15 @@ impl<R: Read> Source for Lirs<R> {
 
 /// Reader of block ranges. Each line stands for `count` requests, for the blocks from `first-block`
 /// on.
-struct Arc<R> {
+struct ArcBlocks<R> {
     lines: Lines<R>,
     next_block: u64,
     blocks_left: u64,
 }
 
-impl<R: Read> Arc<R> {
+impl<R: Read> ArcBlocks<R> {
     fn new(input: R) -> Self {
-        Arc {
+        ArcBlocks {
             lines: Lines::new(input),
             next_block: 0,
             blocks_left: 0,
@@ -138,7 +138,7 @@ impl<R: Read> Arc<R> {
     }
 }
 
-impl<R: Read> Source for Arc<R> {
+impl<R: Read> Source for ArcBlocks<R> {
     fn next(&mut self) -> Result<Option<Request>, Fault> {
         if self.blocks_left == 0 {
             let Some(line) = self.lines.next()? else {

@@ -1,7 +1,7 @@
 //! Reads a trace of any format as one stream of requests.
 
 use crate::compression;
-use crate::entry::{Columns, Input, Layout, OpenError, Source};
+use crate::entry::{Columns, Input, OpenError, Source, TextLayout};
 use crate::error::{Error, Fault};
 use crate::format::{Compression, Format};
 use crate::request::{NextAccess, Request};
@@ -89,7 +89,7 @@ pub fn open_file(
 fn open_input<'a>(name: &str, input: Input<'a>, options: &Options) -> Result<Reader<'a>, Error> {
     let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
     check_fit(name, format, options)?;
-    let layout = Layout {
+    let layout = TextLayout {
         columns: options.columns.as_deref(),
         delimiter: options.delimiter.unwrap_or(b','),
         skip_lines: options.skip_lines,

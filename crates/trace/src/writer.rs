@@ -1,7 +1,7 @@
 //! Writes a trace in any format that can be written.
 
 use crate::compression::Packer;
-use crate::entry::{Columns, Content, EncodeRow, Encoding};
+use crate::entry::{Columns, EncodeRow, Encoding, TraceInfo};
 use crate::error::{Error, Position};
 use crate::format::{Compression, Format};
 #[cfg(feature = "parquet")]
@@ -72,13 +72,13 @@ impl<W: Write + Send> Writer<W> {
             let known = Format::written();
             unfit(format!("{format} is read only; written are {known}"))
         })?;
-        let content = Content {
+        let info = TraceInfo {
             columns: options.columns.as_deref(),
             statistics: options.statistics.as_ref(),
         };
         let (compression, _) = Compression::of_name(name);
         let unwritable = |source| unwritable(name, source);
-        let sink = match encode(&content).map_err(unfit)? {
+        let sink = match encode(&info).map_err(unfit)? {
             #[cfg(feature = "parquet")]
             Encoding::Parquet if compression != Compression::Plain => {
                 let reason =

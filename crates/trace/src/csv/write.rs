@@ -1,7 +1,7 @@
 //! Rows of comma-separated text.
 
 use super::{Column, check_columns};
-use crate::entry::{Content, Encoding};
+use crate::entry::{Encoding, TraceInfo};
 use crate::number::push_decimal;
 use crate::request::{NextAccess, Request};
 
@@ -9,8 +9,8 @@ use crate::request::{NextAccess, Request};
 const COLUMNS: &str = "time,key,size,key_size,value_size,op,ttl,client";
 
 /// Encodes requests below a header of the chosen columns.
-pub(super) fn csv(content: &Content<'_>) -> Result<Encoding, String> {
-    let names = content.columns.unwrap_or(COLUMNS);
+pub(super) fn csv(info: &TraceInfo<'_>) -> Result<Encoding, String> {
+    let names = info.columns.unwrap_or(COLUMNS);
     let columns = chosen(names)?;
     let encode = move |request: &Request, out: &mut Vec<u8>| {
         csv_line(request, &columns, out);
@@ -23,7 +23,7 @@ pub(super) fn csv(content: &Content<'_>) -> Result<Encoding, String> {
 }
 
 /// Encodes requests in the columns of the Twitter trace.
-pub(super) fn twitter(_: &Content<'_>) -> Result<Encoding, String> {
+pub(super) fn twitter(_: &TraceInfo<'_>) -> Result<Encoding, String> {
     let encode = |request: &Request, out: &mut Vec<u8>| {
         twitter_line(request, out);
         Ok(())
