@@ -235,3 +235,37 @@ fn parts_and_parameters_of_the_segment_engine_are_compared() {
     let page = std::fs::read_to_string(&page).expect("the page was written");
     assert!(page.contains("no proactive expiry") && page.contains("too little memory"));
 }
+
+#[test]
+fn bad_arguments_are_refused_before_a_replay() {
+    let cases = [
+        ("learned /nowhere.csv", "cannot read /nowhere.csv"),
+        (
+            "learned --round nonsense",
+            "round 'nonsense': expected one of",
+        ),
+        ("learned --size nonsense", "size 'nonsense': expected"),
+        ("learned --policy nonsense", "nonsense"),
+        ("learned --depth 99", "gl-cache:e:way=model:depth=99"),
+        ("learned --repeats 0", "repeats must be above 0"),
+        ("learned --limit 0", "--limit must be above 0"),
+        (
+            "learned --unit nonsense",
+            "unit 'nonsense': expected objects or bytes",
+        ),
+        ("segment-knobs /nowhere.csv", "cannot read /nowhere.csv"),
+        ("segment-knobs --ttl-mix cluster99", "built in are cluster4"),
+        ("segment-knobs --segment-size 1q", "size '1q': expected"),
+    ];
+    for (arguments, expected) in cases {
+        let program = env!("CARGO_BIN_EXE_mayfly");
+        let arguments = ["sim"].into_iter().chain(arguments.split(' '));
+        let output = Command::new(program).args(arguments.clone()).output();
+        let output = output.expect("the program was built for this test");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains(expected),
+            "{expected}: {errors}"
+        );
+    }
+}
