@@ -190,10 +190,10 @@ impl Model {
                 }
                 false => Ok(Value::Integer(-2)),
             },
-            "ttl" => Ok(self.tell_deadline(&args[1], 1000, self.now)),
-            "pttl" => Ok(self.tell_deadline(&args[1], 1, self.now)),
-            "expiretime" => Ok(self.tell_deadline(&args[1], 1000, 0)),
-            "pexpiretime" => Ok(self.tell_deadline(&args[1], 1, 0)),
+            "ttl" => Ok(self.reply_deadline(&args[1], 1000, self.now)),
+            "pttl" => Ok(self.reply_deadline(&args[1], 1, self.now)),
+            "expiretime" => Ok(self.reply_deadline(&args[1], 1000, 0)),
+            "pexpiretime" => Ok(self.reply_deadline(&args[1], 1, 0)),
             "persist" => {
                 let entry = self.keys().get_mut(&args[1]);
                 Ok(flag(
@@ -568,7 +568,7 @@ impl Model {
         Ok(flag(true))
     }
 
-    fn tell_deadline(&mut self, key: &[u8], factor: i64, base: i64) -> Value {
+    fn reply_deadline(&mut self, key: &[u8], factor: i64, base: i64) -> Value {
         Value::Integer(match self.keys().get(key) {
             None => -2,
             Some(Entry { deadline: None, .. }) => -1,

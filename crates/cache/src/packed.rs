@@ -306,16 +306,16 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             return (slot, None);
         }
         let old_shape = self.shape(slot);
-        let policy_bits = if shape.owner == old_shape.owner {
-            self.blocks
-                .widths
-                .policy_bits(self.blocks.arena.from(slot.0))
+        let (widths, bytes) = (&self.blocks.widths, self.blocks.arena.from(slot.0));
+        let is_same_owner = shape.owner == old_shape.owner;
+        let has_both_deadlines = old_shape.deadline.is_some() && shape.deadline.is_some();
+        let policy_bits = if is_same_owner {
+            widths.policy_bits(bytes)
         } else {
             0
         };
-        let both = old_shape.deadline.is_some() && shape.deadline.is_some();
-        let link = if both {
-            self.blocks.widths.link_bits(self.blocks.arena.from(slot.0))
+        let link = if has_both_deadlines {
+            widths.link_bits(bytes)
         } else {
             0
         };

@@ -91,7 +91,8 @@ fn every_probe_tells_of_its_death_whatever_becomes_of_the_others() {
 
 #[test]
 fn keys_of_one_deadline_go() {
-    // It looks no further than until they are gone: a second later, or much later on a busy machine.
+    // It looks no further than until they are gone: a second later, or much later on a busy
+    // machine.
     let rows = rows("expiry-mixed --others 2k --dying 1k --after 1,5,20");
     let looks = rows[0]["looks"].as_array().expect("a list of looks");
     let last = looks.last().expect("it looked");
@@ -367,7 +368,8 @@ fn engines_are_compared_by_misses_and_speed() {
     assert_eq!(misses.len(), 2 * engines.len());
     for row in &misses {
         assert_eq!(number(row, "/counts/reads"), 6000.0);
-        // Each key is missed once at least, and the second half of them are hits where there is room.
+        // Each key is missed once at least, and the second half of them are hits where there is
+        // room.
         assert!((0.1..0.9).contains(&number(row, "/miss_ratio")), "{row}");
         assert!(number(row, "/cpu_us_per_operation") > 0.0);
     }

@@ -72,7 +72,8 @@ fn each_figure_of_learned_eviction_has_results() {
     assert_eq!(number(&report, "/traces/0/requests"), 30_000.0);
     let rows = list(&report, "/rows");
     let of = |study: &'static str| rows.iter().filter(move |row| row["study"] == study);
-    // By objects and by bytes at two sizes, but for the engine, which counts bytes, and for knobs, at the larger size.
+    // By objects and by bytes at two sizes, but for the engine, which counts bytes, and for knobs,
+    // at the larger size.
     let counts = rounds[..6].iter().map(|study| of(study).count());
     assert_eq!(
         counts.collect::<Vec<_>>(),
@@ -204,7 +205,8 @@ fn three_traces_are_shown_as_boxes() {
     );
     let page = std::fs::read_to_string(&page).expect("the page was written");
     assert!(page.contains("Left out, because the cache is too small"));
-    // The ceiling, hit ratios, throughput, and what was learned: nothing; then the spectrum, trace by trace.
+    // The ceiling, hit ratios, throughput, and what was learned: nothing; then the spectrum, trace
+    // by trace.
     assert_eq!(page.matches("<figure>").count(), 1 + 2 + 3);
     let document = std::fs::read_to_string(&document).expect("the tables were written");
     assert!(document.contains("| bytes | 20% | 3 | "), "{document}");

@@ -227,7 +227,7 @@ fn a_failure_moves_the_chunks_of_one_server_and_a_recovery_moves_them_back() {
 }
 
 #[test]
-fn who_joins_takes_chunks_and_moves_none_between_others() {
+fn a_joining_server_takes_chunks_and_moves_none_between_others() {
     let before = cluster(3, 1, 10);
     let joined = ServerId(10);
     let after = before

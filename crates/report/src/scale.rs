@@ -155,7 +155,7 @@ fn linear_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     let fits = |step: &f64| ((high / step).floor() - (low / step).ceil()) < count_max as f64;
     let step = steps.into_iter().find(fits).unwrap_or(10.0 * power);
-    // Of a span that is nothing, or too wide or too narrow for numbers, only the ends are told.
+    // An empty range, or one too wide or too narrow for the numbers, gets only its ends.
     if !(step.is_finite() && step > 0.0) {
         return if low == high {
             vec![low]

@@ -6,8 +6,8 @@
 //! [`crate::Page`], and the series of plots ([`Table::bars`], [`Table::lines`], [`Table::boxes`]).
 //!
 //! Cells hold plain values: bytes, milliseconds, shares from 0 to 1. The format turns them into
-//! text for people. Programs get the values themselves. Three kinds of columns differ in who sees
-//! them: all outputs (the default), pages and data only ([`Column::detail`]), data only
+//! text for people. Programs get the values themselves. Three kinds of columns differ in where they
+//! appear: all outputs (the default), pages and data only ([`Column::detail`]), data only
 //! ([`Column::data`]).
 //!
 //! ```

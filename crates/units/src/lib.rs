@@ -1,12 +1,12 @@
 //! Bytes, counts and spans of time as people write and read them.
 //!
 //! One notation serves all settings and all subcommands. [`bytes`], [`count`] and [`span`] parse
-//! it,
-//! [`show`] formats numbers for people.
+//! it, [`show`] formats numbers for people.
 //!
 //! | kind | units |
 //! |---|---|
-//! | bytes | `k` `m` `g` `t`: powers of 1000, as in Redis; `kb` `mb` `gb` `tb`, also `kib` …: powers of 1024; `b` or none: bytes |
+//! | bytes | `k` `m` `g` `t`: powers of 1000, as in Redis |
+//! | bytes | `kb` `mb` `gb` `tb`, also `kib` …: powers of 1024; `b` or none: bytes |
 //! | count | `k` `m` `g`: powers of 1000 |
 //! | span | `ms` `s` `m` `h` `d`; none: seconds |
 //!

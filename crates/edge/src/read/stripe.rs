@@ -52,8 +52,8 @@ pub(super) enum Next {
     Fail,
 }
 
-/// Sub-chunks of a stripe by their availability. Those in none of the sets are lost, or so late
-/// that the origin is used instead.
+/// Sub-chunks of a stripe by their availability. Those in none of the sets are lost, or too late
+/// and are read from the origin.
 struct Progress {
     received: ChunkSet,
     /// Requested, and not late.

@@ -5,8 +5,8 @@
 //! chunks of that class's size. The shares of the classes are settled while the cache fills up.
 //!
 //! # Source
-//! Memcached without moving slabs, as described and compared in J. Yang, Y. Yue, K. V. Rashmi, *A large
-//! scale analysis of hundreds of in-memory cache clusters at Twitter*, OSDI 2020,
+//! Memcached without moving slabs, as described and compared in J. Yang, Y. Yue, K. V. Rashmi, *A
+//! large scale analysis of hundreds of in-memory cache clusters at Twitter*, OSDI 2020,
 //! <https://www.usenix.org/conference/osdi20/presentation/yang>, sections 2.1 and 5.
 //!
 //! # State

@@ -1,4 +1,5 @@
-//! An array of slots whose entries keep their place in it: insertion, removal and any place in O(1).
+//! An array of slots whose entries keep their place in it: insertion, removal and any place in
+//! O(1).
 //!
 //! The array grows by pages, without copying.
 

@@ -338,8 +338,8 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// Removes an entry that stays live from the policy, or inserts one that the policy does not hold,
-    /// as for a `volatile-*` policy when a key loses or gets its deadline.
+    /// Removes an entry that stays live from the policy, or inserts one that the policy does not
+    /// hold, as for a `volatile-*` policy when a key loses or gets its deadline.
     pub fn toggle(&mut self, key: u64) {
         if let Some(&slot) = self.table.get(&key) {
             if self.host.is_held(slot) {

@@ -75,7 +75,7 @@ pub(super) fn filled(ink: Ink) -> ShapeStyle {
     ink.colour().filled()
 }
 
-/// The mark of series number `index`: shape and colour together tell series apart.
+/// The mark of series number `index`: series differ in shape and colour.
 pub(super) fn mark(root: &Root, index: usize, place: (i32, i32)) -> Result<(), Fault> {
     mark_in(series_ink(index), root, index, place)
 }
