@@ -29,7 +29,7 @@ pub(crate) trait Items: Strings {
     ) -> Result<bool, WrongType>;
 
     /// Stores a value under a condition.
-    fn store(&mut self, key: &Key<'_>, what: &StoreRequest<'_>) -> StoreOutcome;
+    fn store(&mut self, key: &Key<'_>, request: &StoreRequest<'_>) -> StoreOutcome;
 
     /// Adds to or subtracts from the number that a key holds. Addition wraps at 2^64, subtraction
     /// stops at 0. memcached itself counts in place and may leave blanks behind a number that
@@ -38,10 +38,14 @@ pub(crate) trait Items: Strings {
     /// # Errors
     ///
     /// See [`CountError`].
-    fn count(&mut self, key: &Key<'_>, how: &CountRequest) -> Result<(u64, ItemFacts), CountError>;
+    fn count(
+        &mut self,
+        key: &Key<'_>,
+        request: &CountRequest,
+    ) -> Result<(u64, ItemFacts), CountError>;
 
     /// Deletes an item or marks it as stale, under a condition.
-    fn remove_if(&mut self, key: &Key<'_>, how: &RemoveRequest) -> RemoveOutcome;
+    fn remove_if(&mut self, key: &Key<'_>, request: &RemoveRequest) -> RemoveOutcome;
 
     /// Changes the deadline of an item.
     fn touch(&mut self, key: &Key<'_>, expiration: DeadlineChange) -> TouchOutcome;
@@ -149,24 +153,24 @@ pub(crate) enum StoreAction {
 }
 
 /// Returns what a storage command does, given the existing item.
-pub(crate) fn store_action(what: &StoreRequest<'_>, old: Option<ItemHead>) -> StoreAction {
+pub(crate) fn store_action(request: &StoreRequest<'_>, old: Option<ItemHead>) -> StoreAction {
     // `add` ignores the cas number. Without an item, only `set` and `replace` fail because of it.
-    match (old, what.cas) {
-        _ if what.mode == Mode::Add => {}
-        (None, Some(_)) if !what.is_joining() => {
+    match (old, request.cas) {
+        _ if request.mode == Mode::Add => {}
+        (None, Some(_)) if !request.is_joining() => {
             return StoreAction::Refuse(StoreOutcome::NotFound);
         }
         (Some(old), Some(cas)) if cas != old.cas => {
-            if what.is_joining() || !what.may_be_stale || cas > old.cas {
+            if request.is_joining() || !request.may_be_stale || cas > old.cas {
                 return StoreAction::Refuse(StoreOutcome::Exists);
             }
             return StoreAction::WriteStale(old);
         }
         _ => {}
     }
-    match (what.mode, old) {
+    match (request.mode, old) {
         (Mode::Add, Some(_)) | (Mode::Replace, None) => StoreAction::Refuse(StoreOutcome::No),
-        (Mode::Append | Mode::Prepend, None) if !what.vivifies => {
+        (Mode::Append | Mode::Prepend, None) if !request.vivifies => {
             StoreAction::Refuse(StoreOutcome::No)
         }
         (Mode::Append | Mode::Prepend, Some(old)) => StoreAction::Join(old),
@@ -220,18 +224,18 @@ impl From<WrongType> for CountError {
 
 /// Returns the new number of an item, and the item's head.
 pub(crate) fn counted(
-    how: &CountRequest,
+    request: &CountRequest,
     found: Option<(ItemHead, &[u8])>,
 ) -> Result<(u64, ItemHead), CountError> {
     let (head, old) = found.ok_or(CountError::NotFound)?;
     if old.is_empty() {
         return Err(CountError::NoNumber);
     }
-    if how.cas.is_some_and(|cas| cas != head.cas) {
+    if request.cas.is_some_and(|cas| cas != head.cas) {
         return Err(CountError::Exists);
     }
     let number = number_of(old).ok_or(CountError::NoNumber)?;
-    Ok((how.after(number), head))
+    Ok((request.after(number), head))
 }
 
 /// Parses the number at the front of a value: blanks, a plus sign, and digits up to the end or a

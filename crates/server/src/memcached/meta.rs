@@ -261,7 +261,7 @@ fn make<E: Items>(
     value: &[u8],
     has_winner: bool,
 ) -> StoreOutcome {
-    let what = StoreRequest {
+    let request = StoreRequest {
         mode: Mode::Add,
         value,
         client_flags: 0,
@@ -272,7 +272,7 @@ fn make<E: Items>(
         vivifies: false,
         has_winner,
     };
-    turn.engine.store(key, &what)
+    turn.engine.store(key, &request)
 }
 
 pub(super) fn set<E: Items>(turn: &mut Turn<'_, E>) {
@@ -286,7 +286,7 @@ pub(super) fn set<E: Items>(turn: &mut Turn<'_, E>) {
     } else {
         turn.request.exptime
     };
-    let what = StoreRequest {
+    let request = StoreRequest {
         mode: meta.mode,
         value: &turn.input[turn.request.value.range()],
         client_flags: turn.request.client_flags,
@@ -297,17 +297,17 @@ pub(super) fn set<E: Items>(turn: &mut Turn<'_, E>) {
         vivifies: meta.has(b'N'),
         has_winner: false,
     };
-    let word = match turn.engine.store(&key, &what) {
+    let word = match turn.engine.store(&key, &request) {
         StoreOutcome::Yes(..) if meta.has(b'q') => return,
         StoreOutcome::Yes(cas, _) => {
             let shown = Item {
                 key: turn.sent_key(0),
-                len: what.value.len(),
-                client_flags: what.client_flags,
+                len: request.value.len(),
+                client_flags: request.client_flags,
                 cas,
                 ..Item::default()
             };
-            return answer_of(turn, &shown, what.value);
+            return answer_of(turn, &shown, request.value);
         }
         StoreOutcome::No => "NS",
         StoreOutcome::Exists => "EX",
@@ -323,7 +323,7 @@ pub(super) fn delete<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
-    let how = RemoveRequest {
+    let request = RemoveRequest {
         cas: meta.has(b'C').then_some(meta.cas),
         makes_stale: meta.has(b'I'),
         drops_value: meta.has(b'x'),
@@ -333,7 +333,7 @@ pub(super) fn delete<E: Items>(turn: &mut Turn<'_, E>) {
             false => None,
         },
     };
-    match turn.engine.remove_if(&key, &how) {
+    match turn.engine.remove_if(&key, &request) {
         RemoveOutcome::Yes => {
             turn.add(|counts| &counts.delete_hits);
             if !meta.has(b'q') {
@@ -354,7 +354,7 @@ pub(super) fn arithmetic<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
-    let how = CountRequest {
+    let request = CountRequest {
         delta: meta.delta,
         is_down: meta.mode == Mode::Decrement,
         cas: meta.has(b'C').then_some(meta.cas),
@@ -362,7 +362,7 @@ pub(super) fn arithmetic<E: Items>(turn: &mut Turn<'_, E>) {
         asks_deadline: meta.has(b't'),
     };
     loop {
-        match turn.engine.count(&key, &how) {
+        match turn.engine.count(&key, &request) {
             Ok((number, facts)) => return counted(turn, &key, number, &facts),
             Err(CountError::NotFound) => {
                 turn.add(|counts| &counts.count_misses);

@@ -72,7 +72,7 @@ fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) {
 fn set<E: Items>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
     turn.add(|counts| &counts.sets);
     let key = turn.key(0);
-    let what = StoreRequest {
+    let request = StoreRequest {
         mode,
         value: &turn.input[turn.request.value.range()],
         client_flags: turn.request.client_flags,
@@ -83,7 +83,7 @@ fn set<E: Items>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
         vivifies: false,
         has_winner: false,
     };
-    let answer = match turn.engine.store(&key, &what) {
+    let answer = match turn.engine.store(&key, &request) {
         StoreOutcome::Yes(..) => "STORED",
         StoreOutcome::No => "NOT_STORED",
         StoreOutcome::Exists => "EXISTS",
@@ -108,14 +108,14 @@ fn delete<E: Items>(turn: &mut Turn<'_, E>) {
 
 fn counting<E: Items>(turn: &mut Turn<'_, E>, is_down: bool) {
     let key = turn.key(0);
-    let how = CountRequest {
+    let request = CountRequest {
         delta: turn.request.number,
         is_down,
         cas: None,
         new_cas: None,
         asks_deadline: false,
     };
-    match turn.engine.count(&key, &how) {
+    match turn.engine.count(&key, &request) {
         Ok((result, _)) => {
             turn.add(|counts| &counts.count_hits);
             number(turn.out, result);

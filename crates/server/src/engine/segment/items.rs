@@ -70,21 +70,21 @@ impl Items for &mut Handle<'_> {
     }
 
     #[inline]
-    fn store(&mut self, key: &Key<'_>, what: &StoreRequest<'_>) -> StoreOutcome {
+    fn store(&mut self, key: &Key<'_>, request: &StoreRequest<'_>) -> StoreOutcome {
         let key = hashed(key);
         let put = Put {
-            ttl: Ttl::of(what.expiration, self.now),
-            client_flags: what.client_flags,
-            marks: Marks::new(false, what.has_winner, what.has_winner),
-            cas: what.new_cas,
+            ttl: Ttl::of(request.expiration, self.now),
+            client_flags: request.client_flags,
+            marks: Marks::new(false, request.has_winner, request.has_winner),
+            cas: request.new_cas,
         };
-        let condition = match what.mode {
+        let condition = match request.mode {
             Mode::Add => Condition::Absent,
-            Mode::Replace if what.cas.is_none() => Condition::Present,
-            _ if what.is_plain() => Condition::Always,
-            _ => return self.store_by_what_is_there(&key, what, &put),
+            Mode::Replace if request.cas.is_none() => Condition::Present,
+            _ if request.is_plain() => Condition::Always,
+            _ => return self.store_by_what_is_there(&key, request, &put),
         };
-        match Handle::put(self, &key, what.value, &put, condition) {
+        match Handle::put(self, &key, request.value, &put, condition) {
             Ok(kept) => StoreOutcome::Yes(kept.cas, kept.deadline),
             Err(Refused::IsPresent) => {
                 // It counts as an access, as in memcached.
@@ -92,23 +92,27 @@ impl Items for &mut Handle<'_> {
                 StoreOutcome::No
             }
             Err(Refused::IsAbsent | Refused::IsChanged) => StoreOutcome::No,
-            Err(why) => self.give_up_store(&key, what, why),
+            Err(why) => self.give_up_store(&key, request, why),
         }
     }
 
-    fn count(&mut self, key: &Key<'_>, how: &CountRequest) -> Result<(u64, ItemFacts), CountError> {
+    fn count(
+        &mut self,
+        key: &Key<'_>,
+        request: &CountRequest,
+    ) -> Result<(u64, ItemFacts), CountError> {
         let key = hashed(key);
-        if how.cas.is_some() || how.new_cas.is_some() {
-            return self.count_by_what_is_there(&key, how);
+        if request.cas.is_some() || request.new_cas.is_some() {
+            return self.count_by_what_is_there(&key, request);
         }
         loop {
-            let change = |number| Some(how.after(number));
+            let change = |number| Some(request.after(number));
             match self.update_number(&key, number_of, change) {
                 Ok((number, found)) => return Ok((number, facts_of(&found))),
                 Err(Unchanged::Absent) => return Err(CountError::NotFound),
                 // A chosen cas number may follow the digits.
                 Err(Unchanged::NoNumber | Unchanged::Declined) => {
-                    return self.count_by_what_is_there(&key, how);
+                    return self.count_by_what_is_there(&key, request);
                 }
                 // Other clients were faster each time.
                 Err(Unchanged::Refused(Refused::IsChanged)) => {}
@@ -117,39 +121,39 @@ impl Items for &mut Handle<'_> {
         }
     }
 
-    fn remove_if(&mut self, key: &Key<'_>, how: &RemoveRequest) -> RemoveOutcome {
+    fn remove_if(&mut self, key: &Key<'_>, request: &RemoveRequest) -> RemoveOutcome {
         let key = hashed(key);
-        let is_mark = how.makes_stale
-            && !how.drops_value
-            && how.cas.is_none()
-            && how.new_cas.is_none()
-            && how.expiration.is_none();
+        let is_mark = request.makes_stale
+            && !request.drops_value
+            && request.cas.is_none()
+            && request.new_cas.is_none()
+            && request.expiration.is_none();
         if is_mark && let Some(removed) = self.make_stale(&key) {
             return removed;
         }
         let now = self.now;
         let edited = self.edit(&key, |found, new| {
             let old = found.map(|(found, _)| head_of(found));
-            if let Some(why) = how.refusal(old) {
+            if let Some(why) = request.refusal(old) {
                 return (Edit::Leave, why);
             }
             let Some((head, value)) = old.zip(found.map(|(_, value)| value)) else {
                 return (Edit::Leave, RemoveOutcome::NotFound);
             };
-            if !how.keeps() {
+            if !request.keeps() {
                 return (Edit::Delete, RemoveOutcome::Yes);
             }
-            if !how.drops_value {
+            if !request.drops_value {
                 new.extend_from_slice(value);
             }
-            let head = how.left(head);
+            let head = request.left(head);
             let put = Put {
-                ttl: how
+                ttl: request
                     .expiration
                     .map_or(Ttl::Keep, |expiration| Ttl::of(expiration, now)),
                 client_flags: head.client_flags,
                 marks: marks_of(&head),
-                cas: how.new_cas,
+                cas: request.new_cas,
             };
             (Edit::Put(put), RemoveOutcome::Yes)
         });
@@ -232,13 +236,13 @@ impl Handle<'_> {
     fn store_by_what_is_there(
         &mut self,
         key: &segment::Key<&[u8]>,
-        what: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         put: &Put,
     ) -> StoreOutcome {
         let edited = self.edit(key, |found, new| {
-            let value = what.value;
+            let value = request.value;
             let there = found.map_or(&[][..], |(_, there)| there);
-            let put = match store_action(what, found.map(|(found, _)| head_of(found))) {
+            let put = match store_action(request, found.map(|(found, _)| head_of(found))) {
                 StoreAction::Refuse(why) => return (Edit::Leave, why),
                 StoreAction::Write => {
                     new.extend_from_slice(value);
@@ -253,7 +257,7 @@ impl Handle<'_> {
                     }
                 }
                 StoreAction::Join(old) => {
-                    let (front, back) = match what.mode {
+                    let (front, back) = match request.mode {
                         Mode::Prepend => (value, there),
                         _ => (there, value),
                     };
@@ -271,7 +275,7 @@ impl Handle<'_> {
         match edited {
             Ok((StoreOutcome::Yes(..), kept)) => StoreOutcome::Yes(kept.cas, kept.deadline),
             Ok((stored, _)) => stored,
-            Err(why) => self.give_up_store(key, what, why),
+            Err(why) => self.give_up_store(key, request, why),
         }
     }
 
@@ -280,10 +284,10 @@ impl Handle<'_> {
     fn give_up_store(
         &mut self,
         key: &segment::Key<&[u8]>,
-        what: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         why: Refused,
     ) -> StoreOutcome {
-        if what.mode == Mode::Plain {
+        if request.mode == Mode::Plain {
             let _was_there = self.cache.delete(key, Condition::Always, self.now);
         }
         match why {
@@ -295,11 +299,11 @@ impl Handle<'_> {
     fn count_by_what_is_there(
         &mut self,
         key: &segment::Key<&[u8]>,
-        how: &CountRequest,
+        request: &CountRequest,
     ) -> Result<(u64, ItemFacts), CountError> {
         let edited = self.edit(key, |found, new| {
             let there = found.map(|(found, value)| (head_of(found), value));
-            let (number, head) = match counted(how, there) {
+            let (number, head) = match counted(request, there) {
                 Ok(counted) => counted,
                 Err(why) => return (Edit::Leave, Err(why)),
             };
@@ -308,7 +312,7 @@ impl Handle<'_> {
                 ttl: Ttl::Keep,
                 client_flags: head.client_flags,
                 marks: marks_of(&head),
-                cas: how.new_cas,
+                cas: request.new_cas,
             };
             let facts = ItemFacts {
                 head,

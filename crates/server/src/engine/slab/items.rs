@@ -48,62 +48,66 @@ impl Items for Slab<'_, '_> {
     }
 
     #[inline]
-    fn store(&mut self, key: &Key<'_>, what: &StoreRequest<'_>) -> StoreOutcome {
+    fn store(&mut self, key: &Key<'_>, request: &StoreRequest<'_>) -> StoreOutcome {
         if self.is_full() {
             // The old item is out of date.
-            if what.mode == Mode::Plain {
+            if request.mode == Mode::Plain {
                 self.remove(key);
             }
             return StoreOutcome::Full;
         }
-        if what.is_plain() {
-            return self.write(key, what, what.value, None);
+        if request.is_plain() {
+            return self.write(key, request, request.value, None);
         }
         let Ok(found) = self.view.peek_item(key) else {
-            return match what.mode {
+            return match request.mode {
                 Mode::Add => StoreOutcome::No,
                 _ => StoreOutcome::WrongType,
             };
         };
-        match store_action(what, found.map(|(head, _)| head)) {
+        match store_action(request, found.map(|(head, _)| head)) {
             StoreAction::Refuse(why) => {
-                if what.mode == Mode::Add {
+                if request.mode == Mode::Add {
                     // It counts as an access, as in memcached.
                     let _used = self.view.item(key);
                 }
                 why
             }
-            StoreAction::Write => self.write(key, what, what.value, None),
-            StoreAction::WriteStale(old) => self.write(key, what, what.value, Some(old)),
+            StoreAction::Write => self.write(key, request, request.value, None),
+            StoreAction::WriteStale(old) => self.write(key, request, request.value, Some(old)),
             StoreAction::Join(old) => {
                 let there = found.map_or(&[][..], |(_, there)| there);
-                let joined = match what.mode {
-                    Mode::Prepend => [what.value, there].concat(),
-                    _ => [there, what.value].concat(),
+                let joined = match request.mode {
+                    Mode::Prepend => [request.value, there].concat(),
+                    _ => [there, request.value].concat(),
                 };
-                let what = StoreRequest {
+                let request = StoreRequest {
                     client_flags: old.client_flags,
                     expiration: DeadlineChange::To(NewDeadline::Keep),
-                    ..*what
+                    ..*request
                 };
-                self.write(key, &what, &joined, None)
+                self.write(key, &request, &joined, None)
             }
         }
     }
 
-    fn count(&mut self, key: &Key<'_>, how: &CountRequest) -> Result<(u64, ItemFacts), CountError> {
-        let (number, head) = counted(how, self.view.peek_item(key)?)?;
+    fn count(
+        &mut self,
+        key: &Key<'_>,
+        request: &CountRequest,
+    ) -> Result<(u64, ItemFacts), CountError> {
+        let (number, head) = counted(request, self.view.peek_item(key)?)?;
         if self.is_full() {
             return Err(CountError::Full);
         }
-        let cas = self.cas_of(key, how.new_cas);
+        let cas = self.cas_of(key, request.new_cas);
         let head = ItemHead { cas, ..head };
         let text = Text::unsigned(number);
         let text = text.as_bytes();
         self.view.put_item(key, &head, text, NewDeadline::Keep);
-        let event = if how.is_down { "decrby" } else { "incrby" };
+        let event = if request.is_down { "decrby" } else { "incrby" };
         self.view.notify(Class::String, event, key);
-        let deadline = match how.asks_deadline {
+        let deadline = match request.asks_deadline {
             true => self.view.deadline(key).flatten(),
             false => None,
         };
@@ -116,28 +120,28 @@ impl Items for Slab<'_, '_> {
         Ok((number, facts))
     }
 
-    fn remove_if(&mut self, key: &Key<'_>, how: &RemoveRequest) -> RemoveOutcome {
+    fn remove_if(&mut self, key: &Key<'_>, request: &RemoveRequest) -> RemoveOutcome {
         let Ok(found) = self.view.peek_item(key) else {
             return RemoveOutcome::WrongType;
         };
-        if let Some(why) = how.refusal(found.map(|(head, _)| head)) {
+        if let Some(why) = request.refusal(found.map(|(head, _)| head)) {
             return why;
         }
-        let Some((head, value)) = found.filter(|_| how.keeps()) else {
+        let Some((head, value)) = found.filter(|_| request.keeps()) else {
             self.remove(key);
             return RemoveOutcome::Yes;
         };
-        let value = if how.drops_value {
+        let value = if request.drops_value {
             vec![]
         } else {
             value.to_vec()
         };
-        let cas = self.cas_of(key, how.new_cas);
+        let cas = self.cas_of(key, request.new_cas);
         let head = ItemHead {
             cas,
-            ..how.left(head)
+            ..request.left(head)
         };
-        let expiration = how
+        let expiration = request
             .expiration
             .unwrap_or(DeadlineChange::To(NewDeadline::Keep));
         self.put(key, &head, &value, expiration);
@@ -210,22 +214,22 @@ impl Slab<'_, '_> {
     fn write(
         &mut self,
         key: &Key<'_>,
-        what: &StoreRequest<'_>,
+        request: &StoreRequest<'_>,
         value: &[u8],
         stale: Option<ItemHead>,
     ) -> StoreOutcome {
-        let cas = self.cas_of(key, what.new_cas);
+        let cas = self.cas_of(key, request.new_cas);
         let head = ItemHead {
-            client_flags: what.client_flags,
+            client_flags: request.client_flags,
             cas,
             is_stale: stale.is_some(),
-            has_winner: what.has_winner || stale.is_some_and(|old| old.has_winner),
-            is_fetched: what.has_winner,
+            has_winner: request.has_winner || stale.is_some_and(|old| old.has_winner),
+            is_fetched: request.has_winner,
         };
         let expiration = if stale.is_some() {
             DeadlineChange::To(NewDeadline::Keep)
         } else {
-            what.expiration
+            request.expiration
         };
         self.put(key, &head, value, expiration);
         StoreOutcome::Yes(cas, ends(expiration, self.view.now()))
