@@ -1,8 +1,8 @@
 //! Generators of keys: uniform, and Zipf's law.
 //!
-//! [`Zipf`] draws rank k of n with probability proportional to k^-α, exactly, in O(1) time and memory,
-//! by rejection-inversion: W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates
-//! from monotone discrete distributions", ACM TOMACS 6(3), 1996,
+//! [`Zipf`] draws rank k of n with probability proportional to k^-α, exactly, in O(1) time and
+//! memory, by rejection-inversion: W. Hörmann, G. Derflinger, "Rejection-inversion to generate
+//! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996,
 //! <https://doi.org/10.1145/235025.235029>. The hat is the integral of x^-α over [k − 1/2, k +
 //! 1/2], which is at least k^-α because the function is convex. A point drawn under the hat is
 //! accepted if it falls under the bar of height k^-α that ends at k + 1/2.

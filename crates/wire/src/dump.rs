@@ -8,11 +8,11 @@
 //! string    length, bytes │ 0xC0, 0xC1, 0xC2: integer of 1, 2, 4 bytes │ 0xC3: two lengths, LZF
 //! ```
 //!
-//! [`Writer`] writes types that every server since Redis 5 reads, if no element has a deadline. Hashes
-//! with deadlines are written as Redis since 7.4 or as Valkey since 9.0 reads them. No other server
-//! has a type for sets and sorted sets with deadlines, so their types are our own and refused
-//! elsewhere. [`read`] accepts all of these, and the packed encodings in which Redis and Valkey
-//! write small values.
+//! [`Writer`] writes types that every server since Redis 5 reads, if no element has a deadline.
+//! Hashes with deadlines are written as Redis since 7.4 or as Valkey since 9.0 reads them. No other
+//! server has a type for sets and sorted sets with deadlines, so their types are our own and
+//! refused elsewhere. [`read`] accepts all of these, and the packed encodings in which Redis and
+//! Valkey write small values.
 //!
 //! Not supported: streams, modules, zipmaps (before Redis 2.6), encodings of release candidates,
 //! and compression when writing. Lengths in a payload are not trusted: memory grows only with bytes

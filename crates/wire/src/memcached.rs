@@ -1,8 +1,9 @@
 //! memcached's protocol, text and meta, as sans-I/O parsing and encoding.
 //!
-//! [`Parser`] finds one [`Request`] after the other in the input and checks all that does not depend on
-//! stored data. A refusal contains memcached's own error line. [`text`] and [`meta`] write the
-//! replies. The source is memcached's `doc/protocol.txt` and the behaviour of version 1.6.
+//! [`Parser`] finds one [`Request`] after the other in the input and checks all that does not
+//! depend on stored data. A refusal contains memcached's own error line. [`text`] and [`meta`]
+//! write the replies. The source is memcached's `doc/protocol.txt` and the behaviour of version
+//! 1.6.
 //!
 //! Requests refer to keys and values by [`Span`](crate::Span). So a whole batch can be parsed and
 //! the memory of its keys prefetched before the requests run.

@@ -1,7 +1,7 @@
 //! Requests: arrays of bulk strings, and inline commands.
 //!
-//! [`Parser`] is incremental. It stores how far a partial frame was parsed, so that a value of half a
-//! gigabyte that arrives in small reads is not scanned again at each of them. It does not own the
+//! [`Parser`] is incremental. It stores how far a partial frame was parsed, so that a value of half
+//! a gigabyte that arrives in small reads is not scanned again at each of them. It does not own the
 //! input: the session passes its buffer from the first byte that is not yet consumed.
 
 use crate::args::{FRAME_BYTES_MAX, Span};

@@ -175,12 +175,13 @@ fn words(path: &str, lines: &[String]) -> Vec<Finding> {
                         .is_some_and(|(line, w)| w == part && line - n <= 1)
                 })
         };
+        let before = at.checked_sub(1).map_or("", |before| &all[before].1);
         for (phrase, instead) in WORDS {
-            if is_phrase(phrase) {
+            // A half-life is a term.
+            if is_phrase(phrase) && !(word == "lives" && before == "half") {
                 findings.push(finding(path, *n, phrase, instead));
             }
         }
-        let before = at.checked_sub(1).map_or("", |before| &all[before].1);
         if word == "who" && !PERSONS.contains(&before) {
             findings.push(finding(
                 path,
