@@ -1,4 +1,4 @@
-//! A plain client: one connection, blocking, with a time limit on every wait.
+//! A client with one blocking connection and a timeout on every wait.
 
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use wire::Value;
 
-/// A server that is silent for longer is given up.
+/// Maximum time to wait for a server. After it the run fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One blocking connection to one server.
@@ -15,7 +15,7 @@ pub(crate) struct Client {
     label: String,
     stream: TcpStream,
     input: Vec<u8>,
-    /// How much of `input` has been handed out.
+    /// Number of bytes of `input` that were returned as replies.
     consumed: usize,
     output: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl Client {
         Error::server(&self.label, text)
     }
 
-    /// Another handle on the connection, for a thread that only sends.
+    /// Returns a second handle of the connection, for a thread that only sends.
     pub(crate) fn sender(&self) -> Result<TcpStream> {
         let failed = Error::system(format!("{}: cannot share the connection", self.label));
         self.stream.try_clone().map_err(failed)
@@ -53,14 +53,14 @@ impl Client {
         wire::encode_command(&mut self.output, args);
     }
 
-    /// Sends what is queued.
+    /// Sends the queued commands.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let sent = self.stream.write_all(&self.output);
         self.output.clear();
         sent.map_err(Error::system(format!("{}: cannot send", self.label)))
     }
 
-    /// The next reply; an error reply is an error.
+    /// Returns the next reply. An error reply is returned as an error.
     pub(crate) fn receive(&mut self) -> Result<Value> {
         match self.receive_within(PATIENCE)? {
             Some(value) => match value.as_error() {
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// The next reply or message, errors included; `None` when none came in time.
+    /// Returns the next reply or message, error replies included; `None` if none arrives in time.
     pub(crate) fn receive_within(&mut self, limit: Duration) -> Result<Option<Value>> {
         loop {
             let decoded = Value::decode(&self.input[self.consumed..]);
@@ -89,13 +89,13 @@ impl Client {
         }
     }
 
-    /// Reads some bytes; false when none came in time.
+    /// Reads some bytes. Returns false if none arrive in time.
     fn fill(&mut self, limit: Duration) -> Result<bool> {
         let failed = |source| Error::System {
             doing: format!("{}: cannot receive", self.label),
             source,
         };
-        // A limit of zero would mean none.
+        // A timeout of zero would mean no timeout.
         let limit = limit.max(Duration::from_micros(1));
         self.stream.set_read_timeout(Some(limit)).map_err(failed)?;
         let filled = self.input.len();
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// Sends one command and waits for its reply; an error reply is an error.
+    /// Sends one command and returns its reply. An error reply is returned as an error.
     pub(crate) fn call(&mut self, args: &[&str]) -> Result<Value> {
         let bytes: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         self.queue(&bytes);
@@ -131,7 +131,7 @@ impl Client {
         value.as_integer().ok_or_else(wrong)
     }
 
-    /// A section of INFO, or all of it, by field.
+    /// Returns the fields of a section of INFO, or of all sections.
     pub(crate) fn info(&mut self, section: &str) -> Result<BTreeMap<String, String>> {
         let reply = self.call(&["INFO", section])?;
         let text = reply
@@ -144,14 +144,14 @@ impl Client {
             .collect())
     }
 
-    /// One number of INFO.
+    /// Returns the number in one field of INFO.
     pub(crate) fn info_number(&mut self, section: &str, field: &str) -> Result<f64> {
         let info = self.info(section)?;
         let number = info.get(field).and_then(|value| value.parse().ok());
         number.ok_or_else(|| self.problem(format!("INFO {section} has no number called {field}")))
     }
 
-    /// Sets one parameter.
+    /// Sets one parameter by CONFIG SET.
     pub(crate) fn configure(&mut self, name: &str, value: &str) -> Result<()> {
         self.call(&["CONFIG", "SET", name, value]).map(drop)
     }

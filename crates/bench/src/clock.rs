@@ -1,4 +1,4 @@
-//! Wall-clock instants: deadlines are such, so lateness is measured by the same clock.
+//! Wall-clock time. Deadlines are wall-clock times, so lateness is measured by the same clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,8 +24,8 @@ pub(crate) fn sleep_until_ms(instant_ms: u64) {
     }
 }
 
-/// How long loading so many keys may take, with room to spare: what has a deadline is given it
-/// so far ahead.
+/// Returns a generous limit for the time of loading this many keys, in milliseconds. Deadlines are
+/// set this far ahead, so that no key expires while keys are loaded.
 pub(crate) fn fill_allowance_ms(key_count: u64) -> u64 {
     2000 + key_count / 150
 }

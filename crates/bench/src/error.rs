@@ -3,14 +3,14 @@
 use std::fmt;
 use std::io;
 
-/// Why an experiment could not be run. All of these are reported once, at the top.
+/// Reason why an experiment could not be run. `main` reports it once.
 #[derive(Debug)]
 pub enum Error {
-    /// The arguments ask for something that cannot be done.
+    /// Arguments that contradict each other or cannot be satisfied.
     Usage(String),
     /// A system call failed.
     System {
-        /// The action.
+        /// Attempted action.
         doing: String,
         /// The system's error.
         source: io::Error,
@@ -32,13 +32,14 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A closure that says what was being done when the system refused.
+    /// Returns a closure that converts an I/O error into [`Error::System`] with a description of
+    /// the attempted action.
     pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let doing = doing.into();
         move |source| Error::System { doing, source }
     }
 
-    /// An error of a server.
+    /// Returns an error about a server.
     pub(crate) fn server(label: &str, problem: impl Into<String>) -> Error {
         Error::Server {
             label: label.into(),
@@ -62,7 +63,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its text is this error's own.
+            // The text of this error is that of the trace error, so the cause is the next one in
+            // the chain.
             Error::Trace(error) => error.source(),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! `bench expiry`: the experiments that compare expiry indexes, ours and others' servers.
+//! `bench expiry`: experiments that compare expiry indexes, those of Mayfly and of other servers.
 
 mod gist;
 mod in_process;
@@ -35,18 +35,19 @@ impl Expiry {
     }
 }
 
-/// A server, ours with one index.
+/// A server to compare; ours has one particular index.
 #[derive(Clone, Debug)]
 struct Contestant {
     /// Name of the index as given, or of the peer.
     name: String,
-    /// The index as the server is given it.
+    /// The index as it is passed to the server.
     index: Option<String>,
     entrant: Entrant,
 }
 
-/// Everybody: our server once for each index, then the peers, redis-server if none is named.
-/// `given` turns what was asked for into what the server is given.
+/// Returns all servers to compare: ours once for each index, then the peers (redis-server if none
+/// is named). `given` converts an index as the user names it to the form that is passed to the
+/// server.
 fn contestants(
     contest: &Contest,
     indexes: &[String],

@@ -1,16 +1,17 @@
-//! `bench expiry-lag`: how late `expired` events come, and how late memory is given back.
+//! `bench expiry-lag`: delay of `expired` events and of freeing memory.
 //!
-//! Beside a number of other keys with TTLs, probes are set whose deadlines (`PXAT`) lie 1.5 to 4.5
-//! s ahead, evenly spaced. A subscriber to `__keyevent@0__:expired` notes the wall clock when each
-//! event arrives; lateness is arrival minus deadline. A key is dead when the clock has passed its
-//! deadline, so that the best possible lateness is between 0 and 1 ms plus the way to the client.
-//! Events that did not come within the patience count as later than any other.
+//! Besides a number of other keys with TTLs, the experiment sets probes: keys whose deadlines
+//! (`PXAT`) are evenly spaced from 1.5 to 4.5 s ahead. A subscriber to `__keyevent@0__:expired`
+//! records the wall-clock time when each event arrives. Its lateness is arrival minus deadline. A
+//! key is dead when the clock has passed its deadline, so that the smallest possible lateness is
+//! between 0 and 1 ms plus the latency of the connection. Events that do not arrive in time count
+//! as later than all others.
 //!
-//! Memory: `DBSIZE`, requested every 2 ms, shows how many keys were reclaimed; the k-th reclaiming
-//! is compared with the k-th deadline.
+//! Memory: the experiment sends `DBSIZE` every 2 ms to count the reclaimed keys. The time when k
+//! keys are reclaimed is compared with the k-th deadline.
 //!
-//! The last columns show the delay of the machine itself: by how much threads that slept for a
-//! millisecond on the same CPUs meanwhile woke too late.
+//! The last columns show the delay of the machine itself: how late threads on the same CPUs woke
+//! that slept for a millisecond at a time during the measurement.
 
 mod cell;
 pub(crate) mod lateness;
@@ -83,7 +84,7 @@ struct Row {
     others: u64,
     events: Lateness,
     memory: Lateness,
-    /// How late threads that slept a millisecond woke meanwhile.
+    /// How late threads that slept for a millisecond at a time woke during the measurement.
     machine: Percentiles,
 }
 

@@ -1,7 +1,7 @@
-//! `bench expiry-mixed`: many keys of one hour, and some that share one deadline.
+//! `bench expiry-mixed`: a few keys that share one deadline among many with a TTL of an hour.
 //!
-//! The case in which sampling finds too few dead keys to go on: how many of those that are dead
-//! does the server still hold, one second and later after their deadline?
+//! An index that samples finds too few dead keys in this case to continue. The experiment counts
+//! the dead keys that the server still holds one second and later after their deadline.
 
 use crate::clock;
 use crate::contestant::{Contest, Server, Settings};
@@ -29,7 +29,7 @@ pub struct ExpiryMixed {
     long: bool,
 }
 
-/// Measurements at a number of seconds after the deadline.
+/// Counts at a number of seconds after the deadline.
 #[derive(Debug, Serialize)]
 struct Look {
     after_seconds: u64,

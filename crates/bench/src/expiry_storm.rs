@@ -1,10 +1,10 @@
-//! `bench expiry-storm`: millions of keys on one deadline, and what other clients feel.
+//! `bench expiry-storm`: millions of keys with one deadline, and the latency of other clients.
 //!
-//! One client sends GETs of persistent keys on a fixed schedule, whether or not earlier ones were
-//! answered. Its latency while the
-//! server is quiet tells what the machine itself adds. Beside it, memory is polled: how long after
-//! the deadline are the keys gone, and `used_memory` and resident memory back where they were
-//! before the dying keys came (within a tenth of what these took)?
+//! One client sends GETs of persistent keys on a fixed schedule, regardless of outstanding replies.
+//! Its latency before the deadline shows the delay of the machine itself. Meanwhile memory is
+//! polled. The report gives the time from the deadline until all keys are reclaimed, and until
+//! `used_memory` and resident memory have returned to their values before the expiring keys were
+//! loaded (within a tenth of the memory that these keys took).
 
 use crate::clock;
 use crate::contestant::{Contest, Server, Settings};
@@ -23,9 +23,9 @@ use units::show::span;
 
 const QUIET: Duration = Duration::from_secs(3);
 const POLL_PAUSE: Duration = Duration::from_millis(20);
-/// GETs go on at least for so long after the deadline, however soon memory is back.
+/// Minimum time in milliseconds for which GETs continue after the deadline.
 const GETS_MS_MIN: u64 = 2000;
-/// Memory counts as freed when this share of the expired keys' memory is left.
+/// Memory counts as freed when at most this share of the expired keys' memory remains.
 const LEFT_OVER: f64 = 0.1;
 
 /// Arguments of `bench expiry-storm`.
@@ -59,19 +59,20 @@ struct Row {
     resident_floor: f64,
     resident_peak: f64,
     resident_after: f64,
-    /// Milliseconds after the deadline; none when it was not so within the patience.
+    /// Milliseconds after the deadline until all keys were reclaimed; `None` if they were not in
+    /// time.
     keys_gone_ms: Option<u64>,
     used_memory_back_ms: Option<u64>,
     resident_back_ms: Option<u64>,
-    /// Server CPU seconds from the deadline until keys and `used_memory` were back.
+    /// Server's CPU time in seconds from the deadline until keys and `used_memory` were freed.
     cpu_seconds: f64,
     quiet: Percentiles,
     storm: Percentiles,
-    /// How late threads that slept a millisecond woke, before the storm and in it.
+    /// How late threads that slept for a millisecond at a time woke, before and after the deadline.
     machine: Percentiles,
 }
 
-/// What a poll of memory saw.
+/// Values of one poll of memory.
 struct Sight {
     after_ms: u64,
     keys: u64,
@@ -190,8 +191,8 @@ impl ExpiryStorm {
         })
     }
 
-    /// Polls from the deadline until resident memory is back. Tells the GETs to end, and takes the
-    /// server's CPU time, when the keys are gone and `used_memory` is back.
+    /// Polls from the deadline until resident memory is freed. When the keys are reclaimed and
+    /// `used_memory` is freed, it ends the GETs and reads the server's CPU time.
     fn watch(
         &self,
         server: &Server,
@@ -296,7 +297,7 @@ fn latency_table(rows: &[Row]) -> Table {
     crate::latency::columns(table, |(.., percentiles)| percentiles).finish()
 }
 
-/// Below this, memory is back.
+/// Returns the memory in bytes at or below which it counts as freed.
 fn limit(floor: f64, peak: f64) -> f64 {
     floor + (peak - floor).max(0.0) * LEFT_OVER
 }

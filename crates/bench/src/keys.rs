@@ -1,5 +1,5 @@
-//! Requests over numbered keys of 16 bytes, or elements of 14, encoded once and patched with the
-//! number.
+//! Requests for numbered keys of 16 bytes, or numbered elements of 14 bytes. A request is encoded
+//! once; for each key only its number is overwritten.
 
 use crate::contestant::Server;
 use crate::error::{Error, Result};
@@ -8,20 +8,20 @@ use crate::protocol::{Answer, Protocol};
 use std::time::{Duration, Instant};
 use trace::Random;
 
-/// What a numbered argument looks like: `key:` and twelve digits, `elem:` and nine.
+/// Forms of a numbered argument: `key:` and twelve digits, or `elem:` and nine.
 const NUMBERED: [(&[u8], &[u8]); 2] = [
     (b"{key}", b"key:############"),
     (b"{element}", b"elem:#########"),
 ];
 
-/// One kind of request.
+/// An encoded request with a placeholder for the number of the key.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     protocol: Protocol,
     encoded: Vec<u8>,
-    /// Where the number of key or element is to be put.
+    /// Position of the number of the key or element.
     key: Number,
-    /// Where a number of the request's own is to be put.
+    /// Position of a second number, such as a TTL.
     number: Option<Number>,
 }
 
@@ -32,8 +32,9 @@ struct Number {
 }
 
 impl Template {
-    /// A command whose argument `{key}` or `{element}` is numbered. An argument of zeros only is a
-    /// number to be patched, of so many digits: servers refuse zeros in front of it.
+    /// Encodes a command. An argument `{key}` or `{element}` is a placeholder for a numbered name.
+    /// An argument that consists of zeros is a placeholder for a number with as many digits; that
+    /// number must not have leading zeros, because servers refuse them.
     pub(crate) fn new(args: &[&[u8]]) -> Template {
         let filled = args.iter().map(|&arg| {
             let numbered = NUMBERED.iter().find(|(name, _)| *name == arg);
@@ -57,7 +58,7 @@ impl Template {
         }
     }
 
-    /// A GET of a numbered key of 16 bytes, or, with a value, a SET without a lifetime.
+    /// Returns a GET of a numbered key of 16 bytes or, with a value, a SET without a TTL.
     pub(crate) fn of_key(protocol: Protocol, value: Option<&[u8]>) -> Template {
         let (_, key) = NUMBERED[0];
         let mut encoded = Vec::new();
@@ -106,7 +107,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// Replies so far, and the first error among them.
+/// Number of replies, and the first error among them.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub replies: u64,
@@ -133,7 +134,7 @@ impl Tally {
     }
 }
 
-/// The same request for random keys, for a while.
+/// Driver that repeats one request for random keys until a time limit.
 struct Timed<'a> {
     template: &'a Template,
     key_count: u64,
@@ -166,8 +167,8 @@ impl Driver for Timed<'_> {
     }
 }
 
-/// Sends the same request for random keys below `key_count` for a span of time, and returns the
-/// counts.
+/// Sends one request for random keys below `key_count` during a span of time, and returns the
+/// number of replies.
 pub(crate) fn send_random(
     load: &mut Load<()>,
     label: &str,
@@ -190,7 +191,8 @@ pub(crate) fn send_random(
     Ok(driver.tally)
 }
 
-/// A request for each of some keys, in order, with a number that depends on the key.
+/// Driver that sends one request for each key, in order, with a second number that depends on the
+/// key.
 struct Each<'a, K, F> {
     template: &'a Template,
     keys: K,
@@ -217,14 +219,14 @@ impl<K: Iterator<Item = u64>, F: FnMut(u64) -> u64> Driver for Each<'_, K, F> {
     }
 }
 
-/// How data is loaded: few connections, deep pipelines.
+/// Connections and pipeline for loading data: few connections with deep pipelines.
 pub(crate) const FILL_SHAPE: Shape = Shape {
     connections: 4,
     pipeline: 128,
     is_stream: false,
 };
 
-/// Sends a request for each of the keys, in order.
+/// Sends one request for each key, in order.
 pub(crate) fn send_each(
     server: &Server,
     template: &Template,

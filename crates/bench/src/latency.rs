@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Latencies in nanoseconds, three significant digits, up to a minute.
+/// Histogram of latencies in nanoseconds, with three significant digits, up to a minute.
 pub(crate) struct Latencies(Histogram<u64>);
 
 const LONGEST_NS: u64 = 60_000_000_000;
@@ -22,7 +22,7 @@ impl Latencies {
             .saturating_record(latency.as_nanos().min(u128::from(LONGEST_NS)) as u64);
     }
 
-    /// Takes in what another one recorded.
+    /// Adds the latencies of another histogram.
     pub(crate) fn add(&mut self, other: &Latencies) {
         let added = self.0.add(&other.0);
         added.expect("both have the same bounds");

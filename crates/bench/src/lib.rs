@@ -1,9 +1,9 @@
-//! Experiments: a load generator, and our server beside its peers in one run.
+//! Experiments that compare Mayfly with other servers in one run, and the load generator for them.
 //!
 //! Each subcommand of `mayfly bench` is one file that answers one question. `contestant.rs` starts
-//! servers, `load.rs` drives many connections, `client.rs` is a plain one, `process.rs` reads CPU
-//! time and memory from the system. Servers and load are pinned apart, and all traffic stays
-//! where the contestants are: on this machine, unless `--address` says otherwise.
+//! servers, `load.rs` sends requests over many connections, `client.rs` is a blocking client with
+//! one connection, and `process.rs` reads CPU time and memory from the system. Servers and load are
+//! pinned to different CPUs. All traffic stays on this machine, unless `--address` names another.
 //!
 //! Deliberately absent: statistics beyond medians and percentiles, and any judgement of a result.
 #![forbid(unsafe_code)]
@@ -83,7 +83,8 @@ impl BenchCommand {
     /// Runs the experiment and prints its report.
     ///
     /// # Errors
-    /// Arguments that cannot be met, a server that does not start or answers with an error.
+    /// The arguments cannot be satisfied, a server does not start, or a server replies with an
+    /// error.
     pub fn run(&self) -> Result<(), Error> {
         match &self.experiment {
             Experiment::Throughput(throughput) => throughput.run(),

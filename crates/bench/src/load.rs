@@ -1,11 +1,14 @@
-//! The load generator: many connections on one thread, driven by readiness.
+//! The load generator: many non-blocking connections on one thread.
 //!
-//! What to send and what to make of a reply is the [`Driver`]'s. Requests are encoded straight
-//! into a connection's output, replies are measured and not copied, so that the generator stays
-//! cheaper than any server. Two paces:
-//! - *batches*: a connection sends `pipeline` requests and waits for all replies, as clients with
-//!   pipelines do; what a reply makes necessary (a SET after a miss) opens the next batch;
-//! - *stream*: requests are sent as they fall due, up to `pipeline` in flight on each connection.
+//! A [`Driver`] chooses requests and evaluates replies. It encodes requests directly into the
+//! output buffer of a connection, and replies are not copied, so that the generator uses less CPU
+//! time than any server. There are two modes:
+//!
+//! - *batches*: a connection sends `pipeline` requests and waits for all replies, like a client
+//!   with pipelining. A request that a reply causes (a SET after a miss) is the first of the next
+//!   batch.
+//! - *stream*: each request is sent when it is due. A connection has up to `pipeline` requests in
+//!   flight.
 
 use crate::error::{Error, Result};
 use crate::protocol::Protocol;
@@ -16,38 +19,39 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A server that keeps us waiting for longer is given up.
+/// Maximum time to wait for a server. After it the run fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SCRATCH_BYTES: usize = 1 << 18;
 
-/// What a driver has to send.
+/// Next action of a driver.
 pub(crate) enum Next<T> {
-    /// A request, encoded into the output, and what to remember with it.
+    /// Send this request. It was encoded into the output, and the token is kept until its reply.
     Request(T),
-    /// Nothing before this instant.
+    /// Wait until this instant.
     NotBefore(Instant),
-    /// Nothing any more.
+    /// There are no more requests.
     End,
 }
 
-/// Chooses requests and takes replies.
+/// Chooses requests and evaluates replies.
 pub(crate) trait Driver {
-    /// What is remembered with each request in flight.
+    /// Data that is kept with each request in flight.
     type Token;
     /// Appends the next request to `out`.
     fn next(&mut self, now: Instant, out: &mut Vec<u8>) -> Next<Self::Token>;
-    /// Takes the reply to a request, and may append another to `out` for the same connection.
+    /// Evaluates the reply to a request. It may append one more request for the same connection to
+    /// `out`.
     fn reply(&mut self, token: Self::Token, reply: &[u8], out: &mut Vec<u8>)
     -> Option<Self::Token>;
 }
 
-/// How requests are spread.
+/// Number of requests in flight, and the mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub connections: usize,
-    /// Requests in flight on each connection, at most.
+    /// Maximum number of requests in flight on each connection.
     pub pipeline: usize,
-    /// Send when due; otherwise batch by batch.
+    /// Whether requests are sent when they are due (stream) instead of in batches.
     pub is_stream: bool,
 }
 
@@ -57,7 +61,7 @@ struct Connection<T> {
     output: Vec<u8>,
     written: usize,
     in_flight: VecDeque<T>,
-    /// Replies still missing of the current batch.
+    /// Number of replies that the current batch still waits for.
     batch_left: usize,
 }
 
@@ -69,12 +73,12 @@ pub(crate) struct Load<T> {
     poll: Poll,
     connections: Vec<Connection<T>>,
     scratch: Vec<u8>,
-    /// Where the search for a free connection starts, for streams.
+    /// Index of the connection at which the search for a free one starts in stream mode.
     turn: usize,
 }
 
 impl<T> Load<T> {
-    /// To a server that speaks RESP.
+    /// Opens connections to a server that speaks RESP.
     pub(crate) fn connect(label: &str, address: SocketAddr, shape: Shape) -> Result<Load<T>> {
         Load::speaking(Protocol::Resp, label, address, shape)
     }
@@ -119,7 +123,7 @@ impl<T> Load<T> {
         })
     }
 
-    /// Runs until the driver has nothing more to send and every reply has come.
+    /// Runs until the driver has no more requests and all replies have arrived.
     pub(crate) fn run<D: Driver<Token = T>>(&mut self, driver: &mut D) -> Result<()> {
         let mut events = Events::with_capacity(1024);
         let mut is_over = false;
@@ -175,7 +179,7 @@ impl<T> Load<T> {
         }
     }
 
-    /// Opens a new batch; true when the driver has come to its end.
+    /// Starts a new batch. Returns true if the driver has no more requests.
     fn refill<D: Driver<Token = T>>(&mut self, index: usize, driver: &mut D) -> bool {
         let connection = &mut self.connections[index];
         let mut is_over = false;
@@ -194,7 +198,8 @@ impl<T> Load<T> {
         is_over
     }
 
-    /// Sends all due requests. Returns the maximum time to wait, and whether the driver has ended.
+    /// Sends all due requests. Returns the maximum time to wait, and whether the driver has no more
+    /// requests.
     fn send_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> Result<(Duration, bool)> {
         let outcome = self.queue_due(driver);
         // Requests that are due at once are sent in one write per connection.
@@ -206,7 +211,7 @@ impl<T> Load<T> {
         Ok(outcome)
     }
 
-    /// The same without sending.
+    /// Encodes all due requests without sending them. Returns the same as [`Load::send_due`].
     fn queue_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> (Duration, bool) {
         let count = self.connections.len();
         let mut now = Instant::now();
@@ -227,7 +232,8 @@ impl<T> Load<T> {
                     now = Instant::now();
                     let wait = instant.saturating_duration_since(now);
                     if wait > Duration::ZERO {
-                        // The poll counts in whole milliseconds: the rest is spent polling.
+                        // The timeout of a poll is in whole milliseconds. A shorter wait is spent
+                        // polling.
                         return (Duration::from_millis(wait.as_millis() as u64), false);
                     }
                 }
@@ -236,7 +242,7 @@ impl<T> Load<T> {
         }
     }
 
-    /// Takes every reply that has come; true when there was one.
+    /// Reads all replies that have arrived. Returns true if there was at least one.
     fn read<D: Driver<Token = T>>(&mut self, index: usize, driver: &mut D) -> Result<bool> {
         let mut has_replies = false;
         loop {
@@ -260,7 +266,7 @@ impl<T> Load<T> {
         }
     }
 
-    /// Writes what the socket takes.
+    /// Writes as many bytes of the output as the socket accepts.
     fn write(&mut self, index: usize) -> Result<()> {
         let connection = &mut self.connections[index];
         while connection.written < connection.output.len() {
@@ -284,7 +290,7 @@ impl<T> Load<T> {
 }
 
 impl<T> Connection<T> {
-    /// Hands over all complete replies in what was left before and `bytes`.
+    /// Passes all complete replies in the unparsed rest and `bytes` to the driver.
     fn take_replies<D: Driver<Token = T>>(
         &mut self,
         protocol: Protocol,
@@ -323,7 +329,8 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Answers GETs with nothing and SETs with OK, a few bytes at a time; ends with its clients.
+    /// A server that answers GETs with nothing and SETs with OK, a few bytes at a time, until its
+    /// clients disconnect.
     fn serve(listener: TcpListener, connections: usize) {
         for _ in 0..connections {
             let (mut stream, _) = listener.accept().expect("a client comes");
@@ -350,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Sends GETs, each followed by a SET, and checks that replies come to their requests.
+    /// Sends GETs, each followed by a SET, and checks that each reply belongs to its request.
     struct Pairs {
         left: u32,
         due: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What a report says about where it was made, and by which command.
+//! Facts about the machine and the command that a report starts with.
 
 use ::report::Page;
 use serde::Serialize;
@@ -24,7 +24,7 @@ impl Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
         let cpus = read("/proc/cpuinfo");
-        // This thread may be pinned: what it may use is not what there is.
+        // The CPU mask of this thread may be smaller than the machine, so it is not used.
         let cores = cpus
             .lines()
             .filter(|line| line.starts_with("processor"))
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// The facts in a line.
+    /// Returns the facts in one line.
     pub fn line(&self) -> String {
         let gib = self.memory_bytes as f64 / f64::from(1 << 30);
         let Machine {
@@ -49,27 +49,27 @@ impl Machine {
     }
 }
 
-/// An empty page with the command and the machine.
+/// Returns an empty page with the command and the machine.
 pub(crate) fn page(title: &str, command: &str, machine: &Machine) -> Page {
     let mut page = Page::new(title);
     page.command(command).fact("machine", &machine.line());
     page
 }
 
-/// The value behind `name` and a colon, of the first such line.
+/// Returns the value after `name` and a colon, of the first line that has it.
 fn field(text: &str, name: &str) -> Option<String> {
     let values = text.lines().filter_map(|line| line.split_once(':'));
     let mut found = values.filter(|(key, _)| key.trim() == name);
     found.next().map(|(_, value)| value.trim().to_owned())
 }
 
-/// The command line of this process, such that a shell would read it alike; the program by its name
-/// alone.
+/// Returns the command line of this process, quoted for a shell. The program appears by its name
+/// without its folder.
 pub(crate) fn command() -> String {
     joined(std::env::args_os())
 }
 
-/// Words in whatever bytes: a shell takes them, and so does this.
+/// Joins arguments and quotes them for a shell. They need not be UTF-8.
 fn joined(words: impl Iterator<Item = OsString>) -> String {
     let mut words = words.map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();

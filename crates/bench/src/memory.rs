@@ -1,9 +1,10 @@
 //! `bench memory`: bytes per key.
 //!
-//! Resident bytes are the process's own, counted page by page, less those of the empty server;
-//! `used_memory` is what the server counts, less likewise. Each figure is taken from a server
-//! started for it, once its resident memory has settled. A hash table that doubles makes single
-//! key counts look good or bad: the report names the worst of several.
+//! Resident memory is that of the process, counted page by page, minus that of the empty server.
+//! `used_memory` is the server's own count, minus that of the empty server. Each figure is taken
+//! from a server started for it, once its resident memory no longer changes. The figure for one
+//! number of keys depends on how recently the hash table doubled, so the report also gives the
+//! worst of several.
 
 use crate::client::Client;
 use crate::contestant::{Contest, Entrant, Server, Settings};
@@ -13,15 +14,15 @@ use ::report::{Column, Table};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// TTLs of eight digits each, up to a day.
+/// TTLs in milliseconds, up to a day. All have eight digits.
 const TTL_MS: std::ops::Range<u64> = 10_000_000..86_400_000;
-/// Memory has settled when it changed by less than this share over so long.
+/// Memory has settled when it changes by less than this share within this span of time.
 const SETTLED_CHANGE: f64 = 0.002;
 const SETTLED_SPAN: Duration = Duration::from_secs(2);
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// Keys inserted under an eviction policy, as a multiple of those that fit.
 const TURNOVER: u64 = 3;
-/// Values before and after they shrink.
+/// Size of values in bytes before and after they shrink.
 const LARGE_BYTES: usize = 100;
 const SMALL_BYTES: usize = 10;
 
@@ -65,7 +66,7 @@ enum Case {
     Shrink,
 }
 
-/// One figure.
+/// Memory of one server in one case with one number of keys.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     case: &'static str,
@@ -74,18 +75,18 @@ struct Row {
     keys: u64,
     resident_per_key: f64,
     used_per_key: f64,
-    /// For `shrink`: resident bytes over those of the same keys in a fresh server.
+    /// For `shrink`: resident bytes divided by those of the same keys in a fresh server.
     over_fresh: Option<f64>,
 }
 
-/// Memory above that of the empty server.
+/// Increase of memory over the empty server.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
     pub resident: f64,
     pub used: f64,
 }
 
-/// A server and what it takes when empty.
+/// A server, and its memory when it was empty.
 pub(crate) struct Subject {
     pub server: Server,
     pub client: Client,
@@ -226,7 +227,7 @@ impl Memory {
     }
 }
 
-/// The largest figure of each kind.
+/// Returns the largest value of each column.
 fn worst(rows: &[Row]) -> Row {
     let largest = |figure: &dyn Fn(&Row) -> f64| rows.iter().map(figure).fold(0.0, f64::max);
     Row {
@@ -241,7 +242,7 @@ fn worst(rows: &[Row]) -> Row {
 }
 
 impl Subject {
-    /// A server that is empty.
+    /// Measures the memory of an empty server.
     pub(crate) fn new(server: Server) -> Result<Subject> {
         let mut client = server.client()?;
         let empty = Taken {
@@ -255,7 +256,7 @@ impl Subject {
         })
     }
 
-    /// Waits until resident memory stays as it is, or until the limit.
+    /// Waits until resident memory settles, or until the time limit.
     pub(crate) fn settle(&mut self, limit: Duration) -> Result<Taken> {
         let start = Instant::now();
         let mut since = start;

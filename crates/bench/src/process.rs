@@ -1,4 +1,4 @@
-//! What the operating system knows of a server: its CPU time and memory; and where it may run.
+//! CPU time, memory and CPU affinity of a process, from the operating system.
 
 use crate::error::{Error, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -6,10 +6,11 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
-/// CPU time in nanoseconds that the process has used in user and kernel mode.
+/// Returns the CPU time in nanoseconds that the process has used in user and kernel mode.
 ///
-/// The sum over its threads as the scheduler counts it. Threads that have ended are not in it, so
-/// that it falls when one ends; servers here keep theirs.
+/// It is the sum over its threads, as the scheduler counts it. Threads that have ended are not
+/// included, so that the sum decreases when a thread ends. The threads of the measured servers do
+/// not end during a measurement.
 pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
     let folder = format!("/proc/{pid}/task");
     let unreadable = || Error::system(format!("cannot read {folder}"));
@@ -29,11 +30,12 @@ pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
     Ok(sum)
 }
 
-/// CPU nanoseconds in user mode alone, in steps of the kernel's clock (10 ms).
+/// Returns the CPU time in user mode in nanoseconds, in steps of the kernel's clock (10 ms).
 pub(crate) fn user_ns(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(Error::system(format!("cannot read {path}")))?;
-    // The program's name, in brackets, may hold anything; user time is the twelfth field behind it.
+    // The program's name, in parentheses, may contain any characters. User time is the twelfth
+    // field after it.
     let behind = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
     let ticks: Option<u64> = behind
         .split(' ')
@@ -43,7 +45,7 @@ pub(crate) fn user_ns(pid: u32) -> Result<u64> {
     Ok(ticks.unwrap_or(0) * tick_ns)
 }
 
-/// Resident bytes as the kernel's running counter has them: cheap, exact to some 100 KiB.
+/// Returns the resident memory in bytes by the kernel's counter: fast, and exact to about 100 KiB.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/statm");
     let text = fs::read_to_string(&path).map_err(Error::system(format!("cannot read {path}")))?;
@@ -51,7 +53,7 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(pages.unwrap_or(0) * rustix::param::page_size() as u64)
 }
 
-/// Resident bytes counted page by page: exact, and slow for a large process.
+/// Returns the resident memory in bytes, counted page by page: exact, and slow for a large process.
 pub(crate) fn resident_bytes_exact(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let Ok(text) = fs::read_to_string(&path) else {
@@ -108,13 +110,15 @@ impl fmt::Display for Cpus {
 }
 
 impl Cpus {
-    /// Every CPU there is: what a thread that is pinned itself starts is not.
+    /// Returns all CPUs of the machine, because a thread started by a pinned thread inherits its
+    /// CPUs.
     pub(crate) fn all() -> Cpus {
-        // The system takes those that exist from a set.
+        // The system ignores CPUs of the set that do not exist.
         Cpus((0..CpuSet::MAX_CPU).collect())
     }
 
-    /// The first CPU for the server and the second for the load, where there are two.
+    /// Returns the first CPU for the server, and the second for the load, if there are at least
+    /// two.
     pub(crate) fn default_for(is_server: bool) -> Cpus {
         let allowed: Vec<usize> = match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU)
@@ -128,7 +132,8 @@ impl Cpus {
         }
     }
 
-    /// Runs `action` with the calling thread on these CPUs: what it spawns inherits them.
+    /// Runs `action` with the calling thread pinned to these CPUs. Threads and processes that it
+    /// starts inherit them.
     pub(crate) fn during<T>(&self, action: impl FnOnce() -> T) -> Result<T> {
         let refused = |errno: rustix::io::Errno| Error::System {
             doing: format!("cannot run on CPU {self}"),
@@ -144,7 +149,7 @@ impl Cpus {
         Ok(result)
     }
 
-    /// Moves the calling thread, and those it starts later, to these CPUs.
+    /// Pins the calling thread, and the threads that it starts later, to these CPUs.
     pub(crate) fn pin(&self) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());
@@ -177,7 +182,7 @@ mod tests {
     fn this_process_uses_time_and_memory() {
         let pid = std::process::id();
         assert!(cpu_ns(pid).expect("it runs") > 0);
-        // Until the kernel's clock has counted some of this thread's work.
+        // Loops until the kernel's clock has counted some CPU time of this thread.
         while user_ns(pid).expect("it runs") == 0 {
             std::hint::spin_loop();
         }

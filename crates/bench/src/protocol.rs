@@ -1,12 +1,13 @@
-//! Redis's and memcached's protocols, as far as a cache that is looked aside at speaks them.
+//! The requests and replies of RESP and of memcached's protocol that a look-aside cache needs.
 
 use serde::Serialize;
 use std::io::Write;
 
-/// Up to here memcached takes a lifetime for a span; more would be an instant.
+/// Maximum TTL that memcached accepts as a number of seconds. It takes a larger number for a Unix
+/// time.
 const TTL_SECONDS_MAX: u64 = wire::memcached::RELATIVE_SECONDS_MAX as u64;
 
-/// Which of them a server is spoken to in.
+/// Protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Protocol {
@@ -14,21 +15,21 @@ pub(crate) enum Protocol {
     Memcached,
 }
 
-/// What a reply says.
+/// Meaning of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A value.
+    /// The reply has a value.
     Found,
-    /// No value.
+    /// The key does not exist.
     Nothing,
     /// The request succeeded.
     Done,
-    /// It was not.
+    /// The server refused the request.
     Refused,
 }
 
 impl Protocol {
-    /// The bytes of the reply at the front; `None` when more have to come.
+    /// Returns the length of the first reply in `input`; `None` if it is incomplete.
     #[inline]
     pub(crate) fn skip(self, input: &[u8]) -> Result<Option<usize>, &'static str> {
         match self {
@@ -38,7 +39,7 @@ impl Protocol {
         }
     }
 
-    /// What a whole reply to `get`, `set` or `delete` says.
+    /// Returns the meaning of a complete reply to `get`, `set` or `delete`.
     #[inline]
     pub(crate) fn answer(self, reply: &[u8]) -> Answer {
         match self {

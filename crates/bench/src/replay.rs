@@ -1,19 +1,22 @@
-//! `bench replay`: a trace against a server, as a cache is used.
+//! `bench replay`: replays a trace against servers as look-aside caches.
 //!
-//! Each request of the trace is a GET; a miss is followed by a SET of a value as large as the
-//! trace's (the object's size, where it does not tell keys and values apart) with a TTL drawn for
-//! its key (`PX`). Without `--rate`, connections send as fast as replies come (closed loop). With
-//! it, request i is due at i / rate and sent then, or as soon as a connection has room; its latency
-//! counts from when it was due, so that a stalled server cannot hide behind requests that were not
-//! sent (coordinated omission).
+//! Each request of the trace is a GET. A miss is followed by a SET of a value as large as the
+//! trace's (the object's size, if the trace does not distinguish keys and values) with a TTL drawn
+//! for its key (`PX`). Without `--rate`, connections send as fast as replies come (closed loop).
+//! With it, request i is due at i / rate, and is sent then or as soon as a connection has fewer
+//! than the maximum number of requests in flight. Its latency counts from when it was due, so that
+//! the latencies include the time during which a stalled server delays requests (no coordinated
+//! omission).
 //!
-//! A trace of hours replayed in seconds needs its TTLs scaled down as much (`--ttl-scale`).
+//! If a trace of hours is replayed in seconds, its TTLs must be scaled by the same factor
+//! (`--ttl-scale`).
 //!
-//! Bytes held beyond their deadline are estimated alike for every server: the client knows how many
-//! of the keys it set have a deadline ahead; what `DBSIZE` counts beyond them is dead, and a dead
-//! key is taken to be as large as the average one, (`used_memory` − that of the empty server) /
-//! `DBSIZE`. With eviction the client takes evicted keys for alive, so that the estimate is a lower
-//! bound. Requests in flight are taken for alive, too.
+//! Bytes held beyond their deadline are estimated in the same way for every server. The client
+//! counts the keys that it set and that have no deadline or a deadline in the future. All other
+//! keys that `DBSIZE` counts are dead. A dead key is assumed to be as large as the average key,
+//! (`used_memory` − that of the empty server) / `DBSIZE`. The client does not observe evictions and
+//! counts evicted keys as unexpired, so that the estimate is a lower bound. Keys of requests in
+//! flight also count as unexpired.
 
 mod cache_aside;
 mod sampler;
@@ -73,7 +76,7 @@ pub struct Replay {
     threads: Option<usize>,
 }
 
-/// What one server did.
+/// Results of one server.
 #[derive(Debug, Serialize)]
 struct Row {
     server: String,
@@ -261,7 +264,7 @@ impl Replay {
     }
 }
 
-/// Opens a trace, telling how many bytes of the file are read as they are.
+/// Opens a trace. `on_read` is called with the number of bytes read from the file.
 fn open<'a>(path: &Path, on_read: impl FnMut(u64) + 'a) -> Result<Requests<'a>> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(Error::system(format!("cannot read {name}")))?;

@@ -1,9 +1,9 @@
 //! `bench segment`: the evaluation of Segcache (section 4.3 of its source) on our traces.
 //!
 //! A trace is replayed against servers as look-aside caches at several sizes, and the CPU time of a
-//! get and a set is measured. Reports show the memory limit of each server beside the memory that
-//! it used, because memcached's limit covers its items only, Redis's and ours everything that they
-//! count.
+//! get and a set is measured. Reports show the memory limit of each server and the memory that it
+//! used, because the limit of memcached covers its items only, and those of Redis and Mayfly cover
+//! all memory that they count.
 //!
 //! Source: J. Yang, Y. Yue, R. Vinayak, *Segcache*, NSDI 2021; chapter 4 of J. Yang's thesis, CMU
 //! 2024.
@@ -130,7 +130,7 @@ enum Round {
 }
 
 impl Round {
-    /// Name of its place in a Markdown document.
+    /// Returns the name of the round's place in a Markdown document.
     fn place(self) -> String {
         format!("segment {self:?}").to_lowercase()
     }
@@ -144,8 +144,8 @@ struct Told {
     objects: u64,
     footprint_bytes: u64,
     span_seconds: f64,
-    /// Requests left out, for objects of more than a million bytes, which some servers do not
-    /// store.
+    /// Number of omitted requests for objects of more than a million bytes, which some servers do
+    /// not store.
     left_out: u64,
 }
 
@@ -165,7 +165,7 @@ struct Report {
     command: String,
     machine: Machine,
     trace: Option<Told>,
-    /// Bytes of a value in the round speed, and different keys.
+    /// Bytes of a value, and number of keys, in the round `speed`.
     value_size: usize,
     keys: u64,
     replayed: Vec<misses::Replayed>,
@@ -226,7 +226,7 @@ impl Segment {
         speed::check(self)
     }
 
-    /// The rounds that look at a trace.
+    /// Runs the round that replays a trace.
     fn replay(&self, players: &[Player], report: &mut Report) -> Result<()> {
         let workload = Workload::read(&self.source, self.limit(), self.seed)?;
         report.trace = Some(Told {
@@ -258,7 +258,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The round speed.
+    /// Runs the round `speed`.
     fn race(&self, players: &[Player], report: &mut Report) -> Result<()> {
         self.hosting.pin_load()?;
         let threads = self.threads();

@@ -1,9 +1,10 @@
 //! `bench throughput` and `bench threads`: the server's CPU time per operation.
 //!
-//! Operations per second would say how fast the load generator is: on two cores it saturates
-//! first. The scheduler's count of the server's CPU time, divided by the operations answered in
-//! the same span, is steady even beside noisy neighbours. Contestants take turns within each
-//! round, and ratios are taken within a round, so that a slow minute hits both sides.
+//! Operations per second would show the speed of the load generator, which saturates first on two
+//! CPUs. Instead, the scheduler's count of the server's CPU time is divided by the operations
+//! answered in the same span of time. This figure is steady even if other programs use the machine.
+//! The servers take turns within each round, and ratios are taken within a round, so that a slow
+//! minute affects all of them.
 
 use crate::contestant::{Contest, Entrant, Server, Settings};
 use crate::error::{Error, Result};
@@ -14,9 +15,9 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use units::show::short;
 
-/// Spent before each measurement, so that caches and branch predictors know the work.
+/// Duration of the load before each measurement, so that caches and branch predictors are warm.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// TTLs of the `setex` test, in seconds: an hour, give or take, so that deadlines are distinct.
+/// TTLs of the `setex` test in seconds: an hour ± ten minutes, so that deadlines differ.
 const TTL_SECONDS: std::ops::Range<u64> = 3000..4200;
 
 /// Arguments of `bench throughput`.
@@ -78,7 +79,7 @@ enum Test {
     Ping,
 }
 
-/// What the keys must hold for a test.
+/// Content that the keys must have for a test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Empty,
@@ -108,14 +109,14 @@ impl Test {
     }
 }
 
-/// One measurement.
+/// Operations and CPU time of one measurement.
 #[derive(Clone, Debug, Serialize)]
 struct Sample {
     cpu_us_per_operation: f64,
     operations_per_second: f64,
 }
 
-/// All rounds of one test of one contestant.
+/// Medians of all rounds of one test with one server.
 #[derive(Debug, Serialize)]
 struct Row {
     test: Test,
@@ -127,9 +128,9 @@ struct Row {
     cpu_us_min: f64,
     cpu_us_max: f64,
     operations_per_second_median: f64,
-    /// The first contestant's CPU time over this one's, round by round: the median.
+    /// CPU time of the first server divided by that of this one: the median of the rounds.
     first_over_this: f64,
-    /// The other way round.
+    /// CPU time of this server divided by that of the first one: the median of the rounds.
     this_over_first: f64,
 }
 
@@ -235,7 +236,7 @@ impl Workload {
             for round in 0..self.rounds {
                 for (shape_index, samples) in samples.iter_mut().enumerate() {
                     for turn in 0..players.len() {
-                        // Nobody is always the one that follows the fastest.
+                        // The order rotates, so that no server always follows the fastest one.
                         let index = (turn + round) % players.len();
                         let player = &mut players[index];
                         progress.set_message(format!("{test:?} {}", player.server.label));
@@ -306,7 +307,7 @@ impl Workload {
         })
     }
 
-    /// Gives all keys what the test needs.
+    /// Brings all keys into the state that the test needs.
     fn prepare(&self, player: &mut Player, test: Test, value: &[u8]) -> Result<()> {
         let needed = test.state();
         if player.state == needed || needed == State::Empty {
@@ -360,7 +361,7 @@ fn row(
     }
 }
 
-/// Which way round a report shows ratios.
+/// Direction of the ratios in a report.
 #[derive(Clone, Copy)]
 enum Ratio {
     FirstOverThis,

@@ -1,12 +1,13 @@
-//! Text made safe for HTML, SVG and the data that the page's script reads.
+//! Escapes text for HTML, SVG and the data of the page's script.
 
-/// What XML cannot hold is shown as a replacement character.
+/// Whether XML allows the character. Others are replaced by a replacement character.
 pub(crate) fn is_showable(c: char) -> bool {
     let is_control = c.is_control() && !matches!(c, '\t' | '\n' | '\r');
     !is_control && !matches!(c, '\u{FFFE}' | '\u{FFFF}')
 }
 
-/// A label for one line of a plot: line ends become blanks, what cannot be shown a mark.
+/// Returns a label for one line of a plot. Line ends become blanks, and characters that XML does
+/// not allow become a replacement character.
 pub(crate) fn label(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -17,7 +18,7 @@ pub(crate) fn label(text: &str) -> String {
         .collect()
 }
 
-/// Text between tags or inside an attribute's quotes.
+/// Escapes text that stands between tags or inside an attribute's quotes.
 pub(crate) fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -34,7 +35,7 @@ pub(crate) fn html(text: &str) -> String {
     out
 }
 
-/// The name of a file or an anchor: letters, digits and hyphens.
+/// Returns a text as the name of a file or an anchor: letters, digits and hyphens.
 pub(crate) fn stem(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

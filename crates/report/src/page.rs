@@ -1,4 +1,4 @@
-//! The page: head, sections, figures, and what a browser needs to show them.
+//! A report as a page: its sections, and its output as text, Markdown and HTML.
 
 use crate::escape::{html, stem};
 use crate::palette::{self, FAINT, GRID, PAPER, TEXT};
@@ -6,7 +6,7 @@ use crate::plot::{Drawing, Plot};
 use crate::table::Table;
 use std::fmt::Write;
 
-/// Widths in pixels that plots are drawn for. A file of its own gets the first.
+/// Widths in pixels that plots are drawn for. A plot in a separate file has the first.
 const WIDE: u32 = 760;
 const NARROW: u32 = 360;
 
@@ -38,17 +38,17 @@ pub struct Page {
     sections: Vec<Section>,
 }
 
-/// A plot as a file of its own.
+/// A plot for a separate file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// The file's name without its ending; no two of a page are equal.
+    /// File name without its ending, unique within a page.
     pub stem: String,
-    /// The drawing, in the colours of a light page.
+    /// The plot as SVG, in the colours of a light page.
     pub svg: String,
 }
 
 impl Figure {
-    /// The drawing as a PNG, two dots to a pixel, on white.
+    /// Renders the plot as a PNG on white, at two pixels per unit of the SVG.
     #[cfg(feature = "png")]
     pub fn to_png(&self) -> Vec<u8> {
         crate::png::of_svg(&self.svg)
@@ -56,19 +56,19 @@ impl Figure {
 }
 
 impl Section {
-    /// Names the place of the section's text and tables in a document in Markdown.
+    /// Sets the place in a Markdown document for the section's text and tables.
     pub fn place(&mut self, place: &str) -> &mut Section {
         self.place = place.into();
         self
     }
 
-    /// A paragraph.
+    /// Appends a paragraph.
     pub fn text(&mut self, text: &str) -> &mut Section {
         self.parts.push(Part::Text(text.into()));
         self
     }
 
-    /// A list of sentences. An empty one is left out.
+    /// Appends a list of sentences. An empty list is omitted.
     pub fn list(&mut self, items: Vec<String>) -> &mut Section {
         if !items.is_empty() {
             self.parts.push(Part::List(items));
@@ -76,7 +76,7 @@ impl Section {
         self
     }
 
-    /// A table whose columns can be sorted. One without rows is left out.
+    /// Appends a table, which is sortable in HTML. A table without rows is omitted.
     pub fn table(&mut self, table: Table) -> &mut Section {
         if !table.is_empty() {
             self.parts.push(Part::Table(table));
@@ -84,7 +84,7 @@ impl Section {
         self
     }
 
-    /// A plot. Plots that follow each other stand side by side where the window is wide enough.
+    /// Appends a plot. Consecutive plots are shown side by side if the window is wide enough.
     pub fn plot(&mut self, plot: Plot) -> &mut Section {
         self.parts.push(Part::Plot(Box::new(plot)));
         self
@@ -99,7 +99,7 @@ impl Section {
 }
 
 impl Page {
-    /// An empty report.
+    /// Creates an empty report.
     pub fn new(title: &str) -> Page {
         Page {
             title: title.into(),
@@ -109,19 +109,19 @@ impl Page {
         }
     }
 
-    /// The command that makes it again.
+    /// Sets the command that reproduces the report.
     pub fn command(&mut self, command: &str) -> &mut Page {
         self.command = command.into();
         self
     }
 
-    /// Something that holds for the whole page: the machine, a version, a date.
+    /// Adds a fact that holds for the whole page, such as the machine, a version or a date.
     pub fn fact(&mut self, name: &str, value: &str) -> &mut Page {
         self.facts.push((name.into(), value.into()));
         self
     }
 
-    /// A new section at the end. A section without parts is left out.
+    /// Appends a section. A section that stays empty is omitted.
     pub fn section(&mut self, heading: &str) -> &mut Section {
         self.sections.push(Section {
             heading: heading.into(),
@@ -132,7 +132,7 @@ impl Page {
         &mut self.sections[last]
     }
 
-    /// Every plot as an SVG file of its own, in the page's order.
+    /// Returns every plot as an SVG for a separate file, in the page's order.
     pub fn figures(&self) -> Vec<Figure> {
         let plots = self.sections.iter().flat_map(Section::plots);
         let figures = plots.enumerate().map(|(index, plot)| Figure {
@@ -142,15 +142,16 @@ impl Page {
         figures.collect()
     }
 
-    /// Everything but plots as text for a terminal.
+    /// Formats everything except plots as text for a terminal.
     pub fn to_text(&self) -> String {
         let sections = self.sections.iter().map(Section::to_text);
         let texts: Vec<String> = sections.filter(|text| !text.is_empty()).collect();
         texts.join("\n")
     }
 
-    /// The sections that have a place in a document, each with its text and tables in Markdown.
-    /// Sections with the same place follow each other. The command and the facts precede each part.
+    /// Returns the sections that have a place in a document, each with its text and tables in
+    /// Markdown. Sections with the same place are joined. The command and the facts precede each
+    /// part.
     pub fn to_markdown(&self) -> Vec<(String, String)> {
         let mut parts: Vec<(String, String)> = Vec::new();
         let placed = |section: &&Section| !section.place.is_empty() && !section.parts.is_empty();
@@ -164,7 +165,7 @@ impl Page {
         parts
     }
 
-    /// The command and the facts in a line of Markdown.
+    /// Formats the command and the facts as a line of Markdown.
     fn origin(&self) -> String {
         let command = (!self.command.is_empty()).then(|| format!("`{}`", self.command));
         let facts = self
@@ -178,14 +179,15 @@ impl Page {
         }
     }
 
-    /// The whole page as HTML. It loads nothing: style, script and drawings are inside.
+    /// Formats the whole page as HTML. It loads no other file, because the style sheet, the script
+    /// and the plots are embedded.
     pub fn to_html(&self) -> String {
         let title = html(&self.title);
         let mut out =
             String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
         out.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n");
         out.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
-        // The browser itself refuses to load or send anything.
+        // This policy makes the browser refuse to load or send anything.
         out.push_str("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n");
         out.push_str("<link rel=\"icon\" href=\"data:,\">\n");
         // Writing to a string cannot fail, here and below.
@@ -231,7 +233,8 @@ impl Page {
 }
 
 impl Section {
-    /// The parts but plots, a blank line between them, under the heading. Empty without such parts.
+    /// Formats the heading and the parts except plots, with blank lines between them. Returns an
+    /// empty text if there is no such part.
     fn to_text(&self) -> String {
         let body = self.written(Table::to_text);
         match body.is_empty() {
@@ -240,7 +243,7 @@ impl Section {
         }
     }
 
-    /// The parts but plots, each after a blank line, without the heading.
+    /// Formats the parts except plots, each after a blank line, without the heading.
     fn to_markdown(&self) -> String {
         let body = self.written(Table::to_markdown);
         match body.is_empty() {
@@ -297,7 +300,7 @@ impl Section {
     }
 }
 
-/// A plot for wide and for narrow windows, of which the style sheet shows one.
+/// Writes a plot twice, for wide and for narrow windows. The style sheet shows one of them.
 fn figure(plot: &Plot, out: &mut String) {
     let _ = writeln!(
         out,
@@ -316,7 +319,7 @@ fn figure(plot: &Plot, out: &mut String) {
     out.push_str("</figure>\n");
 }
 
-/// The style sheet with the palette filled in.
+/// Returns the style sheet with the colours of the palette.
 fn style() -> String {
     let colours = |choose: fn(palette::Ink) -> u32| {
         [
@@ -376,7 +379,7 @@ mod tests {
             let opened = count(&format!("{opened} ")) + count(&format!("{opened}>"));
             assert_eq!(opened, count(&closed), "{tag}");
         }
-        // One script, its own; the namespace of SVG is the only address.
+        // The page has one script, its own. The namespace of SVG is the only address.
         assert_eq!(html.matches("<script").count(), 1);
         assert_eq!(
             html.matches("://").count(),

@@ -1,16 +1,16 @@
 //! Colours, each for a light and for a dark page.
 //!
-//! Plots are drawn in the light colours. On a dark page the style sheet exchanges each by its
-//! partner: it names them by the attributes `fill` and `stroke`, which any rule of a style sheet
-//! outranks. So one drawing serves both, and serves as a file of its own.
+//! Plots are drawn in the light colours. On a dark page the style sheet replaces each by its dark
+//! counterpart: it selects elements by the attributes `fill` and `stroke`, which any rule of a
+//! style sheet overrides. So one drawing serves both pages, and is also valid as a separate file.
 //!
-//! The series' colours keep apart for readers who see no red or no green, and each series has a
-//! marker of its own beside its colour; the ramp for heat-maps runs in lightness alone.
+//! The series' colours are distinguishable for readers who are blind to red or green. Each series
+//! also has a marker of its own. The colours of heat-maps differ in lightness only.
 
 use plotters::style::RGBColor;
 use std::fmt::Write;
 
-/// One colour, light and dark.
+/// A colour for light and for dark pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ink {
     light: u32,
@@ -22,7 +22,7 @@ const fn ink(light: u32, dark: u32) -> Ink {
 }
 
 impl Ink {
-    /// What a plot is drawn with.
+    /// Returns the light colour, in which plots are drawn.
     pub(crate) fn colour(self) -> RGBColor {
         let [_, red, green, blue] = self.light.to_be_bytes();
         RGBColor(red, green, blue)
@@ -37,15 +37,15 @@ impl Ink {
     }
 }
 
-/// The page, and what is written on it.
+/// Background of the page, then text.
 pub(crate) const PAPER: Ink = ink(0xFFFFFF, 0x14171A);
 pub(crate) const TEXT: Ink = ink(0x1F2328, 0xE4E7EB);
 /// Axes and their labels.
 pub(crate) const FAINT: Ink = ink(0x57606A, 0xA3ABB5);
 pub(crate) const GRID: Ink = ink(0xE3E6EA, 0x2C3238);
 
-/// Colours of series: after Okabe and Ito's set for colour-blind readers, darkened or
-/// lightened until each stands out from its page.
+/// Colours of series: Okabe and Ito's set for colour-blind readers, darkened or lightened until
+/// each has enough contrast with its page.
 pub(crate) const SERIES: [Ink; 8] = [
     ink(0x0072B2, 0x56A8E0),
     ink(0xC8500A, 0xF58B4C),
@@ -57,7 +57,7 @@ pub(crate) const SERIES: [Ink; 8] = [
     ink(0x6B7178, 0xC3C8CE),
 ];
 
-/// From little to much.
+/// Colours of heat-maps, from small to large values.
 pub(crate) const RAMP: [Ink; 9] = [
     ink(0xEAF3FA, 0x1C2A38),
     ink(0xCFE3F3, 0x1F3A55),
@@ -70,7 +70,7 @@ pub(crate) const RAMP: [Ink; 9] = [
     ink(0x0D3763, 0xD8EAF9),
 ];
 
-/// The rules that turn a light drawing into a dark one.
+/// Returns the style rules that replace the light colours of plots by dark ones.
 pub(crate) fn dark_rules() -> String {
     let mut rules = String::new();
     let frame = [PAPER, TEXT, FAINT, GRID];
@@ -103,7 +103,7 @@ mod tests {
         0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
     }
 
-    /// Contrast as the Web Content Accessibility Guidelines reckon it.
+    /// Returns the contrast of two colours as the Web Content Accessibility Guidelines define it.
     fn contrast(a: u32, b: u32) -> f64 {
         let (a, b) = (luminance(a), luminance(b));
         (a.max(b) + 0.05) / (a.min(b) + 0.05)

@@ -1,7 +1,7 @@
-//! Plots: what they show, and the choice of how each kind is drawn.
+//! Kinds of plots, and the data that each shows.
 //!
-//! Drawing is plotters' work (axes, meshes, shapes as SVG). Each plot is drawn twice, for wide and
-//! for narrow windows, so that its text has the same size in both.
+//! The crate `plotters` draws axes, meshes and shapes as SVG. Each plot is drawn twice, for wide
+//! and for narrow windows, so that its text has the same size in both.
 
 mod bars;
 mod boxes;
@@ -25,7 +25,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Evenly spaced numbers; the label names their unit.
+    /// Creates a linear axis. The label names the unit.
     pub fn linear(label: &str) -> Axis {
         Axis {
             label: label.into(),
@@ -34,7 +34,7 @@ impl Axis {
         }
     }
 
-    /// Powers evenly spaced; zero and negative numbers are left out.
+    /// Creates a logarithmic axis. Zero and negative numbers are omitted.
     pub fn log(label: &str) -> Axis {
         Axis {
             label: label.into(),
@@ -43,7 +43,7 @@ impl Axis {
         }
     }
 
-    /// Shows zero as well. A logarithmic axis has none.
+    /// Extends the axis to zero. It has no effect on a logarithmic axis.
     #[must_use]
     pub fn from_zero(mut self) -> Axis {
         self.has_zero = true;
@@ -92,18 +92,18 @@ impl Plot {
         }
     }
 
-    /// Lines over a common axis, each with a band if it has one.
+    /// Creates a plot of lines, each with a band if it has one.
     pub fn lines(title: &str, x: Axis, y: Axis, lines: Vec<Line>) -> Plot {
         Plot::new(title, x, y, Kind::Lines(lines))
     }
 
-    /// Points.
+    /// Creates a plot of points.
     pub fn scatter(title: &str, x: Axis, y: Axis, clouds: Vec<Cloud>) -> Plot {
         Plot::new(title, x, y, Kind::Scatter(clouds))
     }
 
-    /// Bars that lie, a group for each category, read from the top. Each series has a value per
-    /// category.
+    /// Creates a plot of horizontal bars, with one group for each category, from top to bottom.
+    /// Each series has a value per category.
     pub fn bars(title: &str, value: Axis, categories: Vec<String>, series: Vec<Bars>) -> Plot {
         for bars in &series {
             assert_eq!(bars.len(), categories.len(), "a value for each category");
@@ -112,18 +112,18 @@ impl Plot {
         Plot::new(title, value, Axis::linear(""), kind)
     }
 
-    /// A box for each sample, lying, read from the top.
+    /// Creates a plot of horizontal boxes, one for each sample, from top to bottom.
     pub fn boxes(title: &str, value: Axis, boxes: Vec<Boxed>) -> Plot {
         Plot::new(title, value, Axis::linear(""), Kind::Boxes(boxes))
     }
 
-    /// Columns and rows of colours.
+    /// Creates a heat-map.
     pub fn heat(title: &str, column_label: &str, row_label: &str, heat: Heat) -> Plot {
         let (x, y) = (Axis::linear(column_label), Axis::linear(row_label));
         Plot::new(title, x, y, Kind::Heat(heat))
     }
 
-    /// Its title.
+    /// Returns the title.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -171,7 +171,7 @@ mod tests {
         ]
     }
 
-    /// Tags that are opened and not closed, by counting.
+    /// Whether every opened tag is closed, by counting.
     fn is_balanced(svg: &str) -> bool {
         let closed = svg.matches("/>").count() + svg.matches("</").count() * 2;
         svg.matches('<').count() == closed && !svg.contains("NaN") && !svg.contains("inf")

@@ -1,19 +1,19 @@
-//! Plots as images of dots, for papers and for places that take no SVG.
+//! Plots as PNG images, for papers and for programs that do not display SVG.
 //!
-//! The SVG is drawn as it is, text included, with a font of our own: the same picture comes out on
-//! every machine, also on one without fonts. What the font lacks (it has Latin, Greek and Cyrillic
-//! letters and the usual marks) is shown as an empty box.
+//! The SVG is rendered with a font that is compiled in, so that the image is the same on every
+//! machine, including one without fonts. The font has Latin, Greek and Cyrillic letters and the
+//! usual symbols. Other characters are shown as an empty box.
 
 use resvg::tiny_skia::{Color, Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Options, Tree};
 use std::sync::{Arc, LazyLock};
 
-/// DejaVu Sans in part, under the licence beside it.
+/// A subset of DejaVu Sans; its licence is in the same folder.
 const FONT: &[u8] = include_bytes!("../font/DejaVuSans.ttf");
 const FAMILY: &str = "DejaVu Sans";
-/// Dots to each of the drawing's pixels: 760 pixels over a column of 3.3 inches are 460 dots an
-/// inch.
+/// Pixels of the image per unit of the SVG. At this scale a plot 760 units wide has 460 dpi in a
+/// column of 3.3 inches.
 const SCALE: f32 = 2.0;
 
 static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
@@ -23,7 +23,7 @@ static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// A drawing of [`crate::Plot::draw`] as a PNG on white.
+/// Renders a drawing of [`crate::Plot::draw`] as a PNG on white.
 pub(crate) fn of_svg(svg: &str) -> Vec<u8> {
     let options = Options {
         fontdb: Arc::clone(&FONTS),
@@ -59,7 +59,7 @@ mod tests {
         pixmap.pixels().iter().filter(is_dark).count()
     }
 
-    /// The font is found: a name leaves its letters' dots.
+    /// The font is found: the image differs when a name has letters.
     #[test]
     fn text_is_drawn_without_fonts_of_the_machine() {
         let without = dark_dots("x");

@@ -1,7 +1,8 @@
-//! One kind of axis for all: linear, logarithmic, or one place per category.
+//! An axis that is linear, logarithmic, or has one place per category.
 //!
-//! The library has a type for each of these; a plot that chooses at run time would have to exist
-//! for every pair of them. This one implements the library's trait and chooses by value.
+//! `plotters` has a separate type for each of these. A plot that chooses at run time would need an
+//! instance of its code for every pair of them. So this type implements the trait of `plotters` and
+//! chooses by value.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
@@ -10,11 +11,11 @@ use std::ops::Range;
 enum Kind {
     Linear,
     Log,
-    /// Place i is centred on i; the first stands at the axis's far end when it runs upwards.
+    /// Categories. Category i is centred on i. On a vertical axis the first category is at the top.
     Places(Vec<String>),
 }
 
-/// Where numbers lie on an axis.
+/// Range and kind of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scale {
     kind: Kind,
@@ -23,7 +24,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// An axis that shows all of these values, or 0 to 1 for none.
+    /// Creates an axis that includes all of these values; 0 to 1 if there are none.
     pub(crate) fn numbers(
         values: impl Iterator<Item = f64>,
         is_log: bool,
@@ -38,7 +39,7 @@ impl Scale {
             (low, high) = if is_log { (1.0, 10.0) } else { (0.0, 1.0) };
         }
         if is_log {
-            // A span of nothing is widened; a full decade is shown whole.
+            // A range of length zero is widened.
             if low == high {
                 (low, high) = (low / 2.0, high * 2.0);
             }
@@ -61,7 +62,7 @@ impl Scale {
         }
     }
 
-    /// One place for each name.
+    /// Creates an axis with one place for each name.
     pub(crate) fn places(names: Vec<String>) -> Scale {
         let high = names.len().max(1) as f64 - 0.5;
         Scale {
@@ -71,12 +72,12 @@ impl Scale {
         }
     }
 
-    /// Whether the axis can show it.
+    /// Whether the value can be shown on the axis.
     pub(crate) fn holds(&self, value: f64) -> bool {
         value.is_finite() && (self.kind != Kind::Log || value > 0.0)
     }
 
-    /// Where a bar begins: at zero, or where the axis does if it has none.
+    /// Returns the value at which bars begin: zero, or the start of the axis if it has no zero.
     pub(crate) fn base(&self) -> f64 {
         match self.kind {
             Kind::Log => self.low,
@@ -84,7 +85,7 @@ impl Scale {
         }
     }
 
-    /// The text at a mark of the axis.
+    /// Returns the label of a tick.
     pub(crate) fn text(&self, value: f64) -> String {
         match &self.kind {
             Kind::Places(names) => names.get(value as usize).cloned().unwrap_or_default(),
@@ -92,7 +93,7 @@ impl Scale {
         }
     }
 
-    /// Returns the positions of at most `count_max` marks.
+    /// Returns the positions of at most `count_max` ticks.
     fn marks(&self, count_max: usize) -> Vec<f64> {
         let count_max = count_max.max(2);
         match &self.kind {
@@ -105,7 +106,7 @@ impl Scale {
         }
     }
 
-    /// The marks with their texts.
+    /// Returns the ticks with their labels.
     pub(crate) fn labels(&self, count_max: usize) -> Vec<String> {
         let marks = self.marks(count_max);
         marks.into_iter().map(|mark| self.text(mark)).collect()
@@ -125,7 +126,7 @@ impl Ranged for Scale {
             _ => (value - self.low) / (self.high - self.low),
         };
         let (from, to) = match self.kind {
-            // Lists are read from the top.
+            // Categories are shown from top to bottom.
             Kind::Places(_) if limit.1 < limit.0 => (limit.1, limit.0),
             _ => limit,
         };
@@ -148,14 +149,15 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten.
+/// Returns ticks at multiples of 1, 2 or 5 times a power of ten.
 fn linear_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
     let rough = (high - low) / count_max as f64;
     let power = 10f64.powf(rough.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     let fits = |step: &f64| ((high / step).floor() - (low / step).ceil()) < count_max as f64;
     let step = steps.into_iter().find(fits).unwrap_or(10.0 * power);
-    // An empty range, or one too wide or too narrow for the numbers, gets only its ends.
+    // An empty range, or one that is too wide or too narrow for floating-point numbers, has ticks
+    // at its ends only.
     if !(step.is_finite() && step > 0.0) {
         return if low == high {
             vec![low]
@@ -163,13 +165,14 @@ fn linear_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
             vec![low, high]
         };
     }
-    // Ends that are marks themselves stay so however their quotient is rounded.
+    // The tolerance keeps ends that are ticks themselves, regardless of rounding.
     let first = (low / step - 1e-9).ceil() as i64;
     let last = (high / step + 1e-9).floor() as i64;
     (first..=last).map(|i| i as f64 * step).collect()
 }
 
-/// Powers of ten, thinned, or with 2 and 5 between them where there is room.
+/// Returns ticks at powers of ten: only some of them if there are too many, and also at 2 and 5
+/// times them if there is room.
 fn log_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let inside = |mark: &f64| *mark >= low * 0.999 && *mark <= high * 1.001;
@@ -189,7 +192,8 @@ fn log_marks(low: f64, high: f64, count_max: usize) -> Vec<f64> {
     powers.into_iter().step_by(step).collect()
 }
 
-/// A number as marks and hover texts show it: four digits that matter, thousands as k, M, G.
+/// Formats a number for ticks and hover texts: four significant digits, with k, M or G for
+/// thousands, millions or billions.
 pub fn tick_text(value: f64) -> String {
     let size = value.abs();
     let (scaled, unit) = match size {

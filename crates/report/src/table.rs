@@ -54,11 +54,11 @@ pub enum Cell {
     Count(u64),
     /// A number. One that is not finite is shown as an empty cell.
     Number(f64),
-    /// A number with a text of its own for people, such as `≤ 0.5`.
+    /// A number that is shown to people as a given text, such as `≤ 0.5`.
     Shown(f64, String),
     /// Numbers, separated by blanks in CSV.
     List(Vec<f64>),
-    /// No value. Sorted last.
+    /// No value. It is sorted last.
     Empty,
 }
 
@@ -117,7 +117,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// The cell's number, if it holds a finite one.
+    /// Returns the cell's number, if it is finite.
     pub fn number(&self) -> Option<f64> {
         let number = match self {
             Cell::Count(count) => *count as f64,
@@ -128,12 +128,13 @@ impl Cell {
     }
 }
 
-/// How people see the cells of a column.
+/// Format of the cells of a column in outputs for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Text to the left, numbers with three significant digits to the right.
+    /// Text is aligned to the left; numbers are aligned to the right, with three significant
+    /// digits.
     Auto,
-    /// Text, to the left.
+    /// Text, aligned to the left.
     Text,
     /// Whole numbers.
     Count,
@@ -145,7 +146,7 @@ pub enum Format {
     Change,
     /// Bytes, shown in MiB.
     Mebibytes,
-    /// Milliseconds, shown in the unit that fits.
+    /// Milliseconds, shown in a unit that suits the size.
     Span,
 }
 
@@ -168,7 +169,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column in a format. Its label is its name with blanks for underscores.
+    /// Creates a column with a format. Its label is its name with blanks instead of underscores.
     pub fn new(name: &str, format: Format) -> Column {
         Column {
             name: name.into(),
@@ -179,52 +180,52 @@ impl Column {
         }
     }
 
-    /// A column of text.
+    /// Creates a column of text.
     pub fn text(name: &str) -> Column {
         Column::new(name, Format::Text)
     }
 
-    /// A column of whole numbers.
+    /// Creates a column of whole numbers.
     pub fn count(name: &str) -> Column {
         Column::new(name, Format::Count)
     }
 
-    /// A column of numbers, shown with three significant digits.
+    /// Creates a column of numbers, shown with three significant digits.
     pub fn number(name: &str) -> Column {
         Column::new(name, Format::Auto)
     }
 
-    /// A column of numbers, shown with this many decimals.
+    /// Creates a column of numbers, shown with this many decimals.
     pub fn decimals(name: &str, decimals: usize) -> Column {
         Column::new(name, Format::Decimals(decimals))
     }
 
-    /// A column of shares, shown in percent.
+    /// Creates a column of shares, shown in percent.
     pub fn percent(name: &str) -> Column {
         Column::new(name, Format::Percent)
     }
 
-    /// A column of relative changes, shown in percent with a sign.
+    /// Creates a column of relative changes, shown in percent with a sign.
     pub fn change(name: &str) -> Column {
         Column::new(name, Format::Change)
     }
 
-    /// A column of bytes, shown in MiB.
+    /// Creates a column of bytes, shown in MiB.
     pub fn mebibytes(name: &str) -> Column {
         Column::new(name, Format::Mebibytes)
     }
 
-    /// A column of milliseconds, shown in the unit that fits.
+    /// Creates a column of milliseconds, shown in a unit that suits the size.
     pub fn span(name: &str) -> Column {
         Column::new(name, Format::Span)
     }
 
-    /// A column of lists of numbers, for programs only.
+    /// Creates a column of lists of numbers, which only CSV and JSON have.
     pub fn list(name: &str) -> Column {
         Column::new(name, Format::Auto).data()
     }
 
-    /// Sets the label that people see.
+    /// Sets the label in outputs for people.
     #[must_use]
     pub fn labelled(mut self, label: &str) -> Column {
         self.label = label.into();
@@ -269,7 +270,7 @@ impl Column {
         self.format
     }
 
-    /// The text of a cell for people.
+    /// Formats a cell for people.
     fn show(&self, cell: &Cell) -> String {
         let number = match cell {
             Cell::Text(text) | Cell::Shown(_, text) => return text.clone(),
@@ -294,7 +295,7 @@ impl Column {
         }
     }
 
-    /// The factor of numbers in plots, and the unit that they have there.
+    /// Returns the factor that converts numbers for plots, and their unit after it.
     fn scale(&self) -> (f64, &'static str) {
         match self.format {
             Format::Percent | Format::Change => (100.0, ", %"),
@@ -305,7 +306,7 @@ impl Column {
     }
 }
 
-/// Columns and rows.
+/// A table of typed columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     caption: String,
@@ -321,7 +322,7 @@ pub struct TableOf<R> {
 }
 
 impl<R: Copy> TableOf<R> {
-    /// Adds a column: its cell in each record's row.
+    /// Adds a column. `cell` returns its cell for a record.
     #[must_use]
     pub fn column<C: Into<Cell>>(mut self, column: Column, cell: impl Fn(R) -> C) -> TableOf<R> {
         self.table.columns.push(column);
@@ -331,7 +332,7 @@ impl<R: Copy> TableOf<R> {
         self
     }
 
-    /// The table.
+    /// Returns the finished table.
     #[must_use]
     pub fn finish(self) -> Table {
         self.table
@@ -339,14 +340,14 @@ impl<R: Copy> TableOf<R> {
 }
 
 impl Table {
-    /// A table without rows whose columns have these labels and show numbers with three significant
-    /// digits.
+    /// Creates a table without rows. Its columns have these labels and show numbers with three
+    /// significant digits.
     pub fn new(labels: &[&str]) -> Table {
         let columns = labels.iter().map(|label| Column::number(label));
         Table::with_columns(columns.collect())
     }
 
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn with_columns(columns: Vec<Column>) -> Table {
         Table {
             caption: String::new(),
@@ -355,8 +356,8 @@ impl Table {
         }
     }
 
-    /// A table with a row for each record, to which columns are added. Records are references, or
-    /// tuples of them.
+    /// Starts a table with a row for each record, to which columns are added. Records are
+    /// references, or tuples of them.
     pub fn of<R: Copy>(records: impl IntoIterator<Item = R>) -> TableOf<R> {
         let records: Vec<R> = records.into_iter().collect();
         let mut table = Table::with_columns(Vec::new());
@@ -374,7 +375,7 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// If it does not have a cell for each column.
+    /// If the row does not have a cell for each column.
     pub fn row(&mut self, cells: Vec<Cell>) {
         assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         self.rows.push(cells);
@@ -394,17 +395,17 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The sentence that says what the table shows.
+    /// Returns the sentence that says what the table shows.
     pub fn caption(&self) -> &str {
         &self.caption
     }
 
-    /// The columns, in their order.
+    /// Returns the columns in their order.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The rows, each with a cell for each column.
+    /// Returns the rows, each with a cell for each column.
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
@@ -415,7 +416,8 @@ impl Table {
         self.retain_columns(|cell| *cell != Cell::Empty)
     }
 
-    /// Drops columns for people whose cells are all empty or 0. Columns for programs remain.
+    /// Drops columns in outputs for people whose cells are all empty or 0. Columns that only CSV
+    /// and JSON have remain.
     #[must_use]
     pub fn without_idle_columns(self) -> Table {
         self.retain_columns(|cell| !matches!(cell, Cell::Empty | Cell::Number(0.0)))
@@ -431,7 +433,7 @@ impl Table {
         self
     }
 
-    /// The place of a column.
+    /// Returns the index of a column.
     ///
     /// # Panics
     /// If the table has no such column.

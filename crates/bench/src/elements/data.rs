@@ -1,4 +1,4 @@
-//! What is stored and what is asked of it: types, layouts, and the commands of each type.
+//! Data and requests of the experiment: types, layouts, and the commands of each type.
 
 use crate::client::Client;
 use crate::contestant::Server;
@@ -9,9 +9,10 @@ use serde::Serialize;
 use std::time::Instant;
 use wire::Value;
 
-/// TTLs in seconds, distinct over some days: within an hour each begins with the same digit.
+/// TTLs in seconds, of several days and with distinct values. An hour after they were set, each
+/// remaining TTL still begins with the same digit.
 const TTL_SECONDS: std::ops::Range<u64> = 310_000..399_000;
-/// An element where it is alone in its key: 14 bytes.
+/// Name of the only element of its key: 14 bytes.
 const ALONE: &[u8] = b"elem:onlychild";
 
 /// A type whose elements may have TTLs.
@@ -36,22 +37,22 @@ pub enum Layout {
     Many,
 }
 
-/// What the elements are before a command, or after it.
+/// State of the elements before or after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// There are none, or some are about to go.
+    /// There are no elements, or some are about to be removed.
     Unknown,
     Plain,
     WithTtl,
 }
 
-/// Number of the element that a request refers to.
+/// Kind of the number in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     None,
-    /// Seconds from now on, distinct.
+    /// TTL in seconds, distinct for each element.
     Ttl,
-    /// One instant, in seconds.
+    /// The same Unix time in seconds for all elements.
     Instant,
     Score,
 }
@@ -60,12 +61,12 @@ pub(super) enum Number {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Test {
     pub name: &'static str,
-    /// The command, words by blanks; K stands for the key and E for the element.
+    /// Words of the command, separated by blanks. K stands for the key and E for the element.
     pub words: &'static str,
     pub number: Number,
     pub needs: State,
     pub leaves: State,
-    /// What every reply begins with.
+    /// Text that every reply begins with.
     pub expected: &'static [u8],
 }
 
@@ -92,7 +93,8 @@ const GIVEN: (State, State) = (State::Plain, State::WithTtl);
 const TAKEN: (State, State) = (State::WithTtl, State::Plain);
 const DYING: (State, State) = (State::Plain, State::Unknown);
 
-/// In an order in which each finds what the one before it leaves, as far as that can be.
+/// The tests are ordered so that, where possible, each finds the elements in the state that the
+/// test before it leaves.
 #[rustfmt::skip]
 const HASH: &[Test] = &[
     test("HSET", "HSET K E xxx", Number::None, PLAIN, b":0"),
@@ -138,12 +140,12 @@ impl Kind {
         }
     }
 
-    /// The command that makes an element: the first that is tested.
+    /// Returns the test of the command that adds an element, which is the first test.
     fn add(self) -> Test {
         self.tests()[0]
     }
 
-    /// Gives an element a deadline in milliseconds.
+    /// Returns the command that sets an element's deadline in milliseconds.
     fn expire_at(self) -> &'static str {
         match self {
             Kind::Hash => "HPEXPIREAT K 0000000000000 FIELDS 1 E",
@@ -152,7 +154,7 @@ impl Kind {
         }
     }
 
-    /// The event of an element's death.
+    /// Returns the name of the event of an expired element.
     pub(super) fn event(self) -> &'static str {
         match self {
             Kind::Hash => "hexpired",
@@ -161,8 +163,8 @@ impl Kind {
         }
     }
 
-    /// The value of `notify-keyspace-events` for it: the type's class, or that of expiry as in
-    /// Valkey.
+    /// Returns the value of `notify-keyspace-events` for that event: the class of the type, or the
+    /// class of expired keys as in Valkey.
     pub(super) fn event_class(self) -> &'static str {
         match self {
             Kind::Hash => "Ehx",
@@ -180,7 +182,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// As a report calls it.
+    /// Returns the name in reports.
     pub(super) fn name(self) -> String {
         let (one, many) = match self.kind {
             Kind::Hash => ("one hash", "many hashes"),
@@ -193,12 +195,13 @@ impl Data {
         }
     }
 
-    /// A command over elements that are numbered.
+    /// Encodes a command over numbered elements.
     pub(super) fn template(self, words: &str) -> Template {
         self.template_in(b"large", words)
     }
 
-    /// The same over the key of this name, if all are in one.
+    /// Encodes a command over numbered elements. If all elements are in one key, the key has this
+    /// name.
     fn template_in(self, name: &[u8], words: &str) -> Template {
         let words: Vec<&[u8]> = words
             .split(' ')
@@ -221,7 +224,7 @@ impl Data {
         }
     }
 
-    /// Adds elements, of which none is there.
+    /// Adds elements that do not exist yet.
     pub(super) fn fill(self, server: &Server, elements: impl Iterator<Item = u64>) -> Result<()> {
         let add = self.kind.add();
         let mut pass = Pass {
@@ -234,7 +237,7 @@ impl Data {
         pass.run(&mut fill_load(server)?, &server.label).map(drop)
     }
 
-    /// Gives elements deadlines in milliseconds.
+    /// Sets deadlines of elements in milliseconds.
     pub(super) fn expire_at(
         self,
         server: &Server,
@@ -251,7 +254,7 @@ impl Data {
         pass.run(&mut fill_load(server)?, &server.label).map(drop)
     }
 
-    /// Adds elements to a key of its own, over a load that the caller made.
+    /// Adds elements to another key, over connections of the caller.
     pub(super) fn fill_beside(
         self,
         load: &mut Load<()>,
@@ -273,7 +276,8 @@ impl Data {
         pass.run(load, &server.label)
     }
 
-    /// The command that gives elements deadlines, if the server lacks it.
+    /// Returns the command that sets deadlines of elements if the server lacks it, otherwise
+    /// `None`.
     pub(super) fn lacks_expire_at(self, client: &mut Client) -> Result<Option<&'static str>> {
         lacks(client, self.kind.expire_at())
     }
@@ -283,7 +287,7 @@ fn fill_load(server: &Server) -> Result<Load<()>> {
     Load::connect(&server.label, server.address, FILL_SHAPE)
 }
 
-/// The name of the command in `words`, if the server does not know it.
+/// Returns the name of the command in `words` if the server lacks it, otherwise `None`.
 pub(super) fn lacks(client: &mut Client, words: &'static str) -> Result<Option<&'static str>> {
     let name = words.split(' ').next().unwrap_or(words);
     let told = client.call(&["COMMAND", "INFO", name])?;
@@ -295,7 +299,8 @@ pub(super) fn lacks(client: &mut Client, words: &'static str) -> Result<Option<&
 }
 
 impl Number {
-    /// The number for an element, `instant` being the one in seconds.
+    /// Returns the number for an element. `instant` is the Unix time in seconds that all elements
+    /// share.
     pub(super) fn of(self, element: u64, instant: u64) -> u64 {
         match self {
             Number::None => 0,
@@ -309,19 +314,19 @@ impl Number {
     }
 }
 
-/// Replies so far, and the first that was not as expected.
+/// Number of replies, and the first unexpected one.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     replies: u64,
     wrong: Option<String>,
 }
 
-/// One request for each of some elements, in their order.
+/// Driver that sends one request for each element, in order.
 pub(super) struct Pass<'a, I, N> {
     pub template: &'a Template,
     pub elements: I,
     pub number: N,
-    /// What every reply begins with.
+    /// Text that every reply begins with.
     pub expected: &'a [u8],
     pub seen: Seen,
 }

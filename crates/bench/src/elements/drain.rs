@@ -1,9 +1,12 @@
-//! Round 3: elements that all expire at one instant, and the latency that other clients see.
+//! Round 3: all elements expire at one instant, and the latency of other clients is measured.
 //!
-//! Three parts, each with a server of its own: the elements die and nobody else writes; a loader
-//! alone fills another collection, one client with 200 requests in flight; the same loader starts
-//! at the instant at which the elements die. In each, another client sends PINGs on a fixed
-//! schedule.
+//! It has three parts, each with a fresh server:
+//!
+//! - The elements expire, and no client writes.
+//! - A loader fills another collection over one connection with 200 requests in flight.
+//! - The loader starts at the instant at which the elements expire.
+//!
+//! In each part, another client sends PINGs on a fixed schedule.
 
 use super::data::Data;
 use super::{Elements, LeftOut, Round};
@@ -19,82 +22,85 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// As `memtier_benchmark -t 1 -c 1 --pipeline 200` in the source.
+/// One connection with 200 requests in flight, as `memtier_benchmark -t 1 -c 1 --pipeline 200` in
+/// the source.
 const LOADER: Shape = Shape {
     connections: 1,
     pipeline: 200,
     is_stream: false,
 };
-/// PINGs go for so long before the deadline, and at least so long after it.
+/// Time in milliseconds for which PINGs are sent before the deadline, and minimum time after it.
 const QUIET_MS: u64 = 2000;
 const PINGS_MS_MIN: u64 = 1000;
 /// Maximum wait for the memory to be freed after the elements are removed.
 const MEMORY_MS_MAX: u64 = 2000;
-/// Keys that the loader writes.
+/// Number of keys that the loader writes.
 const BESIDE: u64 = 1;
-/// Memory counts as freed when this share of the elements' memory is left.
+/// Memory counts as freed when at most this share of the elements' memory remains.
 const LEFT_OVER: f64 = 0.1;
 const POLL_PAUSE: Duration = Duration::from_millis(10);
-/// Deadlines are given within so many times what adding the elements took; the next is tried where
-/// one was too short.
+/// Limits of the time to set deadlines, as multiples of the time that adding the elements took. If
+/// one is too short, the next is tried.
 const ALLOWANCES: [u64; 3] = [2, 6, 20];
 const ALLOWANCE_MS: u64 = 500;
 
-/// What one look saw.
+/// Values of one poll.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Look {
-    /// After the deadline.
+    /// Milliseconds after the deadline.
     pub after_ms: u64,
     pub keys: u64,
     pub used_bytes: f64,
-    /// Elements expired, as the server counts, if it does.
+    /// Number of expired elements by the server's counter; `None` if it has no counter.
     pub reclaimed: Option<u64>,
-    /// The server's CPU time so far.
+    /// CPU time that the server has used since its start.
     pub cpu_ns: u64,
 }
 
 /// The elements expire without other writes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Alone {
-    /// After the deadline; none when it was not so within the patience.
+    /// Milliseconds after the deadline until all elements were removed; `None` if they were not in
+    /// time.
     pub gone_ms: Option<u64>,
     pub memory_back_ms: Option<u64>,
-    /// From the deadline until the last look, a second later at least, PINGs and looks included: a
-    /// server may drop a key whose elements are all dead at once, and take it apart afterwards.
+    /// CPU seconds from the deadline to the last poll, including PINGs and polls. The last poll is
+    /// not before the end of the PINGs, because a server may unlink a key whose elements are all
+    /// dead and free its memory afterwards.
     pub cpu_seconds: f64,
     pub quiet: Percentiles,
     pub pings: Percentiles,
-    /// How late threads that slept a millisecond woke, before and in the drain.
+    /// How late threads that slept for a millisecond at a time woke, before and after the deadline.
     pub machine: Percentiles,
     pub looks: Vec<Look>,
 }
 
-/// A run of the loader.
+/// Results of a run of the loader.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Loaded {
     pub seconds: f64,
     pub cpu_seconds: f64,
-    /// Milliseconds until the expired elements were removed, if there were some.
+    /// Milliseconds until the expired elements were removed; `None` if none were to expire.
     pub gone_ms: Option<u64>,
     pub pings: Percentiles,
     pub machine: Percentiles,
 }
 
-/// One round of one contestant.
+/// Results of one round of one server.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub data: Data,
     pub server: String,
     pub version: String,
     pub elements: u64,
-    /// Elements that the loader writes.
+    /// Number of elements that the loader writes.
     pub loaded: u64,
     pub alone: Alone,
     pub loader: Loaded,
     pub loader_beside: Loaded,
 }
 
-/// All three parts.
+/// Measures all three parts.
 pub(super) fn measure(
     options: &Elements,
     entrant: &Entrant,
@@ -135,8 +141,8 @@ impl Drain<'_> {
         })
     }
 
-    /// Adds the elements and gives them one deadline, which lies far enough ahead for a quiet span;
-    /// tells it.
+    /// Adds the elements and sets one deadline for all of them. It is far enough ahead to measure a
+    /// quiet phase before it. Returns the deadline.
     fn add_dying(&self, server: &Server) -> Result<u64> {
         let count = self.options.elements;
         for allowance in ALLOWANCES {
@@ -202,7 +208,7 @@ impl Drain<'_> {
         })
     }
 
-    /// The loader's run, beside the dying elements or by itself.
+    /// Runs the loader, either while elements expire or alone.
     fn load(&self, server: &Server, is_beside: bool) -> Result<Loaded> {
         let deadline_ms = match is_beside {
             true => self.add_dying(server)?,
@@ -212,8 +218,8 @@ impl Drain<'_> {
         let noise = Noise::start(&server.cpus);
         let is_over = AtomicBool::new(false);
         let give_up = self.give_up(deadline_ms);
-        // Its key is there from the beginning, so that the number of keys tells of the others
-        // alone.
+        // The loader's key exists from the start, so that a change of the number of keys is due to
+        // the others.
         self.data.fill_beside(&mut load, server, 0..1)?;
         clock::sleep_until_ms(deadline_ms);
         let (pings, looks, seconds, cpu_ns) = std::thread::scope(|scope| {
@@ -252,7 +258,7 @@ fn look(server: &Server, client: &mut Client, deadline_ms: u64) -> Result<Look> 
     let memory = client.info("memory")?;
     let used: Option<f64> = memory.get("used_memory").and_then(|text| text.parse().ok());
     let stats = client.info("stats")?;
-    // Redis and ours call it so; Valkey counts fields.
+    // Redis and Mayfly use the first name, Valkey the second.
     let names = ["expired_subkeys", "expired_fields"];
     let mut counts = names
         .iter()
@@ -266,8 +272,8 @@ fn look(server: &Server, client: &mut Client, deadline_ms: u64) -> Result<Look> 
     })
 }
 
-/// Looks from the deadline on until only `kept` keys are there and memory is back, or patience
-/// ends.
+/// Polls from the deadline until only `kept` keys remain and memory is freed, or until the time
+/// limit.
 fn watch(
     server: &Server,
     deadline_ms: u64,

@@ -1,6 +1,7 @@
-//! The lateness of an element's `expired` event and of its memory, beside many others with TTLs.
+//! Lateness of the `expired` events of elements and of freeing their memory, among many other
+//! elements with TTLs.
 //!
-//! Events name the key alone, so each probe is an element that is the last of a key of its own.
+//! An event names only the key, so each probe is the last element of a key of its own.
 
 use super::data::{Data, Layout};
 use super::{Elements, LeftOut, Round};
@@ -15,21 +16,21 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The others are due in hours, in milliseconds.
+/// TTLs of the other elements in milliseconds, from three hours to a day.
 const TTL_MS: std::ops::Range<u64> = 10_000_000..86_400_000;
-/// How long setting the probes may take; the first is due later still.
+/// Time in milliseconds allowed for setting the probes. The first probe is due later.
 const ALLOWANCE_MS: u64 = 500;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
-    /// The others.
+    /// The other elements.
     pub data: Data,
     pub server: String,
     pub version: String,
     pub others: u64,
     pub events: Lateness,
     pub memory: Lateness,
-    /// How late threads that slept a millisecond woke meanwhile.
+    /// How late threads that slept for a millisecond at a time woke during the measurement.
     pub machine: Percentiles,
 }
 

@@ -1,4 +1,4 @@
-//! Round 1: bytes an element, with and without TTLs.
+//! Round 1: bytes per element, with and without TTLs.
 
 use super::data::Data;
 use super::{Elements, LeftOut, Round};
@@ -18,12 +18,12 @@ pub(super) struct Row {
     pub server: String,
     pub version: String,
     pub elements: u64,
-    /// Above the empty server.
+    /// Increase of `used_memory` over the empty server, per element.
     pub used_per_element: f64,
     pub resident_per_element: f64,
 }
 
-/// Elements in a server started for them; TTLs come in a second pass, as in the source.
+/// Measures elements in a server started for them. TTLs are set in a second pass, as in the source.
 pub(super) fn measure(
     options: &Elements,
     entrant: &Entrant,

@@ -1,8 +1,8 @@
 //! Round 2: the server's CPU time per operation, by command and case.
 //!
-//! A measurement is one pass over all elements in an order made by chance, so that each request
-//! finds the element as the case says it is. Contestants take turns within a round; the commands of
-//! a round follow each other as the source has them: fill, give TTLs, ask for them.
+//! A measurement is one pass over all elements in random order, so that each request finds its
+//! element in the state that the case names. Servers take turns within a round. The commands of a
+//! round run in the order of the source: fill, set TTLs, read TTLs.
 
 use super::data::{Data, Number, Pass, Seen, State, Test, lacks};
 use super::{Elements, LeftOut, Round};
@@ -21,7 +21,7 @@ pub(super) struct Sample {
     pub operations_per_second: f64,
 }
 
-/// All rounds of one case of one contestant.
+/// Medians of all rounds of one case of one server.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub data: Data,
@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub samples: Vec<Sample>,
     pub cpu_us_median: f64,
     pub operations_per_second_median: f64,
-    /// This one's CPU time over the first contestant's, round by round: the median.
+    /// CPU time of this server divided by that of the first one: the median of the rounds.
     pub over_first: Option<f64>,
 }
 
@@ -39,11 +39,11 @@ struct Player {
     server: Server,
     load: Load<()>,
     state: State,
-    /// For each test whether the server knows the command, and what was measured.
+    /// For each test the measurements; `None` if the server lacks the command.
     tests: Vec<Option<Vec<Sample>>>,
 }
 
-/// All of round 2 for one kind and layout: rows, and what was left out.
+/// Runs round 2 for one kind and layout. Returns the rows and the omitted tests.
 pub(super) fn measure(
     options: &Elements,
     entrants: &[Entrant],
@@ -61,7 +61,7 @@ pub(super) fn measure(
     for round in 0..options.rounds {
         for (index, test) in tests.iter().enumerate() {
             for turn in 0..players.len() {
-                // Nobody is always the one that follows the fastest.
+                // The order rotates, so that no server always follows the fastest one.
                 let count = players.len();
                 let player = &mut players[(turn + round) % count];
                 progress.set_message(format!("{} {}", player.server.label, test.name));
@@ -125,7 +125,7 @@ fn player(options: &Elements, entrant: &Entrant, data: Data) -> Result<(Player, 
     Ok((player, left_out))
 }
 
-/// Numbers in an order made by chance.
+/// Returns the numbers below `count` in random order.
 fn shuffled(count: u32) -> Vec<u32> {
     let mut random = Random::new(1);
     let mut order: Vec<u32> = (0..count).collect();

@@ -1,14 +1,14 @@
-//! `bench expiry gist`: what S. Sanfilippo measured when he tried a radix tree for Redis's expires
-//! ("New keyspace representation and expire algorithm of Redis: preliminary analysis", 2019,
-//! <https://gist.github.com/antirez/b2eb293819666ee104c7fcad71986eb7>).
+//! `bench expiry gist`: the measurements of S. Sanfilippo, who tried a radix tree for the deadlines
+//! of keys in Redis ("New keyspace representation and expire algorithm of Redis: preliminary
+//! analysis", 2019, <https://gist.github.com/antirez/b2eb293819666ee104c7fcad71986eb7>).
 //!
-//! Memory and load time of 5 M keys with and without TTLs, GET and TTL over them at pipeline 32,
-//! and a flood of `SET key value EX 1`. He loaded snapshots; here keys come through the protocol,
-//! so that the cost of parsing is in both loads and the ratio between them is smaller than in the
-//! index alone. Deadlines are a few milliseconds apart, as his were.
+//! It measures memory and load time of 5 M keys with and without TTLs, GET and TTL over them with a
+//! pipeline of 32, and a flood of `SET key value EX 1`. He loaded snapshots. Here keys are sent
+//! over the protocol, so that both loads include the cost of parsing, and the ratio between them is
+//! smaller than that of the index alone. Deadlines are a few milliseconds apart, as in the source.
 //!
-//! Wall-clock rates are bounded by the load generator on a small machine; the server's CPU time is
-//! not.
+//! On a small machine the load generator bounds operations per second, but not the server's CPU
+//! time.
 
 use super::{Contestant, contestants};
 use crate::contestant::{Contest, Server, Settings};
@@ -23,16 +23,16 @@ use serde::Serialize;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// TTLs of eight digits: from hours on, this many milliseconds from one key to the next.
+/// TTLs in milliseconds, from hours on, spread evenly over the keys. All have eight digits.
 const TTL_MS: Range<u64> = 20_000_000..100_000_000;
 const TTL_STEP_MS: u64 = 3;
-/// As `redis-benchmark -P 32` with its 50 connections.
+/// 50 connections with 32 requests in flight, as `redis-benchmark -P 32`.
 const SHAPE: Shape = Shape {
     connections: 50,
     pipeline: 32,
     is_stream: false,
 };
-/// The flood writes to this many keys for each one loaded, as in the source.
+/// Number of keys of the flood per loaded key, as in the source.
 const FLOOD_KEYS: u64 = 2;
 
 /// Arguments of `bench expiry gist`.
@@ -66,23 +66,23 @@ pub(super) struct Gist {
     files: Files,
 }
 
-/// One span of requests.
+/// Rate and CPU time of one span of requests.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Rate {
     operations_per_second: f64,
     cpu_us_per_operation: f64,
 }
 
-/// One load, and what was asked of the loaded server.
+/// Results of one load, and of the requests to the loaded server.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Loaded {
     seconds: f64,
     cpu_seconds: f64,
-    /// Above the empty server.
+    /// Increase of `used_memory` over the empty server.
     used_bytes: f64,
     resident_bytes: f64,
     get: Rate,
-    /// Without TTLs as well: the reply is −1.
+    /// Rate of TTL. It is also measured without TTLs, with the reply −1.
     ttl: Rate,
 }
 
@@ -90,8 +90,8 @@ struct Loaded {
 struct Flood {
     rate: Rate,
     used_bytes: f64,
-    /// Keys in memory when it ends, and the most that can be alive: those set within the last
-    /// second.
+    /// Number of keys in memory at the end of the flood, and the maximum that can be unexpired:
+    /// those set within the last second.
     keys: u64,
     living_max: u64,
 }
@@ -102,7 +102,8 @@ struct Row {
     version: String,
     plain: Vec<Loaded>,
     expires: Vec<Loaded>,
-    /// Medians of load with TTLs over load without: wall clock, CPU time, used memory.
+    /// Median time of a load with TTLs divided by that without. The ratios of CPU time and used
+    /// memory follow.
     load_ratio: f64,
     load_cpu_ratio: f64,
     memory_ratio: f64,
@@ -214,7 +215,7 @@ impl Gist {
         Ok(Loaded {
             seconds,
             cpu_seconds,
-            // By now the tables have stopped growing.
+            // The server's hash tables have stopped growing.
             used_bytes: client.info_number("memory", "used_memory")? - used_empty,
             resident_bytes: server.resident_bytes(&mut client)? - resident_empty,
             get,
@@ -266,7 +267,7 @@ impl Gist {
     }
 }
 
-/// The TTL of key number `key`.
+/// Returns the TTL of key number `key` in milliseconds.
 fn ttl_ms(key: u64) -> u64 {
     TTL_MS.start + key * TTL_STEP_MS
 }

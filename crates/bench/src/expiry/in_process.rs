@@ -1,8 +1,8 @@
-//! `bench expiry in-process`: every index by itself, without a server, on a simulated clock.
+//! `bench expiry in-process`: each index alone, without a server, on a simulated clock.
 //!
-//! Bytes, processor time a verb, entries looked at per dead one, the longest call and the lag, for
-//! shapes of TTLs that caches see. Each index runs behind the same enum as in the server. How a
-//! trial goes stands in [`trial`], the shapes in [`shape`].
+//! It measures bytes, CPU time per operation, visited entries per dead one, the longest call and
+//! the lag, for shapes of TTLs that occur in caches. Each index is called through the same enum as
+//! in the server. The module [`trial`] describes a trial, and [`shape`] the shapes.
 
 mod host;
 mod shape;
@@ -19,9 +19,9 @@ use shape::{SHAPES, Shape};
 use trial::{ENTRY_BYTES, Figures};
 use verdict::Win;
 
-/// With `--full`.
+/// Numbers of entries with `--full`.
 const FULL_KEYS: [u64; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// Of memory, lag, CPU, and CPU of the prompt.
+/// Units of memory, lag, CPU time, and CPU time among prompt indexes.
 const UNITS: [&str; 4] = ["B", "ms", "ns", "ns"];
 
 /// Arguments of `bench expiry in-process`.
@@ -60,14 +60,14 @@ struct Row {
     figures: Figures,
 }
 
-/// All indexes under one shape with one number of entries.
+/// Results of all indexes under one shape with one number of entries.
 #[derive(Debug, Serialize)]
 struct Group {
     shape: &'static str,
     about: &'static str,
     keys: u64,
     rows: Vec<Row>,
-    /// None where only the floor ran.
+    /// Best indexes by each measure. It is empty if only `lazy` ran.
     wins: Vec<Win>,
 }
 
@@ -153,7 +153,7 @@ impl InProcess {
 }
 
 impl Group {
-    /// Who wins what, in words.
+    /// Returns for each measure a sentence that names the best index.
     fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let wins = self.wins.iter().zip(UNITS);
         wins.map(|(win, unit)| win.line(unit))
@@ -250,7 +250,7 @@ fn page(report: &Report) -> Page {
                 section.table(table(group)).list(group.lines().collect());
             }
         }
-        // Documents show the most entries of each shape.
+        // Documents show the largest number of entries of each shape.
         let section = page.section(&title).place("in-process");
         section.text(&title);
         section
@@ -261,7 +261,7 @@ fn page(report: &Report) -> Page {
     page
 }
 
-/// Three plots of bars over the indexes.
+/// Adds three plots of bars over the indexes.
 fn plots(section: &mut Section, group: &Group) {
     let names: Vec<String> = group.rows.iter().map(|row| row.index.clone()).collect();
     type Value = fn(&Figures) -> f64;

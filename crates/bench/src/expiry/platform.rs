@@ -1,13 +1,13 @@
 //! `bench expiry platform`: the experiments of G. Xie, Y.-C. Chung, "Bucket-Based Expiration
-//! Algorithm", MEMSYS 2020, section 4, against our server with each index and against peers.
+//! Algorithm", MEMSYS 2020, section 4, with our server under each index and with peers.
 //!
-//! Clients run a workload of YCSB in which an EXPIRE follows each write, its TTL drawn from a few.
-//! A monitor polls memory until one TTL after the end. The server is empty at first: an update of a
-//! missing key makes it. All times and counts are the paper's divided by one factor (`scale.rs`),
-//! in order that a run takes seconds.
+//! Clients run a workload of YCSB in which an EXPIRE follows each write, with a TTL drawn from a
+//! small set. A monitor polls memory until one TTL after the last operation. The server is empty at
+//! first, and an update of a missing key inserts it. All times and counts are the paper's, divided
+//! by one factor (`scale.rs`), so that a run takes seconds.
 //!
-//! Every run starts its server again. Contestants take turns within a group, a group being one
-//! workload, size, set of TTLs and number of clients; each is compared with the reference of its
+//! Every run starts its server again. Servers take turns within a group. A group is one workload,
+//! size, set of TTLs and number of clients. Each server is compared with the reference of its
 //! group.
 
 mod clients;
@@ -86,22 +86,22 @@ pub(super) struct Platform {
     files: Files,
 }
 
-/// One contestant in one group.
+/// Results of one server in one group.
 #[derive(Clone, Debug, Serialize)]
 struct Run {
     group: String,
     workload: Workload,
-    /// As planned; a run that has a limit may have done fewer.
+    /// Number of planned operations. A run with a time limit may have done fewer.
     operations: u64,
     operations_done: u64,
     ttls_seconds: Vec<u64>,
     clients: usize,
     contestant: String,
-    /// The index as the server was given it.
+    /// The index as it was passed to the server.
     index: Option<String>,
     version: String,
     summary: Summary,
-    /// Against the reference of the group.
+    /// Change against the reference of the group.
     change: Option<Change>,
     latencies: crate::latency::Percentiles,
     looks: Vec<Look>,
@@ -121,7 +121,7 @@ struct Report {
     limit_seconds: Option<f64>,
     overall: Vec<Overall>,
     beside_peers: Vec<BesidePeer>,
-    /// The configuration of buckets that saves most memory while throughput falls by 10 % at most.
+    /// Name of the bucket index that saves most memory while throughput falls by 10 % at most.
     best_buckets: Option<String>,
     runs: Vec<Run>,
 }
@@ -159,7 +159,8 @@ impl Platform {
         self.tell(self.compare(runs, scale))
     }
 
-    /// Whether the groups are those of the chosen series.
+    /// Whether the run consists of the chosen series: neither all groups nor those that the user
+    /// named.
     fn is_chosen_series(&self) -> bool {
         !self.full && self.group.is_empty()
     }
@@ -169,7 +170,7 @@ impl Platform {
         !self.is_chosen_series() || plan::is_chosen(group, &contestant.name, is_ours)
     }
 
-    /// How long a run may last.
+    /// Returns the time limit of a run.
     fn limit(&self) -> Option<Duration> {
         let is_bounded = self.is_chosen_series() && !self.paper_scale;
         self.limit.or(is_bounded.then_some(plan::CHOSEN_LIMIT))
@@ -258,7 +259,7 @@ impl Platform {
         let expired = client.info_number("stats", "expired_keys")?;
         let entry_bytes = (KEY_BYTES + self.value_size) as f64;
         let mut summary = Summary::of(looks, empty_bytes, entry_bytes, expired);
-        // A section that others lack.
+        // Other servers lack this section.
         let told = client.info("expiry").unwrap_or_default();
         let field = |name: &str| told.get(name).and_then(|value| value.parse().ok());
         summary.lag_p99_us = field("expiry_lag_us_p99");
@@ -266,7 +267,7 @@ impl Platform {
         Ok(summary)
     }
 
-    /// Puts each run beside the reference of its group.
+    /// Compares each run with the reference of its group.
     fn compare(&self, mut runs: Vec<Run>, scale: Scale) -> Report {
         let is_reference = |run: &Run| run.index.is_some() && run.contestant.starts_with("sampled");
         let reference = runs
@@ -328,7 +329,7 @@ impl Platform {
     }
 }
 
-/// The default index beside each peer of its group.
+/// Compares the default index with each peer of its group.
 fn beside_peers(runs: &[Run]) -> Vec<BesidePeer> {
     const OURS: &str = "wheel";
     let mut all = Vec::new();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use trace::Random;
 
 const HOUR_MS: u64 = 3_600_000;
-/// How many of the others are due in the same second, and when it begins.
+/// Maximum number of other keys that are due in the same second, and the start of that second.
 const SAME_SECOND_COUNT: u64 = 100_000;
 const SAME_SECOND_MS: u64 = 2500;
 /// Span of time and number of steps over which refreshes are spread.
@@ -26,7 +26,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// The lateness of events and of memory.
+    /// Measures the lateness of events and of memory.
     pub(super) fn measure(&self, server: &Server) -> Result<(Lateness, Lateness)> {
         let mut subscriber = server.client()?;
         subscriber.call(&["SUBSCRIBE", "__keyevent@0__:expired"])?;
@@ -86,7 +86,8 @@ impl Cell {
         }
     }
 
-    /// Gives each of the others its hour again, evenly over the time in which probes are due.
+    /// Renews the TTL of each of the other keys, evenly spread over the time in which probes are
+    /// due.
     fn refresh(&self, server: &Server, is_over: &AtomicBool) -> Result<()> {
         if self.shape != Shape::Refreshed {
             return Ok(());

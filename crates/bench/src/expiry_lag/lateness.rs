@@ -1,11 +1,12 @@
-//! Percentiles of lateness where some never came.
+//! Percentiles of lateness, of which some values are unknown because the event never arrived.
 
 use ::report::Cell;
 use serde::Serialize;
 use std::time::Duration;
 use units::show::span;
 
-/// Lateness in microseconds. Where what was waited for had not come, there is no number.
+/// Percentiles of lateness in microseconds. A percentile is `None` if the event that it stands for
+/// did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Lateness {
     pub expected: usize,
@@ -17,11 +18,11 @@ pub(crate) struct Lateness {
 }
 
 impl Lateness {
-    /// Of `expected` ones those that came, each with its lateness.
+    /// Computes the percentiles over `expected` events from the lateness of those that arrived.
     pub(crate) fn new(mut late_us: Vec<u64>, expected: usize) -> Lateness {
         assert!(late_us.len() <= expected);
         late_us.sort_unstable();
-        // The smallest one that at least this share of all, missing ones included, does not exceed.
+        // The smallest value that at least this share of all expected events does not exceed.
         let percentile = |share: f64| {
             let rank = (share * expected as f64).ceil() as usize;
             late_us.get(rank.saturating_sub(1)).copied()
@@ -36,8 +37,9 @@ impl Lateness {
         }
     }
 
-    /// Lateness of reclaiming: the k-th of the `deadlines_ms` against the first of the polls
-    /// (instant in µs, keys gone by then) that tells of k keys gone.
+    /// Computes the lateness of reclaiming. The k-th of `deadlines_ms` is compared with the first
+    /// poll that counts at least k reclaimed keys. A poll is its time in µs and its number of
+    /// reclaimed keys.
     pub(crate) fn of_memory(mut deadlines_ms: Vec<u64>, polls: &[(u64, u64)]) -> Lateness {
         deadlines_ms.sort_unstable();
         let mut late_us = Vec::new();
@@ -54,7 +56,8 @@ impl Lateness {
     }
 }
 
-/// A lateness as a cell in milliseconds. What did not arrive is later than the time limit.
+/// Formats a lateness in milliseconds as a cell. An event that did not arrive is shown as later
+/// than the time limit.
 pub(crate) fn cell(late_us: Option<u64>, patience: Duration) -> Cell {
     match late_us {
         Some(us) => Cell::Number(us as f64 / 1000.0),

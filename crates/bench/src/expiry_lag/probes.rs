@@ -7,14 +7,14 @@ use crate::error::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// When the first and the last probe is due, after the start.
+/// Deadlines of the first and the last probe, in milliseconds after the start.
 const FIRST_DUE_MS: u64 = 1500;
 pub(crate) const LAST_DUE_MS: u64 = 4500;
-/// Probes are keys of numbers from here on.
+/// Number of the first probe's key.
 const FIRST_KEY: u64 = 100_000_000_000;
 const POLL_PAUSE: Duration = Duration::from_millis(2);
 
-/// So many, counted from a start.
+/// The probes of a measurement: their number and the start.
 #[derive(Clone, Copy)]
 pub(crate) struct Probes {
     pub count: u64,
@@ -22,19 +22,20 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// The numbers of their keys.
+    /// Returns the numbers of the probes' keys.
     pub(crate) fn keys(self) -> std::ops::Range<u64> {
         FIRST_KEY..FIRST_KEY + self.count
     }
 
-    /// When the probe of this key number is due.
+    /// Returns the deadline of the probe with this key number.
     pub(crate) fn due_ms(self, key: u64) -> u64 {
         assert!(self.keys().contains(&key));
         let probe = key - FIRST_KEY;
         self.start_ms + FIRST_DUE_MS + probe * (LAST_DUE_MS - FIRST_DUE_MS) / self.count
     }
 
-    /// The lateness of each probe's event, until all have come or patience ends.
+    /// Receives events until all have arrived or the time limit passes. Returns the lateness of
+    /// each.
     pub(crate) fn collect(self, subscriber: &mut Client, give_up: Instant) -> Result<Vec<u64>> {
         let mut late_us = vec![None; self.count as usize];
         let mut arrived = 0;
@@ -62,8 +63,8 @@ impl Probes {
     }
 }
 
-/// How many of `total` keys are gone, and when that was known, until events are over and all that
-/// was due is gone, or patience is.
+/// Polls how many of `total` keys are reclaimed. It ends when all events have arrived and all due
+/// keys are reclaimed, or at the time limit. Returns the time and the count of each poll.
 pub(crate) fn poll(
     server: &Server,
     total: u64,

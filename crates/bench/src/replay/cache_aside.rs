@@ -1,4 +1,4 @@
-//! The cache-aside client: GET, and SET with a TTL after a miss.
+//! The client of a look-aside cache: it sends a GET, and a SET with a TTL after a miss.
 
 use crate::clock;
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub(super) struct CacheAside<'a, F> {
     misses: u64,
     gets: Latencies,
     sets: Latencies,
-    /// What values are cut from; grows to the largest object.
+    /// Bytes from which values are cut. It grows to the size of the largest object.
     value: Vec<u8>,
     living: Living,
     problem: Option<Problem>,
@@ -60,7 +60,8 @@ pub(super) struct Counts {
 }
 
 impl<'a, F: Fn(u64) -> Option<u64>> CacheAside<'a, F> {
-    /// `ttl_ms` returns a key's TTL; `published` receives the number of unexpired keys.
+    /// Creates the client. `ttl_ms` returns a key's TTL; the number of unexpired keys is stored in
+    /// `published`.
     pub(super) fn new(
         requests: Requests<'a>,
         ttl_ms: F,
@@ -183,11 +184,11 @@ impl<F: Fn(u64) -> Option<u64>> Driver for CacheAside<'_, F> {
     }
 }
 
-/// Counts the keys that have a deadline ahead, or none.
+/// Counts the keys that have a deadline in the future, or none.
 struct Living {
-    /// The deadline of each; `u64::MAX` for none.
+    /// Deadline of each key; `u64::MAX` for none.
     deadlines: HashMap<u64, u64>,
-    /// Deadlines to come, and some that were replaced since.
+    /// Deadlines in ascending order. Some belong to keys whose deadline was replaced since.
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     in_flight: u64,
     published: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Looks at a server's memory while it works.
+//! Polls the memory of a server during a replay.
 
 use crate::client::Client;
 use crate::contestant::Server;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What was seen over time, in bytes.
+/// Measurements over time, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Series {
     pub mean: f64,
@@ -20,20 +20,20 @@ pub(super) struct Series {
     pub last: f64,
 }
 
-/// A server's memory while it worked.
+/// Memory of a server during a replay.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Memory {
     pub looks: usize,
     pub used: Series,
     pub resident: Series,
-    /// Estimated as the module `replay` describes.
+    /// Estimate that the module `replay` describes.
     pub beyond_deadline: Series,
-    /// As the server itself reports it, if it does.
+    /// Figure that the server itself reports; `None` if it reports none.
     pub backlog: Option<Series>,
 }
 
 impl Memory {
-    /// Each series with its name.
+    /// Returns the series with their names.
     pub(super) fn named(&self) -> Vec<(&'static str, Series)> {
         let mut named = vec![
             ("used", self.used),
@@ -72,7 +72,7 @@ struct Watcher {
 }
 
 impl Sampler {
-    /// Starts looking at an empty server.
+    /// Starts to poll a server, which must be empty.
     pub(super) fn start(server: &Server) -> Result<Sampler> {
         let mut client = server.client()?;
         let living = Arc::new(AtomicU64::new(0));
@@ -103,7 +103,7 @@ impl Sampler {
         })
     }
 
-    /// Where to say how many keys are alive.
+    /// Returns the counter in which the client stores the number of unexpired keys.
     pub(super) fn living(&self) -> Arc<AtomicU64> {
         self.living.clone()
     }
@@ -137,7 +137,8 @@ impl Watcher {
         };
         let living_before = self.living.load(Ordering::Relaxed);
         let held = self.client.integer(&["DBSIZE"])?.max(0) as u64;
-        // Keys come and go meanwhile: whichever count leaves fewer dead ones.
+        // The number of keys changes between the two reads. The larger one is used, so that the
+        // estimate of dead keys remains a lower bound.
         let living = living_before.max(self.living.load(Ordering::Relaxed));
         let dead = held.saturating_sub(living) as f64;
         let key_bytes = (used - self.empty_used).max(0.0) / held.max(1) as f64;

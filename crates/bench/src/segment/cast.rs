@@ -1,4 +1,5 @@
-//! The compared engines: both of ours, memcached with and without its crawler, Redis.
+//! The compared engines: the segment engine and the slab engine of Mayfly, memcached with and
+//! without its crawler, and Redis.
 
 use crate::contestant::{Hosting, Server, Start, free_address, in_path, peer_args};
 use crate::error::{Error, Result};
@@ -35,19 +36,19 @@ impl Engine {
         }
     }
 
-    /// Whether it has more data threads than one when asked to.
+    /// Whether the engine supports several data threads.
     pub(super) fn has_threads(self) -> bool {
         self != Engine::Redis
     }
 }
 
-/// An engine and the program that has it.
+/// An engine and the path of its program.
 #[derive(Clone, Debug)]
 pub(super) struct Player {
     pub engine: Engine,
     program: PathBuf,
     server_args: Vec<String>,
-    /// Where it runs with one data thread, and with more.
+    /// CPUs for one data thread, and for several.
     cpus: [Cpus; 2],
 }
 
@@ -62,13 +63,14 @@ pub(super) struct Programs {
     redis: Option<PathBuf>,
 }
 
-/// Returns the engines whose programs are installed, and a line for each other one.
+/// Returns the engines whose programs are installed, and for each other engine a line that says
+/// what is missing.
 pub(super) fn cast(
     engines: &[Engine],
     hosting: &Hosting,
     programs: &Programs,
 ) -> Result<(Vec<Player>, Vec<String>)> {
-    // Told from what this thread may use: it is not pinned yet.
+    // The default is all CPUs that this thread may use, because it is not pinned yet.
     let many = hosting.server_cpu.clone().unwrap_or_else(Cpus::all);
     let cpus = [hosting.server_cpus(), many];
     let (mut players, mut left_out) = (Vec::new(), Vec::new());
@@ -158,7 +160,8 @@ impl Player {
         Ok(server)
     }
 
-    /// Our server also listens for RESP on a port that is not used here.
+    /// Returns arguments for Mayfly. It also listens for RESP, on a port that the experiment does
+    /// not use.
     fn our_args(&self, own: &[&str], port: &str) -> Result<Vec<String>> {
         let resp_port = free_address()?.port().to_string();
         let mut args: Vec<String> = ["serve", "--bind", "127.0.0.1", "--port", &resp_port]
@@ -174,7 +177,7 @@ impl Player {
 fn memcached_args(port: &str) -> Vec<String> {
     let mut args = vec!["-l", "127.0.0.1", "-U", "0", "-c", "1024", "-p", port];
     if rustix::process::geteuid().is_root() {
-        // It refuses to run as root without this option.
+        // memcached refuses to run as root without this option.
         args.extend(["-u", "root"]);
     }
     args.into_iter().map(String::from).collect()

@@ -1,17 +1,18 @@
-//! Between the points of a curve of miss ratios over memory.
+//! Interpolation between the points of a curve of miss ratios over memory.
 
 use serde::Serialize;
 
-/// The memory that a miss ratio takes.
+/// Memory needed for a miss ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Needed {
     pub memory: f64,
-    /// The smallest size misses less already: it is this or less.
+    /// Whether the smallest measured size already has a lower miss ratio, so that the needed memory
+    /// is at most this.
     pub is_at_most: bool,
 }
 
 impl Needed {
-    /// As a share of something else.
+    /// Divides the memory by another one.
     pub(super) fn over(self, memory: f64) -> Needed {
         Needed {
             memory: self.memory / memory,
@@ -19,15 +20,15 @@ impl Needed {
         }
     }
 
-    /// With two decimals.
+    /// Formats the memory with two decimals.
     pub(super) fn text(self) -> String {
         let mark = if self.is_at_most { "≤ " } else { "" };
         format!("{mark}{:.2}", self.memory)
     }
 }
 
-/// The memory at which a curve first comes down to a miss ratio: between two points it falls evenly
-/// with the logarithm of memory. `None` where it never does.
+/// Returns the memory at which a curve first falls to a miss ratio. It is interpolated linearly
+/// over the logarithm of memory. Returns `None` if the curve does not fall to it.
 pub(super) fn memory_for(curve: &[(f64, f64)], ratio: f64) -> Option<Needed> {
     let mut points = curve.to_vec();
     points.retain(|(memory, _)| *memory > 0.0);
@@ -41,7 +42,7 @@ pub(super) fn memory_for(curve: &[(f64, f64)], ratio: f64) -> Option<Needed> {
         });
     };
     let (smaller, more) = points[before];
-    // `more` is above the ratio, `missed` is not: they differ.
+    // `more` is above the ratio and `missed` is not, so they differ.
     let share = (more - ratio) / (more - missed);
     Some(Needed {
         memory: smaller * (memory / smaller).powf(share),
@@ -62,7 +63,7 @@ mod tests {
         let curve = [(40.0, 0.2), (10.0, 0.4), (160.0, 0.1)];
         assert_eq!(at(&curve, 0.4), Some((10.0, false)));
         assert_eq!(at(&curve, 0.2), Some((40.0, false)));
-        // Half way down is half way up in the logarithm.
+        // The middle between two miss ratios is at the middle of the logarithms.
         let (memory, is_at_most) = at(&curve, 0.3).expect("it is reached");
         assert!((memory - 20.0).abs() < 1e-9 && !is_at_most);
         assert_eq!(at(&curve, 0.5), Some((10.0, true)));

@@ -1,9 +1,9 @@
-//! The client of a cache that is looked aside at: a read, and on a miss a write of what was missed.
+//! The client of a look-aside cache: a read, and after a miss a write of the missed object.
 //!
-//! Requests of one key keep their order although many are under way at once: one that is sent while
-//! another of its key is under way would have found what that one brings. If it finds nothing,
-//! because the write has not arrived, it counts as a hit all the same and nothing is written again;
-//! how often that happened is told.
+//! Many requests are in flight at a time, but those of one key keep their order. A read that is
+//! sent while the missed object of the same key is about to be written would be a hit in a
+//! sequential replay. If it misses, it counts as a hit, and the object is not written again. The
+//! report gives the number of such reads.
 
 use super::workload::{Asked, Workload};
 use crate::error::{Error, Result};
@@ -15,33 +15,34 @@ use std::time::{Duration, Instant};
 use trace::Lifetimes;
 use trace::Op;
 
-/// What falls due within this is sent at once, so that a loader sleeps and does not poll.
+/// Requests that are due within this time are sent at once, so that a loader sleeps instead of
+/// polling.
 const EARLY: Duration = Duration::from_millis(1);
 
-/// When requests are sent, and how long a second of the trace is.
+/// Schedule of requests, and the factor from the time of the trace to real time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub start: Instant,
-    /// Seconds of the replay for one of the trace.
+    /// Seconds of the replay for each second of the trace.
     pub scale: f64,
 }
 
-/// What came of a replay.
+/// Counts of a replay.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
     pub misses: u64,
-    /// Reads that count as hits because what they missed was on its way.
+    /// Reads that count as hits because the missed object was about to be written.
     pub overtaken: u64,
     pub writes: u64,
-    /// Writes that the server did not take.
+    /// Number of writes that the server refused.
     pub refused: u64,
-    /// How much later than due a request was sent at worst.
+    /// Maximum delay of a request after it was due, in milliseconds.
     pub late_ms_max: f64,
 }
 
-/// A request under way.
+/// A request in flight.
 pub(super) struct Token {
     index: usize,
     kind: Kind,
@@ -63,7 +64,7 @@ pub(super) struct LookAside<'a> {
     next: usize,
     under_way: HashMap<u64, u32>,
     key: Vec<u8>,
-    /// What values are cut from; grows to the largest object.
+    /// Bytes from which values are cut. It grows to the size of the largest object.
     value: Vec<u8>,
     counts: Counts,
     problem: Option<String>,
@@ -92,7 +93,7 @@ impl<'a> LookAside<'a> {
         }
     }
 
-    /// What was counted.
+    /// Returns the counts of the replay.
     pub(super) fn finish(self, label: &str) -> Result<Counts> {
         match self.problem {
             Some(text) => Err(Error::server(label, format!("it answered {text}"))),
@@ -107,7 +108,7 @@ impl<'a> LookAside<'a> {
         }
         let scale = self.pace.map_or(1.0, |pace| pace.scale);
         let ttl = asked.lifetime_ms(self.lifetimes, self.seed);
-        // Whole seconds are what memcached counts in; the others get the same.
+        // memcached counts TTLs in whole seconds, so that the other servers get whole seconds, too.
         let ttl = ttl.map(|ttl_ms| (ttl_ms as f64 * scale / 1000.0).round() as u64);
         asked.key(&mut self.key);
         let value = &self.value[..size];
@@ -125,7 +126,7 @@ impl<'a> LookAside<'a> {
     }
 
     fn is_refusal(&self, answer: Answer, kind: Kind) -> bool {
-        // A full server may refuse to store, but no server may refuse to read.
+        // A full server may refuse a write, but never a read.
         answer == Answer::Refused && kind != Kind::Write
     }
 }
@@ -210,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Sends all requests at once, then answers them in their order as `answer` does.
+    /// Sends all requests at once, then replies to them in order with the results of `answer`.
     fn replay(requests: &[Request], mut answer: impl FnMut(&str) -> &'static str) -> Counts {
         let workload = toy(requests);
         let lifetimes = "2s:1".parse().expect("a mix");

@@ -1,9 +1,9 @@
-//! Round 1: miss ratios at equal memory, and the memory that an equal miss ratio takes.
+//! Round 1: miss ratios at equal memory, and memory at equal miss ratios.
 //!
-//! Servers run in real time. Where objects expire within the trace, its time and all lifetimes are
-//! divided by one factor, and the engines are replayed side by side, since each of them waits most
-//! of the time; where none does, requests go out as fast as replies come, one engine after the
-//! other.
+//! Servers run in real time. If objects expire within the trace, its time and all TTLs are divided
+//! by one factor. The engines are then replayed concurrently, because each of them waits most of
+//! the time. If no object expires, requests are sent as fast as replies come, to one engine after
+//! the other.
 
 use super::Segment;
 use super::cast::{Engine, Player};
@@ -20,18 +20,19 @@ use std::thread;
 use std::time::Instant;
 use trace::Lifetimes;
 
-/// Lifetimes shorter than this in real time say little: memcached's clock ticks once a second.
+/// Minimum TTL in seconds of real time. Results with shorter TTLs would be inexact, because
+/// memcached's clock ticks once a second.
 const TTL_SECONDS_MIN: f64 = 2.0;
 
-/// One engine with one size.
+/// Results of one engine with one size.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub lifetimes: String,
     pub engine: Engine,
     pub version: String,
-    /// Memory limit of the server.
+    /// Memory limit of the server in bytes.
     pub memory_bytes: u64,
-    /// What it took at the end, above what it took when empty.
+    /// Resident memory at the end minus that of the empty server.
     pub resident_bytes: f64,
     pub miss_ratio: f64,
     pub counts: Counts,
@@ -39,31 +40,33 @@ pub(super) struct Row {
     pub cpu_us_per_operation: f64,
 }
 
-/// What one set of lifetimes was replayed with.
+/// Parameters of the replays with one set of TTLs.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Replayed {
     pub lifetimes: String,
-    /// The shortest life, in the time of the trace.
+    /// Shortest TTL in seconds of the trace's time.
     pub shortest_seconds: Option<f64>,
-    /// Seconds of the replay for one of the trace; none where nothing expires.
+    /// Seconds of the replay for each second of the trace; `None` if no object expires.
     pub scale: Option<f64>,
 }
 
-/// The memory that an engine needs for the miss ratio that the baseline has with its own.
+/// Memory that an engine needs for the miss ratio of the baseline.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Relative {
     pub lifetimes: String,
     pub engine: Engine,
-    /// The baseline's, and what it misses with it.
+    /// Memory of the baseline, and its miss ratio with it.
     pub memory_bytes: u64,
     pub miss_ratio: f64,
-    /// Of the memory given; none where no size does.
+    /// Memory limit that the engine needs, relative to the baseline's; `None` if no measured size
+    /// reaches the miss ratio.
     pub given: Option<Needed>,
-    /// The same for resident memory.
+    /// Resident memory that the engine needs, relative to the baseline's; `None` if no measured
+    /// size reaches the miss ratio.
     pub resident: Option<Needed>,
 }
 
-/// One set of lifetimes at every size.
+/// Replays the trace with one set of TTLs at every size.
 pub(super) fn measure(
     options: &Segment,
     players: &[Player],
@@ -119,7 +122,8 @@ pub(super) fn measure(
     Ok((replayed, rows))
 }
 
-/// memcached's clock ticks once a second: lifetimes must last a few of them.
+/// Refuses TTLs that are shorter than a few seconds of real time, because memcached's clock ticks
+/// once a second.
 fn check_resolution(lifetimes: &Lifetimes, seconds: f64) -> Result<()> {
     if seconds >= TTL_SECONDS_MIN {
         return Ok(());
@@ -176,7 +180,8 @@ fn resident_bytes(server: &Server) -> Result<f64> {
     Ok(process::resident_bytes_exact(pid)? as f64)
 }
 
-/// What each engine needs to miss as much as the baseline, at each of its sizes.
+/// Returns for each engine the memory that it needs for the baseline's miss ratio, at each size of
+/// the baseline.
 pub(super) fn relative(rows: &[Row]) -> Vec<Relative> {
     let Some(baseline) = baseline(rows) else {
         return Vec::new();
@@ -212,7 +217,8 @@ pub(super) fn relative(rows: &[Row]) -> Vec<Relative> {
     all
 }
 
-/// Whom others are compared with: memcached as it starts by itself, else the first.
+/// Returns the baseline: memcached with its default settings if it takes part, otherwise the first
+/// engine.
 pub(super) fn baseline(rows: &[Row]) -> Option<Engine> {
     let mut engines = rows.iter().map(|row| row.engine);
     let memcached = engines.clone().find(|engine| *engine == Engine::Memcached);

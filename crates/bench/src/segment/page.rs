@@ -1,4 +1,4 @@
-//! The report as a page: the figures of the source, and tables of everything.
+//! The report as a page: the figures of the source, and tables of all results.
 
 use super::curve::Needed;
 use super::{Report, Round, misses, speed};
@@ -48,7 +48,7 @@ fn versions(report: &Report) -> String {
     distinct(all).join(", ")
 }
 
-/// How the replays mapped the time of the trace.
+/// Describes the factors from the time of the trace to real time.
 fn paces(report: &Report) -> String {
     let pace = |replayed: &misses::Replayed| {
         let lifetimes = &replayed.lifetimes;
@@ -71,7 +71,7 @@ fn paces(report: &Report) -> String {
     paces.join("; ")
 }
 
-/// Miss ratio ÷ the baseline's at the same size.
+/// Returns the miss ratio divided by the baseline's at the same size.
 fn over_baseline(report: &Report, row: &misses::Row) -> Option<f64> {
     let baseline = misses::baseline(&report.misses)?;
     let is_base = |other: &&misses::Row| {

@@ -1,9 +1,9 @@
-//! Round 2: the server's CPU time per operation, and operations a second, with one data thread and
-//! more.
+//! Round 2: the server's CPU time per operation, and operations per second, with one and with more
+//! data threads.
 //!
-//! Engines take turns within a round, so that a slow minute hits all. With one data thread server
-//! and load have a CPU each; with more, servers and as many loaders as they have threads run where
-//! the system puts them.
+//! Engines take turns within a round, so that a slow minute affects all of them. With one data
+//! thread, server and load have a CPU each. With more, there are as many loaders as data threads,
+//! and the system chooses the CPUs of all of them.
 
 use super::Segment;
 use super::cast::{Engine, Player};
@@ -18,11 +18,11 @@ use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Spent before each measurement, so that caches and branch predictors know the work.
+/// Duration of the load before each measurement, so that caches and branch predictors are warm.
 const WARM_UP: Duration = Duration::from_millis(100);
 /// Enough memory for each server to store all keys.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// No server takes more than this for a key and what belongs to it, beside its value.
+/// Upper bound of the memory that any server needs for a key and its metadata, in bytes.
 const OVERHEAD_BYTES: u64 = 250;
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +38,7 @@ pub(super) struct Sample {
     pub operations_per_second: f64,
 }
 
-/// All rounds of one engine.
+/// Medians of all rounds of one engine.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub test: Test,
@@ -51,7 +51,7 @@ pub(super) struct Row {
     pub cpu_us_min: f64,
     pub cpu_us_max: f64,
     pub operations_per_second_median: f64,
-    /// This one's CPU time over memcached's, round by round: the median.
+    /// CPU time of this engine divided by memcached's: the median of the rounds.
     pub over_memcached: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ struct Running {
     threads: usize,
 }
 
-/// Whether all keys fit what servers are given.
+/// Checks that all keys fit into the memory of a server.
 pub(super) fn check(options: &Segment) -> Result<()> {
     let bytes = options
         .keys
@@ -155,7 +155,8 @@ impl Running {
         })
     }
 
-    /// Sends through all loads at once for a span of time, and returns the number of replies.
+    /// Sends requests over all loaders at once for a span of time, and returns the number of
+    /// replies.
     fn send(
         &self,
         loads: &mut [Load<()>],

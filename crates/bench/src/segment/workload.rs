@@ -15,11 +15,11 @@ const OBJECT_BYTES_MAX: u32 = 1_000_000;
 /// Requests per second of a trace without times.
 const RATE_DEFAULT: u64 = 1000;
 
-/// The trace that is made where none is given: a popular part, and objects that come a few times at
-/// most.
+/// Pattern of the trace that is generated if none is given: a popular part, and objects that are
+/// requested a few times at most.
 const MADE_MIX: &str = "zipf:0.9@9+scan:20@1";
 const MADE_OBJECTS: u64 = 200_000;
-/// Its sizes: the mean is near the 230 bytes of the source's workload c.
+/// Object sizes of the generated trace. The mean is near the 230 bytes of workload c in the source.
 const MADE_SIZES: Sizes = Sizes::Lognormal {
     median: 170.0,
     sigma: 0.8,
@@ -30,22 +30,22 @@ const MADE_SPAN_SECONDS: f64 = 600.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub key: u64,
-    /// From the first request on.
+    /// Milliseconds since the first request.
     pub time_ms: u64,
     ttl_ms: u64,
-    /// Key and value, as they are on the wire.
+    /// Bytes of key and value on the wire.
     pub size: u32,
     key_size: u8,
     pub op: Op,
 }
 
 impl Asked {
-    /// TTL in milliseconds of what the request stores, in the trace's time.
+    /// Returns the TTL, in milliseconds of the trace's time, of the object that the request stores.
     pub(super) fn lifetime_ms(&self, lifetimes: &Lifetimes, seed: u64) -> Option<u64> {
         lifetimes.ttl_ms(self.key, self.ttl_ms, seed)
     }
 
-    /// Puts the key's bytes into `key`.
+    /// Replaces the content of `key` by the key's bytes.
     pub(super) fn key(&self, key: &mut Vec<u8>) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         key.clear();
@@ -54,7 +54,7 @@ impl Asked {
         key.extend(digits.map(|digit| DIGITS[(self.key >> (4 * digit) & 15) as usize]));
     }
 
-    /// The bytes of the value.
+    /// Returns the number of bytes of the value.
     pub(super) fn value_size(&self) -> usize {
         self.size as usize - usize::from(self.key_size)
     }
@@ -66,15 +66,15 @@ pub(super) struct Workload {
     pub name: String,
     pub requests: Vec<Asked>,
     pub objects: u64,
-    /// Bytes of all objects, at their first size.
+    /// Bytes of all objects at their first sizes.
     pub footprint: u64,
     pub span_ms: u64,
-    /// Requests for objects that are too large.
+    /// Number of omitted requests for objects that are too large.
     pub left_out: u64,
 }
 
 impl Workload {
-    /// Reads the trace, or makes it.
+    /// Reads the trace, or generates it if none is given.
     pub(super) fn read(source: &Source, limit: usize, seed: u64) -> Result<Workload> {
         let mut workload = Workload::default();
         let mut sizes = HashMap::new();
@@ -137,7 +137,8 @@ impl Workload {
         });
     }
 
-    /// Time begins with the first request and never goes back.
+    /// Shifts times so that the first request is at 0, and replaces a time that is before its
+    /// predecessor by the predecessor's. A trace without times gets [`RATE_DEFAULT`].
     fn settle_time(&mut self) {
         let first = self.requests.first().map_or(0, |asked| asked.time_ms);
         let has_time = self.requests.iter().any(|asked| asked.time_ms != first);
@@ -153,7 +154,7 @@ impl Workload {
         self.span_ms = now.max(1);
     }
 
-    /// The shortest life in the trace's time.
+    /// Returns the shortest TTL in milliseconds of the trace's time.
     pub(super) fn shortest_ttl_ms(&self, lifetimes: &Lifetimes, seed: u64) -> Option<u64> {
         let all = self.requests.iter();
         all.filter_map(|asked| asked.lifetime_ms(lifetimes, seed))
@@ -161,21 +162,21 @@ impl Workload {
     }
 }
 
-/// How much memory servers are given.
+/// Memory limit of the servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
     Bytes(u64),
-    /// Of the bytes of all objects.
+    /// Share of the bytes of all objects.
     Share(f64),
 }
 
-/// The least that every engine starts with.
+/// Minimum memory with which every engine starts, in bytes.
 const SIZE_MIN: u64 = 8 << 20;
-/// memcached's limit is a number of whole MiB.
+/// Granularity of the memory limit in bytes: memcached accepts whole MiB only.
 const SIZE_STEP: u64 = 1 << 20;
 
 impl Size {
-    /// Returns the size in whole MiB, as memcached's limit needs it.
+    /// Returns the size in bytes, rounded to whole MiB.
     pub(super) fn resolve(self, footprint: u64) -> Result<u64> {
         let bytes = match self {
             Size::Bytes(bytes) => bytes,
@@ -207,7 +208,7 @@ impl FromStr for Size {
     }
 }
 
-/// A trace of these requests.
+/// Returns a trace of these requests.
 #[cfg(test)]
 pub(super) fn toy(requests: &[Request]) -> Workload {
     let (mut workload, mut sizes) = (Workload::default(), HashMap::new());

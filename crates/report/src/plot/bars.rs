@@ -1,4 +1,4 @@
-//! Bars that lie, in groups, with the range of a figure where it has one.
+//! Horizontal bars in groups, with an optional range for each value.
 
 use super::frame::{Chart, Fault, Frame, Root, filled, mark_in, series_ink};
 use super::{Drawing, Plot};
@@ -8,13 +8,13 @@ use crate::scale::{Scale, tick_text};
 use plotters::element::{PathElement, Rectangle};
 use plotters::style::Color;
 
-/// Pixels of one bar, and between groups.
+/// Height of one bar, and distance between groups, in pixels.
 const BAR_HEIGHT: u32 = 14;
 const GROUP_GAP: u32 = 12;
-/// Of axis and its label.
+/// Height of the axis and its label in pixels.
 const FOOT: u32 = 48;
 
-/// A named series: a value for each category, or none.
+/// A named series with an optional value for each category.
 #[derive(Clone, Debug)]
 pub struct Bars {
     name: String,
@@ -23,7 +23,7 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// A value for each category.
+    /// Creates a series with an optional value for each category.
     pub fn new(name: &str, values: Vec<Option<f64>>) -> Bars {
         Bars {
             name: name.into(),
@@ -32,7 +32,7 @@ impl Bars {
         }
     }
 
-    /// From where to where each value ranges, drawn as a line over its bar.
+    /// Sets the range of each value, which is drawn as a line over its bar.
     #[must_use]
     pub fn with_ranges(mut self, ranges: Vec<Option<(f64, f64)>>) -> Bars {
         assert_eq!(ranges.len(), self.values.len(), "a range for each value");
@@ -54,7 +54,7 @@ pub(super) fn draw(
     let values = series.iter().flat_map(|bars| bars.values.iter().flatten());
     let ranges = series.iter().flat_map(|bars| bars.ranges.iter().flatten());
     let ends = ranges.flat_map(|(low, high)| [*low, *high]);
-    // A bar's length is its value: zero is always shown.
+    // The length of a bar shows its value, so that the axis must include zero.
     let axis = plot.x.clone().from_zero();
     let group = series.len() as u32 * BAR_HEIGHT + GROUP_GAP;
     let frame = Frame {
@@ -119,7 +119,7 @@ fn draw_bar(
     let (_, y_bottom) = chart.backend_coord(&(0.0, bottom));
     let corners = [(base.min(x), y_top + 1), (base.max(x), y_bottom - 1)];
     root.draw(&Rectangle::new(corners, filled(series_ink(index))))?;
-    // Inside the bar, where it is long enough.
+    // The text is inside the bar if the bar is long enough.
     if (x - base).abs() > 16 {
         let towards = (x - base).signum();
         mark_in(PAPER, root, index, (base + 9 * towards, y))?;

@@ -1,4 +1,5 @@
-//! Box plots that lie: the middle half of a sample as a box, its median a line, its ends whiskers.
+//! Horizontal box plots. The box covers the middle half of a sample, a line is at the median, and
+//! whiskers extend to minimum and maximum.
 
 use super::frame::{Fault, Frame, series_ink};
 use super::{Drawing, Plot};
@@ -10,7 +11,7 @@ use plotters::style::Color;
 
 const ROW_HEIGHT: u32 = 26;
 const FOOT: u32 = 48;
-/// Half of a box's height, where rows are one apart.
+/// Half of the height of a box; the distance between rows is 1.
 const HALF: f64 = 0.3;
 
 /// The five numbers of a sample.
@@ -22,8 +23,8 @@ pub struct Boxed {
 }
 
 impl Boxed {
-    /// Minimum, first quartile, median, third quartile and maximum as they are. A box of which one
-    /// is no number is not drawn.
+    /// Creates a box from minimum, first quartile, median, third quartile and maximum. A box with a
+    /// value that is not finite is not drawn.
     pub fn of_five(name: &str, five: [f64; 5]) -> Boxed {
         let is_number = five.iter().all(|value| !value.is_nan());
         assert!(!is_number || five.is_sorted(), "five numbers in order");
@@ -33,8 +34,8 @@ impl Boxed {
         }
     }
 
-    /// The five numbers of a sample, quartiles interpolated between its values; none for a sample
-    /// without finite values.
+    /// Computes the five numbers of a sample. Quartiles are interpolated between values. Returns
+    /// `None` if the sample has no finite values.
     pub fn of_sample(name: &str, values: &[f64]) -> Option<Boxed> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What all plots share: legend, axes, mesh, and the marks of series.
+//! Parts that all plots share: legend, axes, mesh, and the markers of series.
 
 use super::{Drawing, Hover};
 use crate::escape::label;
@@ -16,41 +16,41 @@ pub(super) type Fault = DrawingAreaErrorKind<std::io::Error>;
 pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
 pub(super) type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Text of 12 pixels: the library divides by 1.24.
+/// Size that makes `plotters` write text of 12 pixels, because it divides by 1.24.
 const TEXT_SIZE: f64 = 12.0 * 1.24;
-/// About how wide a letter of that size is.
+/// Approximate width of a letter in pixels.
 const LETTER_WIDTH: f64 = 7.3;
 const LINE_HEIGHT: i32 = 19;
-/// Room for a legend's mark beside its name.
+/// Width in pixels of a marker in the legend.
 const MARK_WIDTH: i32 = 26;
 pub(super) const MARGIN: i32 = 10;
 const MARK_RADIUS: i32 = 4;
 
-/// A plot's outer parts.
+/// Size, legend and axes of a plot.
 pub(super) struct Frame<'a> {
     pub width: u32,
-    /// Of everything below the legend.
+    /// Height in pixels of the part below the legend.
     pub height: u32,
     pub x: Scale,
     pub y: Scale,
     pub x_label: &'a str,
     pub y_label: &'a str,
-    /// Names of the series; none is shown for a single one without a name.
+    /// Names of the series. A single series without a name has no legend.
     pub legend: Vec<&'a str>,
-    /// Whether the legend shows a line behind each mark.
+    /// Whether the legend shows a line through each marker.
     pub has_lines: bool,
-    /// Lines along which values are compared: up and down, from side to side.
+    /// Whether the mesh has vertical lines, and whether it has horizontal ones.
     pub mesh: (bool, bool),
     /// Pixels left free below the axes, for what `inside` draws there.
     pub room_below: u32,
 }
 
-/// How wide a text is, about.
+/// Returns the approximate width of a text in pixels.
 pub(super) fn text_width(text: &str) -> i32 {
     (text.chars().count() as f64 * LETTER_WIDTH).ceil() as i32
 }
 
-/// A text cut to a width.
+/// Truncates a text to a width.
 fn cut(text: &str, width: i32) -> String {
     let room = (f64::from(width) / LETTER_WIDTH).max(2.0) as usize;
     if text.chars().count() <= room {
@@ -65,22 +65,22 @@ pub(super) fn text_style(ink: Ink) -> TextStyle<'static> {
     ("sans-serif", TEXT_SIZE).into_font().color(&ink.colour())
 }
 
-/// The colour of series number `index`.
+/// Returns the colour of series number `index`.
 pub(super) fn series_ink(index: usize) -> Ink {
     SERIES[index % SERIES.len()]
 }
 
-/// A filled shape in this colour.
+/// Returns the style of a filled shape in this colour.
 pub(super) fn filled(ink: Ink) -> ShapeStyle {
     ink.colour().filled()
 }
 
-/// The mark of series number `index`: series differ in shape and colour.
+/// Draws the marker of series number `index`. Series differ in shape and colour.
 pub(super) fn mark(root: &Root, index: usize, place: (i32, i32)) -> Result<(), Fault> {
     mark_in(series_ink(index), root, index, place)
 }
 
-/// The same shape in another colour.
+/// Draws the marker in another colour.
 pub(super) fn mark_in(
     ink: Ink,
     root: &Root,
@@ -113,7 +113,7 @@ pub(super) fn mark_in(
     }
 }
 
-/// Where each name of the legend stands, and how many lines they take.
+/// Returns the position of each name of the legend, and the number of lines.
 fn legend_places(names: &[&str], width: u32) -> (Vec<(i32, i32)>, i32) {
     let (mut x, mut line) = (MARGIN, 0);
     let mut places = Vec::new();
@@ -137,7 +137,8 @@ fn legend_places(names: &[&str], width: u32) -> (Vec<(i32, i32)>, i32) {
 }
 
 impl Frame<'_> {
-    /// Draws legend and axes, then what `inside` draws; it returns the hover texts.
+    /// Draws the legend and the axes, then calls `inside`, which draws the data and returns the
+    /// hover texts.
     pub(super) fn draw(
         &self,
         inside: impl FnOnce(&Root, &mut Chart) -> Result<Hover, Fault>,

@@ -1,4 +1,4 @@
-//! Heat-maps: a colour for each pair of column and row.
+//! Heat-maps: a coloured cell for each pair of column and row.
 
 use super::frame::{Fault, Frame, MARGIN, Root, filled, text_style, text_width};
 use super::{Drawing, Plot};
@@ -11,8 +11,8 @@ const ROW_HEIGHT: u32 = 20;
 const ROWS_HEIGHT_MIN: u32 = 120;
 const ROWS_HEIGHT_MAX: u32 = 420;
 const FOOT: u32 = 66;
-/// The key below the map, and one step of it, which is narrower where its texts would not fit
-/// otherwise.
+/// Height of the colour key, and width of one of its steps. A step is narrower if the texts would
+/// not fit otherwise.
 const KEY_HEIGHT: u32 = 24;
 const KEY_WIDTH: i32 = 22;
 const KEY_WIDTH_MIN: i32 = 6;
@@ -28,7 +28,8 @@ pub struct Heat {
 }
 
 impl Heat {
-    /// Values row by row, the first row at the top; the unit is what they count.
+    /// Creates a heat-map from values row by row; the first row is at the top. `unit` is the label
+    /// of the colour key.
     pub fn new(
         columns: Vec<String>,
         rows: Vec<String>,
@@ -49,7 +50,7 @@ impl Heat {
         }
     }
 
-    /// Colours by the logarithm; zero and negative values have none.
+    /// Chooses colours by the logarithm of the value. Zero and negative values have no colour.
     #[must_use]
     pub fn log(mut self) -> Heat {
         self.is_log = true;
@@ -67,7 +68,7 @@ impl Heat {
         })
     }
 
-    /// Which colour of the ramp stands for a value.
+    /// Returns the index of a value's colour.
     fn step(&self, value: f64, (low, high): (f64, f64)) -> usize {
         let share = match (self.is_log, low < high) {
             (_, false) => 1.0,
@@ -122,7 +123,7 @@ pub(super) fn draw(plot: &Plot, heat: &Heat, width: u32) -> Result<Drawing, Faul
     })
 }
 
-/// The ramp between the least and the greatest value, at the foot of the drawing.
+/// Draws the colour key, with the smallest and the largest value, below the map.
 fn draw_key(root: &Root, heat: &Heat, ends: (f64, f64)) -> Result<(), Fault> {
     let (width, height) = root.dim_in_pixel();
     let top = height as i32 - KEY_HEIGHT as i32;

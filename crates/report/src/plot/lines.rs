@@ -1,4 +1,4 @@
-//! Lines, with a band around those that have one.
+//! Lines, each with an optional band.
 
 use super::frame::{Chart, Fault, Frame, Root, mark, series_ink};
 use super::{Drawing, Hover, Plot};
@@ -8,7 +8,7 @@ use plotters::element::{PathElement, Polygon};
 use plotters::style::Color;
 
 const HEIGHT: u32 = 300;
-/// Minimum distance in pixels between points with hover texts, and between marks.
+/// Minimum distance in pixels between points with hover texts, and between markers.
 const HOVER_PAUSE: usize = 12;
 const MARK_PAUSE: i32 = 70;
 
@@ -21,7 +21,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// Points in the order of x. One that is not finite interrupts nothing: it is left out.
+    /// Creates a line of points in ascending order of x. Points that are not finite are omitted,
+    /// and the line continues to the next point.
     pub fn new(name: &str, points: Vec<(f64, f64)>) -> Line {
         Line {
             name: name.into(),
@@ -30,7 +31,7 @@ impl Line {
         }
     }
 
-    /// A band from low to high at each x.
+    /// Sets a band: lower and upper bound at each x.
     #[must_use]
     pub fn with_band(mut self, band: Vec<(f64, f64, f64)>) -> Line {
         self.band = band;
@@ -38,7 +39,8 @@ impl Line {
     }
 }
 
-/// Of many points those that shape the line: first, last, lowest and highest of each run.
+/// Reduces a line to about `count_max` points that keep its shape: the first, last, lowest and
+/// highest point of each run.
 fn thin(points: Vec<(f64, f64)>, count_max: usize) -> Vec<(f64, f64)> {
     if points.len() <= count_max {
         return points;
@@ -60,8 +62,8 @@ fn thin(points: Vec<(f64, f64)>, count_max: usize) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Of a long band the outline of each run: the lowest low and the highest high, at its first place,
-/// and the last place of all.
+/// Reduces a band to about `count_max` points: for each run the lowest lower bound and the highest
+/// upper bound at its first x, and the last point of the band.
 fn thin_band(band: Vec<(f64, f64, f64)>, count_max: usize) -> Vec<(f64, f64, f64)> {
     if band.len() <= count_max {
         return band;
@@ -141,7 +143,8 @@ fn draw_line(
         let path = PathElement::new(shown.clone(), style);
         chart.plotting_area().draw(&path)?;
     }
-    // Series mark their lines at different places, so that those that coincide are seen.
+    // Series place their markers at different distances, so that lines that coincide remain
+    // visible.
     let mut mark_from = 20 + (index as i32 * 17) % MARK_PAUSE;
     let hover_step = (shown.len() * HOVER_PAUSE)
         .div_ceil(frame.width as usize)

@@ -1,4 +1,4 @@
-//! Points without lines.
+//! Scatter plots.
 
 use super::frame::{Fault, Frame, mark};
 use super::{Drawing, Plot};
@@ -18,7 +18,8 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// Points, in any order. Of more than 2,000 evenly chosen ones are drawn.
+    /// Creates a cloud of points in any order. If there are more than 2,000, evenly chosen ones are
+    /// drawn.
     pub fn new(name: &str, points: Vec<(f64, f64)>) -> Cloud {
         Cloud {
             name: name.into(),
@@ -27,7 +28,7 @@ impl Cloud {
         }
     }
 
-    /// Name of each point, shown when hovering over it.
+    /// Sets the name of each point, which is shown on hover.
     #[must_use]
     pub fn with_labels(mut self, labels: Vec<String>) -> Cloud {
         assert_eq!(labels.len(), self.points.len(), "a label for each point");

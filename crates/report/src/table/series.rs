@@ -1,9 +1,9 @@
-//! Tables regrouped: parts, pivots, and series of plots.
+//! Selections and pivots of tables, and plots of their columns.
 
 use super::{Cell, Column, Outputs, Table};
 use crate::plot::{Axis, Bars, Boxed, Line, Plot};
 
-/// Equal items once, in the order in which they first appear.
+/// Returns the distinct items in the order in which they first appear.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for item in items {
@@ -14,7 +14,8 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The middle value of a sample, the mean of the two middle ones for an even number. 0 for none.
+/// Returns the median of a sample: for an even number the mean of the two middle values, and 0 for
+/// an empty sample.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -26,7 +27,7 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 impl Table {
-    /// The text of some columns of a row, with commas between them.
+    /// Returns the texts of some columns of a row, joined by commas.
     fn key(&self, row: &[Cell], names: &[&str]) -> String {
         let texts = names.iter().map(|name| {
             let place = self.place(name);
@@ -40,25 +41,25 @@ impl Table {
         distinct(self.rows.iter().map(|row| self.key(row, names)))
     }
 
-    /// A column's number of a row, in the unit of plots.
+    /// Returns the number of a row in a column, in the unit that plots use.
     fn scaled(&self, row: &[Cell], name: &str) -> Option<f64> {
         let place = self.place(name);
         Some(row[place].number()? * self.columns[place].scale().0)
     }
 
-    /// The rows for which a column shows this text.
+    /// Returns the rows with this text in a column.
     #[must_use]
     pub fn only(&self, name: &str, text: &str) -> Table {
         self.filtered(|row| self.key(row, &[name]) == text)
     }
 
-    /// The rows for which a column does not show this text.
+    /// Returns the rows without this text in a column.
     #[must_use]
     pub fn without(&self, name: &str, text: &str) -> Table {
         self.filtered(|row| self.key(row, &[name]) != text)
     }
 
-    /// The rows for which a column has a number.
+    /// Returns the rows with a number in a column.
     #[must_use]
     pub fn with_number(&self, name: &str) -> Table {
         self.filtered(|row| self.scaled(row, name).is_some())
@@ -73,7 +74,7 @@ impl Table {
         }
     }
 
-    /// The numbers of a column, without empty cells.
+    /// Returns the numbers of a column, without empty cells.
     pub fn numbers(&self, name: &str) -> Vec<f64> {
         let place = self.place(name);
         self.rows
@@ -82,12 +83,12 @@ impl Table {
             .collect()
     }
 
-    /// The text of a cell for people.
+    /// Returns the formatted text of a cell.
     pub fn text_of(&self, row: usize, name: &str) -> String {
         self.key(&self.rows[row], &[name])
     }
 
-    /// Parts of the table in which these columns show the same, each with that text.
+    /// Splits the table by the texts of these columns. Each part is returned with its text.
     pub fn split(&self, names: &[&str]) -> Vec<(String, Table)> {
         let part = |key: String| {
             let part = self.filtered(|row| self.key(row, names) == key);
@@ -96,7 +97,7 @@ impl Table {
         self.keys(names).into_iter().map(part).collect()
     }
 
-    /// The rows of the first parts that [`Table::split`] returns.
+    /// Returns the rows of the first `count` parts that [`Table::split`] returns.
     #[must_use]
     pub fn first_parts(&self, names: &[&str], count: usize) -> Table {
         let keys = self.keys(names);
@@ -104,15 +105,15 @@ impl Table {
         self.filtered(|row| kept.contains(&self.key(row, names)))
     }
 
-    /// The label of a column on the axis of a plot, with the unit that its numbers have there.
+    /// Returns the label of a column for the axis of a plot, with the unit that plots use.
     pub fn axis_label(&self, name: &str) -> String {
         let column = &self.columns[self.place(name)];
         format!("{}{}", column.label, column.scale().1)
     }
 
-    /// A plot of bars for the numbers of a column. Bars are grouped by the text of the category
-    /// columns. Each text of the series columns is a series; without series columns all rows are
-    /// one.
+    /// Creates a plot of bars for the numbers of a column. Bars are grouped by the text of the
+    /// category columns. Each text of the series columns is a series; without series columns, all
+    /// rows are one series.
     pub fn bars(&self, title: &str, categories: &[&str], series: &[&str], value: &str) -> Plot {
         let names = self.keys(categories);
         let parts = match series {
@@ -131,7 +132,7 @@ impl Table {
         Plot::bars(title, Axis::linear(&self.axis_label(value)), names, bars)
     }
 
-    /// Lines through the numbers of two columns, one for each text of the series columns.
+    /// Returns lines through the numbers of two columns, one for each text of the series columns.
     pub fn lines(&self, series: &[&str], x: &str, y: &str) -> Vec<Line> {
         let line = |(name, part): &(String, Table)| {
             let point = |row: &Vec<Cell>| Some((part.scaled(row, x)?, part.scaled(row, y)?));
@@ -140,7 +141,8 @@ impl Table {
         self.split(series).iter().map(line).collect()
     }
 
-    /// A plot of boxes over the numbers of a column, one for each text of the category columns.
+    /// Creates a plot of boxes over the numbers of a column, one for each text of the category
+    /// columns.
     pub fn boxes(&self, title: &str, categories: &[&str], value: &str) -> Plot {
         let parts = self.split(categories);
         let boxes = parts.iter().filter_map(|(name, part)| {
@@ -151,8 +153,8 @@ impl Table {
         Plot::boxes(title, axis, boxes.collect())
     }
 
-    /// A table with a row for each text of the key columns and a column for each text of the
-    /// `across` column. Its cells are those of the value column.
+    /// Returns a table with a row for each text of the key columns and a column for each text of
+    /// the `across` column. Its cells are those of the value column.
     #[must_use]
     pub fn pivot(&self, keys: &[&str], across: &str, value: &str) -> Table {
         let (across_at, value_at) = (self.place(across), self.place(value));

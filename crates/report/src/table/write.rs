@@ -6,7 +6,8 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::fmt::Write;
 
 impl Table {
-    /// The table as aligned text, without its caption: text to the left, numbers to the right.
+    /// Formats the table as aligned text, without its caption. Text is aligned to the left, numbers
+    /// to the right.
     pub fn to_text(&self) -> String {
         let places = self.places(Outputs::All);
         let mut lines = vec![self.labels(&places)];
@@ -31,7 +32,7 @@ impl Table {
         text
     }
 
-    /// The table in Markdown, without its caption.
+    /// Formats the table in Markdown, without its caption.
     pub fn to_markdown(&self) -> String {
         let places = self.places(Outputs::All);
         let line = |cells: Vec<String>| {
@@ -48,7 +49,7 @@ impl Table {
         text
     }
 
-    /// The table as comma-separated text with a header of names. Numbers are written in full.
+    /// Formats the table as comma-separated text with a header of names. Numbers are not rounded.
     pub fn to_csv(&self) -> String {
         let names = self.columns.iter().map(|column| quoted(&column.name));
         let mut text = names.collect::<Vec<_>>().join(",") + "\n";
@@ -67,7 +68,7 @@ impl Table {
         text
     }
 
-    /// The table as HTML. The page's script makes its columns sortable.
+    /// Writes the table as HTML. The page's script makes its columns sortable.
     pub(crate) fn to_html(&self, out: &mut String) {
         let places = self.places(Outputs::Page);
         out.push_str("<div class=\"scroll\"><table>");
@@ -98,7 +99,7 @@ impl Table {
         out.push_str("</tbody></table></div>\n");
     }
 
-    /// The columns that an output has.
+    /// Returns the indices of the columns that an output has.
     fn places(&self, output: Outputs) -> Vec<usize> {
         let places = 0..self.columns.len();
         places
@@ -136,13 +137,13 @@ impl Table {
     }
 }
 
-/// Numbers separated by blanks.
+/// Joins numbers with blanks.
 pub(super) fn joined(list: &[f64]) -> String {
     let texts = list.iter().map(f64::to_string);
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// A field of CSV, in quotes where it needs them.
+/// Returns a field of CSV, in quotes if necessary.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -150,7 +151,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// An array with an object for each row, in the order of the columns.
+/// Serializes an array with an object for each row, with fields in the order of the columns.
 impl Serialize for Table {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut rows = serializer.serialize_seq(Some(self.rows.len()))?;

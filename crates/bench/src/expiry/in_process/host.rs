@@ -1,13 +1,14 @@
-//! Deadlines and links in arrays: the least that an index needs of a host.
+//! Deadlines and links of entries in arrays: the minimal host of an index.
 
 use policy::{Cells, Facts, Slot, Tick};
 
-/// The bits of a word that hold a deadline; all set: there is none.
+/// Bits of a word that hold the deadline. If all are set, the entry has no deadline.
 const DEADLINE: u64 = u64::MAX >> 16;
 /// Maximum number of bits of a link that is stored in the deadline's word, as in the server.
 const BESIDE_BITS: u32 = 16;
 
-/// Entry `n` has slot `n`, and a word of 48 + 16 bits; a wider link has a word of its own.
+/// Entry `n` has slot `n`. Its word has 48 bits for the deadline and 16 bits for the link. A wider
+/// link is stored in another word.
 pub(super) struct Host {
     words: Vec<u64>,
     links: Vec<u64>,
@@ -24,7 +25,7 @@ impl Host {
         }
     }
 
-    /// Sets a deadline; the one before, if there was one.
+    /// Sets a deadline and returns the previous one.
     #[inline]
     pub fn set_deadline(&mut self, slot: Slot, deadline: u64) -> Option<u64> {
         let word = &mut self.words[slot.0 as usize];
@@ -33,7 +34,7 @@ impl Host {
         (old != DEADLINE).then_some(old)
     }
 
-    /// The entry leaves; its link is forgotten.
+    /// Removes an entry and its link.
     #[inline]
     pub fn free(&mut self, slot: Slot) {
         self.words[slot.0 as usize] = DEADLINE;
@@ -42,7 +43,7 @@ impl Host {
         }
     }
 
-    /// How long the dead entries that are held have been dead.
+    /// Returns for each dead entry that is still held the time since its deadline.
     pub fn dead_for(&self) -> impl Iterator<Item = u64> + '_ {
         let deadlines = self.words.iter().map(|word| word & DEADLINE);
         deadlines
@@ -51,7 +52,8 @@ impl Host {
     }
 }
 
-/// Bytes that the server stores per entry for a link of this many bits, beside the deadline's word.
+/// Returns the bytes per entry that the server stores for a link of this many bits outside of the
+/// deadline's word.
 pub(super) fn link_bytes(link_bits: u32) -> u32 {
     if link_bits <= BESIDE_BITS {
         0

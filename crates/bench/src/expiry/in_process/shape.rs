@@ -1,4 +1,4 @@
-//! The shapes of traffic: which TTLs entries get, and what happens to them before they die.
+//! Shapes of traffic: the TTLs of entries, and the updates and deletions before they expire.
 
 use policy::parts::chance::Chance;
 
@@ -7,30 +7,30 @@ const MINUTE_MS: u64 = 60 * SECOND_MS;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// How TTLs are drawn.
+/// Distribution of TTLs.
 #[derive(Clone, Copy, Debug)]
 enum Ttls {
-    /// Uniformly between the two, both included.
+    /// Uniform between the two bounds, both included.
     Between(u64, u64),
-    /// All at the next multiple of this.
+    /// The deadline is the next multiple of this time.
     Shared(u64),
-    /// One of these, by weights in percent.
+    /// One of these values, with weights in percent.
     Mix(&'static [(u64, u64)]),
-    /// A multiple of the first number, up to this factor.
+    /// A random multiple of the first number; the second is the maximum factor.
     Multiples(u64, u64),
 }
 
-/// One shape.
+/// A shape of traffic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub name: &'static str,
     pub about: &'static str,
     ttls: Ttls,
-    /// Simulated time of traffic.
+    /// Duration of the traffic in simulated milliseconds.
     pub span_ms: u64,
-    /// In this time, as many deadlines are updated as there are entries.
+    /// Time in which the number of updated deadlines equals the number of entries.
     pub refresh_ms: Option<u64>,
-    /// In this time as many entries are deleted, and others take their place, as there are.
+    /// Time in which the number of deleted and replaced entries equals the number of entries.
     pub delete_ms: Option<u64>,
 }
 
@@ -45,8 +45,8 @@ const fn plain(name: &'static str, about: &'static str, ttls: Ttls, span_ms: u64
     }
 }
 
-/// Those of the published traces are the rows of Table 4.3 in J. Yang's thesis; the shares given
-/// there for `c` and `mix` add up to 99 and 98, and are taken as weights.
+/// The shapes of published traces are the rows of Table 4.3 in J. Yang's thesis. The shares given
+/// there for `c` and `mix` add up to 99 and 98, and are used as weights.
 pub(super) const SHAPES: [Shape; 12] = [
     plain(
         "uniform",
@@ -135,7 +135,7 @@ pub(super) const SHAPES: [Shape; 12] = [
 ];
 
 impl Shape {
-    /// The deadline of an entry born at `now`.
+    /// Returns the deadline of an entry that is inserted at `now`.
     pub fn deadline(&self, chance: &mut Chance, now: u64) -> u64 {
         match self.ttls {
             Ttls::Between(low, high) => now + low + chance.below(high - low + 1),

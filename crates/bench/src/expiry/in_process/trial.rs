@@ -1,11 +1,11 @@
-//! One index under one shape: a fixed number of entries on a simulated clock.
+//! A trial: one index under one shape, with a fixed number of entries, on a simulated clock.
 //!
-//! The clock goes in milliseconds, and the index is called when it asked to be, as a worker of the
-//! server would call it that has time for everything at once: so the lag is the index's own, and
-//! not that of a machine. An entry that was handed out is replaced by a fresh one.
+//! The clock advances in milliseconds. The index is called at the times that it requests, as by a
+//! worker of the server that is never late. So the lag is the index's own, without that of a
+//! machine. An expired entry that the index returns is replaced by a new one.
 //!
-//! Every timed piece of work happens in the same order in each run, and counts with its least time:
-//! what the machine did besides in one of them is left out.
+//! A trial is run several times with the same sequence of timed steps. Each step counts with its
+//! shortest time, which excludes most interruptions by other programs.
 
 use super::host::{Host, link_bytes};
 use super::shape::Shape;
@@ -15,56 +15,59 @@ use policy::{Budget, Due, ExpiryIndex, Facts, Slot, Tick};
 use serde::Serialize;
 use std::time::Instant;
 
-/// In the midst of a minute: what runs once a minute and deadlines on the minute must not happen to
-/// be in step.
+/// Start of the clock, not at the beginning of a minute, so that work done once a minute and
+/// deadlines at whole minutes do not coincide.
 const START: u64 = 1_763_640_031_123;
-/// The budget of a call: what the server's worker begins with.
+/// Maximum number of steps of a call, as the server's worker begins with.
 const STEPS: u32 = 256;
-/// Verbs that are timed together.
+/// Number of operations that are timed together.
 const GROUP: usize = 256;
-/// Updates and deletions of the traffic come in such groups at least.
+/// Minimum number of updates or deletions that are done at a time.
 const BURST: f64 = 64.0;
-/// What a dead entry that is still held is taken to cost: a small one.
+/// Assumed bytes of a dead entry that is still held: those of a small entry.
 pub(super) const ENTRY_BYTES: f64 = 64.0;
-/// How often during the traffic memory is looked at.
+/// Number of measurements of memory during the traffic.
 const LOOKS: u64 = 8;
 
-/// What was found.
+/// Results of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Figures {
-    /// Of index and link, beyond the deadline: filled, and the mean during the traffic.
+    /// Bytes per entry of index and link, without the deadline: after the entries were inserted,
+    /// and the mean during the traffic.
     pub bytes_filled: f64,
     pub bytes_per_item: f64,
-    /// The same, and `ENTRY_BYTES` for each dead entry held.
+    /// Bytes per entry of index and link, with `ENTRY_BYTES` added for each dead entry that is
+    /// held.
     pub memory_per_item: f64,
     /// Mean share of the entries that were dead.
     pub dead_share: f64,
     pub insert_ns: f64,
     pub update_ns: f64,
     pub remove_ns: f64,
-    /// All time in calls for the dead, by those that came out; none where none did.
+    /// Total time of the calls that expire entries, per expired entry; `None` if no entry expired.
     pub pop_ns: Option<f64>,
-    /// All time, by all verbs and entries handed out.
+    /// Total time, per operation and expired entry.
     pub cpu_ns: f64,
-    /// Steps taken per entry handed out.
+    /// Number of steps per expired entry.
     pub scanned_per_expired: Option<f64>,
     pub expired: u64,
-    /// The longest call of `STEPS` steps.
+    /// Longest call of `STEPS` steps in microseconds.
     pub pause_us_max: f64,
-    /// How late entries were handed out; those that were not, how late they were at the end.
+    /// Mean lateness of expired entries in milliseconds. An entry that did not expire counts with
+    /// its lateness at the end.
     pub lag_ms_mean: f64,
     pub lag_ms_p99: f64,
     pub lag_ms_max: f64,
 }
 
-/// Times of pieces of work, in the same order in each run; of each the least.
+/// Times of the steps of a run, in the same order in each run. A step has its shortest time.
 #[derive(Default)]
 struct Times {
     nanos: Vec<u32>,
     count: usize,
-    /// Verbs in all pieces of one run.
+    /// Number of operations in all steps of one run.
     verbs: u64,
-    /// What reading the clock takes.
+    /// Time to read the clock.
     clock: u32,
 }
 
@@ -101,7 +104,7 @@ impl Times {
     }
 
     fn sum(&self) -> f64 {
-        // The sum of nothing is -0.
+        // The sum of an empty list is -0.
         self.nanos.iter().map(|&n| f64::from(n)).sum::<f64>() + 0.0
     }
 
@@ -110,7 +113,7 @@ impl Times {
     }
 }
 
-/// The times of all runs of a trial.
+/// Times of all runs of a trial.
 struct Clocks {
     insert: Times,
     update: Times,
@@ -118,7 +121,7 @@ struct Clocks {
     pop: Times,
 }
 
-/// What a run counts besides; the same in each.
+/// Counts of a run, which are the same in each run.
 #[derive(Default)]
 struct Counts {
     bytes_filled: f64,
@@ -137,7 +140,7 @@ struct Trial<'a> {
     chance: Chance,
     clocks: &'a mut Clocks,
     counts: Counts,
-    /// Entries handed out by the last call.
+    /// Entries that the last call returned.
     popped: Vec<Slot>,
 }
 
@@ -293,7 +296,7 @@ impl Trial<'_> {
         self.insert(&slots);
     }
 
-    /// Lets the span of the shape pass.
+    /// Simulates the traffic of the shape.
     fn traffic(&mut self) {
         let rate = |per_ms: Option<u64>| per_ms.map_or(0.0, |ms| self.count as f64 / ms as f64);
         let (refreshes, deletions) = (rate(self.shape.refresh_ms), rate(self.shape.delete_ms));
@@ -322,13 +325,13 @@ impl Trial<'_> {
         }
     }
 
-    /// Calls until nothing more is due now.
+    /// Calls the index until no more entries are due now.
     fn expire(&mut self) {
         let now = self.host.now;
         loop {
             let mut popped = core::mem::take(&mut self.popped);
             popped.clear();
-            // Room is made before the clock runs: each of the steps may bring one.
+            // Memory is reserved before the time is taken, because each step may return an entry.
             popped.reserve(STEPS as usize);
             let lags = &mut self.counts.lags_ms;
             lags.reserve(STEPS as usize);

@@ -1,29 +1,29 @@
-//! Who wins what: memory, lag and CPU of the indexes that reclaim by themselves.
+//! Best indexes by memory, lag and CPU time, among those that reclaim entries without an access.
 //!
-//! An index that lets the dead lie does less because it does nothing; so CPU is also told of the
-//! *prompt* ones alone, those that were never later than a second.
+//! An index that reclaims late uses less CPU time because it does less. So CPU time is also
+//! compared among the *prompt* indexes alone, those that are never later than a second.
 
 use super::trial::Figures;
 use serde::Serialize;
 
 /// The index that the others are compared with.
 const OURS: &str = "wheel";
-/// Never reclaims: a floor of cost, not a contestant.
+/// Index that never reclaims. It shows the lowest possible cost and is not ranked.
 const FLOOR: &str = "lazy";
-/// Prompt: never later.
+/// Maximum lag of a prompt index in milliseconds.
 const PROMPT_MS: f64 = 1_000.0;
-/// How far from the best the index that the others are compared with may be in one of three.
+/// Maximum excess of our index over the best in one of the three measures.
 const EXCESS_MAX: f64 = 0.25;
-/// So little is a tie.
+/// Maximum ratio of two values that count as equal.
 const TIE: f64 = 1.001;
 
-/// One of the three.
+/// Best value of one measure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Win {
     pub of: &'static str,
-    /// Those that share the best value.
+    /// Indexes that share the best value.
     pub by: Vec<String>,
-    /// Infinite if no index competed.
+    /// Best value; infinite if no index was ranked.
     pub best: f64,
     /// The value of the index that the others are compared with.
     pub ours: Option<f64>,
@@ -35,7 +35,7 @@ impl Win {
         self.by.iter().any(|name| name == OURS)
     }
 
-    /// By how much ours exceeds the best: 0.25 is a quarter.
+    /// Returns the relative excess of our index over the best: 0.25 is a quarter.
     pub fn excess(&self) -> Option<f64> {
         if self.is_ours() {
             return Some(0.0);
@@ -43,7 +43,7 @@ impl Win {
         self.ours.map(|ours| ours / self.best - 1.0)
     }
 
-    /// In words.
+    /// Returns the result as a sentence.
     pub fn line(&self, unit: &str) -> String {
         if self.by.is_empty() {
             return format!("{}: nobody", self.of);
@@ -61,8 +61,8 @@ impl Win {
     }
 }
 
-/// Whether ours is the best in two of memory, lag and CPU and within a quarter of the best in the
-/// third; none where it did not run.
+/// Whether our index is the best in two of memory, lag and CPU time, and within a quarter of the
+/// best in the third; `None` if it did not run.
 pub(super) fn is_aim_met(memory: &Win, lag: &Win, cpu: &Win) -> Option<bool> {
     let excesses = [memory, lag, cpu].map(Win::excess);
     let far = excesses.iter().copied().collect::<Option<Vec<f64>>>()?;
@@ -70,8 +70,8 @@ pub(super) fn is_aim_met(memory: &Win, lag: &Win, cpu: &Win) -> Option<bool> {
     Some(behind.len() <= 1 && behind.iter().all(|excess| *excess <= EXCESS_MAX))
 }
 
-/// Memory, lag, CPU, and CPU of the prompt, over the rows of one shape and size; none where nobody
-/// competes.
+/// Ranks the rows of one shape and size by memory, lag, CPU time, and CPU time among prompt
+/// indexes. Returns an empty list if no index is ranked.
 pub(super) fn wins<'a>(rows: impl Iterator<Item = (&'a str, &'a Figures)> + Clone) -> Vec<Win> {
     let contestants = rows.filter(|(name, _)| *name != FLOOR);
     if contestants.clone().next().is_none() {

@@ -1,4 +1,4 @@
-//! YCSB's clients: each sends one command and waits for its reply before the next.
+//! The clients of YCSB. Each sends one command and waits for its reply before the next.
 
 use super::living::Living;
 use super::workload::{Operation, Stream};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What clients and monitor both know.
+/// State that clients and the monitor share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub start: Instant,
@@ -32,13 +32,13 @@ impl Shared {
         action(&mut living, now_ms)
     }
 
-    /// How many keys are alive now.
+    /// Returns the number of unexpired keys.
     pub(super) fn living_count(&self) -> u64 {
         self.living(|living, now_ms| living.count(now_ms))
     }
 }
 
-/// The command of an operation whose reply is awaited.
+/// Command of an operation whose reply is awaited.
 #[derive(Clone, Copy)]
 enum Stage {
     Get,
@@ -54,14 +54,14 @@ pub(super) struct Step {
     sent: Instant,
 }
 
-/// Sends a number of operations of a stream.
+/// Driver that sends a number of operations of a stream.
 pub(super) struct Clients {
     stream: Stream,
     left: u64,
-    /// When the next operation is due, and the pause between two; none sends as fast as replies
-    /// come.
+    /// Time at which the next operation is due, and the interval between two; `None` sends as fast
+    /// as replies come.
     pace: Option<(Instant, Duration)>,
-    /// No operation begins after it.
+    /// Time after which no operation begins.
     end: Option<Instant>,
     value: Vec<u8>,
     shared: Shared,
@@ -71,7 +71,7 @@ pub(super) struct Clients {
     error: Option<String>,
 }
 
-/// What was seen.
+/// Counts of the operations and replies.
 pub(super) struct Seen {
     pub latencies: Percentiles,
     pub hit_ratio: f64,
@@ -99,14 +99,14 @@ impl Clients {
         }
     }
 
-    /// So many operations a second at most, as YCSB's `-target`.
+    /// Limits the rate to this many operations per second, as YCSB's `-target`.
     pub(super) fn paced(mut self, target: Option<f64>) -> Clients {
         let pause = target.map(|target| Duration::from_secs_f64(1.0 / target));
         self.pace = pause.map(|pause| (self.shared.start, pause));
         self
     }
 
-    /// Ends after this long, whatever is left.
+    /// Limits the duration, even if operations remain.
     pub(super) fn limited(mut self, limit: Option<Duration>) -> Clients {
         self.end = limit.map(|limit| self.shared.start + limit);
         self
@@ -122,7 +122,7 @@ impl Clients {
     }
 
     fn send(&self, step: Step, out: &mut Vec<u8>) -> Step {
-        // Eight bytes, as in the paper.
+        // A key has eight bytes, as in the paper.
         let key = format!("{:08}", step.key);
         let ttl = step.ttl_ms.to_string();
         let args: &[&[u8]] = match step.stage {
@@ -200,7 +200,7 @@ mod tests {
     use super::super::workload::Workload;
     use super::*;
 
-    /// Runs an operation to its end with a reply to each command, and returns the commands.
+    /// Runs one operation with a reply to each command, and returns the commands.
     fn commands(workload: Workload) -> (Vec<String>, Clients) {
         let stream = Stream::new(workload, 10, vec![60_000], 1);
         let mut clients = Clients::new(stream, 40, 10, Shared::new());

@@ -1,26 +1,27 @@
-//! Which keys are alive, as the client knows that set them.
+//! The number of unexpired keys, as the client that sets them counts it.
 //!
-//! What a server holds beyond them is dead. A deadline counts from the reply to EXPIRE: the server
-//! took it a moment earlier, so that a key may be taken for alive for as long as a reply travels.
+//! All other keys in the server are dead. The deadline is computed when the reply to EXPIRE
+//! arrives. The server computed it earlier, so that a key may count as unexpired for as long as a
+//! reply takes.
 
 use std::collections::HashMap;
 
-/// A key without a deadline: between its SET and its EXPIRE.
+/// Deadline of a key between its SET and its EXPIRE.
 const NEVER: u64 = u64::MAX;
 
-/// Counts keys whose deadlines lie ahead. Times are milliseconds from any start.
+/// Counts keys whose deadlines are in the future. Times are milliseconds from any origin.
 #[derive(Debug, Default)]
 pub(super) struct Living {
-    /// Of each key that was ever set.
+    /// Deadline of each key that was ever set.
     deadlines: Vec<Option<u64>>,
-    /// How many keys die at an instant that is yet to come.
+    /// Number of keys that expire at each future time.
     due: HashMap<u64, u64>,
     now: u64,
     count: u64,
 }
 
 impl Living {
-    /// How many are alive now.
+    /// Returns the number of keys that are unexpired now.
     pub(super) fn count(&mut self, now: u64) -> u64 {
         // A key is dead when the clock has passed its deadline.
         while self.now < now {
@@ -30,12 +31,12 @@ impl Living {
         self.count
     }
 
-    /// A key was set and has no deadline.
+    /// Records that a key was set without a deadline.
     pub(super) fn set(&mut self, key: u64, now: u64) {
         self.put(key, NEVER, now);
     }
 
-    /// Records that a key was given a TTL.
+    /// Records that a TTL was set for a key.
     pub(super) fn expire(&mut self, key: u64, ttl: u64, now: u64) {
         self.put(key, now.max(self.now) + ttl, now);
     }

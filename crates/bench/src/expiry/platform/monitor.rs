@@ -1,5 +1,5 @@
-//! The monitor: asks a server for its memory again and again, until one TTL after the operations'
-//! end.
+//! The monitor, which polls a server's memory at regular intervals until one TTL after the last
+//! operation.
 
 use super::clients::Shared;
 use crate::client::Client;
@@ -11,28 +11,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// What was seen at one instant.
+/// Values of one poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Look {
     pub seconds: f64,
-    /// As the server counts.
+    /// Memory by the server's own count.
     pub used_bytes: f64,
     pub resident_bytes: f64,
-    /// Keys in memory, and those of them that are alive.
+    /// Number of keys in memory, and how many of them are unexpired.
     pub keys: u64,
     pub living: u64,
-    /// So far.
+    /// Number of operations so far.
     pub operations: u64,
 }
 
 impl Look {
-    /// Keys in memory that are dead.
+    /// Returns the number of dead keys in memory.
     pub(super) fn dead(&self) -> u64 {
         self.keys.saturating_sub(self.living)
     }
 }
 
-/// Polls in a thread of its own until it is stopped.
+/// A thread that polls until it is stopped.
 pub(super) struct Monitor<'scope> {
     thread: ScopedJoinHandle<'scope, Result<Vec<Look>>>,
     is_over: &'scope AtomicBool,
@@ -50,7 +50,7 @@ impl<'scope> Monitor<'scope> {
         Monitor { thread, is_over }
     }
 
-    /// Stops the thread and returns what it measured.
+    /// Stops the thread and returns its polls.
     pub(super) fn finish(self) -> Result<Vec<Look>> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -72,8 +72,7 @@ fn watch(
         if is_last {
             return Ok(looks);
         }
-        // Looks are due at whole multiples of the pause; those that were missed are not made up
-        // for.
+        // Polls are due at whole multiples of the interval. A missed poll is not repeated.
         let elapsed = shared.start.elapsed();
         let past = (elapsed.as_nanos() / pause.as_nanos().max(1)) as u32;
         let due = shared.start + pause * (past + 1);
@@ -90,7 +89,8 @@ fn look(server: &Server, shared: &Shared, client: &mut Client) -> Result<Look> {
         Some(pid) => process::resident_bytes(pid)? as f64,
         None => field("used_memory_rss").unwrap_or(0.0),
     };
-    // Keys come and go while the question travels: whichever count leaves fewer dead ones.
+    // The number of keys changes between the two reads. The larger one is used, so that dead keys
+    // are not overestimated.
     let before = shared.living_count();
     let keys = client.integer(&["DBSIZE"])?.max(0) as u64;
     let living = before.max(shared.living_count());

@@ -71,7 +71,8 @@ fn percent(share: f64) -> f64 {
     share * 100.0
 }
 
-/// Figures 4 to 7, 12 and 15 to 18 in one: the mean over groups, and the range.
+/// Adds a plot and a table of mean and range over all groups, which combine figures 4 to 7, 12 and
+/// 15 to 18.
 fn compared(section: &mut Section, report: &Report) {
     let names: Vec<String> = report
         .overall
@@ -197,7 +198,7 @@ fn group(page: &mut Page, runs: &[Run]) {
     section.plot(Plot::bars("Memory", Axis::linear("MiB"), names, series));
 }
 
-/// Thousands of operations per second in each window, up to the last operation.
+/// Returns thousands of operations per second in each window, up to the last operation.
 fn throughput(looks: &[Look]) -> Vec<(f64, f64)> {
     let last = looks.last().map_or(0, |look| look.operations);
     let end = looks

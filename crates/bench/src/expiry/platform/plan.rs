@@ -1,29 +1,29 @@
-//! Which groups run, with which contestants.
+//! Selection of the groups, and of the servers in each.
 
 use super::workload::Workload;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Ours: the reference, the same as the paper describes it and its successor, table 4 of the paper,
-/// and the other indexes.
+/// Indexes of our server: the reference, the sampling index as the paper describes it and its
+/// successor, table 4 of the paper, and the other indexes.
 pub(super) const INDEXES: &str = "sampled:release=5:shards=8,sampled-5:shards=8,sampled:shards=8,\
 buckets:120x1000:shards=8,buckets:60x1000:shards=8,buckets:240x1000:shards=8,buckets:1200x100:shards=8,\
 buckets:600x100:shards=8,buckets:2400x100:shards=8,buckets-auto:shards=8,radix,radix-capped:shards=8,\
 ebuckets,crawler:60,lazy,ordered,ranked,wheel";
 
-/// Those of them that the chosen series takes beyond its first group.
+/// Indexes that the chosen series compares in all groups instead of the first one only.
 const EVERYWHERE: [&str; 3] = [
     "sampled:release=5:shards=8",
     "buckets:120x1000:shards=8",
     "wheel",
 ];
 
-/// A run of the chosen series ends after this long: nearly four TTLs, and all of them take less
-/// than ten minutes.
+/// Time limit of a run of the chosen series: nearly four TTLs. All runs together take less than ten
+/// minutes.
 pub(super) const CHOSEN_LIMIT: Duration = Duration::from_secs(11);
 
-/// How many operations, before scaling.
+/// Number of operations before scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     Small,
@@ -51,7 +51,7 @@ impl Size {
     }
 }
 
-/// One setting in which contestants are compared.
+/// Parameters under which servers are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub workload: Workload,
@@ -111,13 +111,13 @@ fn group(workload: Workload, size: Size, ttls_seconds: &[u64], clients: usize) -
 
 const TTLS: [&[u64]; 3] = [&[60], &[30, 60], &[15, 30, 45, 60]];
 
-/// The paper's example throughout: workload a, long-term, one TTL, four clients.
+/// Returns the paper's main example: workload a, long-term, one TTL, four clients.
 pub(super) fn first() -> Group {
     group(Workload::A, Size::Large, TTLS[0], 4)
 }
 
-/// The groups that were asked for; else every one of the grid, or a chosen few that change one
-/// thing each.
+/// Returns the groups that the user named. If there are none, returns the whole grid, or the chosen
+/// series, whose groups differ from the first in one parameter each.
 pub(super) fn groups(is_full: bool, asked: &[Group]) -> Vec<Group> {
     if !asked.is_empty() {
         return asked.to_vec();
@@ -144,8 +144,9 @@ pub(super) fn groups(is_full: bool, asked: &[Group]) -> Vec<Group> {
     all
 }
 
-/// Whether the chosen series takes a contestant in this group: in the first all, peers also where
-/// insertions prevail, and everywhere a few of ours and whatever index somebody asked for.
+/// Whether the chosen series includes a server in this group. The first group has all servers.
+/// Peers also run in groups with mostly insertions. A few of our indexes, and those that the user
+/// named, run in all groups.
 pub(super) fn is_chosen(group: &Group, contestant: &str, is_ours: bool) -> bool {
     let is_known = INDEXES.split(',').any(|index| index == contestant);
     let is_everywhere = is_ours && (!is_known || EVERYWHERE.contains(&contestant));
@@ -192,7 +193,7 @@ mod tests {
             is_chosen(&chosen[2], "wheel:1", true),
             "what was asked for runs"
         );
-        // With a TTL of 3 s after each, and a second to start.
+        // Each run ends with a TTL of 3 s and starts within a second.
         let runs: usize = counts.iter().sum();
         let series = (CHOSEN_LIMIT + Duration::from_secs(4)) * runs as u32;
         assert!(

@@ -1,27 +1,29 @@
-//! One factor for all that is time, and for the number of operations.
+//! One factor that divides all times and numbers of operations.
 //!
-//! Rates stay as they are. Live keys are rate × TTL and shrink by the factor; how many die in a
-//! second does not. For that reason the cycles a second of those that sample are *not* scaled,
-//! unless `--hz` says so: by chance a loop of 20 looks ends a cycle, so that the share of dead keys
-//! at which a server settles follows from how many must be found per cycle, deaths a second /
-//! cycles a second. With the cycles scaled as well, the reference would settle where the original
-//! at a fraction of its load does. What is lost is the proportion of cycle to TTL: a tenth of a
-//! second is no longer nothing, and whatever runs in cycles holds its dead for as much longer.
+//! Rates remain the same. The number of unexpired keys is rate × TTL and shrinks by the factor. The
+//! number of keys that expire per second does not. For that reason the expiry cycles per second of
+//! sampling indexes are *not* scaled, unless `--hz` says so. A cycle of 20 samples ends at random,
+//! so that a server settles at the share of dead keys at which each cycle finds enough of them:
+//! expired keys per second / cycles per second. With scaled cycles, the reference would settle
+//! where the original settles at a fraction of its load.
+//!
+//! The ratio of cycle to TTL does change: a tenth of a second is no longer negligible, and an index
+//! that works in cycles holds dead keys for a larger part of their TTL.
 
 use crate::error::{Error, Result};
 use std::time::Duration;
 
-/// The paper's BASE of 100 ms is still a whole number of milliseconds.
+/// Maximum factor at which the paper's BASE of 100 ms is still a whole number of milliseconds.
 const FACTOR_MAX: u32 = 100;
-/// How often the monitor looks, unscaled.
+/// Interval between two polls of the monitor before scaling.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The factor.
+/// The factor that divides times and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scale(u32);
 
 impl Scale {
-    /// By this factor all times and operations are divided.
+    /// Creates a scale that divides all times and counts by this factor.
     pub(super) fn new(factor: u32) -> Result<Scale> {
         if (1..=FACTOR_MAX).contains(&factor) {
             return Ok(Scale(factor));
@@ -35,7 +37,7 @@ impl Scale {
         self.0
     }
 
-    /// Operations, keys.
+    /// Scales a number of operations or keys.
     pub(super) fn count(self, count: u64) -> u64 {
         (count / u64::from(self.0)).max(1)
     }
@@ -45,13 +47,13 @@ impl Scale {
         (seconds * 1000 / u64::from(self.0)).max(1)
     }
 
-    /// How often the monitor looks.
+    /// Returns the interval between two polls of the monitor.
     pub(super) fn look_pause(self) -> Duration {
         LOOK_PAUSE / self.0
     }
 
-    /// An index as `--expiry` takes it: BASE is divided by the factor, and what samples is given
-    /// its cycles a second.
+    /// Converts an index to the form that is passed to `--expiry`: BASE is divided by the factor,
+    /// and a sampling index gets its cycles per second.
     pub(super) fn index(self, spec: &str, hz: u32) -> Result<String> {
         let mut parts = spec.split(':');
         let name = parts.next().unwrap_or_default();
@@ -74,7 +76,7 @@ impl Scale {
         Ok(scaled.join(":"))
     }
 
-    /// A crawler's interval, the only knob it has, in whole seconds.
+    /// Scales the interval of a crawler, its only parameter, to whole seconds.
     fn interval(self, spec: &str, knob: &str) -> Result<String> {
         let value = knob.strip_prefix("interval=").unwrap_or(knob);
         match value.parse::<u32>() {
@@ -83,12 +85,13 @@ impl Scale {
                 self.0
             ))),
             Ok(seconds) => Ok((seconds / self.0).to_string()),
-            // The server says what is wrong with it.
+            // The server reports the error in it.
             Err(_) => Ok(knob.into()),
         }
     }
 
-    /// A knob; `120x1000`, with or without a name in front, is a number of buckets and their BASE.
+    /// Scales a parameter. `120x1000`, with or without a name before it, is a number of buckets and
+    /// their BASE.
     fn knob(self, spec: &str, knob: &str) -> Result<String> {
         let (name, value) = knob
             .rsplit_once('=')
@@ -111,7 +114,7 @@ impl Scale {
     }
 }
 
-/// Indexes that run cycles, and so many a second as `--hz` says.
+/// Indexes that run `--hz` cycles per second.
 const SAMPLING: [&str; 5] = [
     "sampled",
     "sampled-5",
@@ -120,11 +123,11 @@ const SAMPLING: [&str; 5] = [
     "radix-capped",
 ];
 
-/// The index that runs at an interval of seconds, and its default.
+/// Index that runs at an interval of seconds, and its default interval.
 const CRAWLER: &str = "crawler";
 const CRAWLER_INTERVAL: &str = "60";
 
-/// Cycles a second that servers have by default.
+/// Default cycles per second of servers.
 pub(super) const HZ: u32 = 10;
 
 #[cfg(test)]

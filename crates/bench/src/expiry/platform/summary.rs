@@ -1,39 +1,40 @@
-//! What a run comes to, and how runs compare with the reference of their group.
+//! Summaries of runs, and comparisons with the reference of their group.
 
 use super::monitor::Look;
 use serde::Serialize;
 
-/// A run in numbers.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Summary {
     pub seconds: f64,
     pub operations_per_second: f64,
     pub cpu_us_per_operation: f64,
-    /// In user mode alone, where the process is known: the rest is the kernel's, mostly for
+    /// CPU time in user mode only, if the process is known. The rest is the kernel's, mostly for
     /// sockets.
     pub user_us_per_operation: Option<f64>,
-    /// Of the server, from the start until a TTL after the end.
+    /// Server's CPU seconds from the start until one TTL after the last operation.
     pub cpu_seconds: f64,
     pub hit_ratio: f64,
     pub peak_bytes: f64,
     pub mean_bytes: f64,
     pub peak_resident_bytes: f64,
-    /// Above the empty server and the keys and values that are alive.
+    /// Maximum memory minus that of the empty server and of the unexpired keys and values.
     pub peak_above_floor_bytes: f64,
     pub mean_above_floor_bytes: f64,
     pub peak_floor_bytes: f64,
     pub peak_dead_share: f64,
     pub mean_dead_share: f64,
     pub expired_keys: f64,
-    /// Little's law: dead keys held on average, over those that expired a second. None where more
-    /// are left dead at the end than ever went: that law is about what comes and goes.
+    /// Mean lag by Little's law: the mean number of dead keys divided by the keys expired per
+    /// second. It is `None` if more keys are dead at the end than were reclaimed, because the law
+    /// applies to a steady state.
     pub mean_lag_ms: Option<f64>,
-    /// As the server reports it, if it does.
+    /// Lag that the server itself reports; `None` if it reports none.
     pub lag_p99_us: Option<f64>,
     pub lag_max_us: Option<f64>,
 }
 
-/// A curve's mean over time, each look holding until the next.
+/// Returns the mean of a value over time. Each poll holds until the next one.
 fn mean_over_time(looks: &[Look], value: impl Fn(&Look) -> f64) -> f64 {
     let mut sum = 0.0;
     for pair in looks.windows(2) {
@@ -51,8 +52,8 @@ fn peak(looks: &[Look], value: impl Fn(&Look) -> f64) -> f64 {
 }
 
 impl Summary {
-    /// What the looks alone tell; keys of so many bytes, a server that takes `empty_bytes` without
-    /// any.
+    /// Computes the figures that follow from the polls alone. `empty_bytes` is the memory of the
+    /// server without keys.
     pub(super) fn of(
         looks: &[Look],
         empty_bytes: f64,
@@ -83,19 +84,20 @@ impl Summary {
     }
 }
 
-/// A run against its reference, as shares: 0.3 is 30 % less memory, or 30 % more operations.
+/// Change of a run against its reference, as shares: 0.3 is 30 % less memory, or 30 % more
+/// operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Change {
     pub peak_reduction: f64,
     pub mean_reduction: f64,
     pub throughput_improvement: f64,
-    /// Less CPU time per operation.
+    /// Reduction of the CPU time per operation.
     pub cpu_reduction: f64,
 }
 
 impl Change {
-    /// As the paper reckons: (reference − this) / reference for memory, the other way round for
-    /// throughput.
+    /// Computes the changes as the paper does: (reference − this) / reference for memory, and the
+    /// reverse sign for throughput.
     pub(super) fn between(this: &Summary, reference: &Summary) -> Change {
         let less =
             |this: f64, reference: f64| (reference - this) / reference.max(f64::MIN_POSITIVE);
@@ -111,7 +113,7 @@ impl Change {
     }
 }
 
-/// Least, mean and greatest of several.
+/// Smallest, mean and largest of several values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Spread {
     pub min: f64,
@@ -130,7 +132,7 @@ impl Spread {
     }
 }
 
-/// One contestant over all groups in which it and the reference took part.
+/// Changes of one server over all groups in which both it and the reference ran.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Overall {
     pub contestant: String,
@@ -141,7 +143,7 @@ pub(super) struct Overall {
 }
 
 impl Overall {
-    /// None for a contestant that was never compared.
+    /// Summarises the changes of a server; `None` if it was never compared.
     pub(super) fn of(contestant: &str, changes: &[Change]) -> Option<Overall> {
         let spread = |value: fn(&Change) -> f64| {
             let values: Vec<f64> = changes.iter().map(value).collect();
@@ -157,7 +159,7 @@ impl Overall {
     }
 }
 
-/// One of ours beside a peer in a group: ours over the peer's.
+/// Figures of one of our indexes divided by those of a peer in the same group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct BesidePeer {
     pub group: String,
@@ -188,8 +190,8 @@ impl BesidePeer {
     }
 }
 
-/// Of the contestants that lose at most a tenth of the throughput on average, the one that saves
-/// most of the mean memory.
+/// Returns the server with the largest saving of mean memory among those that lose at most a tenth
+/// of the throughput on average.
 pub(super) fn best(all: &[Overall]) -> Option<&Overall> {
     const LOSS_MAX: f64 = 0.1;
     let fit = all
@@ -214,7 +216,7 @@ mod tests {
 
     #[test]
     fn peaks_means_and_floors_are_told_from_looks() {
-        // Ten bytes an entry, 100 for the empty server; looks at uneven intervals.
+        // Ten bytes per entry and 100 for the empty server, polled at uneven intervals.
         let looks = [
             look(0.0, 100.0, 0, 0),
             look(1.0, 300.0, 10, 8),
@@ -224,10 +226,10 @@ mod tests {
         assert_eq!(summary.peak_bytes, 300.0);
         assert_eq!(summary.mean_bytes, (200.0 + 2.0 * 250.0) / 3.0);
         assert_eq!(summary.peak_floor_bytes, 100.0);
-        // 300 − 100 − 80 at the second look; nothing at the others.
+        // 300 − 100 − 80 at the second poll; 0 at the others.
         assert_eq!(summary.peak_above_floor_bytes, 120.0);
         assert_eq!(summary.peak_dead_share, 0.2);
-        // On average 1 dead key over 3 s, while 4 expired: each lay dead for 0.75 s.
+        // On average 1 dead key during 3 s, in which 4 expired: each was dead for 0.75 s.
         let lag = summary.mean_lag_ms;
         assert!(lag.is_some_and(|lag| (lag - 750.0).abs() < 1e-6), "{lag:?}");
         let left = [looks[0], look(2.0, 100.0, 9, 1)];

@@ -1,12 +1,15 @@
-//! The workloads: YCSB's a and f, and the insertions of i, with a TTL drawn for each write.
+//! The workloads: YCSB's a and f, and i with mostly insertions. Each write is followed by a TTL
+//! that is drawn at random.
 //!
 //! Source of a and f: B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears,
 //! "Benchmarking cloud serving systems with YCSB", SoCC 2010,
 //! <https://doi.org/10.1145/1807128.1807152>; of i and the TTLs: G. Xie, Y.-C. Chung, MEMSYS 2020,
-//! tables 2 and 3. Keys are drawn by Zipf's law with YCSB's skew; YCSB scatters the popular ones
-//! over the key space, which is nothing to a hash table. What that paper leaves open: how many
-//! records there are (a and f), and which keys i reads: here those inserted last are the likeliest,
-//! as in YCSB's d.
+//! tables 2 and 3.
+//!
+//! Keys are drawn by Zipf's law with YCSB's skew. YCSB scatters popular keys over the key space,
+//! which makes no difference for a hash table. The paper does not state the number of records (a
+//! and f), nor which keys i reads. Here the most recently inserted keys are the likeliest, as in
+//! YCSB's d.
 
 use serde::Serialize;
 use trace::{Random, Zipf};
@@ -14,7 +17,7 @@ use trace::{Random, Zipf};
 /// YCSB's skew.
 pub(super) const SKEW: f64 = 0.99;
 
-/// Which mix of operations.
+/// Mix of operations.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Workload {
@@ -26,7 +29,7 @@ pub(super) enum Workload {
     I,
 }
 
-/// One operation; each but a read ends with an EXPIRE.
+/// An operation. Each except a read ends with an EXPIRE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Read,
@@ -44,7 +47,7 @@ impl Workload {
         }
     }
 
-    /// The share of reads, and what the rest is.
+    /// Returns the share of reads, and the other operation.
     fn mix(self) -> (f64, Operation) {
         match self {
             Workload::A => (0.5, Operation::Update),
@@ -54,7 +57,7 @@ impl Workload {
     }
 }
 
-/// An endless stream of operations, keys and TTLs that its seed determines.
+/// An endless stream of operations, keys and TTLs, determined by its seed.
 pub(super) struct Stream {
     workload: Workload,
     ttls_ms: Vec<u64>,
@@ -77,7 +80,7 @@ impl Stream {
 }
 
 impl Iterator for Stream {
-    /// What to do, with which key, and the TTL in milliseconds if it writes.
+    /// The operation, its key, and the TTL in milliseconds for writes.
     type Item = (Operation, u64, u64);
 
     fn next(&mut self) -> Option<(Operation, u64, u64)> {
