@@ -30,7 +30,7 @@ pub const PAGE_BYTES: usize = PAGE_GRANULES * GRANULE;
 const NONE: u32 = u32::MAX;
 
 struct Page {
-    /// `PAGE_BYTES` long; empty while the page number is unused.
+    /// Memory of the page, `PAGE_BYTES` long; empty while the page number is unused.
     bytes: Box<[u8]>,
     starts: Box<[u64]>,
     live_granules: u32,
@@ -81,7 +81,7 @@ impl Arena {
         bytes.div_ceil(GRANULE).max(BLOCK_MIN)
     }
 
-    /// Returns whether a live block starts at `slot`. Any number may be given.
+    /// Returns whether a live block starts at `slot`, which may be any number.
     #[inline]
     pub fn is_live(&self, slot: u32) -> bool {
         let (page, granule) = split(slot);
@@ -323,18 +323,18 @@ impl Arena {
         }
     }
 
-    /// Returns whether emptying a page may pay: more than a tenth of the arena and more than two
-    /// pages are free.
+    /// Returns whether there is enough free memory for emptying a page: more than a tenth of the
+    /// arena and more than two pages.
     pub fn is_sparse(&self) -> bool {
         let free = self.opened_granules - self.live_granules;
         free > self.opened_granules / 10 && free > 2 * PAGE_GRANULES as u64
     }
 
-    /// Closes the page with the fewest live granules for allocation, so that the host can empty it,
-    /// and returns its number. Returns `None` if seven eighths of that page are live, because then
-    /// moving the blocks costs more than it frees.
+    /// Chooses the page with the fewest live granules, closes it for allocation so that the host
+    /// can empty it, and returns its number. Returns `None` if seven eighths of that page are live,
+    /// because then moving the blocks costs more than it frees.
     ///
-    /// The cost is one look at every page (256 KiB each) and a walk of one page.
+    /// The cost is a check of one counter per page (256 KiB each) and a walk through one page.
     pub fn close_sparsest(&mut self, size_of: impl Fn(&[u8]) -> usize) -> Option<u32> {
         let candidates = self.pages.iter().enumerate();
         let (number, _) = candidates
@@ -411,12 +411,13 @@ impl Arena {
         self.live_granules * GRANULE as u64
     }
 
-    /// Returns the number of bytes that were allocated once, are free now and still held.
+    /// Returns the number of bytes of free blocks, which the arena keeps for reuse.
     pub fn free_bytes(&self) -> u64 {
         (self.opened_granules - self.live_granules) * GRANULE as u64
     }
 
-    /// Panics if the lists, bits and counters disagree. Walks everything.
+    /// Panics if the lists, bits and counters disagree. Takes time proportional to the size of the
+    /// arena.
     pub fn check(&self, size_of: impl Fn(&[u8]) -> usize) {
         let (mut live, mut opened, mut listable) = (0, 0, [0usize; BLOCK_MAX + 1]);
         for (number, page) in self

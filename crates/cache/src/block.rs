@@ -19,9 +19,9 @@ use crate::arena::{Arena, BLOCK_MAX, GRANULE};
 use crate::entries::Owner;
 use policy::Tick;
 
-/// Kind of an entry whose value is an outside object.
+/// Kind of an entry whose value is stored outside the block, as an object on the heap.
 pub(crate) const OUTSIDE: u32 = 15;
-/// Key length of an entry whose key is outside.
+/// Key length that marks a key stored outside the block, next to its value.
 pub(crate) const KEY_OUTSIDE: u32 = 255;
 pub(crate) const LENGTH_FOLLOWS: usize = 511;
 /// Largest tag of an inline value.
@@ -40,7 +40,7 @@ pub struct Shape {
     pub owner: Owner,
 }
 
-/// Offsets and lengths of the parts of a block.
+/// Offsets and lengths of the parts of a block: words, key and value.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub header: u32,
@@ -88,8 +88,8 @@ pub(crate) struct Parts<'a> {
     pub value: &'a [u8],
 }
 
-/// Widths of the algorithms' words in this shard. The layout of a block depends on them and the
-/// header.
+/// Widths of the policy's and the index's words in this shard. The layout of a block depends on
+/// these widths and on the block's header.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Widths {
     /// Width of the policy word in bytes, by owner.
@@ -208,7 +208,7 @@ impl Widths {
         }
     }
 
-    /// Returns the expiry index's link of an entry with a deadline.
+    /// Returns the state that the expiry index keeps in the block of an entry with a deadline.
     pub fn link_bits(&self, block: &[u8]) -> u64 {
         let at = self.layout(block).deadline_at;
         match self.link {
@@ -218,7 +218,7 @@ impl Widths {
         }
     }
 
-    /// Sets the expiry index's link of an entry with a deadline.
+    /// Stores the state that the expiry index keeps in the block of an entry with a deadline.
     pub fn set_link_bits(&self, block: &mut [u8], bits: u64) {
         let at = self.layout(block).deadline_at;
         match self.link as usize {

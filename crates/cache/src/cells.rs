@@ -1,11 +1,12 @@
-//! Views of the packed entries for the algorithms: common facts, and each algorithm's own bits.
+//! Views through which a policy or an expiry index accesses the packed entries: facts common to all
+//! views, and the state that the algorithm keeps in each entry.
 
 use crate::entries::{Entries, Owner};
 use crate::packed::PackedEntries;
 use crate::value::Outside;
 use policy::{Cells, Facts, Meta, Slot, Tick};
 
-/// Implements the facts that are the same in all views.
+/// Implements access to the facts that are the same in all views.
 macro_rules! shared_facts {
     ($entries:ident, $deadline:ident) => {
         #[inline]
@@ -73,8 +74,9 @@ impl<O, M, L> PolicyCells<'_, O, M, L> {
 impl<O: Outside, M: Meta, L: Meta> Facts for PolicyCells<'_, O, M, L> {
     // The entry's own deadline: the deadline of a part is no reason to evict the whole entry.
     shared_facts!(entries, own_deadline);
-    /// Returns whether an entry is live and belongs to this owner. A stale reference of a policy
-    /// may name an entry of another owner, whose bits are another policy's.
+    /// Returns whether an entry is live and belongs to this owner. A policy may hold a stale slot
+    /// that now names an entry of another owner. The bits of that entry are the state of another
+    /// policy.
     #[inline]
     fn is_live(&self, slot: Slot) -> bool {
         let blocks = &self.entries.blocks;
@@ -111,8 +113,9 @@ impl<O: Outside, M: Meta, L: Meta> Cells<M> for PolicyCells<'_, O, M, L> {
 /// View of the entries for the expiry index.
 pub struct LinkCells<'a, O, M, L> {
     entries: &'a mut PackedEntries<O, M, L>,
-    /// A slot that the caller has found live, so that its bit need not be read again. The bit lies
-    /// on another cache line than the entry, which a command that changes one entry has not loaded.
+    /// A slot that the caller has found to be live, so that its live bit need not be read again.
+    /// The bit is on another cache line than the entry. A command that changes one entry has not
+    /// loaded that line.
     known: Slot,
 }
 

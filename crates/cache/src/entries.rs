@@ -9,9 +9,9 @@ pub type Owner = u8;
 
 /// Storage of entries by slot, with room in each entry for bits of a policy and of an expiry index.
 pub trait Entries: Facts {
-    /// Bits of the policy.
+    /// State that the policy keeps in each entry.
     type Meta: Copy + Default;
-    /// Bits of the expiry index.
+    /// State that the expiry index keeps in each entry.
     type Link: Meta;
     /// View of the entries for the policy of one owner.
     type PolicyCells<'a>: Cells<Self::Meta>
@@ -22,15 +22,15 @@ pub trait Entries: Facts {
     where
         Self: 'a;
 
-    /// Returns the view for the policy of `owner`.
+    /// Returns the view of the entries for the policy of `owner`.
     fn policy_cells(&mut self, owner: Owner) -> Self::PolicyCells<'_>;
-    /// Returns the view for the expiry index.
+    /// Returns the view of the entries for the expiry index.
     fn link_cells(&mut self) -> Self::LinkCells<'_>;
-    /// Returns the view for the expiry index where the caller knows that `slot` is live, which
-    /// saves a memory access.
+    /// Returns the view of the entries for the expiry index. The caller guarantees that `slot` is
+    /// live, which saves a memory access.
     fn link_cells_of(&mut self, slot: Slot) -> Self::LinkCells<'_>;
     /// Returns the owner of a live entry.
     fn owner(&self, slot: Slot) -> Owner;
-    /// Begins a request at the instant `now`.
+    /// Sets the instant `now` for the request that follows.
     fn begin(&mut self, now: Tick);
 }

@@ -26,7 +26,8 @@ use std::marker::PhantomData;
 /// Number of pages freed in one step of [`PackedEntries::dismantle`].
 const PAGES_AT_ONCE: usize = 4;
 
-/// Entries by slot and by key. `M` and `L` are the types of the policy's and the index's bits.
+/// Entries by slot and by key. `M` and `L` are the types of the state that the policy and the
+/// expiry index keep in each entry.
 pub struct PackedEntries<O, M, L> {
     pub(crate) table: Table,
     pub(crate) blocks: Blocks<O>,
@@ -37,10 +38,10 @@ pub struct PackedEntries<O, M, L> {
     embedded: EmbeddedCounts,
     pub(crate) now: Tick,
     pub(crate) requests: u64,
-    /// Next slot of the closed page that is being emptied.
+    /// Next slot to be moved out of the page that compaction is emptying.
     emptying: Option<u32>,
     scratch: Vec<u8>,
-    /// Slot at which the walk of `sample_where` continues.
+    /// Slot at which the next search of `sample_where` through all entries continues.
     walked: Cell<u32>,
     types: PhantomData<fn() -> (M, L)>,
 }
@@ -100,12 +101,13 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.blocks.widths.policy[owner as usize] = width(bits, 8);
     }
 
-    /// Returns the number of entries by owner.
+    /// Returns the number of entries of each owner.
     pub fn owned(&self) -> [usize; 3] {
         self.owned
     }
 
-    /// Returns the number of entries in the expiry index, by their own deadline or that of a part.
+    /// Returns the number of entries in the expiry index, both those with a deadline of their own
+    /// and those whose value has parts with deadlines.
     pub fn deadlines(&self) -> usize {
         self.deadlines
     }
@@ -137,7 +139,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.blocks.arena.free_bytes()
     }
 
-    /// Returns whether slots are nearly used up. Nothing may be inserted then.
+    /// Returns whether nearly all slot numbers are in use. The caller must not insert in that case.
     pub fn is_full(&self) -> bool {
         self.blocks.arena.is_nearly_full()
     }
@@ -195,7 +197,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.table.prefetch(hash);
     }
 
-    /// Prefetches the entries whose tag is that of a hash, once their bucket is in the cache.
+    /// Prefetches the entries whose tag is equal to that of a hash. It should be called when the
+    /// bucket of the hash is in the processor's cache.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         self.table.find(hash, |slot| {
@@ -211,8 +214,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             .find(hash, |slot| is_same(self.blocks.key(slot), key))
     }
 
-    /// Adds an entry for an absent key, with all bits of the algorithms zero. A key longer than
-    /// [`INLINE_KEY_MAX`] requires an outside value.
+    /// Adds an entry for an absent key. The state of policy and index in it is zero. A key longer
+    /// than [`INLINE_KEY_MAX`] requires a value that is an outside object.
     pub fn insert(&mut self, hash: u64, key: &[u8], value: NewValue<'_, O>, shape: Shape) -> Slot {
         debug_assert_eq!(hash, self.hash(key));
         debug_assert!(self.find(hash, key).is_none());
@@ -286,11 +289,11 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         }
     }
 
-    /// Gives a live entry another value, deadline or owner. Returns its slot afterwards and the
-    /// object that it no longer holds.
+    /// Changes the value, deadline or owner of a live entry. Returns the slot of the entry after
+    /// the change and the outside object that it no longer holds.
     ///
-    /// The policy's bits are kept if the owner is the same, and the link if the entry had a
-    /// deadline and still has one. Otherwise they become zero.
+    /// The policy's state in the entry is kept if the owner stays the same. The index's state is
+    /// kept if the entry had a deadline and still has one. Otherwise they become zero.
     pub fn reshape(
         &mut self,
         slot: Slot,
@@ -472,7 +475,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     }
 
     /// Moves one live entry out of the sparsest page and returns its old and its new slot. Returns
-    /// `None` while too little room is free for that to pay.
+    /// `None` if too little memory is free for a compaction to be worth its cost.
     pub fn compact(&mut self) -> Option<(Slot, Slot)> {
         loop {
             if let Some(from) = self.emptying {

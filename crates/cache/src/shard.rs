@@ -1,5 +1,5 @@
-//! The host of an eviction policy and an expiry index: it notifies each of what happens to an
-//! entry.
+//! The host of an eviction policy and an expiry index. It notifies each of the insertions, accesses,
+//! changes and removals that concern it.
 //!
 //! The general part works with any [`Entries`] and is used by the simulator. The keyed part stores
 //! [`PackedEntries`] and is used by the server. Policies and indexes meet only here: an entry that
@@ -11,26 +11,26 @@ use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
 use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick};
 
-/// Number of random entries looked at per deadline wanted, because an entry may have no deadline.
+/// Number of random entries examined per requested deadline, because an entry may have no deadline.
 const LOOKS_PER_SAMPLE: u64 = 4;
 
 /// Which entries the policy manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// No entry; nothing is evicted.
+    /// The policy manages no entry, so nothing is evicted.
     #[default]
     Nothing,
-    /// All entries.
+    /// The policy manages all entries.
     All,
-    /// Entries with a deadline of their own.
+    /// The policy manages the entries with a deadline of their own.
     Volatile,
 }
 
 /// Entries together with their policy and their expiry index.
 pub struct Shard<E, P, X> {
-    /// The storage.
+    /// Storage of the entries.
     pub entries: E,
-    /// Policies by owner − 1.
+    /// Policies. The index is their owner number minus 1.
     policies: [Option<P>; 2],
     /// Owner of new entries.
     current: Owner,
@@ -71,7 +71,7 @@ where
         &self.expiry
     }
 
-    /// Returns the policy of new entries and its scope.
+    /// Returns the policy that receives new entries, and its scope.
     pub fn policy(&self) -> (Option<&P>, Scope) {
         (
             self.policies[self.current as usize - 1].as_ref(),
@@ -85,14 +85,14 @@ where
         (policies as u64, self.expiry.heap_bytes() as u64)
     }
 
-    /// Returns the heap bytes that the policies may still allocate without a further entry, for
-    /// ghosts.
+    /// Returns the number of heap bytes by which the policies will still grow at the present number
+    /// of entries, because their queues of ghosts are not full yet.
     pub fn algorithm_bytes_ahead(&self) -> u64 {
         let ahead = self.policies.iter().flatten().map(P::heap_bytes_ahead);
         ahead.sum::<usize>() as u64
     }
 
-    /// Notifies the policies of their capacity, a total weight of entries.
+    /// Sets the capacity of the policies, as a total weight of entries.
     pub fn resize(&mut self, capacity: u64) {
         debug_assert!(capacity > 0);
         for policy in self.policies.iter_mut().flatten() {
@@ -100,8 +100,8 @@ where
         }
     }
 
-    /// Returns the owner of an entry whose own deadline is `own()`, which is computed only if the
-    /// scope depends on it.
+    /// Returns the owner that an entry with its own deadline `own()` should have. `own` is called
+    /// only if the result depends on it.
     #[inline(always)]
     fn owner_for(&self, own: impl FnOnce() -> Option<Tick>) -> Owner {
         match self.scope {
@@ -111,8 +111,9 @@ where
         }
     }
 
-    /// Returns the owner that an entry of `owner` gets when it changes. A policy that is being
-    /// drained keeps its entries until the drain reaches them.
+    /// Returns the owner of an entry after a change. `owner` is the owner before it. An entry of a
+    /// policy that is being drained keeps its owner until the drain reaches it, unless it is no
+    /// longer in the scope.
     #[inline(always)]
     fn owner_after(&self, owner: Owner, own: impl FnOnce() -> Option<Tick>) -> Owner {
         match self.owner_for(own) {
@@ -159,7 +160,7 @@ where
         }
     }
 
-    /// Notifies policy and index of a new entry.
+    /// Adds a new entry to its policy and to the expiry index.
     #[inline]
     pub fn inserted(&mut self, slot: Slot, shape: Shape) {
         debug_assert!(self.entries.is_live(slot));
@@ -170,8 +171,8 @@ where
         }
     }
 
-    /// Notifies the index that a live entry's deadline changed from `old`, or was set if that is
-    /// `None`.
+    /// Updates the index after the deadline of a live entry was set or changed. `old` is the
+    /// previous deadline; `None` if there was none.
     pub fn deadline_changed(&mut self, slot: Slot, old: Option<Tick>) {
         debug_assert!(self.entries.is_live(slot));
         let cells = &mut self.entries.link_cells_of(slot);
@@ -206,7 +207,7 @@ where
         }
     }
 
-    /// Removes a live entry from its policy, before it changes its owner or is removed.
+    /// Removes a live entry from its policy, before the entry gets another owner or is removed.
     pub fn remove_from_policy(&mut self, slot: Slot) {
         let owner = self.entries.owner(slot);
         if owner > 0
@@ -216,7 +217,7 @@ where
         }
     }
 
-    /// Notifies policy and index that an entry has another slot.
+    /// Updates policy and index after an entry has moved to another slot.
     fn moved(&mut self, old: Slot, new: Slot, shape: Shape) {
         debug_assert_ne!(old, new);
         debug_assert!(self.entries.is_live(new));
@@ -230,9 +231,9 @@ where
         }
     }
 
-    /// Takes a victim from the policies, from a draining policy first. The caller removes the entry
-    /// with [`Shard::remove_evicted`]. Returns `Empty` when the scope is [`Scope::Nothing`], even
-    /// while a drain is in progress.
+    /// Returns a victim of the policies, first of a policy that is being drained. The caller
+    /// removes the entry with [`Shard::remove_evicted`]. Returns `Empty` when the scope is
+    /// [`Scope::Nothing`], even while a drain is in progress.
     pub fn evict(&mut self, budget: &mut Budget) -> Eviction {
         if self.scope == Scope::Nothing {
             return Eviction::Empty;
@@ -249,7 +250,8 @@ where
         Eviction::Empty
     }
 
-    /// Panics if an algorithm disagrees with itself or with the entries. Walks everything.
+    /// Panics if an algorithm is inconsistent with itself or with the entries. Takes time
+    /// proportional to the number of entries.
     pub fn check_algorithms(&mut self) {
         self.expiry.check(&self.entries.link_cells());
         for owner in [1, 2] {
@@ -266,7 +268,8 @@ where
         self.expiry.clock_went_back(now);
     }
 
-    /// Takes an expired entry from the index. The caller removes it with [`Shard::remove_expired`].
+    /// Returns an expired entry that is removed from the index. The caller removes the entry itself
+    /// with [`Shard::remove_expired`].
     #[inline]
     pub fn pop_expired(&mut self, now: Tick, budget: &mut Budget) -> Due {
         self.expiry
@@ -302,9 +305,9 @@ where
         }
     }
 
-    /// Keeps a victim that is no longer in the policy's scope and returns true; it then has the
-    /// owner that [`Shard::drain`] would give it. A policy that is being drained may name such
-    /// victims.
+    /// Keeps a victim that is no longer in the policy's scope and returns true; returns false for
+    /// any other victim. The entry gets the owner that [`Shard::drain`] would give it. Such victims
+    /// come from a policy that is being drained.
     pub fn retain_if_out_of_scope(&mut self, slot: Slot) -> bool {
         let old = self.entries.shape(slot);
         let owner = self.owner_for(|| self.entries.own_deadline(slot));
@@ -321,7 +324,7 @@ where
         self.policies[2 - self.current as usize].is_some()
     }
 
-    /// Returns whether [`Shard::drain`] has work.
+    /// Returns whether [`Shard::drain`] has entries to move.
     pub fn needs_drain(&self) -> bool {
         self.is_draining() || !self.is_settled()
     }
@@ -345,8 +348,9 @@ where
         }
     }
 
-    /// Moves up to `steps` entries to the owner that the scope demands, from `cursor` on in the
-    /// order of the arena. Returns where to continue; `None` when all entries have their owner.
+    /// Moves up to `steps` entries to the owner that the scope requires, beginning at `cursor` in
+    /// the order of the arena. Returns the cursor of the next call; `None` when all entries have
+    /// the required owner.
     pub fn drain(&mut self, cursor: u32, steps: u32) -> Option<u32> {
         if self.is_settled() {
             self.finish_drain();
@@ -425,8 +429,8 @@ where
         key.len() > INLINE_KEY_MAX || value_len > INLINE_VALUE_MAX
     }
 
-    /// Inserts a new entry with the deadline for the expiry index. The caller has called
-    /// [`Shard::admit`] and made room.
+    /// Inserts a new entry under the deadline for the expiry index. The caller has called
+    /// [`Shard::admit`] and has evicted entries if memory was needed.
     pub fn insert(
         &mut self,
         hash: u64,
@@ -444,8 +448,8 @@ where
         slot
     }
 
-    /// Gives a live entry another value and another deadline in the expiry index. Returns its slot
-    /// afterwards and the object that it no longer holds.
+    /// Changes the value of a live entry and its deadline in the expiry index. Returns the slot of
+    /// the entry after the change and the outside object that it no longer holds.
     ///
     /// With [`NewValue::Same`] it updates index and owner after an edit of an outside object that
     /// may have changed the object's deadlines.
@@ -518,7 +522,7 @@ where
     }
 
     /// Puts an entry that [`Shard::pop_expired`] returned back into the index under another
-    /// deadline. The owner stays; [`Shard::change`] updates it where needed.
+    /// deadline. The owner does not change; the caller uses [`Shard::change`] if it must.
     pub fn reindex(&mut self, slot: Slot, deadline: Tick) {
         let shape = self.entries.shape(slot);
         assert!(shape.deadline.is_some());
@@ -533,9 +537,9 @@ where
         self.expiry.insert(cells, slot);
     }
 
-    /// Passes own deadlines of up to `count` entries to `each`: of all entries if there are at most
-    /// `count`, else of a uniform sample. The sample is smaller if few entries have a deadline, but
-    /// has at least one deadline if one is found.
+    /// Passes the own deadlines of at most `count` entries to `each`. If there are at most `count`
+    /// entries, all are examined, else a uniform sample. The sample is smaller than `count` if few
+    /// entries have a deadline. It has at least one deadline if the search finds any.
     pub fn sample_deadlines(&self, count: usize, mut each: impl FnMut(Tick)) {
         if self.entries.own_deadlines() == 0 {
             return;
@@ -588,7 +592,8 @@ where
         true
     }
 
-    /// Panics if entries, policy and index disagree. Walks everything.
+    /// Panics if entries, policy and index disagree. Takes time proportional to the number of
+    /// entries.
     pub fn check(&mut self) {
         self.entries.check();
         self.check_algorithms();

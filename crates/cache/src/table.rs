@@ -25,9 +25,9 @@ use policy::Slot;
 
 const WAYS: usize = 12;
 const BUCKETS_MIN: usize = 64;
-/// Tenths of the ways that are used when a subtable splits.
+/// Tenths of a subtable's ways that are in use when it splits.
 const FULL_TENTHS: usize = 9;
-/// Tenths of the ways of one subtable that two may use together when they are merged.
+/// Tenths of one subtable's ways that the slots of two subtables may fill when these are merged.
 const MERGE_TENTHS: usize = 6;
 /// Maximum prefix bits of a directory: 2^20 subtables, at least 700 million keys per table.
 const DEPTH_MAX: u8 = 20;
@@ -36,7 +36,8 @@ const DEPTH_MAX: u8 = 20;
 #[repr(C, align(64))]
 struct Bucket {
     tags: [u8; WAYS],
-    /// Number of keys that passed over this bucket. A count that has reached 255 stays there.
+    /// Number of keys whose home bucket is this one or an earlier one, but which are stored in a
+    /// later one. A count that has reached 255 is never decremented.
     overflow: u8,
     spare: [u8; 3],
     slots: [u32; WAYS],
@@ -73,7 +74,7 @@ fn first_way(matches: u128) -> usize {
 struct SubTable {
     buckets: Box<[Bucket]>,
     count: u32,
-    /// Number of prefix bits that the keys have in common.
+    /// Number of hash prefix bits that all keys of this subtable share.
     depth: u8,
     prefix: u32,
 }
@@ -82,9 +83,9 @@ struct SubTable {
 /// been returned. Positions are ordered by home bucket, then by hash prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position {
-    /// Home bucket.
+    /// Home bucket at which the scan continues.
     pub bucket: u16,
-    /// First 32 bits of the hash.
+    /// First 32 bits of the hash at which the scan continues.
     pub prefix: u32,
 }
 
@@ -324,9 +325,9 @@ impl Table {
         (bucket.tags[way % WAYS] != 0).then_some(Slot(bucket.slots[way % WAYS]))
     }
 
-    /// Passes the slots of one home bucket to `each`, together with some of neighbouring buckets,
-    /// which the host skips by comparing their `home`. Returns the next position; `None` at the
-    /// end.
+    /// Passes all slots whose home is one bucket to `each`. Slots of neighbouring buckets may be
+    /// among them; the host compares their `home` and skips them. Returns the next position; `None`
+    /// at the end.
     pub fn scan(&self, at: Position, mut each: impl FnMut(Slot)) -> Option<Position> {
         let home = at.bucket as usize;
         if home >= self.buckets {
@@ -362,7 +363,8 @@ impl Table {
             + (self.directory.capacity() + self.vacant.capacity()) * 4
     }
 
-    /// Panics if directory, subtables and counts disagree. Walks everything.
+    /// Panics if directory, subtables and counts disagree. Takes time proportional to the number of
+    /// slots.
     pub fn check(&self, hash_of: impl Fn(Slot) -> u64) {
         assert_eq!(self.directory.len(), 1 << self.depth);
         let mut len = 0;

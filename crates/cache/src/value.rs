@@ -1,17 +1,17 @@
-//! Values of entries, and what the storage requires of a value that is outside its block.
+//! Values of entries, and the trait for values that are stored on the heap outside their block.
 
 use policy::Tick;
 
 /// A value on the heap, because it is too large for a block.
 pub trait Outside {
-    /// Returns its bytes on the heap.
+    /// Returns the number of bytes that the value occupies on the heap.
     fn heap_bytes(&self) -> usize;
-    /// Returns the entry's own deadline if the value stores it; the inner `None` means that the
-    /// entry has none.
+    /// Returns the entry's own deadline if the value stores it. The outer `None` means that the
+    /// value does not store it; the inner `None` means that it stores that the entry has none.
     ///
-    /// A value whose parts have deadlines stores the entry's own deadline itself, because the entry
-    /// is then in the expiry index under the earliest deadline of all. The outer `None` means that
-    /// no part has a deadline and the indexed deadline is the entry's own.
+    /// Only a value whose parts have deadlines stores the entry's own deadline, because the entry
+    /// is then in the expiry index under the earliest deadline of all. For every other value, the
+    /// indexed deadline is the entry's own.
     fn embedded_deadline(_value: &Value<'_, Self>) -> Option<Option<Tick>>
     where
         Self: Sized,
@@ -36,7 +36,7 @@ pub enum Value<'a, O> {
 /// Value to be stored in an entry.
 #[derive(Debug)]
 pub enum NewValue<'a, O> {
-    /// The value that the entry has.
+    /// Keeps the present value of the entry.
     Same,
     /// Bytes, at most [`crate::INLINE_VALUE_MAX`], with the caller's tag (1–14).
     Inline(u8, &'a [u8]),
@@ -59,8 +59,8 @@ impl<O: Outside> NewValue<'_, O> {
         self.len() == 0
     }
 
-    /// Returns the embedded deadline of the new value, see [`Outside::embedded_deadline`]; `None`
-    /// for [`NewValue::Same`].
+    /// Returns the entry's own deadline as the new value stores it, see
+    /// [`Outside::embedded_deadline`]; `None` for [`NewValue::Same`].
     #[inline]
     pub fn embedded_deadline(&self) -> Option<Option<Tick>> {
         match self {
@@ -74,14 +74,14 @@ impl<O: Outside> NewValue<'_, O> {
 /// Counts of values that embed the entry's own deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmbeddedCounts {
-    /// Number of values with an embedded deadline field, set or not.
+    /// Number of values that store a deadline or the absence of one.
     pub all: usize,
-    /// Number of those whose entry has no deadline of its own.
+    /// Number of these values whose entry has no deadline of its own.
     pub without: usize,
 }
 
 impl EmbeddedCounts {
-    /// Counts a replacement of the embedded deadline `old` by `new`.
+    /// Updates the counts when a value that embeds `old` is replaced by one that embeds `new`.
     #[inline]
     pub fn count(&mut self, new: Option<Option<Tick>>, old: Option<Option<Tick>>) {
         self.all += usize::from(new.is_some());

@@ -33,7 +33,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         Some(at)
     }
 
-    /// Returns the entry at one place of the table selected by the random bits, if there is one.
+    /// Returns the entry at the place of the table that the random bits select; `None` if the place
+    /// is free.
     pub(crate) fn probe(&self, random: u64) -> Option<Slot> {
         self.table.sample(random)
     }
@@ -81,7 +82,8 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         }
     }
 
-    /// Panics if table, arena and counters disagree. Walks everything.
+    /// Panics if table, arena and counters disagree. Takes time proportional to the number of
+    /// entries.
     pub fn check(&self) {
         self.blocks
             .arena
