@@ -331,7 +331,7 @@ impl Arena {
     }
 
     /// Chooses the page with the fewest live granules, closes it for allocation so that the host
-    /// can empty it, and returns its number. Returns `None` if seven eighths of that page are live,
+    /// can empty it, and returns its number. Returns `None` if more than seven eighths are live,
     /// because then moving the blocks costs more than it frees.
     ///
     /// The cost is a check of one counter per page (256 KiB each) and a walk through one page.

@@ -1,4 +1,5 @@
-//! The interface of all collections: how one is stored, rid of expired elements, and freed.
+//! The interface of all collections: how they are stored, how their expired elements are removed,
+//! and how they are freed.
 
 use crate::event::Class;
 use crate::facts::Kind;
@@ -6,24 +7,25 @@ use crate::limits::Limits;
 use policy::expire::any::ExpirySpec;
 use policy::{Budget, Tick};
 
-/// The conditions under which a command works on a collection: instant, limits and keys of hashes.
+/// The conditions under which a command operates on a collection: the instant, the limits of the
+/// packed forms, and the parameters of the large forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
     /// Instant of the command. An element whose deadline is earlier has expired.
     pub now: Tick,
-    /// Limits of the packed forms.
+    /// Limits up to which collections are packed.
     pub limits: &'a Limits,
-    /// Secret key of the hash.
+    /// Secret key of the hash function of large collections.
     pub(crate) hash_key: [u64; 2],
-    /// Index for the deadlines of a large collection's elements.
+    /// Index that a large collection uses for the deadlines of its elements.
     pub(crate) expiry: &'a ExpirySpec,
-    /// Seed of the index's random choices.
+    /// Seed of that index's random choices.
     pub(crate) seed: u64,
 }
 
 #[cfg(test)]
 impl<'a> Scene<'a> {
-    /// Creates one for tests, with the default index.
+    /// Creates a scene with the default index, for tests.
     pub(crate) fn of(now: Tick, limits: &'a Limits) -> Scene<'a> {
         Scene {
             now,
@@ -35,7 +37,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Deadlines of a collection whose elements have some.
+/// Deadlines of a collection that has elements with deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadlines {
     /// The key's own deadline. The collection stores it because its entry is in the expiry index
@@ -55,11 +57,11 @@ impl Deadlines {
     }
 }
 
-/// Callback for expired elements: their deadline and their number.
+/// Callback for expired elements. It receives a deadline and the number of elements that had it.
 pub(crate) type ReportExpired<'a> = &'a mut dyn FnMut(Tick, u32);
 
-/// Callback that receives an element's deadline and returns another one or none; `None` changes
-/// nothing.
+/// Callback that receives an element's present deadline. It returns the new deadline, `Some(None)`
+/// to remove the deadline, or `None` to change nothing.
 pub(crate) type ChooseDeadline<'a> = &'a mut dyn FnMut(Option<Tick>) -> Option<Option<Tick>>;
 
 /// Shrinks the buffer if more than an eighth of it is unused.
@@ -69,11 +71,11 @@ pub(crate) fn trim_bytes(bytes: &mut Vec<u8>) {
     }
 }
 
-/// A form of a collection: a run of bytes, pages, pages with an order, or chunks.
+/// A form in which a collection is stored: a byte array, pages, pages with an order, or chunks.
 pub(crate) trait Representation {
-    /// Frees spare room.
+    /// Frees spare capacity.
     fn trim(&mut self) {}
-    /// Returns whether no element is left, expired or not.
+    /// Returns whether no element is stored, expired or not.
     fn is_void(&self) -> bool;
     /// Returns whether no element is live. A bounded search may miss that and return false.
     fn is_dead(&self, _now: Tick) -> bool {
@@ -81,12 +83,12 @@ pub(crate) trait Representation {
     }
     /// Returns the number of bytes on the heap, in constant time.
     fn heap_bytes(&self) -> usize;
-    /// Returns the deadlines, if elements have some.
+    /// Returns the deadlines of the key and the elements; `None` if no element has one.
     fn deadlines(&self) -> Option<Deadlines> {
         None
     }
-    /// Returns the key's own deadline if the collection stores it, that is while elements have
-    /// deadlines.
+    /// Returns the key's own deadline if the collection stores it, which it does only while
+    /// elements have deadlines.
     fn embedded_deadline(&self) -> Option<Option<Tick>> {
         None
     }
@@ -102,32 +104,32 @@ pub(crate) trait Representation {
     fn check(&self) {}
 }
 
-/// A collection as the keyspace stores it.
+/// A collection type as the keyspace stores it.
 pub(crate) trait Collection: Sized {
-    /// Type of the collection.
+    /// Type of the values as commands distinguish it.
     const KIND: Kind;
-    /// Class and name of the event for expired elements.
+    /// Class and name of the event that is notified when elements expire.
     const EXPIRED: (Class, &'static str);
 
     /// Creates an empty collection.
     fn new() -> Self;
-    /// Restores a collection from what [`Collection::inline`] returned.
+    /// Restores a collection from the tag and the bytes that [`Collection::inline`] returned.
     fn unpack(tag: u8, bytes: Vec<u8>) -> Self;
-    /// Returns the tag and the bytes if the form is one run of bytes.
+    /// Returns the tag and the bytes if the collection is one byte array; `None` for a large form.
     fn inline(&self) -> Option<(u8, &[u8])>;
-    /// Returns the buffer of the bytes, for reuse; an empty one if the form is not one run of
-    /// bytes.
+    /// Returns the buffer that held the bytes, for reuse. Returns an empty buffer if the form is
+    /// not one byte array.
     fn into_bytes(self) -> Vec<u8>;
     /// Returns a copy with the same elements and deadlines. The copy of a large form lacks the
     /// key's own deadline.
     fn duplicate(&self, scene: &Scene<'_>) -> Self;
-    /// Returns the present form.
+    /// Returns the form in which the collection is stored at present.
     fn body(&self) -> &dyn Representation;
-    /// Returns the present form, for changes.
+    /// Returns the form in which the collection is stored at present, for changes.
     fn body_mut(&mut self) -> &mut dyn Representation;
 }
 
-/// Delegates to the present form.
+/// Every method delegates to the present form of the collection.
 impl<C: Collection> Representation for C {
     fn trim(&mut self) {
         self.body_mut().trim();

@@ -1,17 +1,17 @@
 //! Large collections whose elements may have deadlines: hash fields, set members and members of
 //! sorted sets.
 //!
-//! The first deadline creates an index for the collection, by default the ranked one. It counts
-//! expired elements without looking at each (`counts.rs`) and lists elements in the order of their
-//! deadlines.
+//! When the first element gets a deadline, the collection gets an index of deadlines, by default the
+//! ranked one. The ranked index counts expired elements without examining each of them (`counts.rs`)
+//! and lists elements in the order of their deadlines.
 //!
 //! The entry of the key is in the keyspace's index under the instant at which the collection's
 //! index must run next. So the keyspace's index is an index of indexes: expired elements are found
-//! on time, by the same cycle and under the same budget as expired keys. A command that comes
-//! earlier removes what is due before it reads.
+//! on time, by the same cycle and under the same budget as expired keys. A command that accesses the
+//! collection before the cycle does first removes the due elements itself.
 //!
-//! When all elements have expired at once, the collection is marked void and freed in the
-//! background. An index that does not count finds that out by the latest deadline ever set.
+//! When all elements have expired, the collection is marked void and freed in the background. An
+//! index that cannot count recognizes this case when the latest deadline ever set has passed.
 
 mod counts;
 
@@ -22,10 +22,12 @@ use policy::expire::any::AnyExpiry;
 use policy::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::borrow::Borrow;
 
-/// Maximum number of elements that are searched for a live one if the index does not count.
+/// Maximum number of elements of a collection that is searched for a live element if the index
+/// cannot count.
 const LOOK_MAX: usize = 4096;
 
-/// A structure that refers to elements by slot, such as the order of a sorted set; `()` for none.
+/// A structure beside the elements that refers to them by slot, such as the order of a sorted set;
+/// `()` if there is none.
 pub(crate) trait SecondaryIndex {
     /// Prepares for the removal of a live element.
     fn before_removal(&mut self, elements: &Elements, slot: Slot);
@@ -43,17 +45,17 @@ impl SecondaryIndex for () {
 pub(crate) struct TimedElements {
     elements: Elements,
     deadline_index: Option<Box<DeadlineIndex>>,
-    /// Whether all elements have expired and the collection is to be freed.
+    /// Whether all elements count as removed and the collection is to be freed.
     is_void: bool,
 }
 
 struct DeadlineIndex {
     index: AnyExpiry,
-    /// The key's own deadline.
+    /// The key's own deadline, as opposed to the deadlines of elements.
     own: Option<Tick>,
-    /// Upper bound of the elements' deadlines.
+    /// Upper bound of the elements' deadlines. It is never lowered.
     latest: Tick,
-    /// Instant of the index's last run.
+    /// Instant at which the index ran last.
     last_seen: Tick,
 }
 
@@ -67,7 +69,7 @@ impl std::fmt::Debug for DeadlineIndex {
     }
 }
 
-/// View of the elements for the index of their deadlines.
+/// View through which the index of deadlines accesses the elements.
 struct DeadlineCells<E> {
     elements: E,
     now: Tick,
@@ -142,18 +144,18 @@ impl TimedElements {
         members
     }
 
-    /// Returns the elements, expired ones too.
+    /// Returns the elements, including expired ones.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }
 
-    /// Returns whether no element is left, expired or not.
+    /// Returns whether no element is stored, expired or not.
     pub fn is_void(&self) -> bool {
         self.is_void || self.elements.len() == 0
     }
 
-    /// Marks all elements as removed at once. They must not be accessed any more, and the
-    /// background frees them.
+    /// Marks all elements as removed at once. The caller must not access them afterwards.
+    /// Background work frees them.
     pub fn mark_void(&mut self) {
         self.is_void = true;
     }
@@ -224,8 +226,8 @@ impl TimedElements {
         self.elements.remove(slot);
     }
 
-    /// Completes the pending moves and updates both indexes. Returns the new slot of `unknown`, an
-    /// element that neither index knows yet, if it moved.
+    /// Completes the pending moves and updates both indexes. `unknown` is an element that neither
+    /// index contains yet. Returns its new slot if it moved.
     fn apply_moves(
         &mut self,
         now: Tick,
@@ -251,7 +253,7 @@ impl TimedElements {
         known
     }
 
-    /// Drops the index when no element has a deadline and no pages are to be merged.
+    /// Frees the index of deadlines if no element has a deadline and no pages must be merged.
     fn settle(&mut self) {
         let is_idle = self.elements.deadline_count() == 0 && !self.elements.is_sparse();
         if self.deadline_index.is_some() && is_idle {
@@ -308,12 +310,13 @@ impl TimedElements {
         }
     }
 
-    /// Returns the key's own deadline and the instant at which the index must run, if elements have
-    /// deadlines.
+    /// Returns the key's own deadline and a lower bound of the next instant at which the index must
+    /// run; `None` if no element has a deadline.
     pub fn deadlines(&self) -> Option<Deadlines> {
         let deadline_index = self.deadline_index.as_deref()?;
-        // The index returns the first instant after a deadline, or one at which it has other work.
-        // Whatever that is, the key must not be seen when all elements have expired.
+        // The index returns the first instant after a deadline, or an instant of other work.
+        // Whichever it is, the entry must be due when all elements have expired, because the key
+        // must then not be found.
         let due = match deadline_index.index.next_due() {
             _ if self.elements.is_sparse() => Tick(0),
             due => due.unwrap_or(Tick::MAX),
@@ -325,7 +328,7 @@ impl TimedElements {
         })
     }
 
-    /// Returns the key's own deadline, if elements have deadlines.
+    /// Returns the key's own deadline; the outer `None` means that no element has a deadline.
     pub fn embedded_deadline(&self) -> Option<Option<Tick>> {
         self.deadline_index
             .as_deref()
@@ -339,7 +342,8 @@ impl TimedElements {
         }
     }
 
-    /// Removes expired elements, one step of the budget each, or all at once if none is live.
+    /// Removes expired elements, one per step of the budget. If no element is live, removes all at
+    /// once.
     pub fn purge(
         &mut self,
         now: Tick,
@@ -349,7 +353,8 @@ impl TimedElements {
     ) {
         if self.is_dead(now) {
             if let Some(deadline_index) = &self.deadline_index {
-                // The latest deadline may be that of an element that was removed before it expired.
+                // The upper bound `latest` may be the deadline of an element that was removed
+                // before it expired.
                 let latest = deadline_index.latest.min(Tick(now.0 - 1));
                 expired(latest, self.elements.len() as u32);
             }
@@ -379,8 +384,8 @@ impl TimedElements {
         }
     }
 
-    /// Merges pages that removals have left sparse. It is not done while elements expire, because
-    /// the elements moved may be the next to expire.
+    /// Merges pages that have become sparse by removals. Pages are not merged while elements are
+    /// expiring, because the moved elements may be the next to expire.
     fn merge_sparse(
         &mut self,
         now: Tick,
@@ -394,8 +399,9 @@ impl TimedElements {
         self.settle();
     }
 
-    /// Marks a small collection void if none of its elements is live and the index does not count.
-    /// The latest deadline does not show that, because it may be that of a removed element.
+    /// Marks a small collection as void if none of its elements is live. It serves indexes that
+    /// cannot count. The upper bound `latest` is not enough for them, because it may be the
+    /// deadline of a removed element.
     fn void_if_all_dead(&mut self, now: Tick, expired: ReportExpired<'_>) {
         if self.elements.len() > LOOK_MAX || self.live(now).next().is_some() {
             return;
@@ -464,7 +470,7 @@ impl TimedElements {
     }
 }
 
-/// Implemented for elements without a secondary index.
+/// This implementation serves collections without a secondary index: hashes and sets.
 impl Representation for TimedElements {
     fn is_void(&self) -> bool {
         TimedElements::is_void(self)

@@ -1,4 +1,4 @@
-//! Elements of collections: packed into one run of bytes if they are few and short, else in pages.
+//! Elements of collections: packed into one byte array if they are few and short, else in pages.
 //!
 //! # Many elements
 //!
@@ -43,13 +43,13 @@ const PAGES_MAX: usize = 1 << 23;
 /// Length of the longest element that is stored in its page.
 const INLINE_MAX: usize = 128;
 
-/// Elements by name and by slot.
+/// Elements that are found by name or by slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements {
     pages: Chunked<Page>,
     outside: Chunked<Option<Box<[u8]>>>,
     outside_vacant: Vec<u32>,
-    /// Bytes of the pages and of the elements outside.
+    /// Number of bytes of the pages and of the elements outside them.
     held_bytes: usize,
     len: usize,
     deadline_count: usize,
@@ -81,13 +81,13 @@ fn split_slot(slot: Slot) -> (usize, usize) {
     (slot.0 as usize >> 8, slot.0 as usize & 255)
 }
 
-/// Returns the byte of a hash that is stored in the page.
+/// Returns the byte of a hash that the page stores as the tag of an element.
 #[inline(always)]
 fn tag_of(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(1)
 }
 
-/// Returns the number of the page of a hash.
+/// Returns the number of the page to which a hash belongs.
 #[inline(always)]
 fn page_of(hash: u64, pages: usize) -> usize {
     let mask = pages.next_power_of_two() - 1;
@@ -95,7 +95,8 @@ fn page_of(hash: u64, pages: usize) -> usize {
     if page < pages { page } else { page & mask >> 1 }
 }
 
-/// Returns the number of hash bits that select a page.
+/// Returns the number of hash bits that select this page. It differs by one between pages that have
+/// been split in the present round and those that have not.
 fn depth_of(page: usize, pages: usize) -> u32 {
     let full = pages.next_power_of_two();
     let is_split = page >= full / 2 || page + full / 2 < pages;
@@ -198,7 +199,7 @@ impl Elements {
         self.page_for(hash).prefetch();
     }
 
-    /// Prefetches the element.
+    /// Prefetches an element. It should be called when its page is in the processor's cache.
     #[inline]
     pub fn prefetch_element(&self, hash: u64) {
         self.page_for(hash).prefetch_payload(tag_of(hash));
@@ -320,7 +321,8 @@ impl Elements {
         }
     }
 
-    /// Replaces the payload of a live element. It is moved outside if the page has no room.
+    /// Replaces the payload of a live element. If the page has no room, the element moves out of
+    /// the page and the page holds its number.
     fn put_payload(&mut self, slot: Slot, payload: &[u8], flags: u16) {
         let (number, index) = split_slot(slot);
         if self.change_page(number, |page| page.replace(index, payload, flags)) {
@@ -335,7 +337,8 @@ impl Elements {
         assert!(is_done, "255 numbers with deadlines fit a page");
     }
 
-    /// Moves the element in a payload outside. Returns the remaining payload and flags.
+    /// Moves the element of a payload out of the page, into an allocation of its own. Returns the
+    /// payload that remains in the page, which holds the number of the allocation, and its flags.
     fn move_outside(&mut self, payload: &[u8], flags: u16) -> (Vec<u8>, u16) {
         let start = self.pages.at(0).before(flags);
         let number = self.hold(payload[start..].into());
@@ -357,7 +360,8 @@ impl Elements {
         }
     }
 
-    /// Frees what a live element stores outside.
+    /// Frees the allocation of a live element that is stored outside its page; does nothing for any
+    /// other element.
     fn release_outside(&mut self, slot: Slot) {
         let (page, index) = split_slot(slot);
         let page = self.pages.at(page);
@@ -425,7 +429,8 @@ impl Elements {
         slot
     }
 
-    /// Puts an element into a page, outside if the page has no room.
+    /// Stores an element in a page. If the page has no room, the element gets an allocation of its
+    /// own and the page holds its number.
     fn place(&mut self, number: usize, tag: u8, payload: &[u8], flags: u16) -> Slot {
         let inserted = self.change_page(number, |page| page.insert(tag, payload, flags));
         let index = inserted.unwrap_or_else(|| {

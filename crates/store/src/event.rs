@@ -29,8 +29,8 @@ pub enum Class {
     New,
 }
 
-/// Events of one shard, each with its number among those of all shards, so that the events of a
-/// command on several shards can be put in order.
+/// Events of one shard. Each has a number that is unique among all shards, so that the events of a
+/// command on several shards can be sorted by their time.
 pub(crate) type EventQueue = Vec<(u64, Event)>;
 
 /// Event of one key.

@@ -1,16 +1,17 @@
-//! Names of `maxmemory-policy`, the algorithms that serve them, and the error for a wrong name.
+//! Names that `maxmemory-policy` accepts, the algorithms that implement them, and the error for an
+//! unknown name.
 
 use cache::Scope;
 use policy::any::{POLICIES, PolicySpec, find};
 use policy::names::{did_you_mean, is_same};
 
-/// A name without its scope that is not the name of the algorithm that serves it.
+/// A policy name, without the scope prefix, that differs from the name of the algorithm behind it.
 struct Mapped {
     name: &'static str,
     served_by: &'static str,
     /// One line of explanation, for the log and the docs.
     note: &'static str,
-    /// Whether Redis has the name.
+    /// Whether Redis accepts the name.
     is_redis: bool,
 }
 
@@ -63,7 +64,7 @@ const MAPPED: &[Mapped] = &[
     },
 ];
 
-/// `ttl`, which Redis has only for keys with a deadline.
+/// The name `ttl`. Redis has it only for keys with a deadline.
 const TTL: Mapped = mapped(
     "ttl",
     "sampled-ttl",
@@ -80,24 +81,26 @@ const RECOMMENDED: &[&str] = &[
     "allkeys-exact-lru",
 ];
 
-/// A value of `maxmemory-policy` and what it stands for.
+/// A value of `maxmemory-policy` and the algorithm behind it.
 #[derive(Clone, Debug)]
 pub struct PolicyChoice {
     /// The name in its canonical spelling, with the parameters that were given.
     pub name: String,
-    /// The algorithm that serves it, with all its parameters; `None` for `noeviction`.
+    /// The algorithm behind the name, with all its parameters; `None` for `noeviction`.
     pub spec: Option<PolicySpec>,
-    /// One line of explanation where the name is not the algorithm's own; else empty.
+    /// One line of explanation if the name differs from that of the algorithm; else empty.
     pub note: &'static str,
     /// Which entries may be evicted.
     pub(crate) scope: Scope,
 }
 
 impl PolicyChoice {
-    /// Parses a name such as `allkeys-s3fifo` or `volatile-clock:2`, whatever its case and hyphens.
+    /// Parses a name such as `allkeys-s3fifo` or `volatile-clock:2`. Case and hyphens are ignored.
     ///
     /// # Errors
-    /// The name is unknown, or a parameter is not one of the policy's. The text is for people.
+    ///
+    /// The name is unknown, or the policy does not have a given parameter. The message is meant for
+    /// users.
     pub fn parse(text: &str) -> Result<PolicyChoice, String> {
         let (given, knobs) = match text.find(':') {
             Some(at) => text.split_at(at),
@@ -131,7 +134,7 @@ impl PolicyChoice {
         })
     }
 
-    /// Returns the line of the log: the name, and what serves it where the name does not say that.
+    /// Returns the line for the log: the name, and the algorithm if the name does not state it.
     pub fn line(&self) -> String {
         match &self.spec {
             Some(spec) if !self.note.is_empty() => {
@@ -142,7 +145,8 @@ impl PolicyChoice {
     }
 }
 
-/// Splits `allkeys-…` and `volatile-…` into the scope, its canonical prefix and the rest.
+/// Splits a name such as `allkeys-…` or `volatile-…` into the scope, the canonical prefix and the
+/// rest.
 fn split_scope(name: &str) -> Option<(Scope, &'static str, &str)> {
     let (prefix, rest) = name.split_once(['-', '_'])?;
     let scopes = [(Scope::All, "allkeys"), (Scope::Volatile, "volatile")];
@@ -150,7 +154,7 @@ fn split_scope(name: &str) -> Option<(Scope, &'static str, &str)> {
     found.map(|(scope, prefix)| (scope, prefix, rest))
 }
 
-/// Returns the error for a name that does not exist or that only the simulator runs.
+/// Returns the error for a name that does not exist, or that only the simulator supports.
 fn unknown(given: &str) -> String {
     let all = names();
     let suggestion = did_you_mean(given, all.iter().map(String::as_str));
@@ -167,7 +171,7 @@ fn unknown(given: &str) -> String {
     )
 }
 
-/// Returns the canonical names of all policies that are served, those of Redis first.
+/// Returns the canonical names of all supported policies, those of Redis first.
 pub(crate) fn names() -> Vec<String> {
     let mut names = vec!["noeviction".to_owned()];
     for scope in ["allkeys", "volatile"] {

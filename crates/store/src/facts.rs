@@ -20,13 +20,13 @@ pub enum Kind {
 /// Form in which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Bytes of a string.
+    /// A string as plain bytes.
     Bytes,
-    /// One run of bytes with few elements.
+    /// A collection of few elements in one byte array.
     Packed,
-    /// One run of bytes with integers of a set.
+    /// A set of integers in one byte array.
     Integers,
-    /// A structure on the heap with many elements.
+    /// A collection of many elements in a structure on the heap.
     Large,
 }
 
@@ -37,11 +37,12 @@ pub struct EntryFacts {
     pub kind: Kind,
     /// Form of the value.
     pub encoding: Encoding,
-    /// Bytes of the entry: its block, its outside object, and its share of table and indexes.
+    /// Number of bytes of the entry: its block, its outside object, and its share of table and
+    /// indexes.
     pub bytes: usize,
     /// Milliseconds since the last access; `None` if the policy does not record it.
     pub idle_ms: Option<u64>,
-    /// Number of accesses as the policy counts them; `None` if it does not.
+    /// Number of accesses as the policy counts them; `None` if the policy does not count them.
     pub frequency: Option<u32>,
     /// The key's own deadline.
     pub deadline: Option<Tick>,
@@ -94,17 +95,17 @@ pub struct DbFacts {
 /// Memory in bytes, summed over all shards and databases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// Sum of entries, tables, policies and expiry indexes.
+    /// Number of bytes in use: entries, tables, policies and expiry indexes.
     pub used_bytes: u64,
-    /// Live blocks and outside objects.
+    /// Number of bytes of live blocks and outside objects.
     pub entry_bytes: u64,
-    /// Hash tables.
+    /// Number of bytes of the hash tables.
     pub table_bytes: u64,
-    /// Structures of eviction policies, such as queues and ghosts.
+    /// Number of bytes of the eviction policies' structures, such as queues and ghosts.
     pub policy_bytes: u64,
-    /// Structures of expiry indexes.
+    /// Number of bytes of the expiry indexes' structures.
     pub expiry_bytes: u64,
-    /// Free room inside the arenas.
+    /// Number of free bytes inside the arenas.
     pub arena_free_bytes: u64,
     /// Number of large values and of keys of flushed databases that wait to be dropped.
     pub pending_objects: u64,
@@ -117,11 +118,12 @@ pub struct ExpiryFacts {
     pub keys_with_ttl: u64,
     /// Upper bound of the number of expired keys that are not removed yet.
     pub backlog_keys: u64,
-    /// Bytes of these keys, estimated from the mean size of an entry.
+    /// Number of bytes of these expired keys, estimated from the mean size of an entry.
     pub backlog_bytes: u64,
-    /// Maximum lateness of the index in milliseconds; `None` if it has no bound.
+    /// Maximum time in milliseconds by which the index returns a key too late; `None` if it has no
+    /// bound.
     pub granularity_ms: Option<u64>,
-    /// Bytes of the indexes.
+    /// Number of bytes of the indexes.
     pub index_bytes: u64,
 }
 
@@ -134,8 +136,9 @@ pub struct Expired {
     pub count: u32,
     /// Number of bytes freed.
     pub bytes: u64,
-    /// Whether more is due now, so that the caller should call again soon.
+    /// Whether more keys or elements are due now, so that the caller should call again soon.
     pub more: bool,
-    /// Instant of the next call otherwise; `None` if nothing has a deadline.
+    /// Instant at which the next call is needed if `more` is false; `None` if nothing has a
+    /// deadline.
     pub next_due: Option<Tick>,
 }

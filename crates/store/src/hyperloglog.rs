@@ -30,10 +30,12 @@ const DENSE_BYTES: usize = HEAD + COUNT * 6 / 8;
 const ENCODING_AT: usize = 4;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
-/// Position of the highest byte of the count, whose highest bit marks the count as out of date.
+/// Position of the highest byte of the count. The highest bit of this byte marks the count as out
+/// of date.
 const STALE_AT: usize = 15;
 const STALE: u8 = 0x80;
-/// Greatest rank of a sparse register, and greatest lengths of its runs.
+/// Maximum rank that the sparse form can store, maximum length of a run with a rank, and maximum
+/// length of a run of zeros in one byte.
 const SPARSE_RANK_MAX: u8 = 32;
 const RANK_RUN_MAX: usize = 4;
 const SHORT_ZEROS_MAX: usize = 64;
@@ -42,7 +44,7 @@ const HASH_SEED: u64 = 0xadc8_3b19;
 
 const _: () = assert!(COUNT.is_multiple_of(4), "four registers are three bytes");
 
-/// Error: why a string cannot be used as a sketch.
+/// Reason for which a string cannot be used as a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// The string is not a sketch.
@@ -51,7 +53,7 @@ pub enum Flaw {
     Corrupt,
 }
 
-/// Austin Appleby's MurmurHash64A.
+/// Hash of an element: MurmurHash64A by Austin Appleby.
 fn hash(element: &[u8]) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mix = |word: u64| {
@@ -72,7 +74,7 @@ fn hash(element: &[u8]) -> u64 {
     state ^ state >> 47
 }
 
-/// Returns an element's register and its rank there.
+/// Returns the register that an element selects, and the rank of the element.
 fn place(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let rest = hash >> INDEX_BITS | 1 << RANK_BITS;
@@ -178,7 +180,8 @@ fn encoding(sketch: &[u8]) -> Result<u8, Flaw> {
         .ok_or(Flaw::NoSketch)
 }
 
-/// Returns the byte of a dense register and its lowest bit there.
+/// Returns the index of the byte in which a dense register begins, and the register's lowest bit in
+/// it.
 fn dense_place(index: usize) -> (usize, u32) {
     (HEAD + index * 6 / 8, (index * 6 % 8) as u32)
 }

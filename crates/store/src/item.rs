@@ -29,13 +29,13 @@ const LONG_BYTES: usize = SHORT_BYTES + 4;
 /// Attributes of an item in memcached's protocol other than its value and deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemHead {
-    /// Flags of 32 bits that the client chooses.
+    /// Flags of 32 bits that the client chooses and gets back.
     pub client_flags: u32,
     /// Number that changes with every write.
     pub cas: u64,
-    /// Whether the item is out of date and served as such.
+    /// Whether the item is out of date. Such an item is still returned, marked as stale.
     pub is_stale: bool,
-    /// Whether a client has been chosen to fetch the item again.
+    /// Whether a client has been chosen to store the item again.
     pub has_winner: bool,
     /// Whether the item has been read since it was stored.
     pub is_fetched: bool,

@@ -1,4 +1,5 @@
-//! The keyspace: its shards, and the work on them that no command requests.
+//! The keyspace: its shards, the expiry and background work on them, and its settings and
+//! statistics.
 
 use crate::event::Event;
 use crate::eviction::PolicyChoice;
@@ -19,24 +20,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Options {
     /// Number of shards: a power of two, at most 256.
     pub shards: usize,
-    /// `maxmemory-policy`: one of [`Keyspace::policy_names`], with parameters after a colon.
+    /// Eviction policy as `maxmemory-policy` names it: one of [`Keyspace::policy_names`], with
+    /// parameters after a colon.
     pub policy: String,
-    /// The expiry index of keys: one of [`Keyspace::expiry_names`], with parameters after a colon.
+    /// Expiry index of the keys: one of [`Keyspace::expiry_names`], with parameters after a colon.
     pub expiry: String,
     /// Maximum memory in bytes; 0 means no limit.
     pub maxmemory: u64,
-    /// Secret key of the hash, from the random numbers of the operating system.
+    /// Secret key of the hash function. The caller takes it from the random numbers of the
+    /// operating system.
     pub hash_key: [u64; 2],
     /// Seed of all other random choices.
     pub seed: u64,
 }
 
-/// Aligned to cache lines of its own, so that workers on neighbouring shards do not slow each
-/// other.
+/// One shard, aligned to cache lines of its own so that workers on neighbouring shards do not slow
+/// each other down.
 #[repr(align(128))]
 struct Cell {
     locked: Mutex<Locked>,
-    /// Milliseconds of the earliest `next_due`; `u64::MAX` means none.
+    /// Earliest deadline of the shard's indexes in milliseconds, readable without the lock;
+    /// `u64::MAX` means none.
     next_due: AtomicU64,
 }
 
@@ -55,7 +59,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// A policy or an index does not exist. The text is for people.
+    /// The policy or the index does not exist. The message is meant for users.
     pub fn new(options: &Options, _now: Tick) -> Result<Keyspace, String> {
         assert!(options.shards.is_power_of_two() && options.shards <= 256);
         let policy = PolicyChoice::parse(&options.policy)?;
@@ -86,11 +90,12 @@ impl Keyspace {
         })
     }
 
-    /// Replaces the index of elements' deadlines, `ranked` by default, before there are elements.
+    /// Selects the index for the deadlines of collection elements; without this call it is
+    /// `ranked`. It must be called before any element is stored.
     ///
     /// # Errors
     ///
-    /// The index does not exist. The text is for people.
+    /// The index does not exist. The message is meant for users.
     pub fn with_element_expiry(mut self, name: &str) -> Result<Keyspace, String> {
         self.shared.element_expiry = parse_expiry(name)?;
         Ok(self)
@@ -107,19 +112,19 @@ impl Keyspace {
         self.shared.key(db, bytes)
     }
 
-    /// Returns the shard of a key.
+    /// Returns the number of the shard that holds a key.
     #[inline]
     pub fn shard_of(&self, key: &Key<'_>) -> usize {
         key.hash as usize & (self.cells.len() - 1)
     }
 
-    /// Returns the limits of the packed forms.
+    /// Returns the limits up to which collections are stored in packed form.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// Sets whether the keyspace collects events: `expired` and `evicted`, and those of
-    /// [`crate::View::notify`].
+    /// Sets whether the keyspace collects events: its own (`expired` and `evicted`) and those that
+    /// commands pass to [`crate::View::notify`].
     pub fn set_notify(&self, on: bool) {
         self.shared.notify.store(on, Ordering::Relaxed);
     }
@@ -135,7 +140,8 @@ impl Keyspace {
         }
     }
 
-    /// Prefetches the entry, once its bucket is in the cache.
+    /// Prefetches a key's entry. It should be called when the bucket of the key is in the
+    /// processor's cache.
     #[inline]
     pub fn prefetch_entry(&self, key: &Key<'_>) {
         if let Ok(locked) = self.cells[self.shard_of(key)].locked.try_lock()
@@ -162,15 +168,16 @@ impl Keyspace {
         &self.shared
     }
 
-    /// Publishes when a shard's indexes must run next.
+    /// Publishes the instant at which a shard's indexes must run next, so that workers can read it
+    /// without the lock.
     #[inline]
     pub(crate) fn publish_due(&self, shard: usize, locked: &Locked) {
         let due = locked.next_due().map_or(u64::MAX, |t| t.0);
         self.cells[shard].next_due.store(due, Ordering::Release);
     }
 
-    /// Publishes the next run after a deadline was set in a database, if that is earlier than
-    /// before.
+    /// Publishes an earlier next run of a shard's indexes if a deadline that was set in a database
+    /// requires one.
     #[inline]
     pub(crate) fn publish_deadline(&self, shard: usize, db: u8, locked: &Locked) {
         let due = locked.db(db).and_then(|db| db.expiry().next_due());
@@ -190,9 +197,9 @@ impl Keyspace {
 
     /// Removes expired keys and elements of one shard in the order of their deadlines.
     ///
-    /// The work is about `steps` steps; a step is an entry or element looked at or removed, or an
-    /// empty bucket passed. Each deadline is passed to `report`, with the number of keys and
-    /// elements that had it.
+    /// The work is limited to about `steps` steps. A step is an entry or element examined or
+    /// removed, or an empty bucket of the index skipped. Each deadline is passed to `report`, with
+    /// the number of keys and elements that had it.
     pub fn expire(
         &self,
         shard: usize,
@@ -240,7 +247,7 @@ impl Keyspace {
             self.publish_due(shard, &locked);
         }
         let more = locked.background_step(steps, &self.shared);
-        // Removals may require a run of the index, too, to clean up what they left.
+        // Removals can leave work for the index, which then requires an earlier run.
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
         let deferred = locked.take_deferred();
@@ -250,7 +257,8 @@ impl Keyspace {
         more
     }
 
-    /// Applies changed settings to a shard's policies, once the previous change is complete.
+    /// Applies changed settings to a shard's policies. It waits until the drain after the previous
+    /// change is complete.
     fn apply_new_settings(&self, shard: usize, locked: &mut Locked) {
         let number = self.shared.settings_number.load(Ordering::Acquire);
         if locked.settings == number || locked.dbs.iter().flatten().any(|d| d.is_draining()) {
@@ -265,7 +273,8 @@ impl Keyspace {
         }
     }
 
-    /// Sets the maximum memory; 0 means no limit. Background work evicts down to it.
+    /// Sets the maximum memory in bytes; 0 means no limit. Background work evicts until the memory
+    /// is below it.
     pub fn set_maxmemory(&self, bytes: u64) {
         self.shared.memory.set_max_bytes(bytes);
         for shard in 0..self.cells.len() {
@@ -273,11 +282,12 @@ impl Keyspace {
         }
     }
 
-    /// Sets the eviction policy. Background work moves the entries to it.
+    /// Sets the eviction policy. Background work moves the entries from the old policy to the new
+    /// one.
     ///
     /// # Errors
     ///
-    /// The policy does not exist. The text is for people.
+    /// The policy does not exist. The message is meant for users.
     pub fn set_policy(&self, name: &str) -> Result<(), String> {
         let policy = PolicyChoice::parse(name)?;
         *self.shared.settings() = policy;
@@ -290,7 +300,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Returns the eviction policy in force.
+    /// Returns the eviction policy that was set last.
     pub fn policy(&self) -> PolicyChoice {
         self.shared.settings().clone()
     }
@@ -300,21 +310,21 @@ impl Keyspace {
         self.shared.memory.max_bytes()
     }
 
-    /// Checks the name and parameters of an expiry index.
+    /// Checks the name and the parameters of an expiry index.
     ///
     /// # Errors
     ///
-    /// The index does not exist. The text is for people.
+    /// The index does not exist. The message is meant for users.
     pub fn check_expiry(name: &str) -> Result<(), String> {
         parse_expiry(name).map(|_| ())
     }
 
-    /// Returns the canonical names of `maxmemory-policy`.
+    /// Returns the canonical names that `maxmemory-policy` accepts.
     pub fn policy_names() -> Vec<String> {
         crate::eviction::names()
     }
 
-    /// Returns the names of the setting `expiry`.
+    /// Returns the names that the setting `expiry` accepts.
     pub fn expiry_names() -> Vec<String> {
         let indexes = INDEXES.iter().map(|about| about.name);
         let presets = PRESETS.iter().map(|(name, _)| *name);
@@ -429,7 +439,8 @@ impl Keyspace {
         histogram.map(|count| count.round() as u64)
     }
 
-    /// Panics if a structure is inconsistent. Walks everything; for tests and fuzzers.
+    /// Panics if a structure is inconsistent. Takes time proportional to the size of the keyspace;
+    /// meant for tests and fuzzers.
     pub fn check(&self) {
         for shard in 0..self.cells.len() {
             self.guard(shard).check();

@@ -1,10 +1,10 @@
-//! Limits up to which a collection is packed into one run of bytes.
+//! Limits up to which a collection is packed into one byte array.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 macro_rules! limits {
     ($($name:ident = $default:literal, $what:literal;)*) => {
-        /// Limits under the names of Redis, which all workers read with every command.
+        /// Limits under their names in Redis. All workers read them with every command.
         #[derive(Debug)]
         pub struct Limits {
             $($name: AtomicI64,)*

@@ -1,4 +1,4 @@
-//! Account of the memory that all shards use, and its limit.
+//! Accounting of the memory that all shards use together, and its limit.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used_bytes: AtomicU64,
-    /// 0 means no limit.
+    /// Maximum number of bytes; 0 means no limit.
     max_bytes: AtomicU64,
-    /// Number of shards whose slots are nearly used up (28 GiB of small entries in one database's
-    /// part).
+    /// Number of shards in which the arena of a database has nearly used up its slot numbers. That
+    /// arena has 28 GiB of pages or more.
     full_shards: AtomicUsize,
 }
 
-/// Change in bytes that a shard need not publish.
+/// Largest change in bytes that a shard may keep unpublished.
 pub(crate) const SLACK_BYTES: u64 = 2048;
 
 impl Memory {
@@ -37,7 +37,8 @@ impl Memory {
         self.used_bytes
             .fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
-    /// Publishes that a shard's slots are nearly used up, or no longer.
+    /// Publishes that an arena of a shard has nearly used up its slot numbers, or that this is no
+    /// longer so.
     pub fn publish_full(&self, is_full: bool) {
         let order = Ordering::Relaxed;
         match is_full {
@@ -45,7 +46,8 @@ impl Memory {
             false => self.full_shards.fetch_sub(1, order),
         };
     }
-    /// Returns whether writes must be refused although the memory is below its limit.
+    /// Returns whether writes must be refused because of a full arena, even if the memory is below
+    /// its limit.
     #[inline]
     pub fn has_full_shard(&self) -> bool {
         self.full_shards.load(Ordering::Relaxed) > 0

@@ -13,12 +13,13 @@ use crate::types::{Hash, List, Set, SortedSet};
 use cache::{Outside, Value};
 use policy::{Budget, Tick};
 
-/// A value on the heap: too large for a block, or unpacked for a change.
+/// A value that is stored on the heap because it is too large for a block, or that was unpacked for
+/// a change.
 #[derive(Debug)]
 pub(crate) enum Object {
-    /// A string. APPEND and SETRANGE leave room to grow.
+    /// A string with spare capacity after APPEND or SETRANGE.
     String(Vec<u8>),
-    /// A string with memcached's head before it.
+    /// A memcached item: a head followed by the value.
     Item(Vec<u8>),
     /// Fields with values.
     Hash(Hash),
@@ -64,7 +65,8 @@ macro_rules! in_object {
 
 in_object! { Hash Set SortedSet List }
 
-/// Evaluates one expression for strings and another for the collection in an object.
+/// Evaluates one of two expressions: the first for strings, the second for the collection in an
+/// object.
 macro_rules! ask {
     ($object:expr, $bytes:ident => $plain:expr, $collection:ident => $answer:expr) => {
         match $object {
@@ -114,13 +116,14 @@ pub(crate) fn encoding_of(value: &Value<'_, Object>) -> Encoding {
     }
 }
 
-/// Returns whether a value has elements with deadlines. Such a value stores the key's own deadline.
+/// Returns whether a value has elements with deadlines. Such a value also stores the key's own
+/// deadline.
 pub(crate) fn has_deadlines(value: &Value<'_, Object>) -> bool {
     Object::embedded_deadline(value).is_some()
 }
 
 impl Object {
-    /// Restores an object from an inline value.
+    /// Restores an object from the tag and the bytes of an inline value.
     pub fn unpack(tag: u8, bytes: Vec<u8>) -> Object {
         match kind_of_tag(tag) {
             Kind::String if tag == TAG_ITEM => Object::Item(bytes),
@@ -132,7 +135,8 @@ impl Object {
         }
     }
 
-    /// Returns the tag and the bytes if the object is one run of bytes.
+    /// Returns the tag and the bytes if the object is one byte array, which can be stored inline;
+    /// `None` otherwise.
     pub fn inline(&self) -> Option<(u8, &[u8])> {
         let tag = match self {
             Object::Item(_) => TAG_ITEM,
@@ -141,7 +145,7 @@ impl Object {
         ask!(self, bytes => Some((tag, bytes)), c => c.inline())
     }
 
-    /// Returns the pages of a large collection whose elements are found by name.
+    /// Returns the pages of a large hash, set or sorted set; `None` for any other object.
     pub fn pages(&self) -> Option<&Elements> {
         match self {
             Object::Hash(hash) => hash.pages(),
@@ -151,7 +155,7 @@ impl Object {
         }
     }
 
-    /// Returns the buffer of the bytes, for reuse.
+    /// Returns the buffer that held the bytes, for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         ask!(self, bytes => bytes, c => c.into_bytes())
     }
@@ -180,7 +184,7 @@ impl Object {
         ask!(self, _b => false, c => c.is_dead(now))
     }
 
-    /// Returns the deadlines, if elements have some.
+    /// Returns the deadlines of the key and its elements; `None` if no element has one.
     pub fn deadlines(&self) -> Option<Deadlines> {
         ask!(self, _b => None, c => c.deadlines())
     }
@@ -195,7 +199,7 @@ impl Object {
         ask!(self, _b => {}, c => c.purge(now, budget, expired));
     }
 
-    /// Returns class and name of the event for expired elements.
+    /// Returns the class and the name of the event that is notified when elements expire.
     pub fn expired_event(&self) -> (Class, &'static str) {
         fn event<C: Collection>(_: &C) -> (Class, &'static str) {
             C::EXPIRED

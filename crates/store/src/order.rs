@@ -21,7 +21,7 @@ use std::ops::Range;
 
 const LEAF_MAX: usize = 64;
 const LEAF_MIN: usize = LEAF_MAX / 4;
-/// Number of entries by which leaves grow and shrink.
+/// Number of entries by which the capacity of a leaf grows and shrinks.
 const LEAF_STEP: usize = 16;
 const INNER_MAX: usize = 32;
 const INNER_MIN: usize = INNER_MAX / 4;
@@ -52,7 +52,7 @@ impl Entry {
     }
 }
 
-/// Entries in order, with their number and the bytes of the nodes.
+/// Entries in order, their number, and the number of bytes of the nodes.
 #[derive(Debug)]
 pub(crate) struct Order {
     root: Node,
@@ -85,21 +85,22 @@ struct Child {
     node: Node,
 }
 
-/// Way of choosing children in a descent.
+/// Rule by which a descent from the root chooses the child of each node.
 trait Descent {
     /// Returns the child that contains the target.
     fn child(&mut self, children: &[Child]) -> usize;
-    /// Returns the position of a new entry in a leaf.
+    /// Returns the position in a leaf at which a new entry is inserted.
     fn place(&mut self, entries: &[Entry]) -> usize;
 }
 
-/// Descent by the number of entries before the target.
+/// Descent to a rank. The number is the count of entries that precede the target in the present
+/// node.
 struct ByRank(usize);
 
 impl Descent for ByRank {
     fn child(&mut self, children: &[Child]) -> usize {
         let mut at = 0;
-        // A new entry at the very end belongs to the last child.
+        // A new entry behind all others belongs to the last child.
         while at + 1 < children.len() && self.0 >= children[at].count as usize {
             self.0 -= children[at].count as usize;
             at += 1;
@@ -112,12 +113,13 @@ impl Descent for ByRank {
     }
 }
 
-/// Descent by comparing entries with the target.
+/// Descent by a function that compares entries with the target.
 struct BySearch<F>(F);
 
 impl<F: FnMut(Entry) -> Ordering> Descent for BySearch<F> {
     fn child(&mut self, children: &[Child]) -> usize {
-        // The first child needs no comparison: an entry before its first one belongs to it, too.
+        // The first child needs no comparison, because an entry that precedes all others belongs to
+        // it, too.
         children[1..].partition_point(|child| (self.0)(child.first).is_le())
     }
 
@@ -147,13 +149,13 @@ impl Order {
         self.len
     }
 
-    /// Returns the number of bytes of the nodes.
+    /// Returns the number of bytes of all nodes.
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
 
-    /// Inserts an entry at the position given by `compare`, which compares entries with it and must
-    /// be equal for none.
+    /// Inserts an entry. `compare` compares existing entries with the new one and must be equal for
+    /// none.
     pub fn insert(&mut self, entry: Entry, compare: impl FnMut(Entry) -> Ordering) {
         self.insert_by(entry, &mut BySearch(compare));
     }
@@ -215,7 +217,7 @@ impl Order {
         }
     }
 
-    /// Returns the entry of a rank.
+    /// Returns the entry of a rank; `None` past the end.
     pub fn get(&self, rank: usize) -> Option<Entry> {
         (rank < self.len).then(|| {
             let (leaf, at) = self.leaf(rank);
@@ -223,7 +225,8 @@ impl Order {
         })
     }
 
-    /// Returns the entries of a range of ranks, from either end. Ranks past the end are cut off.
+    /// Returns an iterator over the entries of a range of ranks, which can be read from either end.
+    /// Ranks past the end are ignored.
     pub fn iter(&self, ranks: Range<usize>) -> Iter<'_> {
         let end = ranks.end.min(self.len);
         Iter {
@@ -271,7 +274,7 @@ impl Order {
 pub(crate) struct Iter<'a> {
     order: &'a Order,
     ranks: Range<usize>,
-    /// Rest of the present leaf at either end. It may reach beyond `ranks`.
+    /// Remaining entries of the present leaf at the front. They may extend beyond `ranks`.
     front: &'a [Entry],
     back: &'a [Entry],
 }
@@ -314,7 +317,7 @@ fn capacity_bytes<T>(items: &Vec<T>) -> usize {
     items.capacity() * size_of::<T>()
 }
 
-/// Changes a node's items and updates the count of bytes.
+/// Changes the items of a node and adds the change of their capacity to the count of bytes.
 fn accounted<T, R>(
     items: &mut Vec<T>,
     bytes: &mut usize,
@@ -364,15 +367,15 @@ fn insert_or_split<T>(
     .inspect(|right| *bytes += capacity_bytes(right))
 }
 
-/// Shrinks the items if two steps of room are unused.
+/// Shrinks the capacity of the items if two steps of it are unused.
 fn tighten<T>(items: &mut Vec<T>, step: usize) {
     if items.len() + 2 * step <= items.capacity() {
         items.shrink_to(items.len() + step);
     }
 }
 
-/// Moves the items of two neighbours into the left one, or balances them if they are too many.
-/// Returns the right one in the latter case.
+/// Merges two neighbours into the left one. If they have too many items for one node, balances them
+/// and returns the right one.
 fn join<T>(
     left: &mut Vec<T>,
     mut right: Vec<T>,
@@ -462,7 +465,7 @@ impl Node {
         }
     }
 
-    /// Removes an entry below this node. No sparse child is left that has a neighbour.
+    /// Removes an entry below this node. Afterwards no child with a neighbour is sparse.
     fn remove(
         &mut self,
         guide: &mut BySearch<impl FnMut(Entry) -> Ordering>,

@@ -16,16 +16,16 @@ mod edit;
 
 pub(crate) use edit::{EditedValue, IndexState, file, is_dead};
 
-/// Number of evictions and entries looked at that any write may cost.
+/// Number of steps of eviction that any write may take. A step evicts or examines one entry.
 const EVICT_STEPS: u32 = 128;
-/// Bytes written per further step. The smallest entries are of this size, so large values over many
-/// small ones do not exceed the limit.
+/// Number of written bytes that allow a write one more step of eviction. The smallest entries have
+/// this size, so that a large value can evict as many bytes as it needs.
 const BYTES_PER_STEP: usize = 32;
 /// Maximum number of steps per write, a few milliseconds. Background work does the rest.
 const EVICT_STEPS_MAX: u32 = 1 << 15;
-/// Number of deferred values dropped at once.
+/// Maximum number of deferred values that one call drops.
 const DROPS_PER_CALL: usize = 64;
-/// Number of steps for one collection, after which other due entries have their turn.
+/// Maximum number of steps that one collection may take before other due entries are processed.
 const PURGE_STEPS: u32 = 256;
 /// Number of writes between two calls of [`Locked::resize_policies`].
 const RESIZE_INTERVAL_WRITES: u32 = 4096;
@@ -37,30 +37,31 @@ pub(crate) struct Locked {
     pub waiting: WaitQueues,
     pub events: EventQueue,
     pub counters: Counters,
-    /// Values that wait to be dropped outside the lock, some at a time.
+    /// Values that are to be dropped outside the lock, a limited number at a time.
     pub deferred: Vec<Object>,
-    /// Values of many parts that wait to be freed in steps.
+    /// Values with many parts that are to be freed in steps.
     pub deferred_large: Vec<Object>,
-    /// Flushed databases that wait to be freed in steps.
+    /// Flushed databases that are to be freed in steps.
     #[expect(clippy::vec_box, reason = "the databases are boxed already")]
     pub flushed: Vec<Box<Db>>,
-    /// Bytes of this shard in the published sum.
+    /// Number of bytes that the shard has contributed to the published sum.
     published_bytes: u64,
-    /// Whether slots are nearly used up, as published.
+    /// Whether the shard has published that an arena is nearly full.
     is_full: bool,
-    /// Bytes of each database when it was last counted.
+    /// Number of bytes of each database when it was last counted.
     db_bytes: [u64; DATABASES],
     used_bytes: u64,
     writes: u32,
     /// Positions at which the drain of a replaced policy continues, by database.
     drain_cursors: [u32; DATABASES],
-    /// Number of the settings that the policies follow.
+    /// Number of the settings that the shard's policies follow. A lower number than that of the
+    /// keyspace means that a change has not been applied yet.
     pub settings: u64,
     /// Instant of the last background work.
     last_seen: Tick,
-    /// Buffer for a value that is being changed.
+    /// Buffer that is reused for values being changed.
     pub scratch: Vec<u8>,
-    /// Number given to the last write of an item.
+    /// Cas number of the last write of an item.
     pub last_cas: u64,
 }
 
@@ -81,8 +82,8 @@ impl Locked {
         }
     }
 
-    /// Fails the transactions that watch a key of database `db`, if it is present there or in
-    /// `other`. It is called before a database is flushed or swapped.
+    /// Fails the transactions that watch a key of database `db` if the key exists in `db` or in
+    /// `other`. The caller flushes or swaps the databases afterwards.
     pub fn mark_db_watchers(&mut self, db: u8, other: Option<u8>, shared: &Shared) {
         for ((of, bytes), flags) in &self.watched {
             let is_held = |db: u8| {
@@ -97,7 +98,7 @@ impl Locked {
         }
     }
 
-    /// Counts a database's bytes after a write and publishes the sum.
+    /// Counts the bytes of a database after a write and publishes the shard's sum.
     #[inline]
     pub fn account(&mut self, db: u8, shared: &Shared) {
         let bytes = self.dbs[db as usize].as_ref().map_or(0, |d| db_bytes(d));
@@ -117,8 +118,8 @@ impl Locked {
         }
     }
 
-    /// Notifies the policies of their capacity. It is the part of the shard's share of memory that
-    /// entries take; tables, indexes and ghosts are measured and subtracted.
+    /// Sets the capacity of the policies. It is the part of the shard's share of memory that is
+    /// left for entries; the present sizes of tables, indexes and ghosts are subtracted.
     pub fn resize_policies(&mut self, shared: &Shared) {
         let max = shared.memory.max_bytes();
         if max == 0 || self.used_bytes == 0 {
@@ -134,7 +135,8 @@ impl Locked {
         }
     }
 
-    /// Records the instant. If the clock went back, notifies all indexes and returns true.
+    /// Compares the instant with the last one. If the clock went back, notifies all indexes and
+    /// returns true.
     pub fn observe_clock(&mut self, now: Tick) -> bool {
         let has_gone_back = now < std::mem::replace(&mut self.last_seen, now);
         if has_gone_back {
@@ -154,7 +156,7 @@ impl Locked {
             .min()
     }
 
-    /// Defers the drop of a value that an entry no longer holds.
+    /// Keeps a value that an entry no longer holds, so that it is dropped later outside the lock.
     pub fn defer_drop(&mut self, object: Option<Object>) {
         match object {
             Some(object) if object.inline().is_none() => self.deferred_large.push(object),
@@ -215,8 +217,8 @@ impl Locked {
     }
 
     /// Evicts while the memory is over its limit, first from database `first`. A larger value
-    /// allows more steps. Returns false if the memory is still over its limit and nothing more can
-    /// be evicted here.
+    /// allows more steps. Returns false if the memory is over its limit afterwards and this shard
+    /// has nothing more to evict.
     pub fn make_room(&mut self, first: u8, value_bytes: usize, shared: &Shared) -> bool {
         assert!((first as usize) < DATABASES);
         if !shared.memory.is_over() {
@@ -284,7 +286,7 @@ impl Locked {
                     self.account(db as u8, shared);
                 }
                 Due::Again => return true,
-                // The index was due but had nothing to return; it now requests a later run.
+                // The index was due but returned nothing; it now requests a later run.
                 Due::Nothing if due(&self.dbs[db]).is_some_and(|t| t <= now) => return false,
                 Due::Nothing => {}
             }
@@ -312,7 +314,8 @@ impl Locked {
         self.used_bytes
     }
 
-    /// Takes some deferred values. The caller drops them after it has released the lock.
+    /// Returns some of the deferred values and removes them from the queue. The caller drops them
+    /// after it has released the lock.
     pub fn take_deferred(&mut self) -> Vec<Object> {
         let keep = self.deferred.len().saturating_sub(DROPS_PER_CALL);
         let taken = self.deferred.split_off(keep);
@@ -340,7 +343,7 @@ impl Locked {
         assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
     }
 
-    /// Does background work and returns whether there is more.
+    /// Does up to `steps` steps of background work and returns whether there is more.
     pub fn background_step(&mut self, steps: u32, shared: &Shared) -> bool {
         let mut more = false;
         if shared.memory.is_over()
@@ -381,20 +384,20 @@ impl Locked {
 /// Reason for which an entry is removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// A command deleted it; the command notifies the event.
+    /// A command deleted the entry. The command notifies the event.
     Deleted,
-    /// A command accessed it after its deadline.
+    /// A command accessed the entry after its deadline.
     ExpiredOnAccess,
-    /// The expiry index returned it.
+    /// The expiry index returned the entry as expired.
     ExpiredByIndex,
-    /// The policy returned it.
+    /// The eviction policy returned the entry as a victim.
     Evicted,
-    /// The last element of its collection expired.
+    /// The last element of the entry's collection has expired.
     Emptied(IndexState),
 }
 
-/// Returns the bytes of a database that count against the limit, with those that policies will
-/// allocate for ghosts.
+/// Returns the number of bytes of a database that count against the limit. It includes the bytes
+/// that the policies will still allocate for ghosts.
 fn db_bytes(db: &Db) -> u64 {
     let (policies, index) = db.algorithm_bytes();
     let ahead = db.algorithm_bytes_ahead();

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Number of databases.
 pub const DATABASES: usize = 16;
 
-/// Part of one database in one shard.
+/// The part of one database that belongs to one shard.
 pub(crate) type Db = Shard<
     PackedEntries<Object, <AnyPolicy as Policy>::Meta, <AnyExpiry as ExpiryIndex>::Link>,
     AnyPolicy,
@@ -34,7 +34,7 @@ pub struct Key<'a> {
     pub db: u8,
 }
 
-/// State of the keyspace outside the shards.
+/// State of the keyspace that all shards share.
 pub(crate) struct Shared {
     pub memory: Memory,
     pub shard_count: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub settings: Mutex<PolicyChoice>,
     pub settings_number: AtomicU64,
     pub expiry: ExpirySpec,
-    /// Index of elements' deadlines.
+    /// Index that large collections use for the deadlines of their elements.
     pub element_expiry: ExpirySpec,
     pub hash_key: [u64; 2],
     pub hasher: SipHasher13,
@@ -58,12 +58,12 @@ impl Shared {
         self.notify.load(Ordering::Relaxed)
     }
 
-    /// Returns the next number of a counter that spreads work over the shards.
+    /// Returns the next value of a counter. Callers use it to begin at another shard each time.
     pub fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the conditions for work on collections at an instant.
+    /// Returns the conditions for operations on collections at an instant.
     #[inline]
     pub fn scene(&self, now: Tick) -> Scene<'_> {
         Scene {
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// Returns the next event's number.
+    /// Returns the number of the next event.
     pub fn next_event(&self) -> u64 {
         self.event_count.fetch_add(1, Ordering::Relaxed)
     }
@@ -94,11 +94,13 @@ impl Shared {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates an empty database for one shard under the present settings.
+    /// Creates an empty database in one shard, with the present settings.
     pub fn new_db(&self, shard: usize, db: u8, now: Tick) -> Box<Db> {
         assert!(shard < self.shard_count);
         let stagger = shard as f64 / self.shard_count as f64;
-        // The shard is in the low bits, because indexes that share cycles take turns by these bits.
+        // The number of the shard is in the low bits of the seed. These bits determine the offset
+        // at which an index with a periodic cycle begins, so that the cycles of the shards do not
+        // coincide.
         let seed = self.seed ^ shard as u64 ^ u64::from(db) << 32;
         let expiry = AnyExpiry::new(now, &self.expiry, seed);
         let entries = PackedEntries::new(stagger, self.hash_key, self.expiry.link_bits());

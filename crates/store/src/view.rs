@@ -1,7 +1,7 @@
-//! Locked shards at one instant, on which commands work.
+//! One or more locked shards at one instant, on which commands operate.
 //!
-//! Every method with a key first removes what has expired under it, so commands never see expired
-//! keys.
+//! Every method with a key first removes the key or its elements if they have expired. Therefore
+//! commands never find expired keys.
 
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::{EntryFacts, Kind};
@@ -26,10 +26,10 @@ mod waiting;
 pub use collections::Edited;
 pub use prefetch::Pages;
 
-/// Number of steps that a command spends on expired elements of a collection.
+/// Maximum number of steps that a command spends on the expired elements of one collection.
 const PURGE_STEPS: u32 = 64;
 
-/// Change of the deadline by a write.
+/// Deadline that a write gives to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewDeadline {
     /// Keeps the deadline.
@@ -46,12 +46,12 @@ pub(crate) enum Guards<'a> {
     All(Vec<MutexGuard<'a, Locked>>),
 }
 
-/// One or more locked shards at one instant.
+/// One or more locked shards at one instant, on which a command operates.
 pub struct View<'a> {
     pub(crate) space: &'a Keyspace,
     guards: Guards<'a>,
     now: Tick,
-    /// Whether a key was written for which clients wait.
+    /// Whether a command has written a key on which clients are blocked.
     pub(crate) has_ready: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the instant at which commands see the keys.
+    /// Returns the instant at which commands run. It decides which keys have expired.
     pub fn now(&self) -> Tick {
         self.now
     }
@@ -189,7 +189,8 @@ impl<'a> View<'a> {
             .expect("the database holds the slot")
     }
 
-    /// Takes the buffer of the key's shard, emptied. The caller puts it back.
+    /// Takes the buffer of the key's shard, emptied, so that its capacity is reused. The caller
+    /// puts it back.
     pub(crate) fn take_scratch(&mut self, key: &Key<'_>) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.parts(key).2.scratch);
         bytes.clear();
@@ -342,7 +343,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a string under a key, whatever it held. Evicts as needed.
+    /// Stores a string under a key and replaces a value of any type. Evicts entries if memory is
+    /// needed.
     pub fn set(&mut self, key: &Key<'_>, value: &[u8], deadline: NewDeadline) {
         self.put(key, new_string(key.bytes, value), deadline);
     }
@@ -383,8 +385,8 @@ impl<'a> View<'a> {
             locked.make_room(key.db, value_bytes, shared);
         } else {
             let weight = (key.bytes.len() + value_bytes + 8) as u32;
-            // The verdict of an admission filter is not applied, because SET must store. The entry
-            // may be the next victim.
+            // The result of an admission filter is not applied, because SET must store the value.
+            // The entry may be the next victim.
             let own = value.embedded_deadline().unwrap_or(at);
             let _ = db.admit(key.hash, weight, own);
             locked.make_room(key.db, value_bytes, shared);
@@ -504,7 +506,7 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Sets `flag` at the next change of the key.
+    /// Registers `flag` to be set at the next change of the key, for WATCH.
     pub fn watch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) {
         self.live(key);
         let flags = self
@@ -516,7 +518,7 @@ impl<'a> View<'a> {
         flags.push(flag.clone());
     }
 
-    /// Ends a watch.
+    /// Removes the registration of `flag` for a key.
     pub fn unwatch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) {
         let watched = &mut self.parts(key).2.watched;
         let name = (key.db, Box::from(key.bytes));
@@ -528,8 +530,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Evicts if the memory is over its limit. Returns whether it still is and nothing more can be
-    /// evicted from these shards, so that writes must be refused.
+    /// Evicts entries if the memory is over its limit. Returns true if writes must be refused: the
+    /// memory is over its limit afterwards and these shards have nothing more to evict, or an arena
+    /// of any shard is nearly full.
     pub fn is_out_of_memory(&mut self) -> bool {
         let shared = self.space.shared();
         if shared.memory.has_full_shard() {
@@ -542,8 +545,8 @@ impl<'a> View<'a> {
         match &mut self.guards {
             Guards::One(_, guard) => refuses(guard),
             Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),
-            // Begins at another shard each time; otherwise the first shards would be emptied for
-            // all others.
+            // Each call begins at another shard. Otherwise the first shards would lose all their
+            // entries for the sake of the others.
             Guards::All(guards) => {
                 let start = shared.next_turn() % guards.len();
                 let (before, after) = guards.split_at_mut(start);
@@ -574,7 +577,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Takes the queued events of these shards, oldest first.
+    /// Moves the queued events of these shards into `into`, oldest first.
     pub fn take_events(&mut self, into: &mut Vec<Event>) {
         let mut queue = EventQueue::new();
         match &mut self.guards {

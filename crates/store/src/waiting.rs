@@ -6,18 +6,19 @@ use std::collections::{HashMap, VecDeque};
 /// A key by its database and its bytes.
 pub(crate) type DbKey = (u8, Box<[u8]>);
 
-/// Keys that were written while clients wait for them, each with its number among all such writes.
+/// Keys that were written while clients were blocked on them. The number orders the writes of all
+/// shards.
 pub(crate) type Ready = Vec<(u64, DbKey)>;
 
-/// Clients that wait for one key, in the order of their arrival.
+/// Clients blocked on one key, in the order of their arrival.
 #[derive(Debug, Default)]
 struct WaitQueue {
     waiters: VecDeque<u64>,
-    /// Whether the key was written and the write is not taken by [`WaitQueues::take_ready`] yet.
+    /// Whether the key was written since the last [`WaitQueues::take_ready`].
     is_ready: bool,
 }
 
-/// Wait queues of one shard.
+/// Wait queues of the keys of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueues {
     queues: HashMap<DbKey, WaitQueue>,
@@ -25,23 +26,24 @@ pub(crate) struct WaitQueues {
 }
 
 impl WaitQueues {
-    /// Returns whether a key was written for which a client waits.
+    /// Returns whether a key was written on which a client is blocked.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Returns whether no client waits.
+    /// Returns whether no client is blocked.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Returns the number of keys for which clients wait.
+    /// Returns the number of keys on which clients are blocked.
     pub fn len(&self) -> usize {
         self.queues.len()
     }
 
-    /// Adds a waiter at the end of a key's queue, unless it is the last one already.
+    /// Adds a waiter at the end of a key's queue. Does nothing if the waiter is already the last
+    /// one.
     pub fn add(&mut self, db: u8, key: &[u8], waiter: u64) {
         let queue = self.queues.entry((db, key.into())).or_default();
         if queue.waiters.back() != Some(&waiter) {
@@ -70,7 +72,8 @@ impl WaitQueues {
         queue.waiters.get(index).copied()
     }
 
-    /// Marks a key as written. Returns true if a client waits for it and it was not marked already.
+    /// Marks a key as written. Returns true if a client is blocked on it and it was not marked
+    /// before. `number` is called only in that case.
     pub fn mark_ready(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) -> bool {
         let name = (db, Box::from(key));
         match self.queues.get_mut(&name) {

@@ -1,16 +1,17 @@
-//! Counting, listing and sampling of live elements while expired ones wait to be removed.
+//! Counting, listing and sampling of live elements while expired ones are not removed yet.
 //!
 //! With the ranked index, the default, no cost grows with the number of expired elements:
 //!
-//! - The number of expired elements is a sum over branches of the index, and a look at 64 elements.
-//! - A random element takes at most 256 tries and 256 pages. If nearly all elements have expired,
-//!   one of those with a deadline is found by its rank. Only if the live elements have no deadline
-//!   and are fewer than one in some thousands, the pages are walked.
-//! - A list by deadline looks at the elements listed and at two leaves of 64 more, however many
-//!   elements come before them.
+//! - Counting the expired elements adds up counts of branches of the index and examines at most 64
+//!   elements.
+//! - Choosing a random element takes at most 256 tries and examines at most 256 pages. If nearly all
+//!   elements have expired, a live one with a deadline is found by its rank. All pages are searched
+//!   only if the live elements have no deadline and are fewer than one in some thousands.
+//! - A list by deadline examines the listed elements and those of two more leaves of 64. The number
+//!   of elements with earlier deadlines does not matter.
 //!
-//! Other indexes do not count. With them, expired elements are counted one by one, and a list by
-//! deadline looks at all elements.
+//! Other indexes cannot count. With them, expired elements are counted one by one, and a list by
+//! deadline examines all elements.
 
 use super::{DeadlineCells, TimedElements};
 use crate::collection::below;
@@ -19,7 +20,8 @@ use policy::expire::ranked::Ranked;
 use policy::{ExpiryIndex, Slot, Tick};
 use std::collections::{BinaryHeap, HashSet};
 
-/// Random tries per element wanted, after which the rest is taken in the order of the pages.
+/// Random tries per requested element. The elements that are then still missing are taken in the
+/// order of the pages.
 const TRIES_EACH: usize = 16;
 
 impl TimedElements {
@@ -28,7 +30,8 @@ impl TimedElements {
         DeadlineCells { elements, now }
     }
 
-    /// Returns the index, if it is the ranked one.
+    /// Returns the index of deadlines if it is the ranked one, which can count; `None` for any
+    /// other.
     fn ranks(&self) -> Option<&Ranked> {
         self.deadline_index.as_deref()?.index.ranked()
     }
@@ -63,12 +66,13 @@ impl TimedElements {
         }
     }
 
-    /// Returns whether expired elements may be present.
+    /// Returns whether the collection may hold expired elements.
     pub fn may_hold_dead(&self, now: Tick) -> bool {
         self.is_void || self.dead(now) != Some(0)
     }
 
-    /// Returns whether no element is live. A bounded search may miss that and return false.
+    /// Returns whether no element is live. The answer can be false although no element is live,
+    /// because only the ranked index can count expired elements.
     pub fn is_dead(&self, now: Tick) -> bool {
         let Some(deadline_index) = self.deadline_index.as_deref().filter(|_| !self.is_void())
         else {
@@ -147,15 +151,16 @@ impl TimedElements {
         reported.for_each(|(deadline, slot)| each(deadline, slot));
     }
 
-    /// Returns a random live element, each equally likely; `None` if there is none.
+    /// Returns a random live element; `None` if there is none. All are equally likely, unless so
+    /// few are live that [`TimedElements::pick_of_few`] must search.
     fn pick(&self, now: Tick, random: u64) -> Option<Slot> {
         let is_live = |slot| self.is_live(slot, now);
         let found = self.elements.sample_where(random, is_live);
         found.or_else(|| self.pick_of_few(now, random))
     }
 
-    /// Returns a random live element if nearly all have expired: by rank one of those with a
-    /// deadline, or the first of the others.
+    /// Returns a random live element if nearly all have expired. It is one of those with a
+    /// deadline, found by its rank in the index, or the first live one in the order of the pages.
     #[cold]
     fn pick_of_few(&self, now: Tick, random: u64) -> Option<Slot> {
         let len = self.len(now);
@@ -210,8 +215,8 @@ impl TimedElements {
         }
     }
 
-    /// Passes `count` live elements to `each`, every one chosen uniformly among all; none if there
-    /// are none.
+    /// Passes `count` live elements to `each`, each chosen at random among all. Passes none if no
+    /// element is live.
     pub fn sample_with_repeats(
         &self,
         count: usize,

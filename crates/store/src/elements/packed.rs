@@ -1,4 +1,4 @@
-//! A few elements in one run of bytes, which is searched from the start.
+//! A few elements in one byte array, which is searched from the start.
 //!
 //! ```text
 //! plain         element …
@@ -12,19 +12,19 @@
 //! ```
 //!
 //! The tag of the entry that holds the bytes states which layout it is. So a collection of which no
-//! element ever had a deadline does not pay for that possibility.
+//! element ever had a deadline has no bytes for deadlines.
 
 use crate::collection::{ChooseDeadline, Deadlines, ReportExpired, Representation, trim_bytes};
 use policy::{Budget, Tick};
 
 /// Length of a deadline in bytes.
 const DEADLINE: usize = 6;
-/// Value of four length bits that means: the length follows separately.
+/// Value of the four length bits that marks a longer length, which is stored separately.
 const LONG: usize = 15;
-/// Flag that means: the key's own deadline follows.
+/// Flag that the key's own deadline is stored behind the flags.
 const HAS_OWN: u8 = 1;
 
-/// Data behind each member.
+/// Data that is stored behind each member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing: sets and lists.
@@ -35,17 +35,17 @@ pub(crate) enum Tail {
     Score = 2,
 }
 
-/// Positions of the parts of an element.
+/// Byte positions of the parts of an element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     pub member_at: usize,
-    /// End of the member and begin of its value or score.
+    /// End of the member and start of its value or score.
     pub tail_at: usize,
     pub end: usize,
 }
 
 impl Parts {
-    /// Returns the parts of the element at a position behind its deadline.
+    /// Returns the parts of the element at `at`, the position behind its deadline if it has one.
     #[inline(always)]
     pub fn of(bytes: &[u8], at: usize, tail: Tail) -> Parts {
         let (member_len, tail_len, member_at) = match tail {
@@ -110,7 +110,7 @@ pub(super) fn write_element(bytes: &mut Vec<u8>, member: &[u8], value: &[u8], ta
     bytes.extend_from_slice(value);
 }
 
-/// Elements in one run of bytes, with or without room for deadlines.
+/// Elements in one byte array, with or without room for deadlines.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedElements {
     bytes: Vec<u8>,
@@ -118,7 +118,7 @@ pub(crate) struct PackedElements {
     has_deadlines: bool,
 }
 
-/// One element and its position.
+/// One element of the byte array and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
     /// Position of its first byte.
@@ -127,14 +127,14 @@ pub(crate) struct Element<'a> {
     pub end: usize,
     /// Deadline of the element.
     pub deadline: Option<Tick>,
-    /// Field or member.
+    /// Name of the element: a hash's field or a set's member.
     pub member: &'a [u8],
     /// Value or bytes of the score; empty in a set.
     pub tail: &'a [u8],
 }
 
 impl Element<'_> {
-    /// Returns whether its deadline has not passed.
+    /// Returns whether the element has not expired.
     #[inline]
     pub fn is_live(&self, now: Tick) -> bool {
         self.deadline.is_none_or(|deadline| now <= deadline)
@@ -192,12 +192,12 @@ fn read_deadline(bytes: &[u8], at: usize) -> Option<Tick> {
 }
 
 impl PackedElements {
-    /// Creates a run without elements.
+    /// Creates a byte array without elements.
     pub fn new(tail: Tail) -> PackedElements {
         PackedElements::from_bytes(tail, false, Vec::new())
     }
 
-    /// Restores a run from its bytes.
+    /// Restores the elements from their bytes.
     pub fn from_bytes(tail: Tail, has_deadlines: bool, bytes: Vec<u8>) -> PackedElements {
         debug_assert!(!has_deadlines || !bytes.is_empty());
         PackedElements {
@@ -207,17 +207,18 @@ impl PackedElements {
         }
     }
 
-    /// Returns the bytes. Together with [`PackedElements::has_deadlines`] they restore the run.
+    /// Returns the bytes. Together with [`PackedElements::has_deadlines`] they are enough to
+    /// restore the elements.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the buffer, for reuse.
+    /// Returns the buffer that held the bytes, for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Returns whether elements have room for a deadline.
+    /// Returns whether the layout has a place for a deadline in every element.
     pub fn has_deadlines(&self) -> bool {
         self.has_deadlines
     }
@@ -359,15 +360,17 @@ impl PackedElements {
         debug_assert_eq!(self.at(at).map(|element| element.tail), Some(tail));
     }
 
-    /// Removes the element at a position. The next element is there afterwards.
+    /// Removes the element at a position. The element that followed it is at this position
+    /// afterwards.
     pub fn remove(&mut self, at: usize) {
         debug_assert!(at >= self.start());
         let end = self.at(at).expect("an element begins here").end;
         self.bytes.drain(at..end);
     }
 
-    /// Sets or removes the deadline of the element at a position. Returns the position of the
-    /// element afterwards, because the first deadline makes room in all elements.
+    /// Sets or removes the deadline of the element at a position. Returns the new position of the
+    /// element, which changes when the first deadline is set, because that adds room for a deadline
+    /// to every element.
     pub fn set_deadline(&mut self, at: usize, deadline: Option<Tick>) -> usize {
         let mut at = at;
         if !self.has_deadlines {
@@ -380,7 +383,8 @@ impl PackedElements {
         at
     }
 
-    /// Makes room for deadlines. Returns the new position of the element at `at`.
+    /// Changes to the layout with room for deadlines. Returns the new position of the element at
+    /// `at`.
     fn make_deadlines(&mut self, at: usize) -> usize {
         assert!(!self.has_deadlines);
         let mut bytes = Vec::with_capacity(self.bytes.len() * 3 / 2 + 8);
@@ -399,7 +403,7 @@ impl PackedElements {
         moved
     }
 
-    /// Removes the room for deadlines if no element has one.
+    /// Changes to the layout without room for deadlines if no element has one.
     pub fn settle(&mut self) {
         if !self.has_deadlines || self.iter().any(|element| element.deadline.is_some()) {
             return;
@@ -414,7 +418,7 @@ impl PackedElements {
         self.has_deadlines = false;
     }
 
-    /// Returns the key's own deadline, if it is stored here.
+    /// Returns the key's own deadline if it is stored with the elements.
     pub fn own(&self) -> Option<Tick> {
         self.embedded_deadline().flatten()
     }
@@ -463,7 +467,8 @@ impl Representation for PackedElements {
         }
     }
 
-    // Removes all expired elements in one pass, even if the budget is smaller.
+    // Removes all expired elements in one pass, even if there are more of them than steps in the
+    // budget, because a packed collection is small.
     fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
         if !self.has_deadlines {
             return;

@@ -21,7 +21,7 @@ use policy::Tick;
 
 /// Bytes before the tags.
 const HEADER: usize = 7;
-/// Bytes of one tag and one place.
+/// Number of bytes per index: one tag and one place.
 const PER_INDEX: usize = 3;
 /// Maximum number of indexes of a page.
 pub(super) const INDEX_MAX: usize = 255;
@@ -31,26 +31,26 @@ const PAGE_MAX: usize = 1 << 14;
 pub(super) const MERGED_MAX: usize = PAGE_MAX / 2;
 /// Minimum length of a page in bytes.
 const PAGE_MIN: usize = 64;
-/// Length of a deadline with a link of 16 bits.
+/// Length of a deadline together with a link of 16 bits.
 const WORD: usize = 8;
-/// Length of the number of an outside element.
+/// Length of the number that stands for an element outside the page.
 pub(super) const NUMBER: usize = 4;
 /// Flag of an element whose payload begins with its deadline.
 pub(super) const HAS_DEADLINE: u16 = 1 << 14;
-/// Flag of an element that is stored outside.
+/// Flag of an element that is stored outside the page.
 pub(super) const IS_OUTSIDE: u16 = 1 << 15;
 const DISTANCE: u16 = (1 << 14) - 1;
 
-/// Properties common to all pages of a collection.
+/// Properties that are the same for all pages of a collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageKind {
-    /// Data behind each member.
+    /// Data that is stored behind each member.
     pub tail: Tail,
-    /// Length of a link for which 16 bits are not enough; else 0.
+    /// Length in bytes of a link that does not fit in 16 bits; 0 if links fit.
     pub wide: u8,
 }
 
-/// A page as one allocation.
+/// A page: one allocation in the layout above.
 #[derive(Clone, Debug)]
 pub(super) struct Page(Box<[u8]>);
 
@@ -69,7 +69,8 @@ impl Page {
         Page(bytes.into())
     }
 
-    /// Returns the length of the deadline before an element.
+    /// Returns the number of bytes that the deadline and its link take before an element: 0 without
+    /// a deadline.
     #[inline(always)]
     pub fn before(&self, flags: u16) -> usize {
         if flags & HAS_DEADLINE == 0 {
@@ -131,7 +132,7 @@ impl Page {
         self.0[1] as usize
     }
 
-    /// Returns the bytes of payloads and of garbage.
+    /// Returns the number of bytes of payloads and of garbage.
     #[inline(always)]
     fn used(&self) -> usize {
         self.word(2) as usize
@@ -142,7 +143,7 @@ impl Page {
         self.word(4) as usize
     }
 
-    /// Returns the bytes of payloads.
+    /// Returns the number of bytes of payloads, without garbage.
     pub fn live_bytes(&self) -> usize {
         self.used() - self.garbage()
     }
@@ -170,19 +171,19 @@ impl Page {
         self.0.len() - (self.word(self.place_at(index)) & DISTANCE) as usize
     }
 
-    /// Returns the page from a live element's payload on.
+    /// Returns the bytes from a live element's payload to the end of the page.
     #[inline(always)]
     pub fn payload(&self, index: usize) -> &[u8] {
         &self.0[self.payload_at(index)..]
     }
 
-    /// Returns the page from a live element's payload on, for changes.
+    /// Returns the bytes from a live element's payload to the end of the page, for changes.
     pub fn payload_mut(&mut self, index: usize) -> &mut [u8] {
         let at = self.payload_at(index);
         &mut self.0[at..]
     }
 
-    /// Returns the page from a live element on, behind its deadline.
+    /// Returns the bytes from a live element to the end of the page, without its deadline.
     #[inline(always)]
     pub fn body(&self, index: usize) -> &[u8] {
         let place = self.word(self.place_at(index));
@@ -272,7 +273,8 @@ impl Page {
         self.0.iter().step_by(LINE).take(3).for_each(prefetch);
     }
 
-    /// Prefetches the payloads with a tag, once the tags are in the cache.
+    /// Prefetches the payloads of the elements with a tag. It should be called when the tags are in
+    /// the processor's cache.
     #[inline]
     pub fn prefetch_payload(&self, tag: u8) {
         let _ = self.find(tag, |index| {
@@ -285,7 +287,8 @@ impl Page {
         self.0.len() - HEADER - PER_INDEX * self.indexes() - self.used()
     }
 
-    /// Makes room for a payload of `bytes`. Returns false if the page would become too large.
+    /// Makes room for a payload of `bytes`, in place or by moving the page into a larger
+    /// allocation. Returns false if the page would exceed its maximum length.
     fn make_room(&mut self, bytes: usize) -> bool {
         if self.free() >= bytes {
             return true;
@@ -298,7 +301,7 @@ impl Page {
         true
     }
 
-    /// Writes the page again with a length of `bytes`, without garbage.
+    /// Copies the page without garbage into an allocation of `bytes`.
     fn rewrite(&mut self, bytes: usize) {
         debug_assert!(bytes >= HEADER + PER_INDEX * self.indexes() + self.live_bytes());
         let mut new = vec![0; bytes].into_boxed_slice();
@@ -370,7 +373,8 @@ impl Page {
             if total + payload.len() >= PAGE_MAX {
                 return false;
             }
-            // The element is left out of the rewritten page, and its old payload with it.
+            // The element is omitted from the rewritten page, so that its old payload is omitted,
+            // too.
             let tag = std::mem::take(&mut self.0[HEADER + index]);
             self.add_garbage(old);
             self.rewrite(allocated(total + payload.len()));
@@ -401,7 +405,7 @@ impl Page {
         }
     }
 
-    /// Removes garbage, vacant indexes at the end, and spare room.
+    /// Removes garbage, vacant indexes at the end, and unused bytes.
     pub fn shrink(&mut self) {
         let mut count = self.indexes();
         while count > 0 && self.tag(count - 1) == 0 {

@@ -3,7 +3,7 @@
 use super::{Elements, depth_of, page_of, slot_of};
 use policy::Slot;
 
-/// Random tries, after which pages are searched.
+/// Number of random tries of `sample_where`. If they all fail, it searches pages in order.
 const SAMPLE_TRIES: u32 = 256;
 
 impl Elements {
@@ -19,12 +19,12 @@ impl Elements {
             .map(move |index| slot_of(number, index))
     }
 
-    /// Passes elements from a cursor on to `each`, whole pages until there are `count`. Returns the
-    /// next cursor, 0 at the end. An element that is present during the whole scan is passed at
-    /// least once.
+    /// Passes elements from a cursor on to `each`, page by page, until at least `count` are passed.
+    /// Returns the next cursor, 0 at the end. An element that is present during the whole scan is
+    /// passed at least once.
     ///
-    /// The cursor is a position in the order of the reversed hashes. In this order a page is a
-    /// range, a split cuts the range in two, and a merge joins two ranges.
+    /// The cursor is a position in the order of the bit-reversed hashes. In this order a page is a
+    /// range of positions, a split divides the range in two, and a merge joins two ranges.
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Slot)) -> u64 {
         let (mut at, mut passed) = (cursor, 0);
         while passed < count.max(1) {

@@ -7,7 +7,7 @@ use crate::shared::{Db, Shared};
 use cache::{NewValue, Value};
 use policy::{Budget, Slot, Tick};
 
-/// Whether the entry is in the expiry index.
+/// Position of an entry relative to the expiry index when its value is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexState {
     /// The entry is in the index.
@@ -39,16 +39,16 @@ pub(crate) fn is_dead(db: &Db, slot: Slot, now: Tick) -> bool {
         }
 }
 
-/// Returns the deadline under which an object's entry belongs in the expiry index. Stores the key's
-/// own deadline in the object if its elements have deadlines.
+/// Returns the deadline under which the expiry index must hold the entry of an object. Stores the
+/// key's own deadline in the object if its elements have deadlines.
 pub(crate) fn file(object: &mut Object, own: Option<Tick>, now: Tick) -> Option<Tick> {
     if object.deadlines().is_none() {
         return own;
     }
     object.set_own(own);
     let deadlines = object.deadlines()?;
-    // An index that must run at once returns an instant of long ago. Such an entry is put behind
-    // the others that are due now.
+    // An index that must run at once returns an instant in the distant past. The entry gets a
+    // recent instant instead, so that it does not precede the other entries that are due now.
     let nearest = deadlines
         .nearest
         .map(|t| t.max(Tick(now.0.saturating_sub(1))));
@@ -82,9 +82,9 @@ pub(crate) fn check(db: &Db) {
 }
 
 impl Locked {
-    /// Changes the value of an entry by `work`, stores it and updates the expiry index. `own` is
-    /// the key's own deadline afterwards. Returns `None` if `work` does, which means that it
-    /// changed nothing.
+    /// Changes the value of an entry with `work`, stores the result and updates the expiry index.
+    /// `own` is the key's own deadline after the change. Returns `None` if `work` returns `None`,
+    /// which means that it changed nothing.
     pub fn edit_value<R>(
         &mut self,
         at: (u8, Slot),

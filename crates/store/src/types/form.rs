@@ -1,4 +1,5 @@
-//! The two forms of a collection: packed into one run of bytes while it is small, else large.
+//! The two forms of a collection: packed into one byte array while it is small, else a large
+//! structure.
 
 use crate::collection::{ChooseDeadline, Representation, Scene, below};
 use crate::element_ttl::TimedElements;
@@ -6,45 +7,46 @@ use crate::elements::Elements;
 use crate::elements::packed::{Element, PackedElements, Tail};
 use policy::{Slot, Tick};
 
-/// A form in one run of bytes, which an entry can hold in its block.
+/// The packed form: one byte array, which can be stored inline in the block of an entry.
 pub(crate) trait PackedForm: Representation {
-    /// Returns the bytes.
+    /// Returns the bytes of the packed form.
     fn bytes(&self) -> &[u8];
-    /// Returns the buffer of the bytes, for reuse.
+    /// Returns the buffer that held the bytes, for reuse.
     fn into_bytes(self) -> Vec<u8>;
-    /// Returns a copy without spare room.
+    /// Returns a copy without spare capacity.
     fn duplicate(&self) -> Self;
 }
 
-/// A form for many elements, on the heap.
+/// The large form: a structure on the heap for many elements.
 pub(crate) trait LargeForm: Representation {
     /// Returns a copy with the same elements and deadlines, but without the key's own deadline.
     fn duplicate(&self, scene: &Scene<'_>) -> Self;
 }
 
-/// A large form whose elements are found by name and may have deadlines.
+/// A large form whose elements have a name (a field or member) and may have deadlines.
 pub(crate) trait LargeElements: LargeForm {
     /// Builds the large form from a packed one.
     fn unpack(tail: Tail, packed: &PackedElements, scene: &Scene<'_>) -> Self;
-    /// Returns the elements.
+    /// Returns the elements with their deadlines.
     fn members(&self) -> &TimedElements;
-    /// Returns the elements for changes that no secondary index depends on.
+    /// Returns the elements for changes on which no secondary index depends, such as changes of
+    /// deadlines.
     fn members_mut(&mut self) -> &mut TimedElements;
-    /// Removes an element, expired or not.
+    /// Removes the element in a slot, whether it has expired or not.
     fn remove_slot(&mut self, slot: Slot, now: Tick);
 }
 
 /// A collection in one of its two forms.
 #[derive(Debug)]
 pub(crate) enum Form<P, L> {
-    /// One run of bytes: few and short elements.
+    /// One byte array, for few and short elements.
     Packed(P),
-    /// A structure on the heap: many elements.
+    /// A structure on the heap, for many or long elements.
     Large(Box<L>),
 }
 
 impl<P: PackedForm, L: LargeForm> Form<P, L> {
-    /// Returns the packed form, if it has that.
+    /// Returns the packed form; `None` for a large form.
     pub fn packed(&self) -> Option<&P> {
         match self {
             Form::Packed(packed) => Some(packed),
@@ -52,7 +54,7 @@ impl<P: PackedForm, L: LargeForm> Form<P, L> {
         }
     }
 
-    /// Returns the buffer of a packed form, for reuse; an empty one for a large form.
+    /// Returns the buffer of a packed form, for reuse. Returns an empty buffer for a large form.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Form::Packed(packed) => packed.into_bytes(),
@@ -125,11 +127,11 @@ impl LargeElements for TimedElements {
     }
 }
 
-/// Elements in one of two forms: hashes, sets of strings and sorted sets.
+/// Elements of hashes, sets of strings or sorted sets, in one of the two forms.
 pub(crate) type ElementForm<L> = Form<PackedElements, L>;
 
 impl<L: LargeElements> ElementForm<L> {
-    /// Returns the pages of a large form.
+    /// Returns the pages of a large form; `None` for a packed form.
     pub fn pages(&self) -> Option<&Elements> {
         match self {
             Form::Packed(_) => None,
@@ -137,7 +139,7 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Returns the value or the bytes of the score of a live element.
+    /// Returns the value of a live field, or the bytes of a live member's score.
     #[inline]
     pub fn get(&self, member: &[u8], now: Tick) -> Option<&[u8]> {
         match self {
@@ -173,9 +175,10 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Adds an element, or sets the value of one, in the packed form while `may_push(count)` holds
-    /// for the number of elements before. Returns whether it is new. An expired element that is
-    /// still there is replaced by a new one without a deadline; else the deadline is kept.
+    /// Adds an element or replaces the value of an existing one. A packed form is kept only if
+    /// `may_push` returns true for the number of elements before the addition; otherwise the form
+    /// becomes large. Returns whether the element is new. The deadline of a live element is kept.
+    /// An expired element that is still stored is replaced by a new one without a deadline.
     pub fn put(
         &mut self,
         (tail, member, value): (Tail, &[u8], &[u8]),
@@ -215,8 +218,8 @@ impl<L: LargeElements> ElementForm<L> {
         is_expired
     }
 
-    /// Removes a live element. Returns whether there was one. An expired element stays until it is
-    /// removed as such, so that its expiry is counted and notified.
+    /// Removes a live element. Returns whether there was one. An expired element stays until the
+    /// expiry removes it, so that its expiry is counted and notified.
     pub fn remove(&mut self, member: &[u8], now: Tick) -> bool {
         match self {
             Form::Packed(packed) => {
@@ -273,7 +276,7 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Gives the collection its large form and returns it.
+    /// Converts the collection to the large form and returns that.
     pub fn make_large(&mut self, tail: Tail, scene: &Scene<'_>) -> &mut L {
         if let Form::Packed(packed) = self {
             let large = L::unpack(tail, packed, scene);
@@ -286,9 +289,9 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes some live elements from `cursor` on to `each`, about `count`, and all of a packed
-    /// form. Returns the next cursor, 0 at the end. An element that is present during the whole
-    /// scan is passed at least once.
+    /// Passes about `count` live elements from `cursor` on to `each`; a packed form passes all.
+    /// Returns the next cursor, 0 at the end. An element that is present during the whole scan is
+    /// passed at least once.
     pub fn scan(
         &self,
         cursor: u64,
@@ -313,8 +316,8 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes `count` live elements to `each`, every one chosen uniformly among all; none if there
-    /// are none.
+    /// Passes `count` live elements to `each`, each chosen uniformly and independently among all.
+    /// Passes none if no element is live.
     pub fn sample_with_repeats(
         &self,
         count: usize,
@@ -340,7 +343,7 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Returns the names of all elements, expired ones too.
+    /// Returns the names of all elements, including expired ones.
     #[cfg(test)]
     pub fn names(&self) -> Vec<Vec<u8>> {
         match self {
@@ -360,9 +363,9 @@ fn live<'a>(packed: &'a PackedElements, member: &[u8], now: Tick) -> Option<Elem
     packed.find(member).filter(|element| element.is_live(now))
 }
 
-/// Implements [`crate::collection::Collection`] for a type with a field `form`: its kind and event,
-/// a function that makes the packed form of tag and bytes, one that returns the tag, and the bytes
-/// of the empty collection.
+/// Implements [`crate::collection::Collection`] for a type with a field `form`. The parameters are
+/// the type's kind and event, a function that creates the packed form from a tag and bytes, a
+/// function that returns the tag, and the bytes of the empty collection.
 macro_rules! collection {
     ($type:ident, $expired:literal, $unpack:expr, $tag:expr, $empty:expr) => {
         impl crate::collection::Collection for $type {
@@ -405,7 +408,7 @@ macro_rules! collection {
 }
 pub(crate) use collection;
 
-/// Implements the public methods that hashes and sorted sets have in common.
+/// Implements the public methods that are the same for hashes and sorted sets.
 macro_rules! element_methods {
     ($type:ident, $element:literal) => {
         impl $type {

@@ -11,7 +11,7 @@ use policy::Tick;
 /// Fields with values. Reading methods never return a field whose deadline has passed.
 #[derive(Debug)]
 pub struct Hash {
-    /// Packed fields are in the order of insertion.
+    /// Packed or large form. Packed fields are in the order of insertion.
     form: ElementForm<TimedElements>,
 }
 
@@ -35,7 +35,8 @@ impl Hash {
         self.form.get(field, scene.now)
     }
 
-    /// Sets the value of a field and removes its deadline. Returns whether the field is new.
+    /// Sets the value of a field and removes the field's deadline. Returns whether the field is
+    /// new.
     pub fn set(&mut self, field: &[u8], value: &[u8], scene: &Scene<'_>) -> bool {
         let is_new = self.put(field, value, scene);
         if !is_new {
@@ -160,8 +161,8 @@ impl Hash {
         }
     }
 
-    /// Passes `count` live fields with their values to `each`, every one chosen uniformly among
-    /// all; none if there are none.
+    /// Passes `count` live fields with their values to `each`, each chosen uniformly and
+    /// independently among all. Passes none if no field is live.
     pub fn sample_with_repeats(
         &self,
         count: usize,

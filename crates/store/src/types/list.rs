@@ -1,4 +1,4 @@
-//! Lists: a short one in one run of bytes, a long one in chunks.
+//! Lists: a short one in one byte array, a long one in chunks.
 
 mod chunk;
 mod large;
@@ -123,7 +123,7 @@ impl List {
         self.len() == 0
     }
 
-    /// Returns whether the list is one run of bytes.
+    /// Returns whether the list is one byte array.
     pub fn is_packed(&self) -> bool {
         matches!(self.form, Form::Packed(_))
     }
@@ -249,7 +249,8 @@ impl List {
         removed
     }
 
-    /// Returns the form in which there is room for an element of length `len`, and the limit.
+    /// Returns the list in the form that has room for another element of length `len`, and the
+    /// limit of a chunk. Converts a short list that would become too long.
     fn form_for(&mut self, len: usize, scene: &Scene<'_>) -> (&mut ListForm, ChunkLimit) {
         let limit = limit_of(scene);
         if let Form::Packed(small) = &self.form
@@ -264,7 +265,7 @@ impl List {
         (&mut self.form, limit)
     }
 
-    /// Packs a list that has become short.
+    /// Converts the list to the packed form if it has become short enough.
     fn settle(&mut self, scene: &Scene<'_>) {
         let Form::Large(large) = &self.form else {
             return;

@@ -22,7 +22,7 @@ pub struct Set {
 
 #[derive(Debug)]
 enum Form {
-    /// Integers alone, none with a deadline.
+    /// Integers only. No member has a deadline.
     Integers(Integers),
     /// Any members; packed ones are in the order of insertion.
     Strings(ElementForm<TimedElements>),
@@ -60,7 +60,8 @@ impl Set {
                 Some(number) if integers.has_room(scene) => return integers.insert(number),
                 _ => {}
             }
-            // More integers than may be packed are too many for the packed form of strings, too.
+            // An integer that the packed form of integers has no room for makes the set large, as
+            // in Redis, even if the packed form of strings had room.
             let is_large = integer(member).is_some() && integers.len() > 0;
             self.make_strings(is_large, scene);
         }
@@ -71,7 +72,8 @@ impl Set {
         form.put((Tail::Nothing, member, &[]), scene, may_push)
     }
 
-    /// Stores integers as strings, in the large form if they must be or are too many or too long.
+    /// Converts the integers to strings. The result has the large form if `is_large` is true or if
+    /// the members are too many or too long for the packed form.
     fn make_strings(&mut self, is_large: bool, scene: &Scene<'_>) {
         let Form::Integers(integers) = &self.form else {
             return;
@@ -89,8 +91,8 @@ impl Set {
         self.form = Form::Strings(form);
     }
 
-    /// Removes a live member. Returns whether there was one. An expired one stays until it is
-    /// removed as such, so that its expiry is counted and notified.
+    /// Removes a live member. Returns whether there was one. An expired member stays until the
+    /// expiry removes it, so that its expiry is counted and notified.
     pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
         match &mut self.form {
             Form::Integers(integers) => {
@@ -120,7 +122,8 @@ impl Set {
         }
     }
 
-    /// Passes live members to `each` until it returns false. Returns whether it never did.
+    /// Passes live members to `each` until it returns false. Returns true if `each` returned true
+    /// for all of them.
     fn all(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8]) -> bool) -> bool {
         match &self.form {
             Form::Integers(integers) => integers.iter().all(|n| each(Digits::of(n).as_bytes())),
@@ -161,8 +164,8 @@ impl Set {
         form.scan(cursor, count, scene.now, |member, _| each(member))
     }
 
-    /// Passes `count` distinct live members to `each`, or all if there are fewer; each choice is
-    /// equally likely. `random` returns 64 random bits.
+    /// Passes `count` distinct live members to `each`, or all if there are fewer. Every selection
+    /// is equally likely. `random` returns 64 random bits.
     pub fn sample(
         &self,
         count: usize,
@@ -187,8 +190,8 @@ impl Set {
         });
     }
 
-    /// Passes `count` live members to `each`, every one chosen uniformly among all; none if the set
-    /// is empty.
+    /// Passes `count` live members to `each`, each chosen uniformly and independently among all.
+    /// Passes none if the set is empty.
     pub fn sample_with_repeats(
         &self,
         count: usize,
@@ -260,7 +263,7 @@ impl Set {
     }
 }
 
-/// Returns whether `count` members, one of length `len`, may be packed.
+/// Returns whether a set of `count` members may be packed, one of which has length `len`.
 fn is_packable(count: usize, len: usize, scene: &Scene<'_>) -> bool {
     count as i64 <= scene.limits.set_entries() && len as i64 <= scene.limits.set_value()
 }

@@ -21,7 +21,7 @@ use std::ops::Range;
 /// passed, and ranks count live members only.
 #[derive(Debug)]
 pub struct SortedSet {
-    /// Packed members are in their order.
+    /// Packed or large form. Packed members are in the order of the sorted set.
     form: ElementForm<LargeSortedSet>,
 }
 

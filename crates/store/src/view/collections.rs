@@ -13,18 +13,19 @@ use crate::types::{Hash, List, Set, SortedSet};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
 
-/// Result of an edit of a collection.
+/// Result of a closure that edits a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edited<R> {
-    /// Result of the closure.
+    /// Value that the closure returned.
     pub result: R,
     /// Whether the key was created.
     pub is_new: bool,
-    /// Whether the last element was removed and the key deleted. The caller notifies the event.
+    /// Whether the closure removed the last element, so that the key was deleted. The caller
+    /// notifies the event.
     pub is_deleted: bool,
 }
 
-/// Defines the methods of one type.
+/// Defines the methods for reading, editing and replacing a collection of one type.
 macro_rules! verbs {
     ($($read:ident, $edit:ident, $type:ident;)*) => {$(
         #[doc = concat!("Passes a live key's [`", stringify!($type), "`](struct@crate::", stringify!($type), ") to `read`. Counts a hit or a miss and notifies the policy. Returns `None` without such a key.
@@ -62,7 +63,7 @@ impl<'a> View<'a> {
         read_list, edit_list, List;
     }
 
-    /// Returns the conditions for commands on collections.
+    /// Returns the conditions under which commands operate on collections in this view.
     pub fn scene(&self) -> Scene<'a> {
         self.space.shared().scene(self.now)
     }
@@ -221,8 +222,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Stores a collection under a key, whatever it held; an empty one deletes the key. Returns
-    /// whether the key is present afterwards.
+    /// Stores a collection under a key and replaces a value of any type. An empty collection
+    /// deletes the key. Returns whether the key is present afterwards.
     fn replace<C: InObject>(&mut self, key: &Key<'_>, collection: C) -> bool {
         let found = self.live(key);
         if !collection.is_void() {
@@ -235,39 +236,40 @@ impl<'a> View<'a> {
         false
     }
 
-    /// Stores a hash under a key without a deadline of the key; an empty one deletes the key.
-    /// Returns whether the key is present afterwards.
+    /// Stores a hash under a key. The key has no deadline of its own afterwards. An empty hash
+    /// deletes the key. Returns whether the key is present afterwards.
     pub fn replace_hash(&mut self, key: &Key<'_>, hash: Hash) -> bool {
         self.replace(key, hash)
     }
 
-    /// Stores a set under a key without a deadline; an empty one deletes the key. Returns whether
-    /// the key is present afterwards.
+    /// Stores a set under a key. The key has no deadline afterwards. An empty set deletes the key.
+    /// Returns whether the key is present afterwards.
     pub fn replace_set(&mut self, key: &Key<'_>, set: Set) -> bool {
         self.replace(key, set)
     }
 
-    /// Stores a sorted set under a key without a deadline; an empty one deletes the key. Returns
-    /// whether the key is present afterwards.
+    /// Stores a sorted set under a key. The key has no deadline afterwards. An empty sorted set
+    /// deletes the key. Returns whether the key is present afterwards.
     pub fn replace_sorted_set(&mut self, key: &Key<'_>, set: SortedSet) -> bool {
         self.replace(key, set)
     }
 
-    /// Stores a list under a key without a deadline; an empty one deletes the key. Returns whether
-    /// the key is present afterwards.
+    /// Stores a list under a key. The key has no deadline afterwards. An empty list deletes the
+    /// key. Returns whether the key is present afterwards.
     pub fn replace_list(&mut self, key: &Key<'_>, list: List) -> bool {
         self.replace(key, list)
     }
 
-    /// Defers the drop of what was cut off a list. `key` selects the shard.
+    /// Leaves the elements that were removed from a list to be freed by background work. `key`
+    /// selects the shard that does it.
     pub fn defer_drop_list(&mut self, key: &Key<'_>, waste: List) {
         if !waste.is_empty() {
             self.parts(key).2.defer_drop(Some(Object::List(waste)));
         }
     }
 
-    /// Copies an entry of any type with its deadlines to `to`, possibly in another shard or
-    /// database. Returns false if there is no such entry.
+    /// Copies an entry of any type to the key `to`, with its deadlines. `to` may be in another
+    /// shard or database. Returns false if `from` does not exist.
     pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let Some(slot) = self.live(from) else {
             return false;
@@ -284,8 +286,8 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Moves an entry of any type with its deadlines to `to`. Returns false if there is no such
-    /// entry.
+    /// Moves an entry of any type to the key `to`, with its deadlines. Returns false if `from` does
+    /// not exist.
     pub fn rename(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let Some(slot) = self.live(from) else {
             return false;

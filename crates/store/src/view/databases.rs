@@ -82,7 +82,7 @@ impl View<'_> {
                 return Some(data.entries.key(slot).to_vec());
             }
         }
-        // Nearly all keys have expired: return the first live key of a scan.
+        // Nearly all keys have expired, so that the first live key of a scan is returned.
         let (mut found, mut cursor) = (None, 0);
         while found.is_none() && len > 0 {
             cursor = self.scan(db, cursor, 64, &mut |key, _| found = Some(key.to_vec()));

@@ -1,4 +1,4 @@
-//! Items of memcached's protocol: reading, storing and marking one by its key.
+//! Access to memcached items by key: reading, storing and marking.
 
 use super::{NewDeadline, View};
 use crate::item::{ItemHead, WrongType, item_of, string_of, value_of};
@@ -8,7 +8,7 @@ use crate::shared::{Db, Key};
 use crate::tags::TAG_ITEM;
 use cache::{NewValue, Value};
 
-/// Returns a value as memcached clients see it.
+/// Returns a value in the form that memcached clients receive.
 #[inline]
 fn read<'v>(
     space: &Keyspace,
@@ -51,7 +51,8 @@ impl View<'_> {
         value.map(|value| read(space, key.db, value)).transpose()
     }
 
-    /// Stores an item under a key, whatever it held. Evicts as needed.
+    /// Stores an item under a key and replaces a value of any type. Evicts entries if memory is
+    /// needed.
     pub fn put_item(
         &mut self,
         key: &Key<'_>,
@@ -79,7 +80,7 @@ impl View<'_> {
         self.write_head(key, &bytes[..len]);
     }
 
-    /// Returns the number for the next write of a key.
+    /// Returns the cas number for the next write of a key.
     pub fn next_cas(&mut self, key: &Key<'_>) -> u64 {
         let locked = self.parts(key).2;
         locked.last_cas += 1;

@@ -6,7 +6,7 @@ use crate::elements::Elements;
 use crate::shared::{Db, Key};
 use cache::Value;
 
-/// Pages of a large collection, for prefetching.
+/// Pages of a large collection, whose memory is prefetched in three steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a>(&'a Elements);
 
@@ -17,13 +17,14 @@ impl Pages<'_> {
         self.0.prefetch_handle(element)
     }
 
-    /// Prefetches the page, once its handle is in the cache.
+    /// Prefetches the page of an element. It should be called when the handle is in the processor's
+    /// cache.
     #[inline]
     pub fn prefetch_page(&self, hash: u64) {
         self.0.prefetch_page(hash);
     }
 
-    /// Prefetches the element, once its page is in the cache.
+    /// Prefetches an element. It should be called when its page is in the processor's cache.
     #[inline]
     pub fn prefetch_element(&self, hash: u64) {
         self.0.prefetch_element(hash);
@@ -39,7 +40,8 @@ impl View<'_> {
         }
     }
 
-    /// Prefetches the entry, once its bucket is in the cache.
+    /// Prefetches a key's entry. It should be called when the bucket of the key is in the
+    /// processor's cache.
     #[inline]
     pub fn prefetch_entry(&self, key: &Key<'_>) {
         if let Some(db) = self.peek_db(key) {

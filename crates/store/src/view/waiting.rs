@@ -1,4 +1,4 @@
-//! Clients blocked on keys, as commands use them. The caller numbers the waiters.
+//! Methods for clients that block on keys. The caller assigns the numbers of the waiters.
 
 use super::{Guards, View};
 use crate::shared::Key;
@@ -22,8 +22,8 @@ impl View<'_> {
         self.parts(key).2.waiting.at(key.db, key.bytes, index)
     }
 
-    /// Replaces the locked shards by those of another view. The record that waited-for keys were
-    /// written is kept.
+    /// Replaces the locked shards by those of another view. Keeps the information whether a command
+    /// has written a key on which clients are blocked.
     pub fn exchange(&mut self, other: Self) {
         let has_ready = self.has_ready;
         *self = other;
@@ -36,8 +36,8 @@ impl View<'_> {
         self.has_ready
     }
 
-    /// Appends the keys that were written while clients waited for them, with their databases, in
-    /// the order of their first write since the last call.
+    /// Appends the keys that were written while clients were blocked on them, with their databases,
+    /// in the order of their first write since the last call.
     pub fn take_ready(&mut self, into: &mut Vec<(u8, Box<[u8]>)>) {
         if !std::mem::take(&mut self.has_ready) {
             return;

@@ -1,4 +1,4 @@
-//! Elements in one run of bytes that can be read from either end.
+//! Elements in one byte array that can be read from either end.
 //!
 //! ```text
 //! element   length │ bytes │ mirrored length
@@ -11,15 +11,15 @@ use super::End;
 /// Limit of a chunk. An element longer than the limit has a chunk of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkLimit {
-    /// Maximum length in bytes, with the encoded lengths.
+    /// Maximum length in bytes, including the encoded lengths of the elements.
     pub bytes: usize,
     /// Maximum number of elements.
     pub count: usize,
 }
 
-/// Minimum room made for further elements, within the limit.
+/// Minimum number of bytes that a copy reserves for further elements, if the limit allows it.
 const ROOM_LEAST: usize = 64;
-/// Maximum bytes of a chunk whose limit is a number of elements.
+/// Maximum number of bytes of a chunk if the setting limits the number of elements.
 const BYTES_OF_COUNTED: usize = 8 << 10;
 /// Maximum number of elements of the packed form, which counts them in 16 bits.
 const COUNT_MAX: usize = u16::MAX as usize;
@@ -45,8 +45,9 @@ impl ChunkLimit {
         count <= self.count && bytes <= self.bytes
     }
 
-    /// Returns half the limit. Below it neighbours are merged and a list is packed again. It is
-    /// half so that a list whose length varies about the limit is not converted each time.
+    /// Returns half of this limit. Neighbouring chunks are merged, and a list is packed again, only
+    /// below half the limit. Otherwise a list whose length varies about the limit would be
+    /// converted each time.
     pub fn half(&self) -> ChunkLimit {
         ChunkLimit {
             bytes: self.bytes / 2,
@@ -69,7 +70,7 @@ pub(super) fn element_bytes(len: usize) -> usize {
     2 * length_bytes(len) + len
 }
 
-/// Encodes an element into room of exactly its size.
+/// Encodes an element into `room`, whose length must be that of the encoded element.
 fn write_element(room: &mut [u8], value: &[u8]) {
     let width = length_bytes(value.len());
     let (mut rest, last) = (value.len(), room.len() - 1);
@@ -90,7 +91,7 @@ pub(super) fn insert_element(buffer: &mut Vec<u8>, at: usize, value: &[u8]) {
     write_element(&mut buffer[at..at + size], value);
 }
 
-/// Reads a length. Returns it and the number of its bytes.
+/// Reads an encoded length. Returns the length and the number of bytes that encode it.
 #[inline(always)]
 fn read_length(bytes: impl Iterator<Item = u8>) -> (usize, usize) {
     let (mut len, mut width) = (0, 0);
@@ -104,7 +105,7 @@ fn read_length(bytes: impl Iterator<Item = u8>) -> (usize, usize) {
     (len, width)
 }
 
-/// Consecutive elements.
+/// Consecutive encoded elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
@@ -116,7 +117,7 @@ impl<'a> Entries<'a> {
         Entries { bytes, count }
     }
 
-    /// Returns the encoded elements.
+    /// Returns the bytes of the encoded elements.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -126,7 +127,8 @@ impl<'a> Entries<'a> {
         self.count
     }
 
-    /// Returns the position of the element at an index; the end if `index` is their number.
+    /// Returns the byte position of the element at an index, or the end if `index` is the number of
+    /// elements.
     pub fn offset(&self, index: usize) -> usize {
         debug_assert!(index <= self.count);
         let mut walk = *self;
@@ -181,7 +183,7 @@ impl DoubleEndedIterator for Entries<'_> {
 /// A part of a large list.
 ///
 /// ```text
-/// buffer   room on the left (start) │ elements │ room on the right (spare capacity)
+/// buffer   unused bytes (`start` of them) │ elements │ unused bytes (spare capacity)
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
@@ -231,13 +233,16 @@ impl Chunk {
         self.buffer.capacity()
     }
 
-    /// Returns whether the chunk is within the limit with one more element of length `len`.
+    /// Returns whether the chunk stays within the limit when one more element of length `len` is
+    /// added.
     pub fn takes(&self, len: usize, limit: ChunkLimit) -> bool {
         limit.allows(self.len() + 1, self.bytes() + element_bytes(len))
     }
 
-    /// Returns whether an element of length `len` should be added here and not to a new chunk. Room
-    /// is made by a copy only if the elements that follow pay for it.
+    /// Returns whether an element of length `len` should be added here and not to a new chunk. If
+    /// the buffer is full, the elements must be copied into a larger one. That is worthwhile only
+    /// if the chunk can still grow enough: its buffer is smaller than the limit, or its elements
+    /// fill at most half of the limit.
     pub fn takes_at(&self, end: End, len: usize, limit: ChunkLimit) -> bool {
         let is_cheap = self.spare(end) >= element_bytes(len)
             || self.buffer.capacity() < limit.bytes
@@ -252,8 +257,9 @@ impl Chunk {
         }
     }
 
-    /// Moves the elements into a new buffer. On one side it has room for `room` bytes and a quarter
-    /// of the elements' bytes, within the limit; on the other side the room stays the same.
+    /// Moves the elements into a new buffer. At the end `end` the new buffer has `room` unused
+    /// bytes and a quarter of the elements' bytes in addition, within the limit. The unused bytes
+    /// at the other end stay the same.
     fn make_room(&mut self, end: End, room: usize, limit: ChunkLimit) {
         let live = self.bytes();
         let most = limit.bytes.max(live + room);
@@ -335,7 +341,7 @@ impl Chunk {
         if removed == 0 {
             return 0;
         }
-        // If there are more, those nearer to the other end stay.
+        // If there are more equal elements than `max`, those nearest to the other end are kept.
         let spared = match end {
             End::Left => 0,
             End::Right => equal - removed,
@@ -357,14 +363,15 @@ impl Chunk {
         removed
     }
 
-    /// Shrinks the buffer if more than half of the elements' bytes is unused.
+    /// Shrinks the buffer if the unused bytes are more than half of the elements' bytes.
     fn give_back(&mut self) {
         if self.buffer.capacity() > self.bytes() + self.bytes() / 2 + 2 * ROOM_LEAST {
             self.seal();
         }
     }
 
-    /// Removes all spare room, because the chunk is no longer at an end of its list.
+    /// Removes all unused bytes from the buffer, because the chunk is no longer at an end of its
+    /// list.
     pub fn seal(&mut self) {
         self.buffer.drain(..self.start as usize);
         self.start = 0;

@@ -1,8 +1,8 @@
-//! A long list: chunks in blocks, each with the number of its elements.
+//! A long list: chunks grouped in blocks, each with the number of its elements.
 //!
-//! There are two levels because a gigabyte in chunks of 8 KiB is more than a hundred thousand
-//! chunks. An element is found, or a chunk inserted, by passing two thousand blocks and some
-//! chunks.
+//! There are two levels because a list of a gigabyte has more than a hundred thousand chunks of 8
+//! KiB. Finding an element or inserting a chunk passes at most about two thousand blocks and the
+//! chunks of one block.
 
 use super::End;
 use super::chunk::{Chunk, ChunkLimit, Entries, element_bytes};
@@ -30,9 +30,9 @@ impl Block {
 pub(crate) struct Large {
     blocks: VecDeque<Block>,
     len: usize,
-    /// Bytes of all chunks' buffers.
+    /// Number of bytes of all chunks' buffers.
     buffer_bytes: usize,
-    /// Capacity for chunks in all blocks.
+    /// Number of chunks for which all blocks together have capacity.
     slots: usize,
 }
 
@@ -46,7 +46,7 @@ struct Place {
 const FIRST: Place = Place { block: 0, chunk: 0 };
 
 impl Place {
-    /// Returns the next position in the block.
+    /// Returns the position after this one in the same block.
     fn behind(self) -> Place {
         Place {
             chunk: self.chunk + 1,
@@ -68,7 +68,7 @@ impl Large {
         self.len
     }
 
-    /// Returns the chunk of a list that has only one.
+    /// Returns the chunk of a list that has a single chunk; `None` for other lists.
     pub fn only(&self) -> Option<&Chunk> {
         match (self.blocks.len(), self.blocks.front()) {
             (1, Some(block)) if block.chunks.len() == 1 => block.chunks.front(),
@@ -92,7 +92,8 @@ impl Large {
         }
     }
 
-    /// Returns the position of the next chunk in the direction away from an end.
+    /// Returns the position of the next chunk in the direction away from the end `from`; `None` if
+    /// there is no further chunk.
     fn beside(&self, place: Place, from: End) -> Option<Place> {
         match from {
             End::Left if place.chunk + 1 < self.blocks[place.block].chunks.len() => Some(Place {
@@ -121,7 +122,8 @@ impl Large {
         let (mut block, mut index) = if index < self.len / 2 {
             (0, index)
         } else {
-            // Subtracts the blocks passed from the number of elements before.
+            // Begins with the number of all elements and subtracts those of each block from the
+            // right.
             let (mut block, mut before) = (self.blocks.len(), self.len);
             while before > index {
                 block -= 1;
@@ -250,7 +252,7 @@ impl Large {
         true
     }
 
-    /// Removes one element, and its chunk if that becomes empty.
+    /// Removes the element at an index of a chunk, and the chunk if it becomes empty.
     fn remove_at(&mut self, place: Place, index: usize) {
         self.edit(place, |chunk| chunk.remove(index, 1));
         if self.chunk(place).len() == 0 {
@@ -312,7 +314,8 @@ impl Large {
         self.insert_between(tail, value, limit);
     }
 
-    /// Inserts an element between a chunk and the one before it: into one of them or a new one.
+    /// Inserts an element between a chunk and its left neighbour. The element is added to one of
+    /// the two or to a new chunk.
     fn insert_between(&mut self, place: Place, value: &[u8], limit: ChunkLimit) {
         if let Some(before) = self.beside(place, End::Right)
             && self.chunk(before).takes(value.len(), limit)
@@ -405,7 +408,8 @@ impl Large {
         {
             self.edit(left, |into| into.append(&chunk));
         }
-        // The chunk on its right has its position now, unless it was the last of its block.
+        // The position is now that of the chunk on its right, unless the merged chunk was the last
+        // of its block.
         let block = self.blocks.get(place.block)?;
         if place.chunk < block.chunks.len() {
             return Some(place);

@@ -1,4 +1,4 @@
-//! Several sets together: what all have, what any has, what only the first has.
+//! Operations on several sets: intersection, union and difference.
 
 use super::Set;
 use crate::collection::Scene;
@@ -48,7 +48,7 @@ impl Set {
         });
     }
 
-    /// Returns a set of the members that `pass` passes.
+    /// Returns a set of the members that `pass` produces.
     pub fn collect(scene: &Scene<'_>, pass: impl FnOnce(&mut dyn FnMut(&[u8]))) -> Set {
         let mut set = Set::default();
         pass(&mut |member| {

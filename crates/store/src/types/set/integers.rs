@@ -1,4 +1,4 @@
-//! Integers in one run of bytes, in ascending order.
+//! Integers in one byte array, in ascending order.
 //!
 //! ```text
 //! width 1: 2, 4 or 8 │ integers of that many bytes, little-endian, two's complement
@@ -48,13 +48,14 @@ impl Digits {
     }
 }
 
-/// Returns the integer whose digits are exactly these bytes.
+/// Parses an integer. Returns `None` unless the text is exactly the integer's decimal digits,
+/// without leading zeros or a plus sign.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let number = std::str::from_utf8(text).ok()?.parse::<i64>().ok()?;
     (Digits::of(number).as_bytes() == text).then_some(number)
 }
 
-/// Returns the smallest width in bytes for an integer.
+/// Returns the smallest width in bytes that can hold an integer: 2, 4 or 8.
 fn width_of(number: i64) -> usize {
     match number {
         _ if i16::try_from(number).is_ok() => 2,
@@ -69,12 +70,12 @@ impl Integers {
         Integers { bytes }
     }
 
-    /// Returns the bytes.
+    /// Returns the encoded integers.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the buffer, for reuse.
+    /// Returns the buffer that held the bytes, for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

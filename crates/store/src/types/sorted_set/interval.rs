@@ -15,7 +15,8 @@ pub enum Interval<'a> {
 }
 
 impl Interval<'_> {
-    /// Returns whether a member is before the interval. Computes its bytes only if needed.
+    /// Returns whether a member precedes the interval. Calls `member` for its bytes only if the
+    /// score does not decide.
     pub(crate) fn is_behind<'m>(&self, score: f64, member: impl FnOnce() -> &'m [u8]) -> bool {
         match *self {
             Interval::Scores(min, _) => is_below(score, min),
@@ -25,7 +26,8 @@ impl Interval<'_> {
         }
     }
 
-    /// Returns whether a member is not past the interval. Computes its bytes only if needed.
+    /// Returns whether a member is in the interval or precedes it. Calls `member` for its bytes
+    /// only if the score does not decide.
     pub(crate) fn reaches<'m>(&self, score: f64, member: impl FnOnce() -> &'m [u8]) -> bool {
         match *self {
             Interval::Scores(_, max) => !is_above(score, max),

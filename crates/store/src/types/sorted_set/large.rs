@@ -1,7 +1,8 @@
-//! Large sorted sets: members with scores in pages, and the order of scores and slots.
+//! Large sorted sets: members and scores in pages, and an order (a tree) of scores and slots.
 //!
-//! Ranks are those of the order. Only while expired members are present, which regular removal
-//! keeps short, members are counted one by one.
+//! A rank is normally a position in the order. The order also holds expired members until they are
+//! removed, which regular removal keeps short. During that time live members are counted one by
+//! one.
 
 use super::{Interval, compare};
 use crate::collection::{Deadlines, ReportExpired, Representation, Scene};
@@ -30,7 +31,7 @@ impl SecondaryIndex for Order {
     fn moved(&mut self, elements: &Elements, from: Slot, to: Slot) {
         let (member, score) = scored(elements, to);
         let mut others = against(elements, score, member);
-        // The old slot is not in use any more.
+        // The entry to be changed still names the old slot, which is vacant and must not be read.
         self.set_slot(to, |entry| {
             let by_score = entry.score().total_cmp(&score);
             by_score.then_with(|| match entry.slot() {
@@ -53,7 +54,7 @@ fn scored(elements: &Elements, slot: Slot) -> (&[u8], f64) {
     (member, score_of(tail))
 }
 
-/// Returns a comparison of entries with a score and a member.
+/// Returns a function that compares an entry of the order with a score and a member.
 fn against<'a>(
     elements: &'a Elements,
     score: f64,
@@ -66,7 +67,8 @@ fn against<'a>(
 }
 
 impl LargeSortedSet {
-    /// Sets the score of a member, or adds it. The deadline of a live member is kept.
+    /// Sets the score of a member, or adds the member with this score. The deadline of a live
+    /// member is kept.
     pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
         let LargeSortedSet { members, order } = self;
         let slot = match members.elements().find(member) {
@@ -116,7 +118,8 @@ impl LargeSortedSet {
         start..self.rank_at(end, now).max(start)
     }
 
-    /// Returns the number of live members before a position in the order.
+    /// Returns the number of live members before a position in the order. That number is the rank
+    /// of the member there.
     fn rank_at(&self, place: usize, now: Tick) -> usize {
         if !self.members.may_hold_dead(now) {
             return place;
@@ -128,7 +131,7 @@ impl LargeSortedSet {
             .count()
     }
 
-    /// Returns the position in the order of the live member of a rank.
+    /// Returns the position in the order of the live member with a rank.
     fn place_of(&self, rank: usize, now: Tick) -> usize {
         if !self.members.may_hold_dead(now) {
             return rank;

@@ -7,7 +7,7 @@ use crate::elements::packed::PackedElements;
 use policy::Tick;
 use std::ops::Range;
 
-/// Returns the position at which a member with this score belongs.
+/// Returns the position at which a member with this score must be inserted.
 fn place(packed: &PackedElements, score: f64, member: &[u8]) -> usize {
     let mut behind = packed
         .iter()
