@@ -111,7 +111,8 @@ macro_rules! define_any {
 }
 learned_policies!(define_any);
 
-/// Canonical names and aliases of all policies, those that learn last.
+/// Returns the canonical names and aliases of all policies: first of those that do not learn, then
+/// of those that do.
 pub fn names() -> impl Iterator<Item = &'static str> {
     policy::any::names().chain(POLICIES.iter().flat_map(About::names))
 }

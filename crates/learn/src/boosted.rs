@@ -11,8 +11,8 @@ use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix};
 use std::fmt;
 
-/// How trees are grown. The defaults are those of XGBoost, which the papers use, but for the number
-/// of trees.
+/// Parameters by which trees are grown. The defaults are those of XGBoost, which the papers use,
+/// except for the number of trees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boosting {
     /// Number of trees.
@@ -39,12 +39,11 @@ impl Default for Boosting {
     }
 }
 
-/// Maximum number of distinguished values of a feature.
+/// Maximum number of different values of a feature that the training distinguishes.
 const BINS: u16 = 256;
 
-/// A decision, or a leaf. A leaf leads to itself, because no feature reaches its threshold. So a
-/// walk takes as many steps as the tree is deep without a branch, and several walks can be taken at
-/// once.
+/// A decision, or a leaf. A leaf leads to itself, because no feature reaches its threshold. So a walk
+/// takes as many steps as the tree is deep, without a branch, and several walks can be done at once.
 /// ```text
 /// threshold 4 | feature 4 | below 4      from the threshold on, the walk goes to below + 1
 /// ```
@@ -69,16 +68,17 @@ pub struct Boosted {
     boosting: Boosting,
     trees: Vec<Tree>,
     nodes: Vec<Node>,
-    /// What the leaf of the same number adds.
+    /// For each node, the number that it adds to the prediction if it is a leaf.
     leaves: Vec<f64>,
-    /// Predictions are in units of `scale` above `mean`.
+    /// Mean of the targets. Predictions of the trees are in units of `scale` above it.
     mean: f64,
     scale: f64,
     /// Features in a row; 0 before the first training.
     width: usize,
 }
 
-/// Number of rows that are walked at once, which hides that each step waits for the one before.
+/// Number of rows that are evaluated at once. Their walks overlap, although each step of a walk
+/// waits for the one before.
 const AT_ONCE: usize = 8;
 
 impl Boosted {
@@ -133,7 +133,7 @@ impl Boosted {
                 }
                 let below = self.room(2);
                 self.nodes[ours as usize] = Node {
-                    // Cuts are values of rows, and so `f32`.
+                    // Thresholds are values of rows, and therefore `f32`.
                     threshold: node.split_value as f32,
                     feature: node.split_feature as u32,
                     below,
@@ -148,7 +148,7 @@ impl Boosted {
         }
     }
 
-    /// Adds nodes side by side, and returns the number of the first.
+    /// Adds `count` adjacent nodes, and returns the index of the first.
     fn room(&mut self, count: usize) -> u32 {
         let first = self.nodes.len();
         let leaf = Node {
@@ -161,7 +161,7 @@ impl Boosted {
         u32::try_from(first).expect("trees have fewer than 2^32 nodes")
     }
 
-    /// Sums of the trees for up to [`AT_ONCE`] rows.
+    /// Returns the sums of the trees for up to [`AT_ONCE`] rows.
     #[inline]
     fn walk(&self, rows: [&[f32]; AT_ONCE]) -> [f64; AT_ONCE] {
         let mut sums = [0.0; AT_ONCE];
@@ -182,8 +182,9 @@ impl Boosted {
     }
 }
 
-/// Mean and standard deviation. Targets may be as small as one over a day times a megabyte, and the
-/// library squares them in `f32`, so it gets them in units of their standard deviation.
+/// Returns the mean and the standard deviation. The library gets targets in units of their standard
+/// deviation. The reason is that targets may be as small as one over a day times a megabyte, and
+/// that it squares them in `f32`.
 fn mean_and_spread(targets: &[f32]) -> (f64, f64) {
     let count = targets.len() as f64;
     let mean = targets.iter().map(|&target| f64::from(target)).sum::<f64>() / count;
@@ -238,7 +239,7 @@ impl Regressor for Boosted {
         assert_eq!(rows.width(), self.width, "it was trained on such rows");
         for first in (0..rows.len()).step_by(AT_ONCE) {
             let count = AT_ONCE.min(rows.len() - first);
-            // The last few rows are filled up with the last of them.
+            // If there are fewer rows, the last row is used repeatedly.
             let sums = self.walk(std::array::from_fn(|n| rows.row(first + n.min(count - 1))));
             let compared = sums[..count].iter();
             predictions.extend(compared.map(|sum| (self.mean + sum * self.scale) as f32));
@@ -292,7 +293,7 @@ impl fmt::Debug for Maker {
 mod tests {
     use super::*;
 
-    /// Numbers that look random, from a seed.
+    /// Returns random-looking numbers, computed from a seed.
     fn rows_of(count: usize, width: usize, mut seed: u64) -> Rows {
         let mut rows = Rows::new(width);
         for _ in 0..count {

@@ -15,7 +15,7 @@ pub const FEATURES: [&str; groups::FEATURES] = [
     "requested objects",
 ];
 
-/// What a cache has done up to a moment.
+/// Counts of a cache's work up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The moment.
@@ -28,18 +28,20 @@ pub struct Totals {
     pub writes: u64,
 }
 
-/// Factor by which a group's weight falls with each later group: to a half after eight.
+/// Factor by which a group's weight in the means decreases with each later group. After eight
+/// groups it is a half.
 const DECAY: f64 = 0.917;
 
-/// Rates while the last groups were written, as weighted means. One group of sixty entries would
-/// say little, and takes no time on a clock of whole seconds.
+/// Rates at which the cache worked while the last groups were written, as weighted means. The
+/// counts of one group of sixty entries would be too few, and it may begin and end in the same
+/// second of a clock of whole seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     /// Whether the clock has ever moved.
     has_time: bool,
     /// Totals when the present group was begun.
     from: Totals,
-    /// Weighted sums over the groups before.
+    /// Weighted sums over the earlier groups.
     past: Past,
 }
 
@@ -62,7 +64,7 @@ impl Window {
         self.has_time
     }
 
-    /// Notes that a group is full. A clock or a count that goes back counts as unchanged.
+    /// Records that a group is full. A clock or a count that goes back is treated as unchanged.
     pub fn turn(&mut self, totals: Totals) {
         let from = std::mem::replace(&mut self.from, totals);
         let since = |of: fn(&Totals) -> u64| of(&totals).saturating_sub(of(&from)) as f64;
@@ -74,7 +76,7 @@ impl Window {
         past.writes = past.writes * DECAY + since(|totals| totals.writes);
     }
 
-    /// The rates for a group that is begun now; 0 before time has passed.
+    /// Returns the rates for a group that is begun now; 0 until the clock has moved.
     pub fn rates(&self) -> Rates {
         let past = &self.past;
         let ratio = |of: f64, over: f64| if over > 0.0 { (of / over) as f32 } else { 0.0 };

@@ -26,14 +26,15 @@ use policy::Tick;
 use policy::groups::Groups;
 use policy::parts::chance::Chance;
 
-/// Minimum number of samples for a training. Fewer teach noise.
+/// Minimum number of samples for a training. A model from fewer predicts badly.
 const SAMPLES_MIN: usize = 128;
-/// Samples wanted while as many groups are written as the cache holds: several at a time where
-/// there are few groups.
+/// Number of samples wanted during the time in which as many groups are written as the cache holds.
+/// If these are few, several samples are taken at a time.
 const SAMPLES_WANTED: u64 = 256;
 const DRAWS_MIN: u64 = 2;
 const DRAWS_MAX: u64 = 8;
-/// Maximum number of missed calls that are made up for. Older groups are not sampled any more.
+/// Maximum number of missed calls of `sample` that are made up for. Older groups are not sampled
+/// any more.
 const BEHIND_MAX: u64 = 8;
 /// One in this number of samples is held out for validation.
 const HELD_OUT_PART: usize = 4;
@@ -43,7 +44,7 @@ pub const CORRELATION_MIN: f64 = 0.1;
 /// requested.
 const AHEAD: usize = 2;
 
-/// Number of groups sampled at once.
+/// Returns the number of groups sampled at once.
 fn draws(groups: &impl Groups) -> u64 {
     (SAMPLES_WANTED / groups.extent().groups.max(1)).clamp(DRAWS_MIN, DRAWS_MAX)
 }
@@ -51,13 +52,13 @@ fn draws(groups: &impl Groups) -> u64 {
 /// Configuration of a learner.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupLearnerConfig {
-    /// When it trains.
+    /// Interval between two trainings.
     pub interval: Interval,
     /// Share of the groups that are evicted before all are ranked again.
     pub fraction: f32,
-    /// Determines which groups are sampled.
+    /// Seed of the choice of sampled groups.
     pub seed: u64,
-    /// Makes the model.
+    /// Creates the model.
     pub maker: Maker,
 }
 
@@ -72,7 +73,7 @@ impl Default for GroupLearnerConfig {
     }
 }
 
-/// What a cache has done so far, as counted by its host.
+/// Counts of a cache so far, taken by its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheTotals {
     /// The present time.
@@ -83,23 +84,24 @@ pub struct CacheTotals {
     pub misses: u64,
 }
 
-/// Learns the utility of groups and ranks them. The module text says when.
+/// Learns the utility of groups and ranks them. The module text describes how a host calls it.
 pub struct GroupLearner {
     regressor: Box<dyn Regressor>,
     /// Whether the current model passed validation on held-out samples.
     is_valid: bool,
-    /// Whether that model has ranked nothing yet, so that the ranking of the model before is still
-    /// in use.
+    /// Whether the current model has ranked nothing yet. Then the ranking of the previous model is
+    /// still in use.
     is_new: bool,
-    /// Groups begun when a ranking named no group. Until others are begun, the next one would name
-    /// none.
+    /// Number of groups begun when a ranking found no group to name. No further ranking is made
+    /// until another group is begun.
     named_none: Option<u64>,
     schedule: Schedule,
     window: Window,
     chance: Chance,
     fraction: f32,
     has_begun: bool,
-    /// Groups begun at the last report, when samples were last drawn, and at the last training.
+    /// Number of groups begun until the last report. The next fields are those until samples were
+    /// last drawn and until the last training.
     seen: u64,
     drawn: u64,
     trained: u64,
@@ -113,7 +115,7 @@ pub struct GroupLearner {
 }
 
 impl GroupLearner {
-    /// A learner without a model.
+    /// Creates a learner without a model.
     pub fn new(config: &GroupLearnerConfig) -> GroupLearner {
         GroupLearner {
             regressor: (config.maker.0)(&Boosting::default()),
@@ -151,12 +153,13 @@ impl GroupLearner {
         lessons
     }
 
-    /// How the last model's predictions of held-out samples compare with the observed utilities.
+    /// Returns the comparison of the last model's predictions of held-out samples with the observed
+    /// utilities.
     pub fn held_out(&self) -> Option<&HeldOut> {
         self.held_out.as_ref()
     }
 
-    /// When the last model was trained.
+    /// Returns the time at which the last model was trained.
     pub fn learned_at(&self) -> Option<Tick> {
         self.learned_at
     }
@@ -168,7 +171,7 @@ impl GroupLearner {
             + self.predictions.capacity() * size_of::<f32>()
     }
 
-    /// Reports what the cache has done. Groups begun from now on keep the present rates as
+    /// Reports the counts of the cache. Groups begun from now on store the present rates as
     /// features.
     pub fn observe(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         let extent = groups.extent();
@@ -236,7 +239,7 @@ impl GroupLearner {
             }
         }
         if self.regressor.train(&first, &targets[..learned]).is_err() {
-            // The model before stays, if there was one.
+            // The previous model stays in use, if there was one.
             self.lessons.failures += 1;
             return;
         }
@@ -291,7 +294,7 @@ impl GroupLearner {
         groups.rank(&least, quota);
     }
 
-    /// Does all that is due.
+    /// Samples, trains and ranks, as far as each is due.
     pub fn turn(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         self.observe(groups, totals_now);
         while self.wants_samples() {

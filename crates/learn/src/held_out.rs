@@ -14,12 +14,13 @@ pub struct HeldOut {
     pub correlation: Option<f64>,
     /// Mean prediction of each fifth of the rows, the one with the lowest predictions first.
     pub predicted: [f64; PARTS],
-    /// Mean observed value of the same rows.
+    /// Mean observed value of the same rows as in `predicted`.
     pub realised: [f64; PARTS],
 }
 
 impl HeldOut {
-    /// Compares them row by row; `None` with fewer rows than parts.
+    /// Compares predictions with observed values, row by row. Returns `None` if there are fewer rows than
+    /// [`PARTS`].
     ///
     /// ```
     /// use learn::HeldOut;
@@ -33,7 +34,7 @@ impl HeldOut {
             return None;
         }
         let order = order(predicted);
-        // Part k has the rows from k/5 to (k + 1)/5 of all, of which there is at least one.
+        // Part k has the rows from k/5 to (k + 1)/5 of all. Each part has at least one row.
         let part = |k: usize| &order[k * rows / PARTS..(k + 1) * rows / PARTS];
         let means = |values: &[f32]| {
             std::array::from_fn(|k| {
@@ -50,14 +51,14 @@ impl HeldOut {
     }
 }
 
-/// Rows from the lowest value to the highest; rows of equal value in their order.
+/// Returns the indexes of the rows by ascending value. Rows of equal value stay in their order.
 fn order(values: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     order
 }
 
-/// The rank of each row. Rows of equal value share the mean of their ranks.
+/// Returns the rank of each row. Rows of equal value share the mean of their ranks.
 fn ranks(values: &[f32]) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     let mut before = 0;
@@ -69,7 +70,7 @@ fn ranks(values: &[f32]) -> Vec<f64> {
     ranks
 }
 
-/// Pearson's correlation; `None` if one of both does not vary.
+/// Returns Pearson's correlation; `None` if either `a` or `b` does not vary.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(of(&up, &down).correlation, Some(-1.0));
         assert_eq!(of(&up, &[7.0; 6]).correlation, None);
         assert_eq!(of(&[0.0; 6], &up).correlation, None);
-        // By hand: ranks 0 1 2 3 4 against 0.5 0.5 2 3 4.
+        // Calculated by hand: ranks 0 1 2 3 4 against 0.5 0.5 2 3 4.
         let tied = of(&[1.0, 2.0, 3.0, 4.0, 5.0], &[0.0, 0.0, 1.0, 2.0, 3.0]);
         let wanted = 9.5 / (10.0f64 * 9.5).sqrt();
         assert!((tied.correlation.unwrap_or(0.0) - wanted).abs() < 1e-12);

@@ -1,7 +1,8 @@
-//! The seam between policies and models: rows of features in, one number a row out.
+//! The interface between policies and models: rows of features as input, one number for each row as
+//! output.
 //!
-//! Deliberately narrow: no classes, weights, missing values or validation. Any regression can be
-//! used without a change of policies, and a test can use a model of its own.
+//! It is deliberately narrow: no classes, weights, missing values or validation. So any regression
+//! can be used without a change of policies, and a test can use a model of its own.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// An empty table of rows of `width` features.
+    /// Creates an empty table whose rows have `width` features.
     pub fn new(width: usize) -> Rows {
         assert!(width > 0, "a row has features");
         Rows {
@@ -35,7 +36,7 @@ impl Rows {
         self.values.extend(row.iter().map(|&value| finite(value)));
     }
 
-    /// Removes all rows and keeps the capacity.
+    /// Removes all rows, and keeps the memory for later rows.
     pub fn clear(&mut self) {
         self.values.clear();
     }
@@ -55,7 +56,7 @@ impl Rows {
         self.width
     }
 
-    /// The row of an index.
+    /// Returns the row at an index.
     pub fn row(&self, index: usize) -> &[f32] {
         &self.values[index * self.width..][..self.width]
     }
@@ -79,7 +80,7 @@ fn finite(value: f32) -> f32 {
     }
 }
 
-/// Why a training failed. The model before stays.
+/// Reason for which a training failed. The previous model stays in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrainError {
     /// Fewer than two rows.
@@ -88,7 +89,7 @@ pub enum TrainError {
     NotANumber,
     /// All targets are the same, or no feature separates them.
     AllAlike,
-    /// The library failed, for a reason that its documentation does not give for such rows.
+    /// The library failed for a reason that its documentation does not mention for such rows.
     Refused,
 }
 
@@ -105,12 +106,13 @@ impl fmt::Display for TrainError {
 
 impl std::error::Error for TrainError {}
 
-/// Learns a number from a row of features, from scratch at each training.
+/// A model that predicts a number from a row of features. Each training begins from scratch.
 ///
 /// Equal rows and targets give an equal model, and an equal model gives equal predictions, on every
 /// machine and with any number of threads.
 pub trait Regressor: Send {
-    /// Trains on rows and the number to predict for each. On an error the model stays as it was.
+    /// Trains on rows, each with the number to predict for it. On an error the previous model is
+    /// kept.
     fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError>;
     /// Whether a training has succeeded.
     fn is_trained(&self) -> bool;

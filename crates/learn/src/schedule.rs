@@ -1,20 +1,20 @@
-//! When a model of groups is trained, and on which samples.
+//! Schedule of the trainings of a model of groups, and of the samples that each may use.
 
 use policy::Tick;
 
 pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Days that the clock must run before [`Interval::Auto`] trains daily.
 const DAYS_BEFORE_DAILY: u64 = 3;
-/// Requests for each entry held after which `Auto` trains before that: about the time in which the
-/// entries are replaced once.
+/// Number of requests for each entry held after which [`Interval::Auto`] trains, until it trains
+/// daily. In about this time all entries are replaced once.
 const REQUESTS_PER_ENTRY: u64 = 8;
 /// A sample is used once it has collected for one part in this number of an interval.
 const MATURE: u64 = 4;
 
-/// When the model is trained.
+/// Interval between two trainings of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interval {
-    /// By requests, and daily once the clock has run for some days.
+    /// First after a number of requests, and daily once the clock has run for some days.
     #[default]
     Auto,
     /// Each day of the clock.
@@ -23,7 +23,7 @@ pub enum Interval {
     Requests(u32),
 }
 
-/// The times of an interval.
+/// Decides when a model is trained, from the times of the first call and of the last training.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedule {
     interval: Interval,
@@ -33,7 +33,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule that has not begun.
+    /// Creates a schedule that has not begun.
     pub fn new(interval: Interval) -> Schedule {
         Schedule {
             interval,
@@ -47,7 +47,7 @@ impl Schedule {
         self.trained_at = (now, requests);
     }
 
-    /// Notes that a training was tried.
+    /// Records a training, whether it succeeded or not.
     pub fn trained(&mut self, now: Tick, requests: u64) {
         self.trained_at = (now, requests);
     }
@@ -72,12 +72,12 @@ impl Schedule {
         }
     }
 
-    /// Samples taken before the request of this number have collected for long enough.
+    /// Returns the number of a request: samples taken before it have collected for long enough.
     pub fn mature_request(&self, requests: u64) -> u64 {
         requests - requests.saturating_sub(self.trained_at.1) / MATURE
     }
 
-    /// Samples taken before this time have collected for long enough.
+    /// Returns a time: samples taken before it have collected for long enough.
     pub fn mature_time(&self, now: Tick) -> Tick {
         Tick(now.0 - now.0.saturating_sub(self.trained_at.0.0) / MATURE)
     }

@@ -1,4 +1,4 @@
-//! Statistics of learning, for the reports of hosts.
+//! Statistics of a policy's learning, which hosts report.
 
 use policy::Policy;
 
@@ -17,8 +17,8 @@ pub struct LearningStats {
     pub inference_rows: u64,
     /// Number of the request at which the current model was trained; `None` before the first.
     pub trained_at: Option<u64>,
-    /// Number of groups of entries evicted, where whole groups are: those that were merged into
-    /// others.
+    /// Number of groups evicted, those merged into others included; 0 for a policy that does not
+    /// evict whole groups.
     pub groups_evicted: u64,
     /// Bytes on the heap that serve only training and prediction.
     pub learning_bytes: u64,
@@ -26,7 +26,7 @@ pub struct LearningStats {
     pub importances: Vec<(&'static str, f32)>,
 }
 
-/// A policy that learns.
+/// A policy that learns, with its statistics.
 pub trait Learns: Policy {
     /// Returns the statistics so far; `None` for a policy that knows the future.
     fn lessons(&self) -> Option<LearningStats>;

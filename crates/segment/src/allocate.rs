@@ -1,5 +1,5 @@
-//! Room for new objects: in a segment that the writer fills, or in a new one, which expiry and
-//! eviction free. As much of their work as possible is done ahead.
+//! Allocation of room for new objects: in a segment that the writer fills, or in a new one. New
+//! segments become free by expiry and eviction, which are done ahead of need as far as possible.
 
 use crate::engine::Segcache;
 use crate::storage::{FLUSHED, Lifetime, Location, Objects, Placement, Refused, UsageValues};
@@ -8,12 +8,12 @@ use crate::sync::spin_loop;
 use crate::writer::Writer;
 use policy::{Budget, Tick};
 
-/// Number of times that a writer makes room before it gives up, because other writers may take what
-/// it has freed.
+/// Maximum number of attempts of a writer to free a segment. It may need several, because other
+/// writers may take what it has freed.
 const TRIES: u32 = 16;
 
 impl<C: Objects> Segcache<C> {
-    /// Reserves room in the best of the writer's open segments, or in a new one.
+    /// Reserves room in the open segment of the writer that fits the object best, or in a new one.
     #[inline]
     pub(crate) fn reserve(
         &self,
@@ -42,8 +42,8 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// The deadline that an object stored now for this many milliseconds would have, if the segment
-    /// that it would go to has room.
+    /// Returns the deadline that an object would get if it were stored now with this TTL in
+    /// milliseconds, and the best open segment had room for it.
     pub fn would_end(&self, writer: &Writer, ttl_ms: u64, now: Tick) -> Tick {
         let placement = Placement::new(Lifetime::For(ttl_ms), writer.open.pressure(), now);
         let best = writer.open.best(&placement);
@@ -126,7 +126,7 @@ impl<C: Objects> Segcache<C> {
                 None => changes,
             };
         }
-        // Fast enough that a merge ends before the free segments are full.
+        // This speed lets a merge end before the free segments are full.
         let words = u64::from(words) * 2 * u64::from(self.eviction.merged());
         evictor.step_job(&mut writer.job, &mut Budget(u32::MAX), words);
     }

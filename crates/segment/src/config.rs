@@ -1,4 +1,4 @@
-//! Configuration of an engine.
+//! Configuration of a segment engine.
 
 use crate::storage::{OPEN_MAX, SEGMENT_WORDS_MAX, SEGMENTS_MAX, WORD};
 use policy::any::PolicySpec;
@@ -21,8 +21,8 @@ pub const MERGED_MAX: u8 = 16;
 /// Which segments are evicted when memory is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
-    /// By age: the segments of one TTL bucket that wait longest are merged into fewer, which keep
-    /// the objects most frequently requested for their size.
+    /// By age: those segments of one TTL bucket that were filled longest ago are merged into fewer,
+    /// which keep the objects most frequently requested for their size.
     #[default]
     Rent,
     /// In turn, as in the source: consecutive segments of the next TTL bucket are merged into one,
@@ -40,10 +40,10 @@ pub enum Eviction {
     S3Fifo,
     /// SIEVE over segments.
     Sieve,
-    /// Experimental: the segments with the least learned utility, merged with their neighbours. By
-    /// `rent` while nothing has been learned.
+    /// Experimental: the segments with the least learned utility, merged with their neighbours.
+    /// While nothing has been learned, the same as `Rent`.
     GlCache,
-    /// No segment: objects that find no room are refused.
+    /// No segment is evicted. Objects for which there is no room are refused.
     None,
 }
 
@@ -83,7 +83,7 @@ impl Eviction {
         matches!(self, Eviction::Rent | Eviction::Merge | Eviction::GlCache)
     }
 
-    /// Whether it uses a learned ranking of segments.
+    /// Whether it uses a learned ranking of segments. If so, the host must run a learner.
     pub fn learns(self) -> bool {
         self == Eviction::GlCache
     }
@@ -109,7 +109,7 @@ impl Eviction {
     }
 }
 
-/// A name that no eviction has.
+/// Error for a name that no eviction has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownEviction;
 
@@ -131,7 +131,7 @@ impl FromStr for Eviction {
     }
 }
 
-/// Sizes and choices of an engine.
+/// Configuration of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Maximum bytes of everything: segments, headers, and the hash table, which lies in segments
@@ -165,7 +165,7 @@ impl Default for Config {
     }
 }
 
-/// Why a configuration is refused.
+/// Reason for which a configuration is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// The size of a segment is not a power of two, or out of bounds.
@@ -237,8 +237,8 @@ impl Config {
         Ok(())
     }
 
-    /// Number of segments that the memory has room for. One takes `each_bytes`, all together take
-    /// `fixed_bytes` besides.
+    /// Number of segments that fit into the memory. Each takes `each_bytes`, and the rest of the
+    /// engine takes `fixed_bytes`.
     pub(crate) fn segments(&self, each_bytes: u64, fixed_bytes: u64) -> Result<u32, ConfigError> {
         let least = self.segments_least();
         let count = self.memory_bytes.saturating_sub(fixed_bytes) / each_bytes;
@@ -250,7 +250,7 @@ impl Config {
         Ok(u32::try_from(count).map_or(SEGMENTS_MAX, |count| count.min(SEGMENTS_MAX)))
     }
 
-    /// Checks that an engine of this many segments has enough for the eviction.
+    /// Checks that an engine of this many segments has as many as the eviction needs.
     pub(crate) fn check_segments(&self, segments: u64) -> Result<(), ConfigError> {
         let missing = self.segments_least().saturating_sub(segments);
         match missing {

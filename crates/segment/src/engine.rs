@@ -17,7 +17,7 @@ use std::sync::PoisonError;
 pub struct Segcache<C = Stored> {
     pub(crate) storage: Store<C>,
     pub(crate) eviction: EvictionState,
-    /// Numbers of writers that are free.
+    /// Numbers of writers that are not in use.
     writers: Mutex<Vec<u16>>,
     writer_bytes: u64,
 }
@@ -75,7 +75,7 @@ impl<C: Objects> Segcache<C> {
         Evictor::new(&self.storage, &self.eviction)
     }
 
-    /// A writer for one more thread. `None` if as many as configured are in use.
+    /// Creates a writer for one more thread. Returns `None` if all configured writers are in use.
     pub fn writer(&self) -> Option<Writer> {
         let id = self.writer_ids().pop()?;
         Some(Writer::new(id, self.eviction.config().open_max()))
@@ -228,8 +228,8 @@ impl<C: Objects> Segcache<C> {
         Ok(deleted.was_live)
     }
 
-    /// Drops a key that is overwritten or deleted from the watched ones: its old value will not be
-    /// requested.
+    /// Removes a key that is overwritten or deleted from the watched keys, because its old value
+    /// will not be requested again.
     #[inline]
     fn forget_watched(&self, hash: u64) {
         let watch = &self.eviction.learning.watch;
@@ -248,10 +248,11 @@ impl<C: Objects> Segcache<C> {
         self.eviction.eviction()
     }
 
-    /// Puts another eviction in force. Any thread may do so at any time.
+    /// Puts another eviction in force. Any thread may call this at any time.
     ///
     /// # Errors
-    /// There are too few segments for those that a merging eviction keeps free. Nothing has changed
+    ///
+    /// There are fewer segments than a merging eviction needs with its reserve. Nothing has changed
     /// then.
     pub fn set_eviction(&self, eviction: Eviction) -> Result<(), ConfigError> {
         self.evictor().set(eviction)
@@ -269,8 +270,8 @@ impl<C: Objects> Segcache<C> {
         self.writer_bytes + self.learning_bytes() + storage as u64
     }
 
-    /// Panics if the parts contradict each other. For tests and fuzzers, while no thread writes;
-    /// slow.
+    /// Panics if the engine's data structures are inconsistent. For tests and fuzzers, while no
+    /// thread writes; slow.
     pub fn check(&self) {
         self.storage.check();
         let taken = self.storage.taken_bytes() + self.storage.directory_bytes();
@@ -296,7 +297,7 @@ mod tests {
         (cache, writer)
     }
 
-    /// The numbers below `numbers` that a reader finds, each with its value.
+    /// Returns the numbers below `numbers` that a reader finds, each with its value.
     fn found(cache: &Segcache, numbers: u32) -> Vec<u32> {
         let mut out = vec![];
         let is_found = |number: &u32| {
@@ -309,8 +310,8 @@ mod tests {
         (0..numbers).filter(is_found).collect()
     }
 
-    /// All locks are held, an object is half written and a merge half done: a reader that took a
-    /// lock or waited for a writer would wait for ever.
+    /// While all locks are held, an object is half written and a merge half done. A reader that
+    /// took a lock or waited for a writer would never return.
     #[test]
     fn readers_wait_for_no_lock() {
         const NUMBERS: u32 = if cfg!(miri) { 400 } else { 2_000 };

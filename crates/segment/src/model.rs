@@ -47,7 +47,7 @@ fn set(cache: &Segcache, writer: &mut Writer, key: &[u8; 1]) {
     assert!(stored.is_ok());
 }
 
-/// Whether a key is found. Its value must be its own.
+/// Whether a key is found. Panics if the value is that of another key.
 fn get(cache: &Segcache, key: &[u8; 1]) -> bool {
     let mut out = vec![];
     let found = cache.get(&cache.key(key), NOW, &mut out);
@@ -82,7 +82,7 @@ fn a_reader_gets_its_value_or_nothing_while_the_segment_is_freed() {
     });
 }
 
-/// A value is overwritten in another segment. A reader finds the one or the other.
+/// A value is overwritten in another segment. A reader finds either the old or the new value.
 #[test]
 fn an_overwritten_key_is_never_missed() {
     explore(|| {
@@ -116,7 +116,8 @@ fn a_merge_loses_no_increment() {
         let stored = cache.set(&mut writer, &key, digits, None, Condition::Always, NOW);
         assert!(stored.is_ok());
         assert_eq!(add(&mut writer), 41);
-        // The first segment keeps the number alone, the second the last x. Both fit into one.
+        // The first segment then holds only the number, and the second only the last x. Both fit
+        // into one.
         for key in [b"x", b"x", b"y"] {
             set(&cache, &mut writer, key);
         }

@@ -12,7 +12,7 @@ pub struct Stats {
     pub items: u64,
     /// Bytes of these objects in segments: metadata, key and value, rounded up to a multiple of 8.
     pub live_bytes: u64,
-    /// Bytes of segments that were given to objects, removed ones included.
+    /// Bytes of segments that are taken by objects, including removed ones.
     pub used_bytes: u64,
     /// Number of segments that hold objects.
     pub segments_held: u64,
@@ -71,8 +71,8 @@ pub struct Census {
 }
 
 impl Stats {
-    /// Bytes in use that are not payload, if the live objects have this many bytes of keys and
-    /// values.
+    /// Returns the bytes in use that are not payload, if the live objects have `payload_bytes`
+    /// bytes of keys and values.
     pub fn overhead_bytes(&self, payload_bytes: u64) -> u64 {
         let held = (self.segments_held + self.segments_table) * self.segment_bytes;
         (held + self.directory_bytes).saturating_sub(payload_bytes)
@@ -95,7 +95,8 @@ impl<C: Objects> Segcache<C> {
         self.eviction.counters.expired.load(Relaxed)
     }
 
-    /// Bytes of memory that are taken, in segments and outside; without a look at each segment.
+    /// Returns the bytes of memory in use, in segments and outside. It does not read each segment,
+    /// unlike [`Segcache::stats`].
     pub fn memory_bytes(&self) -> u64 {
         self.directory_bytes() + self.storage.taken_bytes() as u64
     }
@@ -105,7 +106,7 @@ impl<C: Objects> Segcache<C> {
         self.eviction.learning.opened.load(Relaxed)
     }
 
-    /// Returns sizes and counts, after a look at each segment.
+    /// Returns sizes and counts. Reads the header of each segment.
     pub fn stats(&self) -> Stats {
         let (heap, table) = (self.storage.heap(), self.storage.table());
         let (counters, learning) = (&self.eviction.counters, &self.eviction.learning);
@@ -144,7 +145,7 @@ impl<C: Objects> Segcache<C> {
         stats
     }
 
-    /// Counts objects by state, by a look at each segment.
+    /// Counts objects by state. Reads the header of each segment.
     pub fn census(&self, now: Tick) -> Census {
         let mut census = Census::default();
         let mut left_ms = 0;

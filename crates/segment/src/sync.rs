@@ -14,7 +14,7 @@ pub(crate) use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Zeroed words. The system provides memory for those that are touched.
+/// Allocates zeroed words. The system provides memory only for pages that are touched.
 pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
     #[cfg(not(loom))]
     return bytemuck::zeroed_slice_box(words);

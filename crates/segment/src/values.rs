@@ -1,4 +1,4 @@
-//! Requests of an engine of bytes: values, numbers, marks, and new deadlines.
+//! Requests to an engine that stores bytes: values, numbers, marks, and new deadlines.
 
 use crate::engine::Segcache;
 use crate::storage::{
@@ -8,12 +8,13 @@ use crate::storage::{
 use crate::writer::Writer;
 use policy::Tick;
 
-/// Number of times that a read-and-write change is tried while others change the same hash chain.
+/// Maximum number of attempts at a read-and-write change, which fails while others change the same
+/// hash chain.
 const TRIES: u32 = 64;
 /// Maximum bytes that a writer's buffer keeps between requests.
 const SCRATCH_MAX: usize = 64 << 10;
 
-/// An object that was read.
+/// Description of an object that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Bytes of the value.
@@ -40,12 +41,12 @@ impl Item {
     }
 }
 
-/// Why a number was not changed.
+/// Reason for which a number was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchanged {
     /// The key is absent.
     Absent,
-    /// The value is no number by the caller's rule.
+    /// `number_of` did not accept the value as a number.
     NoNumber,
     /// The caller declined the change.
     Declined,
@@ -87,8 +88,8 @@ impl Segcache<Stored> {
         self.get_framed(key, now, out, |_, _| {})
     }
 
-    /// Like [`Segcache::get`]; `frame` appends bytes before the value. `frame` may be called again,
-    /// after what it appended was taken back.
+    /// Like [`Segcache::get`]; `frame` appends bytes before the value. If the object changes
+    /// meanwhile, the appended bytes are removed and `frame` is called again.
     #[inline]
     pub fn get_framed(
         &self,
@@ -105,7 +106,8 @@ impl Segcache<Stored> {
         self.copy(key, now, false, out, |_, _| {})
     }
 
-    /// Returns what is known of a key besides its value, without counting a request for it.
+    /// Returns the properties of a key's object without its value, and without counting a request
+    /// for it.
     pub fn look(&self, key: &Key<&[u8]>, now: Tick) -> Option<Item> {
         self.read(key, now, false, |view, receipt| {
             Some(Item::new(&Stored::parse(view)?, receipt))
@@ -216,7 +218,7 @@ impl Segcache<Stored> {
         Err(Unchanged::Refused(Refused::IsChanged))
     }
 
-    /// `None` if the value is not stored as a number yet.
+    /// Changes a number in place. Returns `None` if the value is not stored as a number yet.
     fn update_in_place(
         &self,
         key: &Key<&[u8]>,
@@ -238,9 +240,9 @@ impl Segcache<Stored> {
         Some(Ok((number, Item::new(&view, object.receipt()))))
     }
 
-    /// Changes the host's marks of a key in place, and returns the marks before. `change` is passed
-    /// the marks and the version of [`Condition::Unchanged`], and declines by `None`. `is_new`:
-    /// whether the key gets a new version.
+    /// Changes the host's marks of a key in place, and returns the previous marks. `change` is
+    /// passed the marks and the version of [`Condition::Unchanged`], and returns `None` to leave
+    /// the marks as they are. `is_new`: whether the key gets a new version.
     pub fn update_marks(
         &self,
         key: &Key<&[u8]>,

@@ -1,4 +1,4 @@
-//! A writing thread's state.
+//! State of a writing thread.
 
 use crate::eviction::Job;
 use crate::storage::OpenSegments;
@@ -11,10 +11,10 @@ pub struct Writer {
     pub(crate) job: Option<Job>,
     /// A buffer for values that are read in order to be written again.
     pub(crate) scratch: Vec<u8>,
-    /// The directory's count of changes when nothing could be evicted ahead. Until it changes,
-    /// nothing can be.
+    /// Value of the directory's change counter at the last attempt to evict ahead that found
+    /// nothing to evict. While the counter has this value, there is no other attempt.
     pub(crate) found_none_at: Option<u32>,
-    /// Objects written since it last opened a segment.
+    /// Number of objects written since the writer last opened a segment.
     pub(crate) writes: u64,
 }
 

@@ -94,13 +94,13 @@ use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use samples::Samples;
 use trials::Trials;
 
-/// Minimum number of samples for a training. Fewer teach noise: with forty, lirs_sprite misses a
-/// third more than without a model.
+/// Minimum number of samples for a training. A model from fewer predicts badly: with forty,
+/// lirs_sprite misses a third more than without a model.
 const SAMPLES_MIN: usize = 128;
-/// Number of groups sampled whenever one is full.
+/// Number of groups sampled each time that a group is full.
 const DRAWS: usize = 2;
-/// Minimum number of groups; small caches have smaller groups. Among twenty there is little to
-/// choose.
+/// Minimum number of groups; small caches have smaller groups. With only twenty groups a ranking
+/// would have too few to choose from.
 const GROUPS_MIN: usize = 200;
 
 /// GL-Cache. With `ORACLE`, utility is known instead of predicted.
@@ -108,13 +108,14 @@ pub struct GlCache<const ORACLE: bool = false> {
     groups: Groups,
     /// The group that is being written, or [`NONE`].
     open: u32,
-    /// Where the round by age continues.
+    /// Group from which the round by age continues.
     hand: u32,
     held: usize,
     stage: Stage,
     /// The groups that are being merged, the oldest first.
     merging: Vec<u32>,
-    /// Their entries: once examined, the one worth most last; then the victims, the next one last.
+    /// Entries of these groups: at first in order of worth, the highest last, and then the victims,
+    /// the next one last.
     examined: Vec<Examined>,
     /// Groups by utility, the least useful last.
     ranked: Vec<Ranked>,
@@ -126,8 +127,8 @@ pub struct GlCache<const ORACLE: bool = false> {
     samples: Samples,
     regressor: Box<dyn Regressor>,
     schedule: Schedule,
-    /// Number of groups filled since the last training, and the number after which samples are
-    /// drawn.
+    /// Number of groups filled since the last training. Samples are drawn each time that `stride`
+    /// groups were filled.
     closed: usize,
     stride: usize,
     lessons: LearningStats,
@@ -153,7 +154,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.len() > usize::from(self.open != NONE)
     }
 
-    /// The group that is being written; opens one if there is none.
+    /// Returns the group that is being written; begins one if there is none.
     fn open(&mut self, facts: &impl Facts) -> u32 {
         if self.open == NONE {
             self.open = self.groups.add(NONE, self.group_size);
@@ -166,7 +167,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.open
     }
 
-    /// Closes the group that was written, because it is full.
+    /// Ends the group that was written, because it is full.
     fn close(&mut self, cells: &mut impl Cells<EntryState>) {
         self.window.turn(cells);
         self.open = NONE;
@@ -213,8 +214,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.remove(id);
     }
 
-    /// The next younger group. A round ends before the group that is being written, because it
-    /// would stay at the young end otherwise and evict new entries only.
+    /// Returns the next younger group. A round ends before the group that is being written;
+    /// otherwise it would stay at the young end and evict only new entries.
     fn closed_after(&self, id: u32) -> u32 {
         match self.groups.at(id).next {
             next if next == self.open => NONE,

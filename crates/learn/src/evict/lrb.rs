@@ -57,34 +57,35 @@ policy::knobs! {
     pub struct LrbKnobs {
         /// The memory window in requests; 0 chooses by `turns`.
         window: u64 = 0, 0 => 1_000_000_000_000;
-        /// A chosen window, as a multiple of the requests that it took to fill the cache.
+        /// Number by which the requests that it took to fill the cache are multiplied to choose the
+        /// window.
         turns: f64 = 4.0, 0.1 => 1000.0;
-        /// Labels that train a model.
+        /// Number of labelled samples on which a model is trained.
         batch: u32 = 131_072, 64 => 16_777_216;
         /// Entries drawn for an eviction.
         candidates: u16 = 64, 1 => 256;
-        /// Whether the distance is multiplied by the weight.
+        /// Whether the predicted distance is multiplied by the entry's weight.
         size: u8 = 1, 0 => 1;
     }
 }
 
-/// Requests of an object that are remembered: the last one, and the gaps between this number of
-/// requests.
+/// Number of requests of an object that are remembered: the time of the last one, and the gaps
+/// between them.
 const PAST: usize = 32;
-/// Number of counters that decay with the distance. The first halves in 2^10 requests, each other
-/// in twice as many.
+/// Number of counters of requests that decay with the distance. The half-life of the first is 2^10
+/// requests, that of each other twice the one before.
 const COUNTERS: usize = 10;
 const FIRST_HALVING_LOG: u32 = 10;
 /// Features in a row: age, gaps, weight, requests within the window, counters.
 const WIDTH: usize = PAST + 2 + COUNTERS;
-/// Minimum of a chosen window.
+/// Minimum memory window that is chosen automatically, in requests.
 const WINDOW_MIN: u64 = 64;
 /// Maximum number of objects past the window that one request drops.
 const FORGOTTEN_MAX: usize = 4;
 
 const _: () = assert!(WIDTH == 44, "as many features as the source has");
 
-/// The source's parameters of LightGBM, as far as they have a counterpart.
+/// The source's parameters of LightGBM, as far as the regression of this crate has them too.
 const BOOSTING: Boosting = Boosting {
     trees: 32,
     depth: 6,
@@ -93,7 +94,7 @@ const BOOSTING: Boosting = Boosting {
     leaf_rows: 20,
 };
 
-/// Names of the features; gaps share one.
+/// Names of the features in order; all gaps have the same name.
 const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
     "age",
     "gaps",
@@ -116,7 +117,7 @@ const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
 pub struct LrbConfig {
     /// The numeric knobs.
     pub knobs: LrbKnobs,
-    /// Makes the regressor.
+    /// Creates the regressor.
     pub maker: Maker,
 }
 
@@ -158,9 +159,9 @@ struct Object {
     weight: u32,
     /// Slot of its entry, while it is cached.
     slot: Option<Slot>,
-    /// Its index among the objects that samples are drawn from.
+    /// Index of the object in `known`.
     place: u32,
-    /// Requests between its requests, the youngest gap first.
+    /// Distances between consecutive requests of the object, the most recent first.
     gaps: VecDeque<u32>,
     counters: [f32; COUNTERS],
     /// Numbers of the requests at which it was sampled since its last request.
@@ -242,27 +243,28 @@ fn logarithm(number: u64) -> f32 {
 /// Learning relaxed Belady. The module text is its card.
 pub struct Lrb {
     model: Box<dyn Regressor>,
-    /// Remembered objects by a number that stays; vacant ones are listed in `vacant`.
+    /// Remembered objects, at indexes that do not change; vacant indexes are listed in `vacant`.
     objects: Vec<Object>,
     vacant: Vec<u32>,
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
-    /// Objects that samples are drawn from.
+    /// Indexes of the objects that samples are drawn from.
     known: Vec<u32>,
-    /// By the number of the last request: cached objects, and objects that are only remembered.
+    /// Cached objects by the number of their last request. `gone` has those that are only
+    /// remembered.
     cached: BTreeMap<u64, u32>,
     gone: BTreeMap<u64, u32>,
     /// Number of requests so far.
     now: u64,
-    /// The memory window, once something was evicted.
+    /// The memory window; `None` until something was evicted.
     window: Option<u64>,
-    /// Labelled samples.
+    /// Rows of the labelled samples.
     rows: Rows,
     labels: Vec<f32>,
     /// Rows of the drawn entries, and their predictions.
     candidate_rows: Rows,
     compared: Vec<f32>,
     lessons: LearningStats,
-    /// Entries drawn for the eviction under way, and the number of draws left.
+    /// Entries drawn for the present eviction. The next field is the number of draws left.
     drawn: Vec<u32>,
     undrawn: u16,
     chance: Chance,
@@ -299,7 +301,7 @@ impl Lrb {
         number
     }
 
-    /// Drops an object that is in neither order.
+    /// Drops an object that is neither in `cached` nor in `gone`.
     fn drop_object(&mut self, number: u32) {
         let object = &mut self.objects[number as usize];
         let (key_hash, place) = (object.key_hash, object.place);
@@ -314,7 +316,7 @@ impl Lrb {
         self.vacant.push(number);
     }
 
-    /// Counts a request for an object: labels its samples, and samples one more object.
+    /// Counts a request for an object: labels its samples, and samples a random object.
     fn request(&mut self, number: u32) {
         self.now += 1;
         let now = self.now;
@@ -331,14 +333,15 @@ impl Lrb {
         }
     }
 
-    /// Labels the samples of an object with the distance from each.
+    /// Labels the samples of an object, each with the distance that `distance` returns for it.
     fn label(&mut self, number: u32, distance: impl Fn(u64) -> u64) {
         let Some(window) = self.window else {
             return;
         };
         let object = &mut self.objects[number as usize];
         for at in std::mem::take(&mut object.samples) {
-            // Labels beyond the batch are dropped, so that a batch is of one stretch of time.
+            // Labels beyond the batch are dropped, so that all labels of a batch are from one
+            // period.
             if self.labels.len() < self.config.batch as usize {
                 self.rows.push(&object.features(at, window));
                 self.labels.push(logarithm(distance(at)));
@@ -359,14 +362,14 @@ impl Lrb {
         }
     }
 
-    /// Labels and drops an object whose window passed without a request.
+    /// Labels the samples of an object whose window passed without a request, and drops the object.
     fn give_up(&mut self, number: u32) {
         let window = self.window.expect("something was evicted");
         self.label(number, |_| 2 * window);
         self.drop_object(number);
     }
 
-    /// Trains on a full batch. On an error the model before stays, and the batch is dropped.
+    /// Trains on a full batch. On an error the previous model is kept, and the batch is dropped.
     fn train(&mut self) {
         match self.model.train(&self.rows, &self.labels) {
             Ok(()) => {
@@ -398,7 +401,7 @@ impl Lrb {
         Eviction::Victim(slot)
     }
 
-    /// The drawn entry with the furthest predicted request.
+    /// Returns the drawn entry with the furthest predicted request.
     fn furthest(&mut self) -> Option<u32> {
         let window = self.window.expect("settled when the eviction began");
         self.candidate_rows.clear();

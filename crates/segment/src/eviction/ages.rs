@@ -20,7 +20,7 @@ struct Queue {
 /// One queue for each [`Age`], linked through an array by segment.
 #[derive(Debug)]
 pub(super) struct Ages {
-    /// By segment; index 0 is unused.
+    /// Links by segment number; index 0 is unused.
     links: Box<[Link]>,
     queues: [Queue; 2],
 }
@@ -46,12 +46,12 @@ impl Ages {
         self.queues[age as usize].length
     }
 
-    /// Segments of an age, the one that waits longest first.
+    /// Returns the segments of an age, those that were filled first before the others.
     pub(super) fn queue(&self, age: Age) -> impl Iterator<Item = SegmentId> + '_ {
         self.after(self.queues[age as usize].first)
     }
 
-    /// `first` and the segments behind it in its queue.
+    /// Returns `first` and the segments behind it in its queue.
     pub(super) fn after(&self, first: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
         let some = |id: SegmentId| id.is_some().then_some(id);
         std::iter::successors(some(first), move |id| some(self.links[id.0 as usize].after))
@@ -87,7 +87,7 @@ impl Ages {
         queue.length -= 1;
     }
 
-    /// Panics if a queue contradicts itself. Returns the number of segments in both.
+    /// Panics if a queue is inconsistent. Returns the number of segments in both queues.
     pub(super) fn check(&self) -> usize {
         let mut all = 0;
         for age in [Age::Young, Age::Old] {

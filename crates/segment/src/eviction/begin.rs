@@ -1,4 +1,5 @@
-//! Which segments are removed next: the expired ones, or those that the eviction in force chooses.
+//! Choice of the segments that are removed next: the expired ones, or those that the eviction in
+//! force chooses.
 
 use super::choice::{Keep, MergeChoice};
 use super::evictor::Evictor;
@@ -13,7 +14,7 @@ use crate::storage::{
 use crate::sync::Ordering::Relaxed;
 use policy::Tick;
 
-/// Number of the writer that owns the targets of merges.
+/// Number of the writer that owns all targets of merges. No thread has this number.
 const MERGE_WRITER: u16 = u16::MAX;
 
 impl<C: Objects> Evictor<'_, C> {
@@ -30,7 +31,8 @@ impl<C: Objects> Evictor<'_, C> {
         for bucket in directory.lists.buckets_from(0) {
             let head = directory.lists.head(bucket);
             counters.heads_read.fetch_add(1, Relaxed);
-            // The job that has a head looks at its successor when it frees the head.
+            // If a job is removing the head, that job checks the next segment when it frees the
+            // head.
             if directory.lists.state(head) != State::Listed {
                 continue;
             }
@@ -94,7 +96,8 @@ impl<C: Objects> Evictor<'_, C> {
         let Entries { lists, plan } = &mut **directory;
         let all = self.candidates(lists, now);
         let ranked = plan.ranked.as_mut();
-        // The policy may name open and leaving segments alone: then any other will do.
+        // The policy may propose only segments that are open or being removed. Then any other
+        // segment is taken.
         let victim = ranked
             .and_then(|ranked| single::choose_ranked(&all, ranked))
             .or_else(|| single::choose_worst(&all, eviction, takes_open))?;
@@ -160,8 +163,8 @@ impl<C: Objects> Evictor<'_, C> {
         Some(job)
     }
 
-    /// Takes a free segment as the target of a merge. It stands before `source` in the list, and
-    /// expires with it.
+    /// Takes a free segment as the target of a merge. It is inserted before `source` in the list,
+    /// and gets the same deadline.
     pub(super) fn take_target(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,

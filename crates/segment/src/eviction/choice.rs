@@ -1,13 +1,14 @@
-//! What an eviction chooses from, and what it chooses.
+//! Input and result of the choice of segments to evict.
 
 use crate::config::MERGED_MAX;
 use crate::storage::{Heap, SegmentId, SegmentLists};
 use policy::Tick;
 
-/// Maximum number of segments that are looked at for a run of some that can be merged.
+/// Maximum number of segments that are examined in the search for segments that can be merged
+/// together.
 pub(super) const LOOKS_MAX: usize = 4 * MERGED_MAX as usize;
 
-/// Segments that an eviction may choose, at one moment.
+/// The segments that an eviction may choose from, as they are while the lock is held.
 #[derive(Clone, Copy)]
 pub(super) struct Candidates<'a> {
     pub(super) heap: &'a Heap,
@@ -17,22 +18,22 @@ pub(super) struct Candidates<'a> {
     pub(super) merged: u8,
 }
 
-/// How much of its sources a merge keeps.
+/// How much of its sources a merge keeps, and by which measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep {
     /// All objects, because they fit into one segment.
     All,
-    /// Of each source this fraction of one segment: 1 in the given number.
+    /// From each source, objects of 1 / N of a segment, where N is this number.
     PartOfEach(u8),
-    /// This number of segments, of all sources together.
+    /// Objects of this number of segments, from all sources together.
     Segments(u8),
-    /// One segment, of the objects with the most recent access for their size.
+    /// Objects of one segment: those with the most recent access for their size.
     MostRecent,
 }
 
 /// Segments to be merged.
 pub(super) struct MergeChoice {
-    /// The sources, the one that expires first before the others.
+    /// The sources in the order of their deadlines, the earliest first.
     pub(super) sources: Vec<SegmentId>,
     pub(super) keep: Keep,
 }

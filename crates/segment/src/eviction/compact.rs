@@ -1,19 +1,20 @@
-//! Compaction: nearly empty segments of several TTL buckets become one, without loss of objects.
+//! Compaction: nearly empty segments of several TTL buckets are merged into one, without loss of
+//! objects.
 //!
-//! A merge as in the source takes consecutive segments of one TTL bucket. If TTLs are spread widely
-//! and each has few objects, no bucket has two segments, and evicting one would lose objects for
-//! want of segments, not of bytes. So before that, segments with neighbouring deadlines whose live
-//! objects fit into one segment are merged into one with the earliest of the deadlines. This
-//! shortens the remaining TTL of their objects, within bounds.
+//! A merge as in the source takes consecutive segments of one TTL bucket. If there are many
+//! different TTLs with few objects each, no bucket has two segments. Evicting one of these would
+//! lose objects though most of the memory's bytes are unused. So before that, segments with similar
+//! deadlines whose live objects fit into one segment are merged into one. It gets the earliest of
+//! the deadlines. This shortens the remaining TTL of the other objects, within bounds.
 
 use super::choice::{Candidates, Keep, MergeChoice};
 use crate::config::MERGED_MAX;
 use crate::storage::SegmentId;
 use policy::Tick;
 
-/// A remaining TTL is cut by at most one half…
+/// A merge of two segments shortens a remaining TTL by at most one part in this number.
 const CUT_PART: u64 = 2;
-/// … and by at most an eighth if more than two segments are merged.
+/// A merge of more than two segments shortens a remaining TTL by at most one part in this number.
 const CUT_PART_OF_MORE: u64 = 8;
 
 /// A segment that could be merged with others.
@@ -24,7 +25,7 @@ struct Part {
     words: u32,
 }
 
-/// Chooses segments that fit into one, if there are two.
+/// Chooses segments whose live objects fit into one segment, if there are at least two.
 pub(super) fn choose(all: &Candidates<'_>) -> Option<MergeChoice> {
     let ids = all.lists.all().filter(|&id| all.can_merge(id));
     let mut parts: Vec<Part> = ids
@@ -61,17 +62,19 @@ pub(super) fn choose(all: &Candidates<'_>) -> Option<MergeChoice> {
     })
 }
 
-/// Whether more than two segments may be merged if these are the earliest and the latest deadline.
+/// Whether more than two segments may be merged if `earlier` and `later` are the first and the last
+/// of their deadlines.
 pub(super) fn is_near(earlier: Tick, later: Tick, now: Tick) -> bool {
     cut_share(earlier, later, now) <= share(CUT_PART_OF_MORE)
 }
 
-/// One part in the given number, in 65,536ths.
+/// Returns the fraction 1 / `parts`, in 65,536ths.
 fn share(parts: u64) -> u64 {
     (1 << 16) / parts
 }
 
-/// Part of the time until `later` that an earlier deadline cuts off, in 65,536ths.
+/// Returns the share of the time until `later` that is lost if the deadline becomes `earlier`, in
+/// 65,536ths.
 fn cut_share(earlier: Tick, later: Tick, now: Tick) -> u64 {
     let cut = u128::from(later.0 - earlier.0) << 16;
     (cut / u128::from((later.0 - now.0).max(1))) as u64

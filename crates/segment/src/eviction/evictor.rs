@@ -1,4 +1,4 @@
-//! The eviction as the engine sees it: its state, and the change to another eviction.
+//! State of the eviction as the engine uses it, and the change to another eviction.
 
 use super::learning::Learning;
 use super::plan::{Plan, Store};
@@ -34,7 +34,7 @@ pub(crate) struct EvictionState {
     pub(crate) counters: Counters,
 }
 
-/// Removes objects from storage: chooses segments, and goes through their objects.
+/// Removes objects from storage: chooses segments, and scans their objects.
 #[derive(Debug)]
 pub(crate) struct Evictor<'c, C> {
     pub(super) storage: &'c Store<C>,
@@ -105,8 +105,8 @@ impl<'c, C: Objects> Evictor<'c, C> {
     /// Puts another eviction in force.
     ///
     /// A policy over segments is given all segments, in the order in which they were opened. An
-    /// eviction that merges keeps free segments for it: while they are missing, it evicts one
-    /// segment at a time. Jobs that were begun before are finished as they began.
+    /// eviction that merges needs reserved free segments; until these are free, it evicts one
+    /// segment at a time. Jobs that were begun under the previous eviction are finished unchanged.
     pub(crate) fn set(&self, eviction: Eviction) -> Result<(), ConfigError> {
         let config = Config {
             eviction,

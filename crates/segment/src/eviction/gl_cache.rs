@@ -47,13 +47,13 @@ use policy::Tick;
 use policy::groups::{Extent, Features};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Number of random segments that are looked at for one that can be sampled.
+/// Maximum number of random segments that are tried in order to find one that can be sampled.
 const DRAWS: u64 = 16;
 /// With fewer segments than this none is sampled, because a segment cannot be evicted while it is
 /// sampled.
 const SAMPLED_FROM: u32 = 32;
 
-/// A segment that stays as it is until this is dropped.
+/// A segment that is protected from removal until this guard is dropped.
 struct HeldSegment<'c, C: Objects> {
     evictor: Evictor<'c, C>,
     id: SegmentId,
@@ -96,7 +96,7 @@ impl<C: Objects> Evictor<'_, C> {
         None
     }
 
-    /// Counts segments that are evicted because of a ranking.
+    /// Counts segments that are evicted because of a ranking, `count` of them.
     pub(super) fn count_ranked(&self, plan: &mut Plan, count: usize) {
         let learning = &self.state.learning;
         learning.evicted.fetch_add(count as u64, Relaxed);
@@ -132,7 +132,7 @@ impl<C: Objects> Evictor<'_, C> {
         header.is_sealed() && header.live().0 > 0 && now <= self.storage.heap().deadline(id)
     }
 
-    /// Holds a random segment that could leave.
+    /// Picks a random segment that could be evicted, and protects it from removal.
     fn hold(&self, random: u64, now: Tick) -> Option<HeldSegment<'_, C>> {
         let count = u64::from(self.storage.heap().count());
         if count < u64::from(SAMPLED_FROM) || self.state.learning.watch.samples_max() == 0 {
@@ -150,7 +150,8 @@ impl<C: Objects> Evictor<'_, C> {
         })
     }
 
-    /// Has some keys of a held segment watched.
+    /// Adds some keys of a held segment to the table of watched keys. Returns false if none could
+    /// be added.
     fn watch_keys(&self, held: &HeldSegment<'_, C>, now: Tick) -> bool {
         let id = held.id;
         let header = self.storage.heap().header(id);
@@ -174,7 +175,8 @@ impl<C: Objects> Evictor<'_, C> {
         sample.end(objects)
     }
 
-    /// Numbers that a learner plans by.
+    /// Returns the numbers of segments and writes from which a learner decides when to sample and
+    /// to rank.
     pub(crate) fn extent(&self) -> Extent {
         // The table's segments are included, because the exact number would take the lock.
         let free = self.storage.directory().free_count();
@@ -196,16 +198,16 @@ impl<C: Objects> Evictor<'_, C> {
         held.is_some_and(|held| self.watch_keys(&held, now))
     }
 
-    /// Whether the ranking is used up.
+    /// Whether the engine needs another ranking, because the quota of the present one is used up.
     pub(crate) fn wants_ranking(&self) -> bool {
         self.state.learning.wants_ranking.load(Relaxed)
     }
 
-    /// Passes each segment that could leave, with its features.
+    /// Calls `each` with the name and the features of each segment that could be evicted.
     pub(crate) fn each_segment(&self, now: Tick, each: &mut dyn FnMut(SegmentName, &Features)) {
         for id in self.storage.heap().ids() {
             let generation = self.generation(id);
-            // Changes after this are noticed when the segment's turn comes.
+            // A segment that can no longer be evicted later is skipped when the ranking reaches it.
             if self.could_leave(id, now) {
                 each(SegmentName { id, generation }, &self.features(id, now));
             }
@@ -227,13 +229,13 @@ impl<C: Objects> Evictor<'_, C> {
             let wants_ranking = &self.state.learning.wants_ranking;
             wants_ranking.store(is_used_up, Relaxed);
         }
-        // The ranking before is freed without the lock.
+        // The previous ranking is freed after the lock is released.
         drop(directory);
     }
 }
 
-/// A segment with the next ones of its list that can be merged, or where these are too few, those
-/// before it: as many as are merged, the oldest first.
+/// Returns a segment and those that it is merged with, the oldest first: the next ones of its list
+/// that can be merged, or where these are too few, those before it.
 fn neighbours(all: &Candidates<'_>, id: SegmentId) -> Vec<SegmentId> {
     let wanted = usize::from(all.merged);
     let merges = |id: &SegmentId| all.can_merge(*id);
@@ -254,9 +256,10 @@ impl<C: Objects> Drop for HeldSegment<'_, C> {
         let mut directory = evictor.storage.directory().lock();
         let Entries { lists, .. } = &mut *directory;
         lists.set_state(id, State::Listed);
-        // Expiry has passed it over meanwhile.
+        // The scan for expired segments passed over this segment while it was held, so its deadline
+        // is noted again.
         directory.falls_due(evictor.storage.heap().deadline(id));
-        // Another eviction may have come into force meanwhile, under this lock.
+        // Another eviction may have been put in force meanwhile, under this lock.
         if !evictor.state.eviction().learns() {
             evictor.state.learning.watch.end();
         }
@@ -306,7 +309,7 @@ mod tests {
         cache.evictor().begin_least_useful(&mut directory, NOW)
     }
 
-    /// One request used to look at all names, under the lock.
+    /// Regression test: one request used to check all names of a ranking while it held the lock.
     #[test]
     fn a_request_looks_at_few_names_of_freed_segments() {
         let (cache, _writer) = engine();
@@ -329,7 +332,8 @@ mod tests {
         assert!(cache.wants_ranking(), "a flush drops the ranking, too");
     }
 
-    /// The neighbours that it was to be merged with used to be counted, too, though they stayed.
+    /// Regression test: the neighbours that the segment was to be merged with used to be counted as
+    /// evicted, too, though they stayed.
     #[test]
     fn without_a_free_segment_for_a_merge_one_segment_is_evicted_and_counted() {
         let (cache, _writer) = engine();
@@ -343,7 +347,8 @@ mod tests {
         assert_eq!(directory.plan.ranking.quota, all.len() - 1);
     }
 
-    /// A sample that was under way used to watch keys, and nothing ended that.
+    /// Regression test: a sample that was being taken used to go on watching keys after the change,
+    /// and nothing ended that.
     #[test]
     fn no_keys_are_watched_after_a_change_to_another_eviction_during_a_sample() {
         let (cache, _writer) = engine();

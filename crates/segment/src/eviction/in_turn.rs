@@ -1,5 +1,5 @@
-//! Merging in turn, as in the source: `merged` consecutive segments of the TTL bucket whose turn it
-//! is become one.
+//! Merging in turn, as in the source: the TTL buckets take turns, and each merge makes one segment
+//! of `merged` consecutive segments of a bucket.
 
 use super::choice::LOOKS_MAX;
 use super::choice::{Candidates, Keep, MergeChoice};
@@ -9,8 +9,8 @@ use crate::storage::SegmentId;
 /// Chooses the next segments to merge.
 pub(super) fn choose(all: &Candidates<'_>, progress: &mut MergeProgress) -> Option<MergeChoice> {
     let wanted = all.merged;
-    // First in this round, then in a new one. Then fewer segments, because there may be few for
-    // many TTLs.
+    // Tried in this order: this round, a new round, and then only two segments, because there may
+    // be few segments for many TTLs.
     for (wanted, is_new_round) in [(wanted, false), (wanted, true), (2, true)] {
         if is_new_round {
             progress.round_began = all.now;
@@ -30,7 +30,7 @@ pub(super) fn choose(all: &Candidates<'_>, progress: &mut MergeProgress) -> Opti
     None
 }
 
-/// The first of `wanted` consecutive segments of a bucket that can be merged in this round.
+/// Returns the first of `wanted` consecutive segments of a bucket that can be merged in this round.
 fn run_in(
     all: &Candidates<'_>,
     progress: &MergeProgress,
@@ -39,8 +39,8 @@ fn run_in(
 ) -> Option<SegmentId> {
     let mut first = SegmentId::NONE;
     let mut length = 0;
-    // Segments created in this round wait for the next: their objects have had no time to be
-    // requested.
+    // Segments created in this round are left for the next one, because their objects have hardly
+    // had time to be requested.
     let is_of_round = |id: &SegmentId| all.lists.created(*id) <= progress.round_began;
     let from = match progress.from(bucket) {
         SegmentId::NONE => all.lists.head(bucket),

@@ -8,7 +8,7 @@ use super::merge::Merge;
 use crate::config::MERGED_MAX;
 use crate::storage::SegmentId;
 
-/// Why objects are removed.
+/// Reason for which a job removes objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
     Expiry,
@@ -16,14 +16,14 @@ pub(super) enum Cause {
     Flush,
 }
 
-/// Segments whose objects are being removed or merged.
+/// State of the removal or merge of some segments.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(super) cause: Cause,
-    /// The segment whose objects are read, and the offset of the next one.
+    /// The segment that is being read. `offset` is that of the next object in it.
     pub(super) source: SegmentId,
     pub(super) offset: u32,
-    /// Number of sources that were finished before it.
+    /// Number of sources that were finished before the present one.
     pub(super) done: u8,
     /// The sources that were chosen. A merge may take more if all their objects fit.
     sources: [SegmentId; MERGED_MAX as usize],
@@ -32,7 +32,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A job that removes all objects of one segment.
+    /// Returns a job that removes all objects of one segment.
     pub(super) fn new(cause: Cause, source: SegmentId) -> Self {
         Job {
             cause,
@@ -45,7 +45,7 @@ impl Job {
         }
     }
 
-    /// A job that merges these segments.
+    /// Returns a job that merges these segments.
     pub(super) fn merging(sources: &[SegmentId], merge: Merge) -> Self {
         let mut job = Job::new(Cause::Eviction, sources[0]);
         job.listed = sources.len() as u8;
@@ -54,13 +54,13 @@ impl Job {
         job
     }
 
-    /// The chosen sources that are not finished, the one that is read first.
+    /// Returns the chosen sources that are not finished, beginning with the one that is being read.
     pub(super) fn ahead(&self) -> &[SegmentId] {
         let listed = usize::from(self.listed);
         &self.sources[usize::from(self.done).min(listed)..listed]
     }
 
-    /// Goes on to the beginning of another source.
+    /// Continues with another source, at its beginning.
     pub(super) fn go_to(&mut self, source: SegmentId) {
         self.source = source;
         self.offset = 0;

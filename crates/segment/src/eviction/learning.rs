@@ -1,11 +1,11 @@
-//! State of the experimental eviction `gl-cache`: what the engine and the learner exchange.
+//! State that the engine and the learner of the experimental eviction `gl-cache` exchange.
 
 use super::watch::Watch;
 use crate::storage::{SegmentId, SharedRates};
 // Estimates for a learner: no reader relies on their order, so Loom need not explore them.
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Identifies a segment until it is freed.
+/// Name of a segment. It becomes invalid when the segment is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentName {
     pub(super) id: SegmentId,
@@ -15,22 +15,22 @@ pub struct SegmentName {
 /// Segments in the order in which they are to be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
-    /// The next victim last.
+    /// Names in reverse order: the next victim is the last.
     pub(super) names: Vec<SegmentName>,
     /// Number of segments that are evicted before another ranking is requested.
     pub(super) quota: usize,
 }
 
-/// What the engine and the learner exchange.
+/// State that the engine and the learner exchange.
 #[derive(Debug)]
 pub(crate) struct Learning {
     pub(crate) watch: Watch,
-    /// The current rates, which segments opened from now on keep.
+    /// The current rates. Each segment stores those of the moment at which it is opened.
     pub(crate) rates: SharedRates,
     pub(super) wants_ranking: AtomicBool,
     /// Number of segments opened so far.
     pub(crate) opened: AtomicU64,
-    /// Number of objects written into them, but for those of the open segments.
+    /// Number of objects written so far, without those in open segments.
     pub(crate) writes: AtomicU64,
     /// Number of segments evicted by a ranking, those that they were merged with included.
     pub(crate) evicted: AtomicU64,

@@ -1,29 +1,30 @@
-//! A merge: which objects of its sources it keeps.
+//! Selection of the objects that a merge keeps.
 //!
-//! An object's worth is its frequency, plus a little chance, for its size. Objects worth less than
-//! the *threshold* are evicted. After every tenth of a segment the threshold moves by the ratio of
-//! the words kept to the words that should have been kept; if objects pay rent, by the square root
-//! of the ratio. A source whose live objects all fit into the room that is meant for it keeps them
-//! all. While there is room at the end, the following segments of the list are taken too, if all
-//! their objects fit.
+//! Each object has a worth: its frequency, plus a small random part, divided by its size. Objects
+//! worth less than the *threshold* are evicted. After every tenth of a segment the threshold is
+//! multiplied by the ratio of the words kept to the words that should have been kept, or in merges
+//! by age by the square root of that ratio. A source whose live objects all fit into its share of
+//! the target is kept completely. If room is left at the end, the following segments of the list
+//! are merged too, as long as all their objects fit.
 //!
-//! Merges in turn are those of the source: N segments become one, each keeps as many bytes, and the
-//! frequency of what is kept starts again from 0. In merges by age objects pay rent: see `rent.rs`.
+//! Merges in turn work as in the source: N segments become one, each keeps the same number of
+//! bytes, and the frequency of each kept object is reset to 0. In merges by age, objects pay rent:
+//! see `rent.rs`.
 
 use super::choice::Keep;
 use crate::config::MERGED_MAX;
 use crate::storage::{Age, ScannedObject, SegmentId, SlotRef, draw};
 
-/// The threshold moves after this part of a segment.
+/// Parts into which a segment is divided; the threshold is adapted after each.
 const PARTS: u32 = 10;
-/// Maximum factor by which it moves at once, up or down.
+/// Maximum factor by which the threshold is multiplied or divided at once.
 const MOVE_MAX: f32 = 2.0;
 /// Index of the threshold of merges that keep the most recent objects; the others are indexed by
 /// age.
 const MEASURE_RECENT: usize = 2;
 /// Maximum duration of a merge in seconds.
 const MERGE_SECONDS: u16 = 600;
-/// Approximate words of the hash table that an object takes.
+/// Estimated words of the hash table for each object, which are added to its size.
 const TABLE_WORDS: f32 = 1.5;
 /// Maximum number of segments that one merge takes, those that fit altogether included.
 const SOURCES_MAX: u8 = 2 * MERGED_MAX;
@@ -34,36 +35,38 @@ pub(super) struct Merge {
     pub(super) target: SegmentId,
     /// Words of the target that are used.
     pub(super) used: u32,
-    /// Number of targets that may follow this one, and of those taken so far.
+    /// Number of targets that may follow the present one. `targets` is the number of those taken so
+    /// far.
     pub(super) targets_left: u8,
     pub(super) targets: u8,
     pub(super) bucket: usize,
     pub(super) age: Age,
     keep: Keep,
-    /// Which of the bucket's thresholds it uses.
+    /// Index of the threshold that the merge uses, among those of the bucket.
     pub(super) measure: usize,
     pub(super) threshold: f32,
-    /// The second in which it began, if objects are kept by their last access.
+    /// Second in which the merge began; `None` unless objects are kept by their last access.
     began: Option<u64>,
-    /// The second in which the source at work was opened.
+    /// Second in which the source that is being read was opened.
     source_opened: u64,
     /// Whether kept objects pay the threshold with their frequency, instead of losing all of it.
     pub(super) pays: bool,
     /// Whether following segments of the list may be taken.
     takes_more: bool,
-    /// Whether all live objects of the sources ahead fit.
+    /// Whether all live objects of the sources that are left fit into the room that is left.
     keeps_all: bool,
-    /// Words that may still be kept of the source at work, and the share of its live words that
-    /// should be.
+    /// Number of words of the present source that may still be kept. `part` is the share of its
+    /// live words that should be kept.
     pub(super) room: u32,
     part: f32,
-    /// Words scanned, live and kept since the threshold moved.
+    /// Number of words scanned since the threshold last changed; `live` and `kept` are those of
+    /// live and of kept objects.
     scanned: u32,
     live: u32,
     kept: u32,
-    /// Whether an object worth keeping found no room since then.
+    /// Whether an object worth keeping found no room since the threshold last changed.
     is_full: bool,
-    /// Determines the part of chance.
+    /// Seed of the random part of an object's worth.
     salt: u64,
 }
 
@@ -75,14 +78,14 @@ pub(super) fn measure(keep: Keep, age: Age) -> usize {
     }
 }
 
-/// Worth of an object whose last access lies between the latest and the earliest possible, for a
-/// first threshold.
+/// Returns the worth of an object whose age is the geometric mean of one second and the age of its
+/// segment. It is the initial threshold.
 pub(super) fn middling_worth(opened_second: u64, second: u64) -> f32 {
     let age = second.saturating_sub(opened_second) as f32;
     1.0 / (0.5 + age.sqrt())
 }
 
-/// How a merge begins.
+/// Parameters with which a merge begins.
 pub(super) struct Beginning {
     pub(super) target: SegmentId,
     pub(super) bucket: usize,
@@ -133,14 +136,14 @@ impl Merge {
         self.began.is_some()
     }
 
-    /// Whether the merge may take more segments after this number.
+    /// Whether the merge may take more segments after it has finished `done` of them.
     pub(super) fn may_take_more(&self, done: u8) -> bool {
         self.takes_more && done < SOURCES_MAX
     }
 
-    /// Begins with a source that was opened in this second. `ahead` are the live words of the
-    /// chosen sources that are left, this one first; empty for one that was taken because it fits.
-    /// `live` are this one's.
+    /// Begins to read a source that was opened in the second `source_opened`. `ahead` are the live
+    /// words of each chosen source that is left, this one first; it is empty for a source that was
+    /// added because all its objects fit. `live` are the live words of this source.
     pub(super) fn enter(
         &mut self,
         source_opened: u64,
@@ -152,7 +155,7 @@ impl Merge {
         let left = capacity - self.used;
         let (room, ahead) = match self.keep {
             Keep::PartOfEach(wanted) if !ahead.is_empty() => {
-                // Room that earlier sources have left is for the later ones.
+                // Room that earlier sources have not used is available to the later ones.
                 let (done, wanted) = (u32::from(done), u32::from(wanted));
                 let share = capacity / wanted * (done + 1).min(wanted);
                 let share = share.max(capacity * u32::from(done + 1 >= wanted));
@@ -178,24 +181,25 @@ impl Merge {
         self.is_full = true;
     }
 
-    /// The frequency with which an object is kept, if it is worth its room.
+    /// Returns the frequency with which an object is kept, or `None` if it is worth less than the
+    /// threshold.
     pub(super) fn judge(&self, slot: &SlotRef<'_>, object: &ScannedObject) -> Option<u8> {
         let frequency = slot.word.frequency();
         if self.keeps_all {
             return Some(if self.pays { frequency } else { 0 });
         }
-        // Chance keeps some of several objects of the same frequency and size.
+        // A random part decides between several objects of the same frequency and size.
         let chance = (draw(object.hash, 0, self.salt) >> 40) as f32 / (1u64 << 24) as f32;
         if let Some(second) = self.began {
             let age = self.age(second, slot.accessed()) as f32;
-            // Chance separates objects of the same age, by an eighth of it and by less than a
-            // second.
+            // A random part decides between objects of the same age: an eighth of the age and less
+            // than a second.
             let worth = 1.0 / (0.5 + age + chance * (1.0 + age / 8.0));
             return (worth >= self.threshold * object.words as f32).then_some(0);
         }
         let size = object.words as f32 + if self.pays { TABLE_WORDS } else { 0.0 };
         let rest = f32::from(frequency) + chance - self.threshold * size;
-        // The same chance rounds the rest.
+        // The same random part rounds what is left of the frequency.
         (rest >= 0.0).then_some(if self.pays { rest as u8 } else { 0 })
     }
 
@@ -203,7 +207,7 @@ impl Merge {
     /// and no object is older than its segment.
     fn age(&self, second: u64, accessed: u16) -> u64 {
         let since = (second as u16).wrapping_sub(accessed);
-        // Accessed since the merge began.
+        // The object was accessed after the merge began.
         let since = if since > u16::MAX - MERGE_SECONDS {
             0
         } else {
@@ -232,8 +236,8 @@ impl Merge {
         // is too high.
         let least = if self.is_full { 1.0 } else { 1.0 / MOVE_MAX };
         let moved = ratio.clamp(least, MOVE_MAX);
-        // Rent moves slowly, because merges before have found it, and a tenth of a segment says
-        // less than they do.
+        // The threshold of a rent changes slowly, because earlier merges have adapted it, and a
+        // tenth of a segment is a smaller sample than theirs.
         self.threshold *= if self.pays { moved.sqrt() } else { moved };
         self.threshold = self.threshold.clamp(f32::MIN_POSITIVE, f32::MAX);
         self.scanned = 0;

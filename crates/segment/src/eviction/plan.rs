@@ -1,4 +1,4 @@
-//! What the evictions keep about segments, guarded by the lock of the segment directory.
+//! Data of the evictions about segments, guarded by the lock of the segment directory.
 
 use super::ages::Ages;
 use super::learning::Ranking;
@@ -6,18 +6,18 @@ use super::progress::MergeProgress;
 use super::ranked::Ranked;
 use crate::storage::{Age, EvictionPlan, SegmentId, Storage, TtlBucket};
 
-/// Storage with this room's plan.
+/// Storage together with the plan of the evictions.
 pub(crate) type Store<C> = Storage<C, Plan>;
 
-/// State of all evictions. The queues and the progress of merges are kept whichever eviction is in
-/// force, so that another can take over at any time.
+/// State of all evictions. The queues and the progress of merges are updated under every eviction,
+/// so that another one can be put in force at any time.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) ages: Ages,
     pub(super) progress: MergeProgress,
-    /// The replacement policy over segments, while one is in force.
+    /// The replacement policy over segments, if the eviction in force uses one.
     pub(super) ranked: Option<Ranked>,
-    /// The learned order, while `gl-cache` is in force.
+    /// The learned ranking, if `gl-cache` is in force.
     pub(super) ranking: Ranking,
 }
 
@@ -35,7 +35,7 @@ impl Plan {
 impl EvictionPlan for Plan {
     fn linked(&mut self, id: SegmentId, age: Age) {
         self.ages.push(id, age);
-        // A merge may still be under way when a policy takes over.
+        // A merge may still be unfinished when a policy is put in force.
         if let Some(ranked) = &mut self.ranked {
             ranked.linked(id);
         }

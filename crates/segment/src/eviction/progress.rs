@@ -1,4 +1,4 @@
-//! How far merges have come in each TTL bucket.
+//! Progress of merges in each TTL bucket.
 
 use crate::storage::{BUCKETS, SegmentId, TtlBucket};
 use policy::Tick;
@@ -9,7 +9,7 @@ pub(super) const MEASURES: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BucketProgress {
-    /// Where the next merge in turn begins; none: at the head.
+    /// Segment at which the next merge in turn begins; the head of the list if it is none.
     from: SegmentId,
     /// The thresholds with which the last merges ended; 0 before the first.
     thresholds: [f32; MEASURES],
@@ -19,9 +19,10 @@ struct BucketProgress {
 #[derive(Debug)]
 pub(super) struct MergeProgress {
     buckets: Box<[BucketProgress]>,
-    /// The bucket whose turn it is.
+    /// TTL bucket from which the next merge in turn takes its segments.
     pub(super) turn: usize,
-    /// When the round of merges in turn began: it takes segments created before this.
+    /// Time at which the round of merges in turn began. A round merges only segments created before
+    /// this time.
     pub(super) round_began: Tick,
 }
 
@@ -38,7 +39,8 @@ impl MergeProgress {
         size_of_val(&*self.buckets)
     }
 
-    /// Where the next merge in turn begins; none: at the head of the bucket's list.
+    /// Returns the segment at which the next merge in turn begins; none for the head of the
+    /// bucket's list.
     pub(super) fn from(&self, bucket: usize) -> SegmentId {
         self.buckets[bucket].from
     }
@@ -55,7 +57,7 @@ impl MergeProgress {
         self.buckets[bucket].thresholds[measure] = threshold;
     }
 
-    /// A segment left the list of its bucket, where `next` follows it.
+    /// Handles the removal of a segment from the list of its bucket, where `next` followed it.
     pub(super) fn unlinked(&mut self, id: SegmentId, bucket: TtlBucket, next: SegmentId) {
         let from = &mut self.buckets[usize::from(bucket.0)].from;
         if *from == id {

@@ -1,26 +1,27 @@
-//! A replacement policy over segments: a segment is a slot of weight 1.
+//! Eviction by a replacement policy over segments, each of which is a slot of weight 1.
 //!
-//! A policy sees a hit for as many counted hits as the segment has live objects, because nearly
-//! every segment of ten thousand objects is hit all the time.
+//! The policy is passed one hit of a segment for as many counted hits as the segment has live
+//! objects, because nearly every segment of ten thousand objects is hit all the time.
 
 use crate::storage::SegmentId;
 use policy::any::{AnyPolicy, PolicySpec};
 use policy::parts::chance::scramble;
 use policy::{Budget, Cells, Eviction, Facts, Policy, Slot, Tick};
 
-/// Maximum number of hits passed to a policy at once: S3-FIFO counts to three.
+/// Maximum number of hits of a segment passed to a policy at once. S3-FIFO counts up to three.
 const HITS_MAX: u32 = 3;
-/// Budget of one call of the policy, which is called until it has chosen.
+/// Budget of one call of the policy. The policy is called again until it has chosen.
 const STEPS: u32 = 1 << 16;
 
-/// The policy's view of segments.
+/// The entries that the policy works on: one for each segment.
 #[derive(Debug, Default)]
 struct Entries {
     cells: Vec<u64>,
-    /// By segment, its index in `members` plus one; 0 if it is no member.
+    /// For each segment, its index in `members` plus one; 0 if the policy does not hold it.
     indexes: Vec<u32>,
     members: Vec<u32>,
-    /// By segment, a number that identifies this use of it, for its hash.
+    /// For each segment, a number that changes whenever the segment is used again. The key hash is
+    /// computed from it.
     identities: Vec<u64>,
     linked_count: u64,
 }
@@ -83,7 +84,7 @@ impl Entries {
     }
 }
 
-/// The policy and the segments that it knows.
+/// A replacement policy and the segments that it holds.
 #[derive(Debug)]
 pub(crate) struct Ranked {
     policy: AnyPolicy,
@@ -112,7 +113,7 @@ impl Ranked {
         self.policy.insert(&mut self.entries, slot);
     }
 
-    /// Removes a segment, unless the policy has chosen it itself.
+    /// Removes a segment that was taken out of its list, unless the policy has chosen it itself.
     pub(crate) fn unlinked(&mut self, id: SegmentId) {
         let slot = Slot(id.0);
         if self.entries.is_live(slot) {

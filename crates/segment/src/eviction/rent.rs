@@ -2,22 +2,23 @@
 //! traces.
 //!
 //! # Idea
-//! A request is income, and room costs rent. Each merge takes from an object's frequency a price
-//! for its size. Objects that cannot pay are evicted, and the others keep the rest of their
-//! frequency. So a frequently requested object survives some merges without a request, and a large
-//! one fewer than a small one, as in GreedyDual-Size-Frequency with the merges as its clock. The
-//! price is the merge's threshold, which adapts until the intended share is kept.
+//! An object pays for the room that it takes with its frequency, as if that were rent paid from an
+//! income of requests. Each merge subtracts a price, in proportion to the object's size, from its
+//! frequency. Objects whose frequency is below the price are evicted, and the others keep the rest
+//! of their frequency. So a frequently requested object survives some merges without a request, and
+//! a large one fewer than a small one, as in GreedyDual-Size-Frequency with the merges as its
+//! clock. The price is the merge's threshold, which adapts until the intended share is kept.
 //!
-//! Segments wait in two queues over all TTLs, in the order in which they were last filled: young
+//! Segments are in two queues over all TTLs, in the order in which they were last filled: young
 //! ones, filled by writers, and old ones, filled by merges. Of the young, N segments become one; of
-//! the old, N become N - 1. The young are merged first when they are more than an eighth of all:
-//! objects that are requested once leave early, as in S3-FIFO, and proven objects are rarely
-//! copied.
+//! the old, N become N - 1. The young are merged first when they are more than an eighth of all. So
+//! objects that are requested once are evicted early, as in S3-FIFO, and objects that have survived
+//! a merge are rarely copied.
 //!
-//! A merge takes the segments of one TTL bucket that wait longest, wherever they lie in the
-//! bucket's list. They contain objects of all kinds, long proven and recently kept, which one price
-//! can separate. Segments that lie next to each other contain similar objects, so that a merge of
-//! them would evict as many of the best as of the worst.
+//! A merge takes those segments of one TTL bucket that have been in the queue longest, wherever
+//! they are in the bucket's list. They contain objects of all kinds, which one price can separate.
+//! Neighbours in the list contain similar objects, so that a merge of them would evict as many of
+//! the best as of the worst.
 //!
 //! # Source
 //! Parts from S. Jin, A. Bestavros, *GreedyDual\* web caching algorithm*, Computer Communications
@@ -32,17 +33,17 @@ use super::choice::{Candidates, Keep, MergeChoice};
 use super::compact::is_near;
 use crate::storage::{Age, SegmentId};
 
-/// The young are merged first if they are more than one in this many segments.
+/// Young segments are merged first if they are more than one part in this number of all segments.
 const YOUNG_PART: u32 = 8;
 
-/// Chooses the segments of one bucket that wait longest.
+/// Chooses segments of one bucket, those that have been in the queue longest.
 pub(super) fn choose(all: &Candidates<'_>, ages: &Ages) -> Option<MergeChoice> {
     let is_young = ages.count(Age::Young) > all.heap.count() / YOUNG_PART;
     let order = match is_young {
         true => [Age::Young, Age::Old],
         false => [Age::Old, Age::Young],
     };
-    // Fewer segments than wanted will do where there are few for many TTLs.
+    // Two segments are enough where there are few segments for many TTLs.
     for least in [all.merged, 2] {
         for age in order {
             let waiting = ages.queue(age).take(LOOKS_MAX);
@@ -60,9 +61,9 @@ pub(super) fn choose(all: &Candidates<'_>, ages: &Ages) -> Option<MergeChoice> {
     None
 }
 
-/// As many segments of one age and bucket as are merged at once, in the order of the bucket's list:
-/// `first` and those that wait longest behind it with a near deadline, else those that follow it in
-/// its list.
+/// Returns up to `merged` segments of one age and bucket, in the order of the bucket's list:
+/// `first` and the segments behind it in the queue that have a similar deadline. If these are too
+/// few, the segments that follow `first` in the bucket's list are returned instead.
 fn run_from(all: &Candidates<'_>, ages: &Ages, first: SegmentId, age: Age) -> Vec<SegmentId> {
     let merges = |&id: &SegmentId| ages.of(id) == age && all.can_merge(id);
     if !merges(&first) {

@@ -2,17 +2,18 @@
 
 use super::ranked::Ranked;
 use crate::config::{Config, Eviction};
-// Nothing is published by these: what an eviction needs is guarded by the directory's lock.
+// Relaxed is enough, because these values publish no other data: what an eviction needs is guarded
+// by the directory's lock.
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// With fewer segments than this, eviction does not run ahead, because a free segment would be a
-/// large share.
+/// With fewer segments than this, nothing is evicted ahead of need, because a free segment would be
+/// a large share of the memory.
 const AHEAD_FROM: u32 = 32;
 
-/// The eviction in force, and when it begins.
+/// The eviction in force, and the number of free segments at which it begins.
 #[derive(Debug)]
 pub(super) struct Setting {
-    /// Its index in [`Eviction::ALL`].
+    /// Index of the eviction in [`Eviction::ALL`].
     eviction: AtomicU8,
     /// Eviction begins when no more than this many segments are free.
     low_water: AtomicU32,
@@ -51,7 +52,8 @@ impl Setting {
     }
 }
 
-/// The replacement policy over segments of an eviction that has one, without segments yet.
+/// Creates the replacement policy over segments, without segments yet. `None` if the eviction uses
+/// none.
 pub(crate) fn ranked(config: &Config, segments: u32) -> Option<Ranked> {
     let spec = config.eviction.policy()?;
     Ranked::new(&spec, segments, config.seed)

@@ -11,7 +11,7 @@ pub(super) fn choose_ranked(all: &Candidates<'_>, ranked: &mut Ranked) -> Option
         let header = all.heap.header(id);
         (header.usage.take_hits(), header.live().0)
     };
-    // A segment that cannot leave now is queued again.
+    // A segment that cannot be evicted now (it is open, or a job has it) is queued again.
     for _ in 0..=all.heap.count() {
         let id = ranked.choose(hits)?;
         if all.can_leave(id) {
@@ -22,8 +22,8 @@ pub(super) fn choose_ranked(all: &Candidates<'_>, ranked: &mut Ranked) -> Option
     None
 }
 
-/// Chooses and seals the segment that is worth least by a property of its own: the earliest
-/// deadline, or the fewest live bytes. If all are open and `takes_open`, an open one is sealed.
+/// Chooses the segment with the earliest deadline or with the fewest live bytes, and seals it. If
+/// all segments are open and `takes_open`, an open one is sealed.
 pub(super) fn choose_worst(
     all: &Candidates<'_>,
     eviction: Eviction,

@@ -15,8 +15,8 @@ use policy::Budget;
 const BATCH: usize = 8;
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Continues a job until it is done, within a budget of objects and a number of words of
-    /// segments. A finished job is taken away. Returns whether there is none left.
+    /// Continues a job until it is done, within a budget of objects and `words` words of segments.
+    /// If the job is finished, the slot is emptied. Returns whether no job is left.
     pub(crate) fn step_job(&self, slot: &mut Option<Job>, budget: &mut Budget, words: u64) -> bool {
         let Some(job) = slot else {
             return true;
@@ -43,8 +43,8 @@ impl<C: Objects> Evictor<'_, C> {
                 }
             }
             if source.live().0 > 0 {
-                // Another thread has removed an object from the table, and has not counted it out
-                // yet.
+                // Another thread has removed an object from the table and has not yet subtracted it
+                // from the segment's live objects.
                 return false;
             }
             if !self.next_source(job) {
@@ -53,7 +53,7 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Handles a few objects. Returns the number of their words.
+    /// Handles a few objects. Returns the number of words that they occupy.
     fn step_batch(&self, job: &mut Job, end: u32, budget: &mut Budget, words: u64) -> u32 {
         let mut batch = [None; BATCH];
         let mut scanned = 0;
@@ -75,7 +75,7 @@ impl<C: Objects> Evictor<'_, C> {
         scanned
     }
 
-    /// Keeps or removes a scanned object, if the table names it.
+    /// Keeps or removes a scanned object, if the table still refers to it.
     fn keep_or_remove(&self, job: &mut Job, object: &ScannedObject) {
         let Some(merge) = &mut job.merge else {
             self.remove(object, job.cause);
@@ -105,7 +105,7 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Moves an object to the target of a merge. Returns false if it was removed meanwhile.
+    /// Moves an object to the target of a merge. Returns false if the object was removed meanwhile.
     fn move_object(&self, merge: &mut Merge, object: &ScannedObject, frequency: u8) -> bool {
         let to = Location {
             segment: merge.target,
@@ -120,8 +120,8 @@ impl<C: Objects> Evictor<'_, C> {
         is_moved
     }
 
-    /// Whether an object that is worth keeping has room in the target of a merge, or in another
-    /// target, which this may take.
+    /// Whether an object that is worth keeping fits into the target of the merge, or into a further
+    /// target, which this call may take.
     fn has_room(&self, merge: &mut Merge, object: &ScannedObject, done: u8) -> bool {
         let capacity = self.storage.heap().capacity();
         let fits = |merge: &Merge| object.words <= capacity - merge.used;
@@ -147,7 +147,7 @@ impl<C: Objects> Evictor<'_, C> {
         false
     }
 
-    /// Has a merge begin with the job's source.
+    /// Prepares a merge for reading the job's present source.
     pub(super) fn enter(&self, job: &mut Job) {
         let heap = self.storage.heap();
         let live = |id: &SegmentId| heap.header(*id).live().1;
@@ -159,8 +159,8 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Frees the source at work, which is empty, and goes on to the next one. Returns false if
-    /// there is none.
+    /// Frees the present source, which is empty now, and continues with the next one. Returns false
+    /// if there is none.
     fn next_source(&self, job: &mut Job) -> bool {
         let mut directory = self.storage.directory().lock();
         let after = directory.lists.next(job.source);
@@ -186,8 +186,9 @@ impl<C: Objects> Evictor<'_, C> {
         true
     }
 
-    /// Whether a merge goes on with the next segment of the list, which is then marked as leaving.
-    /// Its live objects must fit into the rest of the target, and lose little of their TTL.
+    /// Whether a merge continues with the next segment of the list, which is then marked as
+    /// leaving. The condition is that its live objects fit into the rest of the target, and lose
+    /// little of their TTL.
     fn takes_more(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,

@@ -37,7 +37,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Entries that a key may have: those of a cache line.
+/// Number of entries in which a key may be stored: those of one cache line.
 const WAYS: usize = 8;
 /// Maximum number of samples at once. An entry has 13 bits for a sample's number.
 const SAMPLES_MAX: usize = 1 << SAMPLE_BITS;
@@ -45,27 +45,30 @@ const SAMPLE_BITS: u32 = 13;
 const WORDS_BITS: u32 = 20;
 const WORDS_MASK: u64 = (1 << WORDS_BITS) - 1;
 const FINGERPRINT_SHIFT: u32 = WORDS_BITS + SAMPLE_BITS;
-/// The table takes this part of the engine's memory, unless that is very large or small…
+/// The table takes one part in this number of the engine's memory, with the exceptions at
+/// [`ENTRIES_WANTED`].
 const PART: u64 = 1024;
 const ENTRIES_MAX: u64 = 1 << 20;
-/// … but at least as many entries as enough samples to learn from need, if these take no more than
-/// a sixteenth of the memory.
+/// Number of entries that enough samples for learning need. A smaller table is enlarged to this
+/// number, if that takes no more than a sixteenth of the memory.
 const ENTRIES_WANTED: u64 = 1 << 12;
 const PART_MAX: u64 = 16;
 /// Entries for each sample, of which half are used. Fewer if there would be too few samples.
 const ENTRIES_PER_SAMPLE: usize = 64;
 const ENTRIES_PER_SAMPLE_MIN: usize = 16;
 const SAMPLES_WANTED: usize = 256;
-/// With less memory there is no room for enough samples, so none is taken.
+/// Minimum memory of an engine with watched keys. With less there is no room for enough samples, so
+/// none is taken.
 const MEMORY_MIN: u64 = 256 << 10;
-/// The bits of a hash that select keys: others than those that select chains and tags.
+/// Position of the hash bits that select keys. Chains and tags are selected by other bits.
 const SHARE_SHIFT: u32 = 24;
-/// At least one key in 2^16 is watched.
+/// Maximum number of bits in a mask, so that at least one key in 2^16 is watched.
 const SHARE_BITS_MAX: u32 = 16;
-/// Requests are counted once a second, so the next one is half a second away on average.
+/// Minimum time to a key's next request in the calculation of utility. Requests are counted once a
+/// second, so the next one is half a second away on average.
 const TIME_MIN_MS: u64 = 500;
 
-/// What requests need of a sample.
+/// The part of a sample that requests use.
 #[derive(Debug)]
 struct Sample {
     taken_at: AtomicU64,
@@ -75,7 +78,7 @@ struct Sample {
     utility: AtomicU64,
 }
 
-/// What the learner needs of a sample.
+/// The part of a sample that the learner uses.
 #[derive(Debug)]
 struct SampleRecord {
     number: u16,
@@ -83,16 +86,17 @@ struct SampleRecord {
     features: Features,
     /// A key is watched if this many bits of its hash, from [`SHARE_SHIFT`] on, are 0.
     share_bits: u8,
-    /// Number of objects that each watched one stands for.
+    /// Number of objects that each watched object represents.
     scale: f64,
 }
 
 #[derive(Debug, Default)]
 struct Samples {
-    /// In order of time.
+    /// The samples in the order in which they were taken.
     taken: VecDeque<SampleRecord>,
     vacant: Vec<u16>,
-    /// Number of flushes when the samples were last used.
+    /// Number of flushes when the samples were last checked against it. After another flush they
+    /// are dropped.
     flushes: u32,
 }
 
@@ -100,16 +104,16 @@ struct Samples {
 struct KeyTable {
     entries: Box<[AtomicU64]>,
     samples: Box<[Sample]>,
-    /// Maximum number of watched keys of a sample, but for rounding.
+    /// Maximum number of watched keys of a sample, before rounding.
     keys: usize,
     records: Mutex<Samples>,
 }
 
-/// The watched keys and the samples. Without memory until [`Watch::prepare`].
+/// The watched keys and the samples. [`Watch::prepare`] allocates the memory.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// The least mask of all samples, so that it covers each key that any of them watches; all bits
-    /// if there is no sample.
+    /// The mask of all samples: the bits that the masks of all have in common, so that it covers
+    /// each key that any of them watches. All bits are set if there is no sample.
     mask: AtomicU64,
     flushes: AtomicU32,
     list: OnceLock<KeyTable>,
@@ -187,7 +191,7 @@ impl KeyTable {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entries that a key may have, and its fingerprint.
+    /// Returns the entries in which a key may be stored, and its fingerprint.
     fn entries_of(&self, hash: u64) -> (&[AtomicU64], u64) {
         let mixed = scramble(hash);
         let line = mixed as usize & (self.entries.len() / WAYS - 1);
@@ -197,7 +201,7 @@ impl KeyTable {
         )
     }
 
-    /// Removes all entries of a key.
+    /// Removes all entries of a key, and calls `each` with the sample and the entry of each.
     fn take(&self, hash: u64, mut each: impl FnMut(&Sample, u64)) {
         let (entries, fingerprint) = self.entries_of(hash);
         for entry in entries {
@@ -233,7 +237,7 @@ impl Watch {
         }
     }
 
-    /// Bytes of the table in an engine with this much memory.
+    /// Returns the bytes that the table takes in an engine with this much memory.
     pub(crate) fn bytes_of(memory_bytes: u64) -> u64 {
         if memory_bytes < MEMORY_MIN {
             return 0;
@@ -243,7 +247,7 @@ impl Watch {
         (entries * 8 + sample_count(entries) * by_sample) as u64
     }
 
-    /// Bytes that are taken.
+    /// Returns the bytes that the table takes now.
     pub(crate) fn bytes(&self, memory_bytes: u64) -> u64 {
         match self.list.get() {
             Some(_) => Watch::bytes_of(memory_bytes),
@@ -262,10 +266,10 @@ impl Watch {
         self.list.get().map_or(0, |list| list.samples.len())
     }
 
-    /// Whether a key may be watched.
+    /// Whether the table may contain this key. If not, a request need not search the table.
     #[inline(always)]
     pub(crate) fn covers(&self, hash: u64) -> bool {
-        // A hash's tag is not 0, so a mask of all bits covers no key.
+        // The tag in a hash is never 0, so a mask of all bits covers no key.
         is_of_share(hash, self.mask.load(Relaxed))
     }
 
@@ -285,7 +289,7 @@ impl Watch {
         });
     }
 
-    /// Removes a covered key that is overwritten or deleted.
+    /// Removes a covered key that is overwritten or deleted from all samples.
     #[cold]
     pub(crate) fn forget(&self, hash: u64) {
         if let Some(list) = self.list.get() {
@@ -293,7 +297,7 @@ impl Watch {
         }
     }
 
-    /// Has all samples dropped, because all objects were flushed.
+    /// Records a flush of all objects, so that all samples are dropped at their next use.
     pub(crate) fn flushed(&self) {
         self.flushes.fetch_add(1, Relaxed);
     }
@@ -304,7 +308,7 @@ impl Watch {
         self.flushed();
     }
 
-    /// Locks the samples, after dropping those before a flush.
+    /// Locks the samples, after dropping those that were taken before a flush.
     fn open(&self) -> Option<(&KeyTable, MutexGuard<'_, Samples>)> {
         let list = self.list.get()?;
         let mut samples = list.records();
@@ -329,7 +333,8 @@ impl Watch {
     ) -> Option<SampleBuilder<'_>> {
         let (list, mut samples) = self.open()?;
         if samples.taken.back().is_some_and(|taken| taken.at > now) {
-            // The clock went back: without this, these samples would stay until it has caught up.
+            // The clock went back: otherwise these samples would stay until it reaches their time
+            // again.
             samples.end_where(list, |taken| taken.at > now);
             self.update_mask(&samples);
         }
@@ -338,7 +343,7 @@ impl Watch {
         sample.taken_at.store(now.0, Relaxed);
         sample.deadline.store(deadline.0, Relaxed);
         sample.utility.store(0f64.to_bits(), Relaxed);
-        // As many keys as a sample has entries for, or nearly twice as many.
+        // Between one and nearly two times as many keys as a sample has entries for.
         let by_key = (objects as usize / list.keys).max(1);
         let taken = SampleRecord {
             number,
@@ -395,12 +400,12 @@ impl Watch {
 }
 
 impl SampleBuilder<'_> {
-    /// Whether the sample watches this key.
+    /// Whether the sample watches this key, according to its hash.
     pub(crate) fn covers(&self, hash: u64) -> bool {
         is_of_share(hash, self.taken.mask())
     }
 
-    /// Watches a key that the sample covers.
+    /// Adds a key that the sample covers to the table.
     pub(crate) fn watch(&mut self, hash: u64, words: u32) {
         if self.watched as usize >= 2 * self.list.keys {
             return;
@@ -446,8 +451,8 @@ mod tests {
 
     #[test]
     fn the_table_takes_as_much_memory_as_the_docs_say() {
-        // Where objects take less than these fractions of a byte's memory, that is below a byte an
-        // object.
+        // Cases in which an object has less than these fractions of its bytes of memory, which is
+        // below one byte an object.
         for (memory, part) in [(64 << 20, 700), (1 << 30, 800), (64 << 30, 7_000)] {
             assert!(Watch::bytes_of(memory) <= memory / part, "{memory}");
         }
@@ -488,8 +493,8 @@ mod tests {
         begun.end(objects)
     }
 
-    /// All samples used to share one mask, that of the last one: keys of others were watched and
-    /// their requests ignored.
+    /// Regression test: all samples used to share the mask of the last one, so that keys of others
+    /// were watched but their requests ignored.
     #[test]
     fn utilities_are_right_for_segments_of_few_and_of_many_objects() {
         let watch = Watch::new();
@@ -512,7 +517,8 @@ mod tests {
         assert!((0..1_000).all(|key| !watch.covers(hash(key))));
     }
 
-    /// Samples of a time that has not come yet used to keep their numbers until it came.
+    /// Regression test: samples with a time in the future used to keep their numbers until that
+    /// time.
     #[test]
     fn samples_from_before_a_step_back_of_the_clock_are_ended() {
         let watch = Watch::new();
@@ -532,7 +538,7 @@ mod tests {
         assert!(passed.len() == 1 && passed[0] > 0.0, "{passed:?}");
     }
 
-    /// A sample of the model: its utility so far, and the watched keys with their words.
+    /// A sample of the model: its utility so far, and the watched keys with their sizes in words.
     #[derive(Default)]
     struct ModelSample {
         number: f32,
@@ -543,7 +549,7 @@ mod tests {
         left: BTreeMap<u64, u32>,
     }
 
-    /// Compared with the plainest model: maps of keys by sample.
+    /// Compares the table with a simple model: a map of keys for each sample.
     #[test]
     fn utilities_are_those_of_the_plainest_model() {
         let watch = Watch::new();

@@ -1,4 +1,4 @@
-//! A locked chain of lines: what writers do to slots.
+//! A locked chain of lines, and the changes that writers make to its slots.
 
 use super::heap::Heap;
 use super::line::{
@@ -11,16 +11,16 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release};
 /// Maximum number of lines in a chain. An object that does not fit replaces another.
 pub(super) const CHAIN_MAX: usize = 16;
 
-/// A chain, locked until it is dropped.
+/// A chain, locked until this value is dropped.
 ///
-/// Readers go on meanwhile: every store to a slot publishes the object that it names. A frequency
-/// that a reader counts between is lost.
+/// Readers continue meanwhile: every store to a slot publishes the object that it refers to. If a
+/// reader counts a request between a writer's load and store of a slot, that count is lost.
 pub(super) struct Chain<'t> {
     lines: &'t Lines,
     heap: &'t Heap,
     source: &'t dyn TakeSegment,
     first: &'t Line,
-    /// Added to the line information when the lock is given up.
+    /// Difference that is added to the line information when the lock is released.
     delta: u64,
 }
 
@@ -33,7 +33,7 @@ impl Drop for Chain<'_> {
 }
 
 impl<'t> Chain<'t> {
-    /// The chain that begins with this line. The caller has set its lock bit.
+    /// Creates the guard of the chain that begins with this line. The caller has set the lock bit.
     pub(super) fn locked(
         lines: &'t Lines,
         heap: &'t Heap,
@@ -85,12 +85,12 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// The `cas` of the chain, with the changes made under this lock.
+    /// Returns the `cas` of the chain, including the changes made under this lock.
     pub(super) fn cas(&self) -> u32 {
         (self.first[0].load(Relaxed).wrapping_add(self.delta) >> CAS_SHIFT) as u32
     }
 
-    /// Notes that a value has changed, which increases `cas`.
+    /// Records that a value has changed, which increases `cas`.
     pub(super) fn changed(&mut self) {
         self.delta = self.delta.wrapping_add(CAS_ONE);
     }
@@ -105,11 +105,12 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// Puts a frequently requested object into the first line, where a hit reads one cache line and
-    /// predicts all branches. The least frequent object there makes room if there is a vacant slot
-    /// in another line. It is stored there first, so that a reader that does not find it at its old
-    /// place finds it later at its new one. The replaced object, in a later line, stays until its
-    /// successor stands in the first line and `cas` has gone up, as in [`Chain::empty`].
+    /// Moves a frequently requested object to the first line, where a hit reads one cache line and
+    /// predicts all branches. If another line has a vacant slot, the least frequent object of the
+    /// first line moves there. It is stored in the vacant slot before it is replaced in the first
+    /// line. So a reader that does not find it at its old place finds it later at its new one. The
+    /// replaced object, in a later line, stays until the new one is in the first line and `cas` has
+    /// increased, as in [`Chain::empty`].
     #[cold]
     fn put_first(&mut self, cell: SlotRef<'t>, slot: SlotWord, frequency: u8) -> bool {
         let vacant = self.all_lines().skip(1).find_map(|line| {
@@ -118,7 +119,7 @@ impl<'t> Chain<'t> {
                 .find(|&index| line[index].load(Relaxed) == 0)?;
             Some(&line[index])
         });
-        // The last slot is a link.
+        // The last slot is not considered, because it is a link.
         let cells = (SLOTS.start..LAST).map(|index| SlotWord(self.first[index].load(Relaxed)));
         let weakest = (SLOTS.start..LAST)
             .zip(cells)
@@ -159,7 +160,7 @@ impl<'t> Chain<'t> {
             return false;
         };
         let line = self.lines.line(self.heap, number);
-        // A reader that follows the link finds the object that stood in the link's place.
+        // A reader that follows the link finds there the object that was in the link's slot before.
         line[1].store(last[LAST].load(Relaxed), Release);
         line[2].store(slot.0, Release);
         last[LAST].store(SlotWord::link(number).0, Release);
@@ -173,13 +174,13 @@ impl<'t> Chain<'t> {
         self.delta = self.delta.wrapping_sub(COUNT_ONE);
     }
 
-    /// Clears a slot, and gives back lines that are no longer needed.
+    /// Clears a slot, and frees lines that are no longer needed.
     pub(super) fn remove(&mut self, cell: SlotRef<'t>) {
         self.clear(cell);
         self.shorten();
     }
 
-    /// Gives back the last line, as often as the others have room for its objects.
+    /// Frees last lines as long as the other lines have room for their objects.
     pub(super) fn shorten(&mut self) {
         loop {
             let mut before_last = None;
@@ -193,7 +194,7 @@ impl<'t> Chain<'t> {
             let Some((before, number)) = before_last else {
                 return;
             };
-            // The last slots of the others are links.
+            // The last slot of each other line is a link.
             if self.object_count() > (lines - 1) * (SLOTS.len() as u64 - 1) {
                 return;
             }
@@ -203,10 +204,11 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// Moves the objects of the last line to earlier ones: first they are stored at both places,
-    /// then `cas` goes up, then they are cleared here. A reader that finds an object at neither
-    /// place read its new place before the object was stored there, hence before `cas` went up, and
-    /// read the old place after that. So it sees that `cas` has changed, and starts again.
+    /// Moves the objects of the last line to earlier ones: each is first stored at the new place
+    /// too, then `cas` increases, then the old places are cleared. Suppose that a reader finds an
+    /// object at neither place. Then it read the new place before the object was stored there,
+    /// hence before `cas` increased, and it read the old place after that. So it sees that `cas`
+    /// has changed, and searches again.
     fn empty(&mut self, last: &'t Line) {
         let mut vacant = self.all_lines().flat_map(|line| {
             let slots = SLOTS.start..LAST;
@@ -231,12 +233,12 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// The object with the lowest frequency.
+    /// Returns the slot of the object with the lowest frequency.
     pub(super) fn weakest(&self) -> Option<SlotRef<'t>> {
         self.slots().min_by_key(|cell| cell.word.frequency())
     }
 
-    /// Number of lines, and of objects by the line information.
+    /// Returns the number of lines, and the number of objects according to the line information.
     pub(super) fn extent(&self) -> (usize, u64) {
         (self.all_lines().count(), self.object_count())
     }

@@ -1,12 +1,12 @@
-//! The check that heap, directory, table and contents agree.
+//! Consistency check of heap, directory, table and contents.
 
 use super::content::Objects;
 use super::plan::EvictionPlan;
 use super::store::Storage;
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
-    /// Panics if the parts contradict each other. For tests and fuzzers, while no thread writes;
-    /// slow.
+    /// Panics if the data structures are inconsistent. For tests and fuzzers, while no thread
+    /// writes; slow.
     pub(crate) fn check(&self) {
         let heap = self.heap();
         let used_lines = self.table().line_count();
@@ -36,7 +36,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
             items += found;
         }
         assert_eq!(items, self.item_count());
-        // The rest of the last piece holds first lines of chains to come.
+        // The rest of the last piece consists of first lines for future chains.
         assert!(lines <= used_lines);
         let directory = self.directory().lock();
         directory.check(heap);

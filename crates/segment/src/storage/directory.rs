@@ -1,9 +1,8 @@
-//! The segment directory: the segment lists and the eviction's plan behind the one lock of the
-//! engine.
+//! The segment directory: the segment lists and the eviction's plan, guarded by one lock.
 //!
-//! The lock is held for what each segment needs once in its use: to be taken, listed, chosen and
-//! freed. What requests need of the lists stands beside the lock, in atomics that each change
-//! updates before it gives up the lock.
+//! A thread holds the lock only for a few steps in a segment's use: to take, list, choose and free
+//! it. The values of the lists that requests need are copied to atomics beside the lock. Each
+//! change updates them before it releases the lock.
 
 use super::heap::Heap;
 use super::lines::TakeSegment;
@@ -26,7 +25,7 @@ pub(crate) struct Directory<P> {
     next_due: AtomicU64,
 }
 
-/// What the lock guards.
+/// The data that the lock guards.
 #[derive(Debug)]
 pub(crate) struct Entries<P> {
     pub(crate) lists: SegmentLists,
@@ -40,7 +39,8 @@ pub(crate) struct LockedDirectory<'d, P> {
 }
 
 impl<P: EvictionPlan> Directory<P> {
-    /// A directory of `count` free segments, of which merges alone may take the last `reserve`.
+    /// Creates a directory of `count` free segments, of which only merges may take the last
+    /// `reserve`.
     pub(crate) fn new(count: u32, reserve: u32, plan: P) -> Self {
         let lists = SegmentLists::new(count, reserve);
         Directory {
@@ -51,7 +51,8 @@ impl<P: EvictionPlan> Directory<P> {
         }
     }
 
-    /// Locks the directory. A thread that panicked with the lock had found a failed assertion.
+    /// Locks the directory. A poisoned lock is taken as well, because a thread that panicked while
+    /// it held the lock had only found a failed assertion.
     pub(crate) fn lock(&self) -> LockedDirectory<'_, P> {
         LockedDirectory {
             directory: self,
@@ -65,13 +66,14 @@ impl<P: EvictionPlan> Directory<P> {
         self.free_count.load(Relaxed)
     }
 
-    /// Number of times that a segment was taken or freed, or the eviction changed. Wraps around.
+    /// Returns how often a segment was taken or freed, or the eviction changed. The count wraps
+    /// around.
     #[inline]
     pub(crate) fn changes(&self) -> u32 {
         self.changes.load(Relaxed)
     }
 
-    /// No segment expires before this, in milliseconds; `u64::MAX` if none will.
+    /// Returns a time in milliseconds before which no segment expires; `u64::MAX` if none will.
     #[inline]
     pub(crate) fn next_due(&self) -> u64 {
         self.next_due.load(Relaxed)
@@ -100,7 +102,8 @@ impl<P: EvictionPlan> LockedDirectory<'_, P> {
         taken
     }
 
-    /// Takes a segment as the target of a merge, which publishes it once it has begun.
+    /// Takes a segment as the target of a merge. The merge calls [`LockedDirectory::publish`] once
+    /// it has begun.
     pub(crate) fn take_reserved(&mut self) -> Option<SegmentId> {
         self.entries.lists.take_reserved()
     }
@@ -130,12 +133,12 @@ impl<P: EvictionPlan> LockedDirectory<'_, P> {
         self.publish();
     }
 
-    /// Notes the deadline of a segment that may now be the head of its list.
+    /// Records the deadline of a segment that may now be the head of its list.
     pub(crate) fn falls_due(&self, deadline: Tick) {
         self.directory.next_due.fetch_min(deadline.0, Relaxed);
     }
 
-    /// Sets the earliest deadline of all heads, after a look at all of them.
+    /// Sets the earliest deadline of all heads. The caller has just read all of them.
     pub(crate) fn set_next_due(&self, deadline_ms: u64) {
         self.directory.next_due.store(deadline_ms, Relaxed);
     }

@@ -10,7 +10,7 @@ use policy::parts::chance::scramble;
 /// Below this the counter is exact.
 const EXACT_BELOW: u8 = 16;
 
-/// The counter after one more request; `None` if it stays.
+/// Returns the counter after one more request; `None` if it does not change.
 #[inline]
 pub(crate) fn after_request(frequency: u8, random: u64) -> Option<u8> {
     let next = frequency.checked_add(1)?;
@@ -21,7 +21,7 @@ pub(crate) fn after_request(frequency: u8, random: u64) -> Option<u8> {
     (draw == 0).then_some(next)
 }
 
-/// Random bits of a key in a second, different for all keys and seconds.
+/// Returns random bits for a key in a second, different for all keys and seconds.
 #[inline]
 pub(crate) fn draw(hash: u64, second: u64, seed: u64) -> u64 {
     scramble(hash ^ scramble(second ^ seed))
@@ -46,7 +46,7 @@ mod tests {
                 expected += 1.0 / expected;
             }
         }
-        // The mean of many draws: within a fifth.
+        // The mean of many draws must be within a fifth of the expected value.
         assert!(
             (f64::from(frequency) - expected).abs() < 0.2 * expected,
             "{frequency} {expected}"

@@ -11,7 +11,7 @@
 use super::words::{WORD, word_of};
 use policy::parts::chance::Chance;
 
-/// Bytes that one multiplication takes.
+/// Number of bytes that one multiplication processes.
 const BLOCK: usize = 2 * WORD;
 
 /// A hash function with its secret.
@@ -20,7 +20,7 @@ pub(crate) struct KeyHash {
     secret: [u64; 4],
 }
 
-/// The halves of a product, combined into 64 bits.
+/// Returns the product of two words, its halves combined into 64 bits by exclusive or.
 #[inline(always)]
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -36,8 +36,8 @@ fn halves(block: &[u8; BLOCK]) -> (u64, u64) {
 
 impl KeyHash {
     pub(crate) fn new(secret: [u64; 2]) -> KeyHash {
-        // Expands the secret to words of which about half the bits are set, even if few were set in
-        // it.
+        // Expands the secret to words of which about half the bits are set, even if the secret has
+        // few.
         let [mut one, mut other] = secret.map(Chance::new);
         KeyHash {
             secret: [(); 4].map(|()| one.bits() ^ other.bits().rotate_left(32)),
@@ -74,7 +74,7 @@ mod tests {
 
     const KEYS: u64 = if cfg!(miri) { 50 } else { 60_000 };
 
-    /// Typical names: by number, decimal or binary, after a long or a short prefix.
+    /// Returns typical key names: numbers, decimal or binary, after a long or a short prefix.
     fn names() -> impl Iterator<Item = Vec<u8>> {
         (0..KEYS).flat_map(|number| {
             [

@@ -36,13 +36,13 @@ const SEALED: u64 = 1 << 63;
 
 const LIVE_WORDS_SHIFT: u32 = 32;
 
-/// Owner of a segment as the bits of `write`.
+/// Returns the bits of `write` that identify the owner and the TTL bucket of a segment.
 #[inline(always)]
 fn ownership(writer: u16, bucket: TtlBucket) -> u64 {
     u64::from(bucket.0) << BUCKET_SHIFT | u64::from(writer) << WRITER_SHIFT
 }
 
-/// What writers and eviction need of a segment. The module text draws its layout.
+/// The part of a segment's headers that writers and eviction use. The module text draws its layout.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Header {
@@ -51,7 +51,7 @@ pub(crate) struct Header {
     pub(crate) usage: Usage,
 }
 
-/// What readers need of a segment. The module text draws its layout.
+/// The part of a segment's headers that readers use. The module text draws its layout.
 #[derive(Debug)]
 pub(crate) struct Stamp {
     generation: AtomicU64,
@@ -100,7 +100,7 @@ impl Header {
             .fetch_add(u64::from(words) << LIVE_WORDS_SHIFT | 1, Relaxed);
     }
 
-    /// Counts out one object, which the table no longer names.
+    /// Subtracts one object, which the table no longer refers to, from the live ones.
     #[inline]
     pub(crate) fn take_live(&self, words: u32) {
         let one = u64::from(words) << LIVE_WORDS_SHIFT | 1;
@@ -109,8 +109,9 @@ impl Header {
         debug_assert!(before >> LIVE_WORDS_SHIFT >= u64::from(words));
     }
 
-    /// Reserves room for one object and returns its offset. The owner fills it and then calls
-    /// [`Header::written`]. `None` if the segment is sealed, full, or owned by another writer.
+    /// Reserves room for one object and returns its offset, or `None` if the segment is sealed,
+    /// full, or owned by another writer. The owner then writes the object and calls
+    /// [`Header::written`].
     #[inline]
     pub(crate) fn reserve(
         &self,
@@ -135,15 +136,16 @@ impl Header {
         self.write.fetch_add(u64::from(words), Release);
     }
 
-    /// Ends the write of the object reserved last: the table names it, or never will.
+    /// Ends the write of the object reserved last. Either the table refers to it now, or it never
+    /// will.
     #[inline]
     pub(crate) fn written(&self) {
         let before = self.write.fetch_and(!WRITING, Release);
         debug_assert!(before & WRITING != 0);
     }
 
-    /// Takes back the room reserved last, whose object the table never named. In a segment that was
-    /// sealed meanwhile the room stays used.
+    /// Frees the room reserved last, to whose object the table never referred. If the segment was
+    /// sealed meanwhile, the room stays used.
     pub(crate) fn unreserve(&self, words: u32) {
         let before = self.write.load(Relaxed);
         let after = (before - u64::from(words)) & !WRITING;
@@ -166,14 +168,15 @@ impl Header {
     pub(crate) fn open(&self, stamp: &Stamp, writer: u16, bucket: TtlBucket, deadline: Tick) {
         debug_assert!(self.is_sealed());
         debug_assert_eq!(self.live.load(Relaxed), 0);
-        // Orders the generation that the new owner has seen before everything that it writes.
+        // Orders the generation that the new owner has read before everything that it writes.
         fence(Release);
         stamp.set_deadline(deadline);
         self.usage.reset_hits();
         self.write.store(ownership(writer, bucket), Release);
     }
 
-    /// Frees a segment that no slot of the table names. Readers discard what they copied from it.
+    /// Frees a segment that no slot of the table refers to. Readers discard what they have copied
+    /// from it.
     pub(crate) fn give_back(&self, stamp: &Stamp, id: SegmentId) {
         let live = self.live.load(Relaxed);
         assert_eq!(live, 0, "the table still names objects of {id:?}");
@@ -192,13 +195,14 @@ impl Stamp {
         }
     }
 
-    /// First look at the generation, before the slot is read again.
+    /// Returns the generation. A reader loads it before it reads the slot again.
     #[inline(always)]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Acquire)
     }
 
-    /// Whether the segment was not freed since its generation was read. Orders all reads before it.
+    /// Whether the segment was not freed since its generation was read. All earlier reads are
+    /// ordered before this check.
     #[inline(always)]
     pub(crate) fn is_still(&self, generation: u64) -> bool {
         fence(Acquire);

@@ -32,13 +32,14 @@ pub struct Heap {
     capacity: u32,
 }
 
-/// Bytes that a segment of this many words takes, with its headers.
+/// Returns the bytes that a segment of this many words takes, with its headers.
 pub(crate) fn heap_bytes_of_segment(capacity: u32) -> usize {
     Memory::bytes_of_one(capacity) + HEADER_BYTES
 }
 
 impl Heap {
-    /// A heap of `count` segments of `capacity` words each, optionally backed by large pages.
+    /// Creates a heap of `count` segments of `capacity` words each, optionally backed by large
+    /// pages.
     pub(crate) fn new(count: u32, capacity: u32, wants_large_pages: bool) -> Self {
         Heap {
             memory: Memory::new(count, capacity, wants_large_pages),
@@ -84,8 +85,8 @@ impl Heap {
         &self.memory
     }
 
-    /// The words from a location to the end of its memory chunk: those of an object if one begins
-    /// there, and what lies behind it. `None` if the memory was never reserved.
+    /// Returns the words from a location to the end of its memory chunk: those of the object that
+    /// begins there, and what follows it. `None` if the memory was never reserved.
     #[inline(always)]
     pub(crate) fn words(&self, location: Location) -> Option<&[AtomicU64]> {
         self.memory
@@ -103,12 +104,13 @@ impl Heap {
         self.header(id).give_back(self.stamp(id), id);
     }
 
-    /// Bytes of memory of this many segments, their share of the chunks' bounds included.
+    /// Returns the bytes that `count` segments take, including their share of the unused words at
+    /// the bounds of chunks.
     pub(crate) fn taken_bytes(&self, count: u32) -> usize {
         count as usize * Memory::bytes_of_one(self.capacity)
     }
 
-    /// Bytes of all headers.
+    /// Returns the bytes of the headers of all segments.
     pub(crate) fn header_bytes(&self) -> usize {
         self.headers.len() * HEADER_BYTES
     }

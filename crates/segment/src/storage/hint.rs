@@ -28,7 +28,7 @@ pub(crate) fn prefetch<T>(target: &T) {
     let _ = target;
 }
 
-/// Permits the system to back these words by large pages, as far as whole ones lie among them. The
+/// Permits the system to back these words by large pages, as far as they contain whole ones. The
 /// system may decline.
 pub(crate) fn large_pages(words: &[AtomicU64]) {
     let bytes = size_of_val(words);

@@ -45,7 +45,8 @@ const FREQUENCY_MASK: u64 = 0xff << FREQUENCY_SHIFT;
 const LOCATION_MASK: u64 = (1 << FREQUENCY_SHIFT) - 1;
 const LINK: u64 = SEGMENT_MASK << OFFSET_BITS;
 
-/// Maximum number of segments: the values of the slot's field without 0 and the mark of a link.
+/// Maximum number of segments: the number of values of the slot's field, without 0 and without the
+/// value that marks a link.
 pub(crate) const SEGMENTS_MAX: u32 = SEGMENT_MASK as u32 - 1;
 /// Maximum number of words in a segment.
 pub(crate) const SEGMENT_WORDS_MAX: u32 = 1 << OFFSET_BITS;
@@ -54,7 +55,7 @@ pub(crate) const SEGMENT_WORDS_MAX: u32 = 1 << OFFSET_BITS;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SlotWord(pub(super) u64);
 
-/// A slot of a line, with what it held when it was read.
+/// A slot of a line, with the value that was read from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotRef<'t> {
     pub(super) line: &'t Line,
@@ -76,14 +77,14 @@ pub(super) fn matching(line: &Line, hash: u64) -> u32 {
     matching
 }
 
-/// Index of the first slot of a set that is not empty.
+/// Returns the index of the first slot in a set that is not empty.
 #[inline(always)]
 pub(super) fn first_of(matching: u32) -> usize {
     // 7 at most, because the set has seven bits. The mask makes that known to the compiler.
     (matching.trailing_zeros() as usize + SLOTS.start) & (SLOTS.end - 1)
 }
 
-/// Indexes of the slots of a set.
+/// Returns the indexes of the slots in a set.
 #[inline(always)]
 pub(super) fn slots_of(mut matching: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -93,7 +94,7 @@ pub(super) fn slots_of(mut matching: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Makes a hash searchable: its tag is not 0, so that one comparison excludes vacant slots too.
+/// Returns a hash whose tag is not 0, so that one comparison of tags excludes vacant slots too.
 #[inline(always)]
 pub(super) fn with_tag(hash: u64) -> u64 {
     hash | u64::from(hash >> TAG_SHIFT == 0) << TAG_SHIFT
@@ -115,13 +116,13 @@ impl SlotWord {
         )
     }
 
-    /// A link to the line of this number.
+    /// Returns the slot value that links to the line of this number.
     pub(super) fn link(line: u32) -> SlotWord {
         let line = u64::from(line);
         SlotWord(line >> OFFSET_BITS << TAG_SHIFT | LINK | line & OFFSET_MASK)
     }
 
-    /// The number of the next line, if this is a link.
+    /// Returns the number of the next line if this slot is a link.
     #[inline(always)]
     pub(super) fn next_line(self) -> Option<u32> {
         let line = self.0 >> TAG_SHIFT << OFFSET_BITS | self.0 & OFFSET_MASK;
@@ -141,7 +142,7 @@ impl SlotWord {
         }
     }
 
-    /// Whether this is an object whose key may have this hash.
+    /// Whether this slot is an object whose key may have this hash.
     #[inline(always)]
     pub(super) fn has_tag_of(self, hash: u64) -> bool {
         debug_assert!(hash >> TAG_SHIFT != 0);
@@ -158,13 +159,13 @@ impl SlotWord {
         SlotWord(self.0 & !FREQUENCY_MASK | u64::from(frequency) << FREQUENCY_SHIFT)
     }
 
-    /// The same key at another location.
+    /// Returns the slot value for the same key at another location.
     pub(super) fn moved_to(self, location: Location) -> SlotWord {
         let moved = u64::from(location.segment.0) << OFFSET_BITS | u64::from(location.offset);
         SlotWord(self.0 & !LOCATION_MASK | moved)
     }
 
-    /// Whether both name the same tag and location, whatever the frequency.
+    /// Whether both have the same tag and location, whatever the frequency.
     #[inline(always)]
     pub(super) fn is_same(self, other: SlotWord) -> bool {
         (self.0 ^ other.0) & !FREQUENCY_MASK == 0
@@ -178,7 +179,7 @@ impl SlotRef<'_> {
         SlotWord(self.line[self.index].load(Acquire))
     }
 
-    /// The second, modulo 2^16, in which an object of this line was last requested.
+    /// Returns the second, modulo 2^16, in which an object of this line was last requested.
     #[inline(always)]
     pub(crate) fn accessed(&self) -> u16 {
         (self.line[0].load(Relaxed) >> ACCESS_SHIFT) as u16
@@ -200,7 +201,7 @@ impl SlotRef<'_> {
         }
         let counted = if is_this_second { info & COUNTED } else { 0 };
         let next = info & !(ACCESS_MASK | COUNTED) | access | counted | bit;
-        // A thread that loses a race loses its count, so that nothing waits here.
+        // A thread that loses a race does not count its request, so that nothing waits here.
         let won = self.line[0].compare_exchange(info, next, Relaxed, Relaxed);
         if won.is_ok()
             && let Some(frequency) = frequency_after(self.word.frequency())

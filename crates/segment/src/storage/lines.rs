@@ -1,8 +1,8 @@
-//! The lines of the hash table: where each lies in memory, and which belong to no chain.
+//! The lines of the hash table: the place of each in memory, and those that belong to no chain.
 //!
-//! Lines are taken from segments of the heap, a *piece* of some hundred lines at a time. The first
-//! lines of chains lie side by side in pieces; further lines of chains are taken one by one. The
-//! table never gives memory back.
+//! Lines are taken from segments of the heap, a *piece* of up to 256 lines at a time. The first
+//! lines of chains are side by side in pieces; further lines of chains are taken one by one. The
+//! table never returns memory to the heap.
 
 use super::heap::Heap;
 use super::line::{LAST, SlotWord};
@@ -16,23 +16,24 @@ use std::sync::PoisonError;
 /// Maximum number of lines in a piece.
 const PIECE_LINES: u32 = 256;
 
-/// Where the table takes its segments from.
+/// Source of segments for the table.
 pub(crate) trait TakeSegment: Debug {
-    /// Takes a free segment for good. `None` if none may be taken.
+    /// Takes a free segment, which is never returned. `None` if none may be taken.
     fn take_for_table(&self) -> Option<SegmentId>;
 }
 
 /// Lines that belong to no chain.
 #[derive(Debug, Default)]
 struct Pool {
-    /// Number of segments taken, and of unused lines in the last one.
+    /// Number of segments taken. The next field is the number of unused lines in the last one.
     segments: u32,
     unused: u32,
-    /// Lines given back, linked as a chain is: a reader that is still in one finds no object, and
-    /// an end.
+    /// First of the freed lines, which are linked like a chain. So a reader that is still in one
+    /// finds no object, and reaches an end.
     free_first: Option<u32>,
     free_count: u32,
-    /// The next line of the piece for further lines, and the number of lines left in it.
+    /// Next line of the piece from which further lines of chains are taken. `single_count` is the
+    /// number of lines left in it.
     single_next: u32,
     single_count: u32,
 }
@@ -40,7 +41,7 @@ struct Pool {
 /// All lines of the table.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// Numbers of the first words of the table's segments.
+    /// For each segment of the table, the number of its first word.
     segments: Box<[AtomicU64]>,
     pool: Mutex<Pool>,
     piece_bits: u32,
@@ -91,7 +92,7 @@ impl Lines {
         taken - u64::from(pool.unused + pool.free_count + pool.single_count)
     }
 
-    /// The number of a line's first word.
+    /// Returns the number of a line's first word.
     #[inline(always)]
     pub(super) fn first_word(&self, line: u32) -> u64 {
         let segment = self.segments[(line >> self.segment_bits) as usize].load(Relaxed);
@@ -104,7 +105,7 @@ impl Lines {
         heap.memory().line(self.first_word(line))
     }
 
-    /// The next line of a chain.
+    /// Returns the next line of a chain.
     #[inline(always)]
     pub(super) fn after<'h>(&self, heap: &'h Heap, line: &Line) -> Option<&'h Line> {
         let next = SlotWord(line[LAST].load(Acquire)).next_line()?;
@@ -132,8 +133,8 @@ impl Lines {
         }
         let first = (pool.segments << self.segment_bits) - pool.unused;
         pool.unused -= 1 << self.piece_bits;
-        // A reader that still copies objects from here sees that the segment was freed before it
-        // sees zeros.
+        // A reader that still copies objects from here must see that the segment was freed before
+        // it sees zeros.
         fence(Release);
         for line in first..first + (1 << self.piece_bits) {
             let words = self.line(heap, line);
@@ -142,7 +143,7 @@ impl Lines {
         Some(first)
     }
 
-    /// Takes one zeroed line, to continue a chain.
+    /// Takes one zeroed line, which prolongs a chain.
     pub(super) fn take(&self, heap: &Heap, source: &dyn TakeSegment) -> Option<u32> {
         let mut pool = self.pool();
         if let Some(number) = pool.free_first {
@@ -162,7 +163,7 @@ impl Lines {
         Some(pool.single_next - 1)
     }
 
-    /// Takes back a line that is in no chain and holds no object.
+    /// Frees a line that is in no chain and holds no object.
     pub(super) fn give_back(&self, heap: &Heap, number: u32) {
         let mut pool = self.pool();
         let next = pool.free_first.map_or(SlotWord::VACANT, SlotWord::link);
@@ -171,7 +172,7 @@ impl Lines {
         pool.free_count += 1;
     }
 
-    /// Holds the lock of the pool.
+    /// Locks the pool. The caller holds the returned guard.
     #[cfg(test)]
     pub(super) fn held(&self) -> impl Sized + '_ {
         self.pool()

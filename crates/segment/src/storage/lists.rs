@@ -28,7 +28,7 @@ struct Link {
     bucket: TtlBucket,
     previous: SegmentId,
     next: SegmentId,
-    /// When the segment was opened; for a merge target when its first source was.
+    /// Time at which the segment was opened; for the target of a merge, that of its first source.
     created: Tick,
 }
 
@@ -42,14 +42,14 @@ struct Ends {
 /// All segment lists.
 #[derive(Debug)]
 pub(crate) struct SegmentLists {
-    /// By segment; index 0 is unused.
+    /// Links by segment number; index 0 is unused.
     links: Box<[Link]>,
     buckets: Box<[Ends]>,
-    /// One bit for each bucket that has segments.
+    /// A bit set of the buckets that have segments.
     occupied: [u64; BUCKETS.div_ceil(64)],
-    /// A stack: segments that were used before are taken again first.
+    /// A stack of free segments, so that segments that were used before are taken again first.
     free: Vec<SegmentId>,
-    /// Number of segments ever taken, which have the lowest numbers.
+    /// Number of segments that were ever taken. They have the lowest numbers.
     taken_count: u32,
     /// Free segments that only a merge may take.
     reserve: usize,
@@ -109,12 +109,13 @@ impl SegmentLists {
         self.link_mut(id).state = state;
     }
 
-    /// Whether a segment holds objects or is about to.
+    /// Whether a segment holds objects or was taken for objects.
     pub(crate) fn is_held(&self, id: SegmentId) -> bool {
         !matches!(self.state(id), State::Free | State::Table)
     }
 
-    /// Whether a job may remove the objects of a segment: it is sealed and no job has it.
+    /// Whether a job may remove the objects of a segment: it is in a list, it is sealed, and no job
+    /// is working on it.
     pub(crate) fn can_leave(&self, heap: &Heap, id: SegmentId) -> bool {
         self.state(id) == State::Listed && heap.header(id).is_sealed()
     }
@@ -131,29 +132,29 @@ impl SegmentLists {
         self.link(id).next
     }
 
-    /// First segment of a TTL bucket.
+    /// Returns the first segment of a TTL bucket.
     pub(crate) fn head(&self, bucket: usize) -> SegmentId {
         self.buckets[bucket].head
     }
 
-    /// TTL buckets that have segments, in a circle from `first`.
+    /// Returns the TTL buckets that have segments, from `first` upwards and then from 0.
     pub(crate) fn buckets_from(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         let occupied = self.occupied;
         let is_occupied = move |bucket: &usize| occupied[bucket / 64] >> (bucket % 64) & 1 != 0;
         (first..BUCKETS).chain(0..first).filter(is_occupied)
     }
 
-    /// `first` and the segments after it in its list.
+    /// Returns `first` and the segments after it in its list.
     pub(crate) fn list(&self, first: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
         std::iter::successors(some(first), move |&id| some(self.next(id)))
     }
 
-    /// `last` and the segments before it in its list, backwards.
+    /// Returns `last` and the segments before it in its list, in reverse order.
     pub(crate) fn list_back(&self, last: SegmentId) -> impl Iterator<Item = SegmentId> + '_ {
         std::iter::successors(some(last), move |&id| some(self.link(id).previous))
     }
 
-    /// All segments in lists, by TTL bucket.
+    /// Returns the segments in all lists, by TTL bucket.
     pub(crate) fn all(&self) -> impl Iterator<Item = SegmentId> + '_ {
         self.buckets_from(0)
             .flat_map(|bucket| self.list(self.head(bucket)))
@@ -188,7 +189,8 @@ impl SegmentLists {
         self.insert_after(id, after, bucket, created, State::Listed);
     }
 
-    /// Puts the target of a merge before one of its sources, with that one's creation time.
+    /// Inserts the target of a merge before one of its sources, with the creation time of that
+    /// source.
     pub(super) fn insert_before(&mut self, id: SegmentId, other: SegmentId) {
         let Link {
             bucket,
@@ -261,7 +263,8 @@ impl SegmentLists {
                 assert_eq!(usize::from(link.bucket.0), bucket);
                 assert!(self.is_held(id));
                 assert!(!previous.is_some() || self.created(previous) <= link.created);
-                // Merges rely on it, and so does expiry, which reads the heads of the lists alone.
+                // Merges rely on this order, and so does expiry, which reads only the heads of the
+                // lists.
                 let deadline = link.bucket.deadline(link.created);
                 assert!([deadline, FLUSHED].contains(&heap.deadline(id)));
                 previous = id;

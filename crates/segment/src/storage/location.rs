@@ -1,4 +1,4 @@
-//! Names of segments and of the objects in them.
+//! Identifiers of segments and of the objects in them.
 
 /// Number of a segment, from 1. 0 means none, so that a slot that names an object is never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]

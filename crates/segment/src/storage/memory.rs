@@ -1,10 +1,11 @@
-//! The memory of the segments: reserved in chunks, which the system fills with zeros as they are
-//! first touched.
+//! The memory of the segments: reserved in chunks, whose pages the system fills with zeros when
+//! they are first touched.
 //!
-//! A segment's address follows from its number and its chunk's address. The few addresses of chunks
-//! stay in the nearest cache, which those of ten thousand separate segments would not. And the
-//! system can back a chunk by large pages: at a gigabyte, a processor's look-up of small pages
-//! costs as much as a miss of all caches.
+//! The address of a segment is computed from its number and the address of its chunk. There are few
+//! chunks, so that their addresses stay in the nearest cache; the addresses of ten thousand
+//! separate segments would not. In addition, the system can back a chunk by large pages: at a
+//! gigabyte of memory, the translation of an address in small pages costs as much as a miss of all
+//! caches.
 
 use super::hint::large_pages;
 use super::location::SegmentId;
@@ -12,8 +13,8 @@ use super::words::{LINE, Line, WORD};
 use crate::sync::{AtomicU64, zeroed};
 use std::sync::OnceLock;
 
-/// Words of a chunk, 64 MiB, as a power of two: several large pages, and few chunks. The last may
-/// be smaller.
+/// Words of a chunk (64 MiB) as a power of two, chosen so that a chunk has several large pages and
+/// there are few chunks. The last chunk may be smaller.
 const CHUNK_BITS: u32 = 23;
 /// Maximum number of words before the first aligned line of a chunk.
 const SLACK: usize = LINE - 1;
@@ -22,7 +23,7 @@ const SLACK: usize = LINE - 1;
 #[derive(Debug)]
 pub(crate) struct Memory {
     chunks: Box<[OnceLock<Chunk>]>,
-    /// Words in a segment, and in all segments.
+    /// Number of words in a segment. `count` is that of all segments.
     capacity: u64,
     count: u64,
     wants_large_pages: bool,
@@ -67,13 +68,14 @@ impl Memory {
         }
     }
 
-    /// Bytes that a segment takes, its share of the chunk's bounds included.
+    /// Returns the bytes that a segment takes, including its share of the unused words at the
+    /// bounds of a chunk.
     pub(crate) fn bytes_of_one(capacity: u32) -> usize {
         let bounds = SLACK * WORD + size_of::<OnceLock<Chunk>>();
         capacity as usize * WORD + bounds.div_ceil((1 << CHUNK_BITS) / capacity as usize)
     }
 
-    /// Number of a word among all words of all segments.
+    /// Returns the number of a word, counted over all segments.
     #[inline(always)]
     pub(crate) fn number(&self, id: SegmentId, offset: u32) -> u64 {
         u64::from(id.0) * self.capacity + u64::from(offset)
@@ -88,8 +90,8 @@ impl Memory {
         });
     }
 
-    /// The words from a number to the end of its chunk. `None` if the chunk is not reserved or has
-    /// no such word.
+    /// Returns the words from this number to the end of its chunk. `None` if the chunk is not
+    /// reserved or has no such word.
     #[inline(always)]
     pub(crate) fn from(&self, number: u64) -> Option<&[AtomicU64]> {
         let chunk = self.chunks.get((number >> CHUNK_BITS) as usize)?.get()?;
@@ -97,7 +99,8 @@ impl Memory {
         chunk.cells.get(first..).filter(|words| !words.is_empty())
     }
 
-    /// The line that begins with a word of a reserved segment.
+    /// Returns the cache line that begins with the word of this number. Its segment must be
+    /// reserved.
     #[inline(always)]
     pub(crate) fn line(&self, number: u64) -> &Line {
         let chunk = self.chunks[(number >> CHUNK_BITS) as usize].get();

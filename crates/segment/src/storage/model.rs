@@ -1,5 +1,5 @@
 //! Loom's models of the hash table: readers find an object while its chain changes. `crate::model`
-//! says how they are run.
+//! documents how to run them.
 
 use super::chain::Chain;
 use super::directory::Directory;
@@ -13,7 +13,7 @@ use crate::sync::explore;
 use loom::thread;
 use std::sync::Arc;
 
-/// A table by itself, whose slots name no objects.
+/// A table without storage, whose slots refer to no objects.
 struct Bare {
     heap: Heap,
     directory: Directory<()>,
@@ -58,14 +58,14 @@ impl Bare {
         chain.remove(slot);
     }
 
-    /// What a reader finds of a number.
+    /// Returns the slot that a reader finds for a number.
     fn find(&self, number: u32) -> Option<SlotWord> {
         let mut search = Search::new(&self.table, &self.heap, hash(number));
         search.next().map(|slot| slot.word)
     }
 }
 
-/// Searches for numbers that are present all the time, on another thread, while `change` runs.
+/// Searches on another thread for numbers that are always present, while `change` runs.
 fn search_during(
     objects: u32,
     numbers: &'static [u32],
@@ -102,7 +102,8 @@ fn no_object_is_missed_while_a_chain_is_shortened() {
     });
 }
 
-/// Number 7 has the highest frequency and moves to the first line, from which number 0 moves away.
+/// Number 7 has the highest frequency and moves to the first line, and number 0 moves from there to
+/// another line.
 #[test]
 fn no_object_is_missed_while_another_moves_to_the_first_line() {
     search_during(8, &[7, 0], |bare| {
@@ -125,9 +126,9 @@ fn no_object_is_missed_while_a_chain_is_split() {
     });
 }
 
-/// A request is counted in a slot that is given to another object meanwhile, which must stay. The
-/// writer uses an exchange, because Loom, unlike the language, does not order an exchange and a
-/// plain store of one word.
+/// A reader counts a request in a slot while a writer stores another object there. The new object
+/// must stay. The writer uses an exchange, because Loom, unlike the language, does not order an
+/// exchange and a plain store of one word.
 #[test]
 fn a_counted_request_does_not_restore_a_replaced_slot() {
     explore(|| {

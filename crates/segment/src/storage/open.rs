@@ -43,8 +43,8 @@ use policy::Tick;
 
 /// Maximum number of open segments of a writer.
 pub(crate) const OPEN_MAX: usize = 256;
-/// Pressure levels 0 to 5: 0 none, 1 memory is short, 2 to 5 by the fraction of the writer's share
-/// that is open, 5 for all of it.
+/// Maximum pressure level. 0 is no pressure; 1 means that memory is short; 2 to 5 follow from the
+/// fraction of the writer's share that is open, 5 for all of it.
 const PRESSURE_MAX: u8 = 5;
 const PRESSURE_SHORT: u8 = 1;
 
@@ -66,11 +66,12 @@ pub(crate) struct OpenSegment {
     used: Tick,
     pub(crate) id: SegmentId,
     pub(crate) bucket: TtlBucket,
-    /// Whether it was opened for a deadline to be kept.
+    /// Whether it was opened for an object that keeps its deadline.
     keeps_deadline: bool,
 }
 
-/// Which segments are acceptable for an object, and which one to open if none of them is open.
+/// Segments that are acceptable for an object, and the segment to open if no open one is
+/// acceptable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     earliest: Tick,
@@ -124,7 +125,7 @@ impl Placement {
         }
     }
 
-    /// Creation time that gives a segment of this bucket its deadline.
+    /// Returns the creation time that gives a segment of this bucket the wanted deadline.
     pub(crate) fn created(&self, now: Tick) -> Tick {
         match self.bucket.ttl_ms() {
             Some(ttl_ms) => Tick(self.deadline.0.saturating_sub(ttl_ms)),
@@ -133,7 +134,8 @@ impl Placement {
     }
 }
 
-/// Milliseconds of a remaining TTL that may be given up in order to have fewer different deadlines.
+/// Returns by how many milliseconds a remaining TTL may be shortened in order to reduce the number
+/// of different deadlines.
 fn slack_ms(left_ms: u64, pressure: u8) -> u64 {
     match pressure {
         ..=PRESSURE_SHORT => 0,
@@ -143,8 +145,8 @@ fn slack_ms(left_ms: u64, pressure: u8) -> u64 {
     }
 }
 
-/// Rounds a TTL down: to one of eight values between a power of two and the next, one of four, or
-/// the power itself.
+/// Rounds a TTL down, depending on the pressure: to one of eight values between a power of two and
+/// the next, to one of four, or to the power of two.
 #[inline]
 fn rounded_ms(ttl_ms: u64, pressure: u8) -> u64 {
     let octave = ttl_ms.checked_ilog2().unwrap_or(0);
@@ -156,13 +158,13 @@ fn rounded_ms(ttl_ms: u64, pressure: u8) -> u64 {
     }
 }
 
-/// Whether segments of a bucket are opened under this pressure.
+/// Whether new segments of this bucket are opened under this pressure.
 fn is_opened(bucket: TtlBucket, pressure: u8) -> bool {
     let ttl_ms = bucket.ttl_ms();
     ttl_ms.is_none_or(|ttl_ms| TtlBucket::of(Some(rounded_ms(ttl_ms, pressure))) == bucket)
 }
 
-/// Milliseconds for which a segment takes objects.
+/// Returns the milliseconds during which a segment is used for new objects.
 #[inline]
 fn span_ms(bucket: TtlBucket, pressure: u8) -> u64 {
     let ttl_ms = bucket.ttl_ms().unwrap_or(0);
@@ -177,14 +179,15 @@ fn span_ms(bucket: TtlBucket, pressure: u8) -> u64 {
 /// The segments that one writer fills. The module text says how one is chosen.
 #[derive(Debug)]
 pub(crate) struct OpenSegments {
-    /// By deadline. Of several with the same deadline, the one opened last is the last.
+    /// The open segments by ascending deadline. Those with the same deadline are in the order in
+    /// which they were opened.
     list: Vec<OpenSegment>,
     open_max: usize,
     pressure: u8,
-    /// Number of segments that it must open without an eviction before memory no longer counts as
-    /// short.
+    /// Number of segments that the writer must open without an eviction in between until memory no
+    /// longer counts as short.
     short_for: usize,
-    /// Number of segments evicted when it last opened one.
+    /// Number of segments evicted when the writer last opened one.
     evicted: u64,
 }
 
@@ -193,7 +196,7 @@ impl OpenSegments {
     /// not depend on the memory given.
     pub(crate) const BYTES_MAX: usize = OPEN_MAX * size_of::<OpenSegment>();
 
-    /// A writer that may have `open_max` segments open.
+    /// Creates the state of a writer that may have `open_max` open segments.
     pub(crate) fn new(open_max: usize) -> Self {
         OpenSegments {
             list: Vec::with_capacity(open_max),
@@ -212,7 +215,7 @@ impl OpenSegments {
         self.pressure
     }
 
-    /// Index of the best open segment for an object, if any is acceptable.
+    /// Returns the index of the best open segment for an object, or `None` if none is acceptable.
     #[inline]
     pub(crate) fn best(&self, placement: &Placement) -> Option<usize> {
         let count = self
@@ -281,7 +284,7 @@ impl OpenSegments {
         };
     }
 
-    /// Index of a segment to be sealed before another is opened.
+    /// Returns the index of a segment that must be sealed before another is opened.
     pub(crate) fn to_seal(&self, placement: &Placement, now: Tick) -> Option<usize> {
         let is_useless = |open: &OpenSegment| {
             let is_replaced = open.bucket == placement.bucket
@@ -293,7 +296,7 @@ impl OpenSegments {
         if useless.is_some() || self.list.len() < self.open_max {
             return useless;
         }
-        // Those that would not be opened under this pressure are sealed first.
+        // Segments that would not be opened under this pressure are sealed first.
         let order = |&index: &usize| {
             let open = self.list[index];
             (
@@ -379,7 +382,7 @@ mod tests {
         assert_eq!(best(Lifetime::For(100_000), NOW), Some(1));
         assert_eq!(best(Lifetime::For(103_999), NOW), Some(1));
         assert_eq!(best(Lifetime::For(95_999), NOW), Some(2));
-        // As good as a segment of its own bucket that was opened seven seconds ago.
+        // This is as good as a segment of the TTL's own bucket that was opened seven seconds ago.
         assert_eq!(best(Lifetime::For(96_500), Tick(NOW.0 + 7_000)), Some(1));
         assert_eq!(best(Lifetime::For(97_000), Tick(NOW.0 + 7_000)), Some(4));
         assert_eq!(best(Lifetime::For(103_999), Tick(NOW.0 + 8_000)), Some(4));
@@ -420,7 +423,8 @@ mod tests {
         assert!(later(&open, 7_999) && !later(&open, 8_000));
         open.note_evictions(1);
         assert!(later(&open, 99_999) && !later(&open, 100_000));
-        // Until it has opened as many more as it may have open, without an eviction.
+        // Memory stays short until the writer has opened as many segments as it may have open,
+        // without an eviction.
         for _ in 1..8 {
             open.note_evictions(1);
             assert!(later(&open, 8_000));

@@ -1,10 +1,10 @@
-//! The seam between storage and eviction.
+//! The interface between storage and eviction.
 
 use super::location::SegmentId;
 use super::ttl::TtlBucket;
 use std::fmt::Debug;
 
-/// Whether a merge has already selected the objects of a segment.
+/// Whether a writer or a merge has filled a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Age {
     /// Filled by a writer.
@@ -14,18 +14,17 @@ pub(crate) enum Age {
     Old,
 }
 
-/// What eviction keeps about segments in order to choose the next victims. Storage owns the value,
-/// guards it by the directory's lock, and reports each change of the segment lists to it. Storage
-/// knows nothing else of eviction.
+/// The eviction's data about segments, from which it chooses the next victims. Storage owns the
+/// value, guards it by the directory's lock, and reports each change of the segment lists to it.
+/// Storage does not otherwise depend on eviction.
 pub(crate) trait EvictionPlan: Debug {
-    /// A segment was put into a segment list. `Old` is the target of a merge.
+    /// Handles the insertion of a segment into a list. It is `Old` if it is the target of a merge.
     fn linked(&mut self, id: SegmentId, age: Age);
-    /// A segment, whose successor in the list of its TTL bucket is `next`, was taken out of its
-    /// list.
+    /// Handles the removal of a segment from the list of its TTL bucket, where `next` followed it.
     fn unlinked(&mut self, id: SegmentId, bucket: TtlBucket, next: SegmentId);
     /// Bytes on the heap.
     fn heap_bytes(&self) -> usize;
-    /// Panics if the plan contradicts itself or does not have this many segments.
+    /// Panics if the plan is inconsistent or does not have this many segments.
     fn check(&self, linked_count: usize);
 }
 

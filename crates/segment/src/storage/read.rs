@@ -1,4 +1,4 @@
-//! What a reader does: it finds an object without a lock, copies what it needs, and counts the
+//! Reads without a lock: finding an object, copying what the caller needs, and counting the
 //! request.
 
 use super::content::Objects;
@@ -11,14 +11,14 @@ use super::search::Search;
 use super::store::Storage;
 use policy::Tick;
 
-/// An object of a key, as a reader found it. What is read through `view` is valid only if the
-/// generation is unchanged afterwards.
+/// The object of a key, as found without a lock. Data read through `view` is valid only if the
+/// segment's generation is unchanged afterwards.
 struct Found<'c, V> {
     view: V,
     slot: SlotRef<'c>,
     stamp: &'c Stamp,
     generation: u64,
-    /// The chain's `cas` before.
+    /// The chain's `cas` before the object was read.
     cas: u32,
 }
 
@@ -61,8 +61,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         while let Some(slot) = search.next() {
             let location = slot.word.location();
             let stamp = self.heap().stamp(location.segment);
-            // The text of `heap.rs` proves that this order of steps is right; `read` does the last
-            // one.
+            // The module text of `heap.rs` proves that this order of steps is right. `read` does
+            // the last step.
             let generation = stamp.generation();
             if !slot.reload().is_same(slot.word) {
                 search.again(&slot);

@@ -1,4 +1,4 @@
-//! What a request passes to the engine, and what it gets back.
+//! Types of requests to the engine and of their results.
 
 use super::ttl::NEVER;
 use policy::Tick;
@@ -11,13 +11,14 @@ pub struct Key<K> {
 }
 
 impl<K> Key<K> {
-    /// A key with a hash that [`Key::hash`] returned before, in the same engine.
+    /// Combines a key with a hash that [`Key::hash`] returned before, in the same engine.
     #[inline(always)]
     pub fn hashed(key: K, hash: u64) -> Self {
         Key { key, hash }
     }
 
-    /// The hash. It depends on the engine's secret, so that no other engine can use it.
+    /// Returns the hash. It depends on the engine's secret, so that it is valid in this engine
+    /// only.
     #[inline(always)]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -33,13 +34,13 @@ pub enum Condition {
     Absent,
     /// The key is present.
     Present,
-    /// The key is present, and no value in its hash chain has changed since [`Receipt::cas`] was
-    /// this number.
+    /// The key is present, and no value in its hash chain has changed since the read or write that
+    /// returned this number as `cas`.
     Unchanged(u32),
 }
 
 impl Condition {
-    /// Checks the condition. `present` is the chain's `cas` if the key is present and not expired.
+    /// Checks the condition. `present` is the chain's `cas` if the key is present and unexpired.
     pub(crate) fn check(self, present: Option<u32>) -> Result<(), Refused> {
         match (self, present) {
             (Condition::Absent, Some(_)) => Err(Refused::IsPresent),
@@ -50,12 +51,12 @@ impl Condition {
     }
 }
 
-/// Why an object was not stored or removed.
+/// Reason for which an object was not stored or removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The object is larger than a segment, or its key is longer than allowed.
     TooLarge,
-    /// There is no free memory, and nothing may be evicted.
+    /// There is no free memory, and nothing can be evicted.
     Full,
     /// The key is present.
     IsPresent,
@@ -75,7 +76,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// A receipt for an object of a segment that expires at `deadline`.
+    /// Creates the receipt of an object in a segment that expires at `deadline`.
     #[inline(always)]
     pub(crate) fn new(cas: u32, deadline: Tick) -> Receipt {
         Receipt {

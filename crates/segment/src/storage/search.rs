@@ -1,4 +1,4 @@
-//! A reader's search for a hash: the objects with its tag, without a lock.
+//! Search for the objects with the tag of a hash, without a lock.
 
 use super::chain::CHAIN_MAX;
 use super::heap::Heap;
@@ -20,9 +20,9 @@ pub(super) struct Search<'h> {
     /// The chain's `cas` before any object was read.
     pub(super) cas: u32,
     line: &'h Line,
-    /// Slots of the line that are still to be returned.
+    /// Bit set of the matching slots of the present line that were not returned yet.
     matching: u32,
-    /// Number of lines passed.
+    /// Number of lines searched before the present one.
     lines: usize,
 }
 
@@ -45,13 +45,15 @@ impl<'h> Search<'h> {
         }
     }
 
-    /// Has a slot returned once more, because its object was moved or removed while it was read.
+    /// Makes the search return a slot once more, because its object was moved or removed while it
+    /// was read.
     pub(super) fn again(&mut self, slot: &SlotRef<'_>) {
         self.matching |= 1 << (slot.index - SLOTS.start);
         spin_loop();
     }
 
-    /// Goes on to the next line with a matching slot. Returns false at the end of the chain.
+    /// Continues with the next line that has a matching slot. Returns false at the end of the
+    /// chain.
     #[inline]
     fn advance(&mut self) -> bool {
         while self.matching == 0 {
@@ -64,8 +66,8 @@ impl<'h> Search<'h> {
                 self.lines += 1;
                 continue;
             }
-            // The search starts again if the chain was split or shortened meanwhile, or if it led
-            // into the lines of another chain.
+            // The search starts again if the chain was split or shortened meanwhile, or if a link
+            // led to a line that now belongs to another chain.
             let chain = self.table.chain_of(self.hash);
             let is_same = chain == self.chain && cas_of(self.first) == self.cas;
             if next.is_none() && is_same {

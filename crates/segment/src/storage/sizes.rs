@@ -1,5 +1,5 @@
-//! Objects as sizes alone: the content of a simulator's engine. The same heap, table and eviction
-//! run over it, and they are full at the same moment as with bytes.
+//! Objects without content, for the simulator: only their sizes are stored. The same heap, table
+//! and eviction are used, and memory is full at the same moment as with bytes.
 
 use super::content::{Content, Objects};
 use super::heap::Heap;
@@ -20,7 +20,7 @@ struct Record {
 /// together.
 #[derive(Debug)]
 pub struct Sizes {
-    /// By segment, the objects written, in order of their offsets.
+    /// For each segment, the objects written, in order of their offsets.
     records: Box<[RefCell<Vec<Record>>]>,
     seed: u64,
 }

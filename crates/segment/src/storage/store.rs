@@ -1,8 +1,8 @@
-//! Storage: heap, segment directory, hash table and contents as one, with the steps that requests
-//! and eviction are made of. Each step leaves all four consistent.
+//! Storage: the heap, the segment directory, the hash table and the contents together, with the
+//! steps that requests and evictions consist of. Each step leaves all four consistent.
 //!
-//! Storage places no object and evicts none: the engine reserves the room for a write, and the
-//! eviction decides which segments leave.
+//! Storage does not decide where an object is written and evicts nothing: the engine reserves the
+//! room for a write, and the eviction chooses the segments to remove.
 
 use super::chain::Chain;
 use super::content::Objects;
@@ -33,7 +33,7 @@ struct Counters {
     crowded_out: AtomicU64,
 }
 
-/// All stored objects. `P` is what the eviction keeps about segments.
+/// All stored objects. `P` is the eviction's data about segments.
 #[derive(Debug)]
 pub(crate) struct Storage<C, P> {
     heap: Heap,
@@ -41,12 +41,11 @@ pub(crate) struct Storage<C, P> {
     table: Table,
     content: C,
     counters: Counters,
-    /// Determines the random part of frequencies.
+    /// Seed of the random part of frequencies.
     pub(super) seed: u64,
 }
 
-/// An object met while the objects of a segment are read one after the other. It may be one that
-/// was removed.
+/// An object found in a scan of its segment. It may have been removed from the table.
 #[derive(Clone, Copy)]
 pub(crate) struct ScannedObject {
     pub(crate) location: Location,
@@ -54,14 +53,14 @@ pub(crate) struct ScannedObject {
     pub(crate) hash: u64,
 }
 
-/// What an insertion has done.
+/// Result of an insertion.
 pub(crate) struct Inserted {
     pub(crate) receipt: Receipt,
-    /// Segment of the object that was replaced.
+    /// Segment of the object that was replaced, if there was one.
     pub(crate) replaced: Option<SegmentId>,
 }
 
-/// What a deletion has done.
+/// Result of a deletion.
 pub(crate) struct Deleted {
     /// Whether the object had not expired.
     pub(crate) was_live: bool,
@@ -76,19 +75,20 @@ pub(crate) struct LockedObject<'s> {
 }
 
 impl LockedObject<'_> {
-    /// Version and deadline.
+    /// Returns the version and the deadline.
     pub(crate) fn receipt(&self) -> Receipt {
         Receipt::new(self.chain.cas(), self.deadline)
     }
 
-    /// Notes that the value has changed, which gives it another version.
+    /// Records that the value has changed, which gives it another version.
     pub(crate) fn changed(&mut self) {
         self.chain.changed();
     }
 }
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
-    /// Empty storage in a heap and its directory. `None` if the heap has no segment for the table.
+    /// Creates an empty storage from a heap and its directory. `None` if the heap has no segment
+    /// for the table.
     pub(crate) fn new(
         heap: Heap,
         directory: Directory<P>,
@@ -173,8 +173,9 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         prefetch(self.table.line_of(&self.heap, hash));
     }
 
-    /// Prefetches the lines in which a key's object probably begins, once its line of the table has
-    /// arrived; or the chain's next line, if no slot of the first has the tag.
+    /// Prefetches the cache lines in which a key's object probably begins, once its line of the
+    /// table has been loaded. If no slot of the first line has the key's tag, the chain's next line
+    /// is prefetched instead.
     #[inline]
     pub(crate) fn prefetch_object(&self, hash: u64) {
         let line = self.table.line_of(&self.heap, hash);
@@ -196,7 +197,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         self.table.lock(&self.heap, &self.directory, hash)
     }
 
-    /// Whether a slot of a locked chain names the object of a key.
+    /// Whether a slot of a locked chain refers to the object of this key.
     #[inline(always)]
     fn has_key(&self, slot: SlotWord, key: &Key<C::Key<'_>>) -> bool {
         let view = self.content.view(&self.heap, slot.location());
@@ -221,8 +222,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         })
     }
 
-    /// Writes an object into room that the caller has reserved, and has the table name it if the
-    /// condition holds. If it does not, the room is taken back.
+    /// Writes an object into room that the caller has reserved, and enters it into the table if the
+    /// condition holds. Otherwise the room is freed.
     pub(crate) fn insert(
         &self,
         key: &Key<C::Key<'_>>,
@@ -253,7 +254,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         }
     }
 
-    /// Has the table name a written object. Returns the new `cas`, and the segment of the object
+    /// Enters a written object into the table. Returns the new `cas`, and the segment of the object
     /// that it replaced.
     fn link(
         &self,
@@ -297,8 +298,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         Ok((cas, replaced))
     }
 
-    /// Counts out an object that the table no longer names. Its chain is still locked, so that its
-    /// segment is not freed before this.
+    /// Subtracts an object, which the table no longer refers to, from the live objects of its
+    /// segment. Its chain is still locked, so that the segment is not freed earlier.
     fn count_out(&self, location: Location) -> SegmentId {
         let words = self.content.words_at(&self.heap, location);
         self.heap.header(location.segment).take_live(words);
@@ -339,7 +340,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         Ok(Some(Deleted { was_live, segment }))
     }
 
-    /// Gives a segment that was taken to a writer.
+    /// Opens a segment that was taken from the free ones, for a writer.
     pub(crate) fn open_segment(
         &self,
         id: SegmentId,
@@ -351,7 +352,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         self.heap.open(id, writer, bucket, deadline);
     }
 
-    /// Reads the object at a location, removed or not, and prefetches its line of the table.
+    /// Reads the object at a location, whether removed or not, and prefetches its line of the
+    /// table.
     #[inline]
     pub(crate) fn scan(&self, location: Location) -> ScannedObject {
         let words = self.content.words_at(&self.heap, location);
@@ -364,13 +366,13 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         }
     }
 
-    /// The slot that names a scanned object. `None` if it was removed or moved.
+    /// Returns the slot that refers to a scanned object. `None` if the object was removed or moved.
     pub(crate) fn slot_of(&self, object: &ScannedObject) -> Option<SlotRef<'_>> {
         let mut search = Search::new(&self.table, &self.heap, object.hash);
         search.find(|slot| slot.word.location() == object.location)
     }
 
-    /// Removes a scanned object. Returns false if the table no longer names it.
+    /// Removes a scanned object. Returns false if the table no longer refers to it.
     pub(crate) fn remove(&self, object: &ScannedObject) -> bool {
         let mut chain = self.lock(object.hash);
         let found = chain.find(object.hash, |slot| slot.location() == object.location);
@@ -386,7 +388,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
     }
 
     /// Moves a scanned object to the end of the segment that a merge fills. Returns false if the
-    /// table no longer names the object.
+    /// table no longer refers to the object.
     pub(crate) fn move_to(&self, object: &ScannedObject, to: Location, frequency: u8) -> bool {
         let (heap, content) = (&self.heap, &self.content);
         content.copy(heap, object.location, to, object.words);
@@ -406,7 +408,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         true
     }
 
-    /// Seals all segments and has their objects expire now.
+    /// Seals all segments and makes their objects expire now.
     pub(crate) fn expire_all(&self, directory: &LockedDirectory<'_, P>) {
         for id in directory.lists.all() {
             self.heap.header(id).seal();
@@ -434,8 +436,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         }
     }
 
-    /// Takes every lock of the table. Returns the locks, and the number of lines of the longest
-    /// chain.
+    /// Locks the whole table. Returns the locks, and the number of lines of the longest chain.
     #[cfg(test)]
     pub(crate) fn lock_table(&self) -> (impl Sized + '_, usize) {
         let chains = self.table.locked_chains(&self.heap, &self.directory);

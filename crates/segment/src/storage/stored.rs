@@ -8,8 +8,8 @@
 //! flags       bit 0: the value is a number   bit 1: there are client flags
 //!             bits 2 to 7: the host's marks
 //! ```
-//! A value becomes a number with the first `incr`. From then on it is changed in place, and read as
-//! decimal digits. The first word and the number are all that ever changes in an object, each by
+//! A value becomes a number with the first `incr`. From then on it is changed in place, and
+//! returned as decimal digits. Only the first word and the number of an object ever change, each by
 //! one store while the chain is locked.
 
 use super::content::{Content, Objects};
@@ -33,7 +33,7 @@ const FLAGS_SHIFT: u32 = 32;
 const IS_NUMBER: u8 = 1;
 const HAS_CLIENT_FLAGS: u8 = 2;
 const MARKS_SHIFT: u32 = 2;
-/// All marks: the host's own bits in each object.
+/// Value with all mark bits set. Marks are bits in each object that belong to the host.
 pub const MARKS_MAX: u8 = 0x3f;
 
 /// A value to store.
@@ -100,8 +100,8 @@ impl Payload<'_> {
     }
 }
 
-/// The first word of an object. A reader whose segment was freed meanwhile may find any bits here;
-/// the lengths in it are checked against the segment's memory.
+/// The first word of an object. A reader whose segment was freed meanwhile may read any bits here.
+/// Therefore the lengths in it are checked against the segment's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata(u64);
 
@@ -136,12 +136,12 @@ impl Metadata {
         Metadata(others | u64::from(marks & MARKS_MAX) << (FLAGS_SHIFT + MARKS_SHIFT))
     }
 
-    /// Index of the byte after the client flags.
+    /// Returns the index of the byte after the client flags.
     fn value_at(self) -> usize {
         METADATA_BYTES + self.key_len() + if self.has_client_flags() { 4 } else { 0 }
     }
 
-    /// Index of the word that holds the number.
+    /// Returns the index of the word that holds the number.
     fn number_at(self) -> usize {
         self.value_at().div_ceil(WORD)
     }
@@ -156,7 +156,7 @@ impl Metadata {
     }
 }
 
-/// An object whose lengths fit into its memory.
+/// An object whose lengths were checked against its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectView<'h> {
     pub(crate) client_flags: u32,
@@ -169,7 +169,7 @@ pub(crate) struct ObjectView<'h> {
 }
 
 impl ObjectView<'_> {
-    /// Appends the value. Returns false if the memory ends before it.
+    /// Appends the value. Returns false if the memory is too short for it.
     #[inline]
     pub(crate) fn append(&self, out: &mut Vec<u8>) -> bool {
         match self.number {
@@ -182,7 +182,7 @@ impl ObjectView<'_> {
     }
 }
 
-/// Objects as bytes. The module text draws them.
+/// Content of an engine that stores bytes. The module text draws the layout.
 #[derive(Clone, Debug)]
 pub struct Stored {
     hash: KeyHash,
@@ -291,7 +291,8 @@ impl Objects for Stored {
 }
 
 impl Stored {
-    /// The words from a location on. An object must begin there, or be about to.
+    /// Returns the words from a location on. An object must begin there, or be about to be written
+    /// there.
     #[inline(always)]
     fn at(heap: &Heap, location: Location) -> &[AtomicU64] {
         heap.words(location)
@@ -303,7 +304,7 @@ impl Stored {
         &Stored::at(heap, location)[index]
     }
 
-    /// Metadata of an object that is known to be there.
+    /// Returns the metadata of an object that is certain to be there.
     pub(crate) fn metadata_at(heap: &Heap, location: Location) -> Metadata {
         Metadata(Stored::cell(heap, location, 0).load(Relaxed))
     }
@@ -320,15 +321,15 @@ impl Stored {
         Stored::cell(heap, location, index).store(number, Relaxed);
     }
 
-    /// The number, if the value is one. The chain must be locked.
+    /// Returns the number, or `None` if the value is not stored as one. The chain must be locked.
     pub(crate) fn number_at(heap: &Heap, location: Location) -> Option<u64> {
         let metadata = Stored::metadata_at(heap, location);
         let number = || Stored::cell(heap, location, metadata.number_at()).load(Relaxed);
         metadata.is_number().then(number)
     }
 
-    /// The object that begins with these words; `None` if none can. The reader's segment may have
-    /// been freed.
+    /// Returns the object that begins with these words; `None` if none can. The words may be
+    /// arbitrary, because a reader's segment may have been freed.
     #[inline(always)]
     pub(crate) fn parse(words: &[AtomicU64]) -> Option<ObjectView<'_>> {
         let metadata = Metadata(words[0].load(Relaxed));
@@ -353,7 +354,7 @@ impl Stored {
     }
 }
 
-/// Number of decimal digits of a number.
+/// Returns the number of decimal digits of a number.
 pub(crate) fn decimal_len(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
@@ -454,7 +455,8 @@ mod tests {
         assert_eq!(Stored::words(b"sixteen bytes me", payload), Some(3));
     }
 
-    /// An addition between a copy and its publication used to be lost with the original.
+    /// Regression test: an addition between the copy of an object and the publication of the copy
+    /// used to be lost.
     #[test]
     fn changes_since_the_copy_are_copied() {
         let (heap, stored) = (heap(), Stored::new(4, [1, 2]));

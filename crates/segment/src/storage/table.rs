@@ -42,14 +42,14 @@ const LOAD: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct Table {
     chain_count: AtomicU64,
-    /// By piece of first lines, the number of its first word; 0 where it was not taken yet.
+    /// For each piece of first lines, the number of its first word; 0 if it was not taken yet.
     pieces: Box<[AtomicU64]>,
     lines: Lines,
     /// Held while a chain is split.
     split: Mutex<()>,
 }
 
-/// The chain of a hash in a table of `chains` chains.
+/// Returns the chain of a hash in a table of `chains` chains.
 #[inline(always)]
 fn chain_among(hash: u64, chains: u64) -> u64 {
     let mask = u64::MAX >> (chains | 1).leading_zeros();
@@ -61,14 +61,15 @@ fn chain_among(hash: u64, chains: u64) -> u64 {
     }
 }
 
-/// The `cas` of the chain that begins with this line.
+/// Returns the `cas` of the chain that begins with this line.
 #[inline(always)]
 pub(super) fn cas_of(line: &Line) -> u32 {
     (line[0].load(Acquire) >> CAS_SHIFT) as u32
 }
 
 impl Table {
-    /// A table of as many chains as a piece has lines. `None` if the heap has no segment for it.
+    /// Creates a table of as many chains as a piece has lines. `None` if the heap has no segment
+    /// for it.
     pub(super) fn new(heap: &Heap, source: &dyn TakeSegment) -> Option<Self> {
         let lines = Lines::new(heap);
         let pieces: Box<[AtomicU64]> = (0..lines.pieces_max()).map(|_| AtomicU64::new(0)).collect();
@@ -120,13 +121,14 @@ impl Table {
         heap.memory().line(piece + within * LINE as u64)
     }
 
-    /// The first line of a hash's chain, to be prefetched.
+    /// Returns the first line of a hash's chain, to be prefetched.
     #[inline(always)]
     pub(super) fn line_of<'h>(&self, heap: &'h Heap, hash: u64) -> &'h Line {
         self.first_line(heap, self.chain_of(hash))
     }
 
-    /// The location of the first object in a line with the tag of this hash, to be prefetched.
+    /// Returns the location of the first object in a line with the tag of this hash, to be
+    /// prefetched.
     #[inline(always)]
     pub(super) fn likely_in(line: &Line, hash: u64) -> Option<Location> {
         let mut slots =
@@ -180,13 +182,13 @@ impl Table {
         Chain::locked(&self.lines, heap, source, first)
     }
 
-    /// Whether there are too many objects for the chains.
+    /// Whether there are more objects than the present number of chains should hold.
     #[inline]
     pub(super) fn is_crowded(&self, items: u64) -> bool {
         items > LOAD * self.chain_count.load(Relaxed)
     }
 
-    /// Splits one chain. Returns false if another thread splits one already, or if there is no
+    /// Splits one chain. Returns false if another thread is splitting a chain, or if there is no
     /// memory for it.
     pub(super) fn grow(
         &self,
@@ -203,9 +205,10 @@ impl Table {
         };
         let old_number = chains - (1 << chains.ilog2());
         let mut old = self.lock_chain(heap, source, old_number);
-        // Later than any `cas` that was returned for the objects that move.
+        // This is later than any `cas` that was returned for the objects that move.
         let cas = u64::from(old.cas().wrapping_add(1));
-        // Either part may hold the object of the line that was last requested.
+        // Both chains get the time of the last access, because either may hold the object that was
+        // last requested.
         let access = self.first_line(heap, old_number)[0].load(Relaxed) & ACCESS_MASK;
         new_first[0].store(cas << CAS_SHIFT | access | LOCK, Release);
         let mut new = Chain::locked(&self.lines, heap, source, new_first);
@@ -225,8 +228,8 @@ impl Table {
             }
         }
         if !is_whole {
-            // There is no further line for the new chain: it is dissolved, before any reader has
-            // seen it.
+            // There is no further line for the new chain: the split is undone, before any reader
+            // has seen the new chain.
             let slots: Vec<SlotRef<'_>> = new.slots().collect();
             slots.into_iter().for_each(|slot| new.clear(slot));
             new.shorten();
@@ -257,7 +260,7 @@ impl Table {
         Some(self.first_line(heap, chain))
     }
 
-    /// Holds all locks but those of the chains.
+    /// Locks everything in the table but the chains. The caller holds the returned guard.
     #[cfg(test)]
     pub(super) fn held(&self) -> impl Sized + '_ {
         (self.split.lock(), self.lines.held())

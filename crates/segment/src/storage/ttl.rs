@@ -52,7 +52,7 @@ impl TtlBucket {
     /// The bucket of objects without a deadline.
     pub(crate) const FOREVER: TtlBucket = TtlBucket(FOREVER as u16);
 
-    /// The bucket of a TTL; `None`: no deadline.
+    /// Returns the bucket of a TTL; `None` is no deadline.
     #[inline]
     pub(crate) fn of(ttl_ms: Option<u64>) -> TtlBucket {
         let Some(ttl_ms) = ttl_ms else {
@@ -74,7 +74,8 @@ impl TtlBucket {
         TtlBucket((GROUPS * GROUP - 1) as u16)
     }
 
-    /// The TTL that all objects of this bucket get, the shortest of its range; `None`: no deadline.
+    /// Returns the TTL that all objects of this bucket get, the shortest of its range; `None` is no
+    /// deadline.
     pub(crate) fn ttl_ms(self) -> Option<u64> {
         let bucket = u64::from(self.0);
         match bucket {
@@ -85,11 +86,12 @@ impl TtlBucket {
         }
     }
 
-    /// Milliseconds for which a segment of this bucket takes objects.
+    /// Returns the maximum time in milliseconds during which a segment of this bucket is used for
+    /// new objects.
     pub(crate) fn span_ms(self) -> u64 {
         match self.ttl_ms() {
-            // The bucket of TTL 0 keeps its width, because a segment for each moment would be
-            // opened otherwise.
+            // TTL 0 keeps the width of its bucket, because otherwise a new segment would be opened
+            // for each moment.
             Some(ttl_ms) if ttl_ms > 0 => self.width_ms().min(ttl_ms / SPAN_PART),
             _ => self.width_ms(),
         }
@@ -106,8 +108,8 @@ impl TtlBucket {
         }
     }
 
-    /// The width, or a multiple of it of at most `slack_ms` that divides those of longer TTLs and
-    /// greater slack.
+    /// Returns the step to which deadlines are rounded: the width, or a multiple of it of at most
+    /// `slack_ms` that divides those of longer TTLs and greater slack.
     pub(crate) fn grid_ms(self, slack_ms: u64) -> u64 {
         let width_ms = self.width_ms();
         if width_ms == FINEST_MS && slack_ms >= FINE_MS {
@@ -120,7 +122,7 @@ impl TtlBucket {
         }
     }
 
-    /// When objects of a segment created at `created` expire.
+    /// Returns the deadline of the objects in a segment created at `created`.
     pub(crate) fn deadline(self, created: Tick) -> Tick {
         match self.ttl_ms() {
             Some(ttl_ms) => Tick(created.0.saturating_add(ttl_ms).min(Tick::MAX.0)),

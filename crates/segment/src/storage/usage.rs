@@ -14,10 +14,10 @@ use policy::groups::Rates;
 // The standard library's atomics under Loom too: nothing depends on the order of these values.
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Rates that any thread may read and set.
+/// Rates that any thread may read and set at any time.
 #[derive(Debug, Default)]
 pub(crate) struct SharedRates {
-    /// Requests, writes and misses, as the bits of `f32`.
+    /// Rates of requests, writes and misses, as the bits of `f32`.
     bits: [AtomicU32; 3],
 }
 
@@ -59,7 +59,8 @@ pub(crate) struct UsageValues {
 }
 
 impl Usage {
-    /// Counts a hit of an object. `is_first` if it is the object's first since it was written here.
+    /// Counts a hit of an object. `is_first`: whether it is the object's first hit since the object
+    /// was written to this segment.
     #[inline(always)]
     pub(crate) fn count_hit(&self, is_first: bool) {
         self.hits.fetch_add(1, Relaxed);
@@ -68,7 +69,7 @@ impl Usage {
         }
     }
 
-    /// Counts an object that has already been requested.
+    /// Adds one to the number of requested objects, for an object that a merge moves here.
     #[inline(always)]
     pub(crate) fn count_requested(&self) {
         self.requested.fetch_add(1, Relaxed);
@@ -86,7 +87,8 @@ impl Usage {
         }
     }
 
-    /// Time at which the segment was opened; for the target of a merge the mean of its sources.
+    /// Returns the time at which the segment was opened; for the target of a merge the mean of its
+    /// sources.
     pub(crate) fn opened(&self) -> Tick {
         Tick(self.opened.load(Relaxed))
     }
@@ -109,7 +111,7 @@ impl Usage {
 }
 
 impl UsageValues {
-    /// Means over segments, of which there is at least one.
+    /// Returns the means over several segments. There must be at least one.
     pub(crate) fn mean(all: &[UsageValues]) -> UsageValues {
         let count = all.len().max(1);
         let mean = |of: &dyn Fn(&UsageValues) -> u64| {

@@ -43,13 +43,14 @@ pub(crate) fn word_of(bytes: &[u8]) -> u64 {
 /// Writes bytes one after the other into words.
 pub(crate) struct WordWriter<'w> {
     words: &'w [AtomicU64],
-    /// Bytes that do not fill a word yet, and the number of their bits: fewer than 64.
+    /// Bytes that do not fill a word yet. The next field is the number of their bits, fewer than
+    /// 64.
     pending: u64,
     bits: u32,
 }
 
 impl<'w> WordWriter<'w> {
-    /// Begins with `len` bytes in `begin`, at most seven.
+    /// Creates a writer that begins with the `len` bytes in `begin`, at most seven.
     #[inline(always)]
     pub(crate) fn new(words: &'w [AtomicU64], begin: u64, len: usize) -> Self {
         debug_assert!(len < WORD && begin >> (len * 8) == 0);
@@ -97,7 +98,7 @@ impl<'w> WordWriter<'w> {
         };
     }
 
-    /// Writes the word that was begun.
+    /// Writes the last word, which may be incomplete.
     #[inline(always)]
     pub(crate) fn finish(mut self) {
         if self.bits > 0 {
@@ -105,7 +106,7 @@ impl<'w> WordWriter<'w> {
         }
     }
 
-    /// Writes the word that was begun, and a whole one after it.
+    /// Writes the last word, which may be incomplete, and then a whole word.
     pub(crate) fn finish_with(mut self, word: u64) {
         if self.bits > 0 {
             self.put(self.pending);
@@ -114,8 +115,8 @@ impl<'w> WordWriter<'w> {
     }
 }
 
-/// Whether the bytes from index `FROM` on are these. Not inlined, because parts of the key would
-/// occupy a reader's registers from the start.
+/// Whether the bytes from index `FROM` on are equal to `bytes`. Not inlined, because parts of the
+/// key would occupy a reader's registers from the start.
 #[inline(never)]
 pub(crate) fn equals<const FROM: usize>(words: &[AtomicU64], bytes: &[u8]) -> bool {
     const { assert!(FROM < WORD) };
@@ -148,14 +149,14 @@ pub(crate) fn equals<const FROM: usize>(words: &[AtomicU64], bytes: &[u8]) -> bo
     rest.first().is_some_and(|word| differs(word) << above == 0)
 }
 
-/// Fewer than eight bytes as a word; they may lie in two words.
+/// Returns fewer than eight bytes as a word. They may extend over two words.
 #[inline(always)]
 fn few(words: &[AtomicU64], from: usize, len: usize) -> u64 {
     debug_assert!(len < WORD);
     let shift = (from % WORD) as u32 * 8;
     let low = words.first().map_or(0, |word| word.load(Relaxed)) >> shift;
     let high = words.get(1).map_or(0, |word| word.load(Relaxed));
-    // Two shifts, because a shift by all 64 bits is no shift.
+    // Two shifts, because a shift by all 64 bits would have no effect.
     (low | high << 1 << (63 - shift)) & ((1 << (len * 8)) - 1)
 }
 

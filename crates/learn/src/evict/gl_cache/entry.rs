@@ -16,7 +16,7 @@ pub struct EntryState(u64);
 
 /// Number of the group of an entry that has none.
 pub(super) const LEAVING: u32 = (1 << 20) - 1;
-/// Tag of an entry that a merge kept and that has a ghost all the same.
+/// Tag of an entry that a merge has kept although it has a ghost.
 pub(super) const GHOSTED: u8 = 63;
 
 const GROUP_SHIFT: u32 = 12;
@@ -26,8 +26,8 @@ const HITS_MASK: u64 = 31 * ONE_HIT;
 const REQUESTED: u64 = 1 << 6;
 const TAG_MASK: u64 = REQUESTED - 1;
 
-/// Tag of a group's next sample. An entry that keeps its tag for 62 samples of its group, none of
-/// which counts it, is ignored by the next.
+/// Returns the tag of a group's next sample. An entry that keeps its tag during 62 samples of its
+/// group, none of which counts it, is ignored by the next one.
 pub(super) fn tag_after(tag: u8) -> u8 {
     tag % (GHOSTED - 1) + 1
 }
@@ -38,7 +38,7 @@ impl EntryState {
         EntryState(requests << 32 | u64::from(group) << GROUP_SHIFT)
     }
 
-    /// Requests since the entry's last one, both included.
+    /// Returns the number of requests since the entry's last one, including both.
     pub(super) fn age(self, requests: u64) -> u64 {
         let since = (requests as u32).wrapping_sub((self.0 >> 32) as u32);
         u64::from(since) + 1

@@ -7,18 +7,18 @@ use super::groups::NONE;
 use super::{EntryState, GlCache, Strategy};
 use policy::{Cells, Facts, Slot};
 
-/// What the next step of an eviction does.
+/// The next step of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Stage {
-    /// Chooses groups to merge.
+    /// Choose groups to merge.
     Idle,
-    /// Ranks the group of this number; with an oracle, one member of it a step.
+    /// Rank the group of this number; with an oracle, one member of it a step.
     Ranking { id: u32, member: usize, sum: f64 },
-    /// Examines one member of the merged groups.
+    /// Examine one member of the merged groups.
     Examining,
-    /// Moves the best remaining entry to the new group, while there are some to keep.
+    /// Move the best remaining entry to the new group, `left` more times.
     Keeping { group: u32, left: usize },
-    /// Returns a victim.
+    /// Return a victim.
     Leaving,
 }
 
@@ -26,15 +26,15 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Examined {
     pub(super) slot: Slot,
-    /// One over size and age, or hits over size.
+    /// Value of the entry: 1 / (size × age), or hits / size.
     worth: f32,
-    /// Whether it was requested in its group.
+    /// Whether it was requested since it joined its group.
     was_requested: bool,
-    /// Its age, which decides between equals.
+    /// Age of the entry. Of two entries with the same worth it decides which is better.
     time: f32,
 }
 
-/// A group when all were ranked.
+/// A group at the time when all were ranked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
     utility: f32,
@@ -42,14 +42,14 @@ pub(super) struct Ranked {
     serial: u64,
 }
 
-/// Minimum number of entries that FIFO-Merge compares at once.
+/// Minimum number of entries that the strategy of FIFO-Merge compares at once.
 const EXAMINED_MIN: usize = 100;
 
-/// Distance in requests to a request that never comes: longer than any real one, and short enough
-/// that sizes still count.
+/// Distance in requests that stands for no further request: longer than any real one, and short
+/// enough that sizes still make a difference.
 const NEVER: u64 = 1 << 40;
 
-/// Requests until the entry's next one.
+/// Returns the number of requests until the entry's next one.
 fn time_left(facts: &impl Facts, slot: Slot) -> u64 {
     let next = facts.next_access(slot);
     let next = next.expect("the oracle is asked where the future is known");
@@ -103,7 +103,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// The least useful ranked group that still exists.
+    /// Returns the least useful ranked group that still exists.
     fn next_ranked(&mut self) -> Option<u32> {
         while let Some(ranked) = self.ranked.pop() {
             let group = self.groups.get(ranked.id);
@@ -114,7 +114,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         None
     }
 
-    /// The oldest group that this round has not reached yet.
+    /// Returns the oldest group that this round has not reached yet.
     fn next_by_age(&mut self) -> u32 {
         if self.hand == NONE {
             self.hand = self.groups.oldest();
@@ -126,7 +126,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.hand
     }
 
-    /// Begins to merge a group with those written after it, or where these are too few, before it.
+    /// Begins to merge a group with those written after it. If these are too few, those before it
+    /// are added.
     fn begin_merge(&mut self, id: u32) {
         assert!(self.merging.is_empty());
         self.merging.push(id);
@@ -249,7 +250,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         });
     }
 
-    /// Sorts the examined entries, and makes the group for the best.
+    /// Sorts the examined entries, and creates the group for those that are kept.
     fn merge(&mut self, cells: &impl Facts) {
         let kept = self.kept();
         self.examined.sort_unstable_by(|a, b| {
@@ -271,7 +272,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Keeping { group, left: kept };
     }
 
-    /// Number of examined entries that stay.
+    /// Returns the number of examined entries that are kept.
     fn kept(&self) -> usize {
         let all = self.examined.len();
         let kept = match self.merging.len() {
@@ -285,7 +286,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         kept.min(self.examined.iter().filter(|one| one.was_requested).count())
     }
 
-    /// Makes the group that replaces the merged ones, with the means of their features.
+    /// Creates the group that replaces the merged ones, with the means of their features.
     fn merged_group(&mut self, room: usize, now: u64) -> u32 {
         let merged_group = self.groups.add(self.merging[0], room);
         let births: Vec<Birth> = self

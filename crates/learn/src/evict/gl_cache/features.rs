@@ -4,7 +4,8 @@ use super::groups::{Birth, Group};
 use crate::features::{FEATURES, Totals, Window as Work};
 use policy::Facts;
 
-/// Features in addition to [`FEATURES`]: since the group was written or merged.
+/// Names of the features in addition to [`FEATURES`]. They count from the time at which the group
+/// was written or merged.
 const OF_ITS_OWN: [&str; 2] = ["own age", "own requested objects"];
 /// Number of features in a row.
 pub(super) const WIDTH: usize = FEATURES.len() + OF_ITS_OWN.len();
@@ -14,7 +15,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FEATURES.into_iter().chain(OF_ITS_OWN)
 }
 
-/// How the cache works at present, for the features of new groups.
+/// Rates at which the cache works at present, from which the features of new groups are made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     has_begun: bool,
@@ -24,7 +25,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Notes the state at the first call. Returns false if it is known.
+    /// Records the state at the first call. Returns false if it was recorded before.
     pub(super) fn begin(&mut self, facts: &impl Facts) -> bool {
         if self.has_begun {
             return false;
@@ -51,12 +52,12 @@ impl Window {
         }
     }
 
-    /// Notes that a group is full.
+    /// Records that a group is full.
     pub(super) fn turn(&mut self, facts: &impl Facts) {
         self.work.turn(self.totals(facts));
     }
 
-    /// The creation values of a group that is begun now.
+    /// Returns the values that a group stores if it is begun now.
     pub(super) fn birth(&self, facts: &impl Facts) -> Birth {
         Birth {
             at: facts.now(),
@@ -65,7 +66,7 @@ impl Window {
         }
     }
 
-    /// A group's features. If the clock goes back, nothing gets older.
+    /// Returns a group's features. If the clock goes back, ages do not change.
     pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> [f32; WIDTH] {
         let birth = &group.birth;
         let age = match self.work.has_time() {

@@ -4,10 +4,11 @@ use super::entry::{EntryState, LEAVING};
 use policy::groups::Rates;
 use policy::{Cells, Slot, Tick};
 
-/// No group.
+/// Number that stands for no group.
 pub(super) const NONE: u32 = LEAVING;
 
-/// Values of a group's creation: its time, and the rates at that time. A merge takes means.
+/// Values stored at a group's creation: the time, and the rates at that time. A merged group gets
+/// the means of its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Birth {
     pub(super) at: Tick,
@@ -17,7 +18,7 @@ pub(super) struct Birth {
 }
 
 impl Birth {
-    /// Mean of several, of which there is one at least.
+    /// Returns the mean of several, of which there is at least one.
     pub(super) fn mean(births: &[Birth]) -> Birth {
         let count = births.len() as u64;
         let mean = |of: fn(&Birth) -> u64| {
@@ -45,22 +46,25 @@ pub(super) struct Group {
     pub(super) members: Vec<Slot>,
     /// Total weight of the members.
     pub(super) weight: u64,
-    /// Distinguishes it from earlier groups of the same number.
+    /// Number that distinguishes the group from earlier ones with the same index.
     pub(super) serial: u64,
     pub(super) previous: u32,
     pub(super) next: u32,
     pub(super) birth: Birth,
-    /// Requests for members, and members requested, both as features. They stop at 16 million.
+    /// Number of requests for members, as a feature. `requested` is the number of members
+    /// requested. Both stop at 16 million.
     pub(super) requests: f32,
     pub(super) requested: f32,
-    /// Number of the request at which it was begun or made by a merge, and members requested since.
+    /// Number of the request at which the group was begun or made by a merge. `requested_here` is
+    /// the number of members requested since.
     pub(super) made_at: u64,
     pub(super) requested_here: f32,
-    /// Number of its last sample, and the tag of entries that this sample has counted; 0 before
-    /// any.
+    /// Number of the group's last sample. `tag` is that of the entries which this sample has
+    /// counted. Both are 0 before the first sample.
     pub(super) sample: u64,
     pub(super) tag: u8,
-    /// Whether it is being merged or made by a merge: then it is neither ranked nor removed.
+    /// Whether the group is being merged or filled by a merge. Then it is neither ranked nor
+    /// removed.
     pub(super) is_merging: bool,
 }
 
@@ -72,7 +76,7 @@ pub(super) struct Groups {
     oldest: u32,
     youngest: u32,
     serial: u64,
-    /// Capacity for references in all groups.
+    /// Capacity for references to entries, summed over all groups.
     references: usize,
 }
 
@@ -92,12 +96,13 @@ impl Groups {
         self.all.len() - self.vacant.len()
     }
 
-    /// Upper bound of the groups' numbers.
+    /// Returns an upper bound of the groups' numbers.
     pub(super) fn ids(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether another group can be numbered, and one more as the target of a merge.
+    /// Whether there are unused numbers for two more groups: one to be written, and one as the
+    /// target of a merge.
     pub(super) fn has_room(&self) -> bool {
         self.len() + 2 < NONE as usize
     }
@@ -115,7 +120,7 @@ impl Groups {
         &mut self.all[id as usize]
     }
 
-    /// The group of this number, if there is one.
+    /// Returns the group of this number, if there is one.
     pub(super) fn get(&self, id: u32) -> Option<&Group> {
         self.all.get(id as usize).filter(|group| group.serial > 0)
     }
@@ -125,13 +130,13 @@ impl Groups {
         group.filter(|group| group.serial > 0)
     }
 
-    /// Number of members of each group.
+    /// Returns the number of members of each group.
     pub(super) fn lens(&self) -> impl Iterator<Item = usize> {
         self.all.iter().map(|group| group.members.len())
     }
 
-    /// Makes an empty group, older than `next` and younger than all before it; the youngest of all
-    /// if `next` is [`NONE`].
+    /// Creates an empty group, older than `next` and younger than all before it; the youngest of
+    /// all if `next` is [`NONE`].
     pub(super) fn add(&mut self, next: u32, room: usize) -> u32 {
         assert!(self.len() < NONE as usize);
         let id = self.vacant.pop().unwrap_or_else(|| {
@@ -188,7 +193,7 @@ impl Groups {
         self.at_mut(id).weight += u64::from(weight);
     }
 
-    /// Takes a member out. A group that has lost most members frees capacity.
+    /// Removes a member. A group that has lost most members frees memory.
     pub(super) fn take(&mut self, id: u32, slot: Slot, weight: u32) {
         self.resize(id, |members| {
             let at = members.iter().position(|member| *member == slot);
@@ -200,7 +205,7 @@ impl Groups {
         self.at_mut(id).weight -= u64::from(weight);
     }
 
-    /// Takes the youngest member out.
+    /// Removes the youngest member and returns it.
     pub(super) fn pop(&mut self, id: u32) -> Option<Slot> {
         self.at_mut(id).members.pop()
     }

@@ -14,15 +14,15 @@ pub enum Mode {
     Throughput,
 }
 
-/// How groups are chosen, and which of their entries a merge keeps.
+/// Strategy by which groups are chosen for a merge and entries are chosen to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// As FIFO-Merge does.
+    /// As FIFO-Merge: by age, keeping the half with the most hits for their weight.
     #[default]
     Merge,
     /// By age, keeping only requested entries.
     Asked,
-    /// By the model; as FIFO-Merge does until it is trained.
+    /// By the model's predictions. The same as `Merge` until the model is trained.
     Model,
 }
 
@@ -41,11 +41,11 @@ pub(super) const COUNT: usize = 3;
 /// The knobs of [`GlCache`](super::GlCache).
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlConfig {
-    /// Gives the next three their defaults.
+    /// The paper's setting, which determines the defaults of the next three fields.
     pub mode: Mode,
-    /// Entries in a group.
+    /// Number of entries in a group.
     pub group: Option<u16>,
-    /// Groups merged at an eviction.
+    /// Number of groups merged at an eviction.
     pub merged: Option<u16>,
     /// Share of groups evicted before all are ranked again.
     pub fraction: Option<f32>,
@@ -55,11 +55,11 @@ pub struct GlConfig {
     pub interval: Interval,
     /// Maximum number of sampled groups.
     pub samples: u16,
-    /// Trees of the model.
+    /// Number of trees of the model.
     pub trees: u16,
     /// Maximum depth of the trees.
     pub depth: u16,
-    /// Makes the model.
+    /// Creates the model.
     pub maker: Maker,
 }
 
@@ -113,13 +113,13 @@ const fn knob(name: &'static str, default: &'static str, range: &'static str) ->
     }
 }
 
-/// Value that leaves a knob to the mode.
+/// Text of a value that depends on the mode.
 const BY_MODE: &str = "mode";
 
-/// Value that leaves the strategy to the trials.
+/// Text of the strategy that is chosen by the trials.
 const BY_TRIAL: &str = "auto";
 
-/// Parses a number within bounds. Returns whether it was valid.
+/// Parses a number within bounds and stores it in `place`. Returns whether it was valid.
 fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> bool {
     match value.parse() {
         Ok(value) if value >= low && value <= high => {
@@ -130,7 +130,7 @@ fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> 
     }
 }
 
-/// Parses a number within bounds, or the value that leaves it to the mode.
+/// Parses a number within bounds, or [`BY_MODE`]. Returns whether it was valid.
 fn parse_optional<T>(place: &mut Option<T>, value: &str, low: T, high: T) -> bool
 where
     T: FromStr + PartialOrd + Copy,

@@ -14,7 +14,7 @@ struct Entry {
     is_live: bool,
 }
 
-/// Hosts the entries of a miniature. A key is its hash.
+/// The host of a miniature's entries. Its keys are hashes.
 #[derive(Debug, Default)]
 struct Host {
     slots: HashMap<u64, Slot, BuildHasherDefault<IdentityHasher>>,

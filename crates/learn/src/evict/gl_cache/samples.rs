@@ -4,13 +4,14 @@ use super::features::WIDTH;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Minimum limit of samples in small caches.
+/// Minimum limit on the number of samples; it applies to small caches.
 const LIMIT_MIN: usize = 512;
 
 #[derive(Clone, Debug)]
 struct Sample {
     features: [f32; WIDTH],
-    /// Added to each time until a request.
+    /// Number of requests that is added to each measured time until a request, so that an immediate
+    /// request does not outweigh all others.
     grace: u32,
     /// Number of the request at which it was taken.
     taken_at: u64,
@@ -21,7 +22,7 @@ struct Sample {
 /// An entry of a sampled group that was evicted before it was requested.
 #[derive(Clone, Copy, Debug)]
 struct Ghost {
-    /// The low bits of the sample's number.
+    /// The low bits of the number of the sample that the entry belongs to.
     sample: u32,
     weight: u32,
 }
@@ -46,7 +47,7 @@ impl Hasher for IdentityHasher {
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: VecDeque<Sample>,
-    /// Number of the oldest sample. Samples of lower numbers were used.
+    /// Number of the oldest sample. Samples with lower numbers were used and dropped.
     first: u64,
     ghosts: HashMap<u64, Ghost, BuildHasherDefault<IdentityHasher>>,
     limit: usize,
@@ -70,7 +71,7 @@ impl Samples {
         self.limit
     }
 
-    /// Whether there are as many as a cache with this many entries may have.
+    /// Whether there are as many samples as a cache with `held` entries may have.
     pub(super) fn is_full(&self, held: usize) -> bool {
         self.all.len() >= self.limit.min(held.max(LIMIT_MIN))
     }
@@ -92,7 +93,8 @@ impl Samples {
         self.first + self.all.len() as u64 - 1
     }
 
-    /// Adds the first request for a member of the sampled group. Ignored if the sample was used.
+    /// Adds the first request for a member of the sampled group to its utility. Does nothing if the
+    /// sample was used.
     #[inline]
     pub(super) fn add_utility(&mut self, sample: u64, requests: u64, weight: u32) {
         if self.is_collecting(sample) {
@@ -107,7 +109,7 @@ impl Samples {
     }
 
     /// Adds a ghost of a member that was not requested since the sample. Returns false if there are
-    /// `limit` ghosts. A key has one ghost, that of its last group.
+    /// `limit` ghosts. A key has one ghost, that of the last group it was in.
     pub(super) fn add_ghost(
         &mut self,
         sample: u64,
@@ -144,7 +146,8 @@ impl Samples {
         self.all.partition_point(|sample| sample.taken_at < request)
     }
 
-    /// Removes these samples, the oldest first, and passes each.
+    /// Removes the samples taken before the request of this number, the oldest first, and calls
+    /// `each` with their features and utility.
     pub(super) fn take_older_than(&mut self, request: u64, mut each: impl FnMut(&[f32], f64)) {
         let count = self.older_than(request);
         for sample in self.all.drain(..count) {
@@ -158,7 +161,8 @@ impl Samples {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        // A slot of the table has one more byte beside key and ghost, and one in eight stays free.
+        // A slot of the table has one byte in addition to key and ghost, and one slot in eight
+        // stays free.
         self.all.capacity() * size_of::<Sample>() + self.ghosts.capacity() * 17 * 8 / 7
     }
 

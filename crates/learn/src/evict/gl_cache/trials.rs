@@ -17,13 +17,14 @@ use policy::parts::chance::scramble;
 
 /// Minimum number of entries of a miniature. The sample is halved while there are twice as many.
 const ENTRIES_MIN: usize = 2048;
-/// Number of decisions in the time in which the sample receives as many requests as a miniature has
-/// entries.
+/// Number of decisions during the time in which the sample receives as many requests as a miniature
+/// has entries.
 const DECISIONS_PER_FILLING: usize = 4;
 const PERIOD_MIN: usize = 16;
-/// Share of all counts that remains at each decision.
+/// Factor by which all counts are multiplied at each decision.
 const DECAY: f64 = 1.0 - 1.0 / 256.0;
-/// Number of standard deviations by which a difference must exceed 0.
+/// Number of standard deviations by which the difference of two strategies must exceed 0 to count
+/// as clear.
 const MARGIN: f64 = 4.0;
 
 /// The miniatures and their misses.
@@ -31,7 +32,7 @@ pub(super) struct Trials {
     miniatures: [Miniature; COUNT],
     /// A key is in the sample if this many leading bits of its scrambled hash are 0.
     shift: u32,
-    /// Number of requests that one strategy missed and the other did not, weighted by age.
+    /// Number of requests that the first strategy missed and the second did not, weighted by age.
     lost: [[f64; COUNT]; COUNT],
     /// Requests of the sample until the next decision.
     left: usize,
@@ -40,7 +41,7 @@ pub(super) struct Trials {
 }
 
 impl Trials {
-    /// Trials for a cache that is full with `held` entries.
+    /// Creates the trials for a cache that was full with `held` entries.
     pub(super) fn new(capacity: u64, held: usize, config: &GlConfig, seed: u64) -> Trials {
         let shift = (held / ENTRIES_MIN).max(1).ilog2();
         let period = ((held >> shift) / DECISIONS_PER_FILLING).max(PERIOD_MIN);
@@ -55,17 +56,17 @@ impl Trials {
         }
     }
 
-    /// Whether the cache has outgrown its sample.
+    /// Whether the cache has grown so much that the sample of its keys is too large.
     pub(super) fn is_outgrown(&self, held: usize) -> bool {
         held >> self.shift >= 2 * ENTRIES_MIN
     }
 
-    /// The strategy that is best so far.
+    /// Returns the strategy that is best so far.
     pub(super) fn way(&self) -> Strategy {
         self.way
     }
 
-    /// Counts a request.
+    /// Passes a request to the miniatures if its key is in the sample, and counts their misses.
     #[inline]
     pub(super) fn request(&mut self, key_hash: u64, weight: u32, now: Tick) {
         if scramble(key_hash).leading_zeros() >= self.shift {
@@ -124,7 +125,7 @@ impl Trials {
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
-    /// The strategy of the next merge.
+    /// Returns the strategy of the next merge.
     pub(super) fn way(&self) -> Strategy {
         let way = match (&self.trials, self.config.way) {
             (_, Some(way)) => way,
@@ -138,7 +139,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// Whether a strategy in use needs the model.
+    /// Whether a strategy that is in use or on trial needs the model.
     pub(super) fn learns(&self) -> bool {
         !ORACLE && self.config.way.is_none_or(|way| way == Strategy::Model)
     }
