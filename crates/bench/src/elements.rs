@@ -32,47 +32,47 @@ const ELEMENTS_MAX: u64 = 100_000_000;
 pub struct Elements {
     #[command(flatten)]
     contest: Contest,
-    /// What to measure
+    /// Rounds to run
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "memory,throughput,drain,lag"
     )]
     round: Vec<Round>,
-    /// Types of keys
+    /// Types of the collections
     #[arg(long = "type", value_delimiter = ',', default_value = "hash,set,zset")]
     kind: Vec<Kind>,
-    /// How elements are spread over keys
+    /// Whether all elements are in one key, or each in its own
     #[arg(long, value_delimiter = ',', default_value = "one,many")]
     layout: Vec<Layout>,
     /// Expiry indexes of our server [default: its default]
     #[arg(long, value_delimiter = ',')]
     index: Vec<String>,
-    /// Elements in all; everything scales with it
+    /// Number of elements
     #[arg(long, default_value = "1m", value_parser = units::count)]
     elements: u64,
-    /// Repetitions of throughput and drain; the report takes medians
+    /// Repetitions of the rounds throughput and drain; the report gives medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Connections of the throughput round
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// Requests in flight on each of them
+    /// Requests in flight on each connection of the round throughput
     #[arg(long, default_value_t = 32)]
     pipeline: usize,
-    /// Elements that the loader beside the drain writes [default: half as many again as die]
+    /// Elements that the loader writes in the round drain [default: 1.5 times those that expire]
     #[arg(long, value_parser = units::count)]
     loaded: Option<u64>,
-    /// PINGs a second while elements die
+    /// PINGs per second while elements expire
     #[arg(long, default_value_t = 2000)]
     rate: u64,
-    /// Elements whose events are waited for
+    /// Number of elements whose events are measured
     #[arg(long, default_value_t = 1000)]
     probes: u64,
-    /// How long after the deadline to wait for elements to go, and for events
+    /// Maximum time to wait after the deadline for the removal of elements, and for events
     #[arg(long, default_value = "60s", value_parser = units::span)]
     patience: Duration,
-    /// How long to wait for memory to settle
+    /// Maximum time to wait for memory to settle
     #[arg(long, default_value = "10s", value_parser = units::span)]
     settle: Duration,
     /// Data threads of our server
@@ -145,7 +145,7 @@ impl LeftOut {
     }
 }
 
-/// All results.
+/// Results of all rounds.
 #[derive(Debug, Serialize)]
 struct Report {
     command: String,

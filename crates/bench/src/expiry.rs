@@ -20,7 +20,7 @@ enum Experiment {
     Platform(platform::Platform),
     /// Millions of keys with and without TTLs: memory, load time, GET, TTL, a flood of short TTLs
     Gist(gist::Gist),
-    /// Every index by itself on a simulated clock: bytes, CPU, lag, for many shapes of TTLs
+    /// Each index alone on a simulated clock: bytes, CPU time and lag, for many shapes of TTLs
     InProcess(in_process::InProcess),
 }
 

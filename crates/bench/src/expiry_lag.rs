@@ -32,35 +32,34 @@ use std::time::Duration;
 pub struct ExpiryLag {
     #[command(flatten)]
     contest: Contest,
-    /// How many other keys have TTLs
+    /// Numbers of other keys with TTLs
     #[arg(long, value_delimiter = ',', default_value = "0,10k,100k,1m", value_parser = units::count)]
     others: Vec<u64>,
-    /// What becomes of them
+    /// Deadlines of the other keys
     #[arg(long, value_delimiter = ',', default_value = "hour")]
     shape: Vec<Shape>,
     /// Data threads of our server
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
-    /// Keys whose events are waited for
+    /// Number of keys whose events are measured
     #[arg(long, default_value_t = 1000)]
     probes: u64,
-    /// How long to wait for events after the last probe's deadline
+    /// Maximum time to wait for events after the last deadline
     #[arg(long, default_value = "60s", value_parser = units::span)]
     patience: Duration,
 }
 
-/// What becomes of the other keys.
+/// Deadlines of the other keys.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// They are due in an hour
+    /// The other keys are due in an hour
     Hour,
-    /// They are due at random over the next ten minutes
+    /// The other keys are due at random times in the next ten minutes
     NextTenMinutes,
-    /// Up to 100,000 of them are due at random within one second while the probes are; the rest in
-    /// an hour
+    /// Up to 100,000 other keys are due within one second while probes are due; the rest in an hour
     SameSecond,
-    /// They are due in an hour, and all are refreshed by EXPIRE while the probes are due
+    /// The other keys are due in an hour, and EXPIRE renews all of them while probes are due
     Refreshed,
 }
 

@@ -15,16 +15,16 @@ use serde::Serialize;
 pub struct ExpiryMixed {
     #[command(flatten)]
     contest: Contest,
-    /// Keys of one hour
+    /// Number of keys with a TTL of one hour
     #[arg(long, default_value = "1m", value_parser = units::count)]
     others: u64,
-    /// Keys that share one deadline
+    /// Number of keys that share one deadline
     #[arg(long, default_value = "200k", value_parser = units::count)]
     dying: u64,
-    /// Seconds after the deadline at which to look
+    /// Seconds after the deadline at which to count
     #[arg(long, value_delimiter = ',', default_value = "1,30")]
     after: Vec<u64>,
-    /// Look after 120 seconds, too
+    /// Count after 120 seconds, too
     #[arg(long)]
     long: bool,
 }

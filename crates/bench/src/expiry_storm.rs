@@ -33,16 +33,16 @@ const LEFT_OVER: f64 = 0.1;
 pub struct ExpiryStorm {
     #[command(flatten)]
     contest: Contest,
-    /// Keys on one deadline
+    /// Number of keys with the same deadline
     #[arg(long, default_value = "2m", value_parser = units::count)]
     dying: u64,
-    /// Persistent keys
+    /// Number of persistent keys
     #[arg(long, default_value = "1m", value_parser = units::count)]
     others: u64,
     /// GETs per second of the other client
     #[arg(long, default_value_t = 2000)]
     rate: u64,
-    /// How long after the deadline to wait for memory
+    /// Maximum time to wait for memory after the deadline
     #[arg(long, default_value = "30s", value_parser = units::span)]
     patience: Duration,
     /// Data threads of our server

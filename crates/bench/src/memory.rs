@@ -34,16 +34,16 @@ pub struct Memory {
     /// Numbers of keys
     #[arg(long, value_delimiter = ',', default_value = "3m,4m,5m,6m,8m", value_parser = units::count)]
     keys: Vec<u64>,
-    /// What the keys are
+    /// Cases to measure
     #[arg(long, value_delimiter = ',', default_value = "plain,ttl")]
     case: Vec<Case>,
-    /// Bytes of a value, but for the case `shrink`
+    /// Bytes of a value, except in the case `shrink`
     #[arg(long, default_value_t = 3)]
     value_size: usize,
-    /// Our eviction policy for the case `policy` (peers take allkeys-lru)
+    /// Our eviction policy in the case `policy` (peers use allkeys-lru)
     #[arg(long, default_value = "allkeys-s3fifo")]
     policy: String,
-    /// How long to wait for memory to settle
+    /// Maximum time to wait for memory to settle
     #[arg(long, default_value = "30s", value_parser = units::span)]
     settle: Duration,
     /// Data threads of our server
@@ -58,11 +58,11 @@ enum Case {
     Plain,
     /// Distinct TTLs, from three hours to a day
     Ttl,
-    /// As many as fit into what they take without a policy, after three times as many were
-    /// inserted under one
+    /// As many keys as fit into the memory that they take without a policy, after three times as
+    /// many were inserted under a policy
     Policy,
-    /// Values shrink from 100 to 10 bytes and every other key is deleted; beside it, the same keys
-    /// in a fresh server
+    /// Values shrink from 100 to 10 bytes and every other key is deleted; the result is compared
+    /// with the same keys in a fresh server
     Shrink,
 }
 

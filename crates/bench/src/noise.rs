@@ -1,8 +1,8 @@
 //! Delay of the machine itself: how late a thread wakes that slept for one millisecond.
 //!
-//! On shared cores a wake-up may wait behind other programs for longer than any server takes.
-//! Threads on the CPUs of server and load sleep and note by how much they overslept, while an
-//! experiment measures lateness: its figures cannot be smaller than theirs.
+//! On shared CPUs a thread may have to wait for other programs before it runs, for longer than any
+//! server takes to reply. While an experiment measures lateness, threads on the CPUs of server and
+//! load sleep and record how late they woke. The measured lateness cannot be smaller than theirs.
 
 use crate::latency::{Latencies, Percentiles};
 use crate::process::Cpus;
@@ -20,14 +20,14 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// Starts a thread where the caller runs and one on the server's CPUs.
+    /// Starts one thread on the caller's CPUs and one on the server's.
     pub(crate) fn start(server_cpus: &Cpus) -> Noise {
         let is_over = Arc::new(AtomicBool::new(false));
         let places = [None, Some(server_cpus.clone())];
         let threads = places.into_iter().map(|cpus| {
             let is_over = is_over.clone();
             std::thread::spawn(move || {
-                // If it may not run there, it measures where it runs.
+                // If pinning is refused, the thread measures the CPUs on which it runs.
                 let _ = cpus.map(|cpus| cpus.pin());
                 let mut latencies = Latencies::new();
                 while !is_over.load(Ordering::Relaxed) {
@@ -44,7 +44,7 @@ impl Noise {
         }
     }
 
-    /// How late both woke.
+    /// Stops the threads and returns how late they woke.
     pub(crate) fn finish(self) -> Percentiles {
         self.is_over.store(true, Ordering::Relaxed);
         let mut all = Latencies::new();

@@ -1,4 +1,5 @@
-//! One other client on a fixed schedule: what it feels while a server is busy with something else.
+//! A client that sends on a fixed schedule, to measure latency while a server is busy with
+//! something else.
 
 use crate::contestant::Server;
 use crate::error::{Error, Result};
@@ -8,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Sends so many requests a second until told to end, whether or not earlier ones were answered:
-/// one thread sends and another receives. Latency counts from the instant of sending.
+/// Sends this many requests per second until it is stopped, regardless of outstanding replies. One
+/// thread sends and another receives. Latency counts from the instant of sending.
 pub(crate) fn requests(
     server: &Server,
     rate: u64,

@@ -40,17 +40,18 @@ use trace::{Requests, TtlMix};
 pub struct Replay {
     #[command(flatten)]
     contest: Contest,
-    /// The trace, in any format that docs/traces.md lists; its name's ending tells which
+    /// Trace to replay; the ending of its name selects one of the formats in
+    /// docs/reference/traces.md
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Where TTLs come from: a built-in mix such as cluster4, CLUSTER:FILE for a table with the
-    /// columns cluster and ttl_mix, or none
+    /// Source of TTLs: a built-in mix such as cluster4, CLUSTER:FILE for a table with the columns
+    /// cluster and ttl_mix, or none
     #[arg(long, default_value = "cluster4")]
     ttl_mix: String,
     /// Factor on every TTL
     #[arg(long, default_value_t = 1.0)]
     ttl_scale: f64,
-    /// Requests per second, open loop [default: as fast as replies come]
+    /// Requests per second, sent when they are due [default: as fast as replies come]
     #[arg(long)]
     rate: Option<f64>,
     /// Connections
@@ -62,13 +63,13 @@ pub struct Replay {
     /// Memory limit of the servers
     #[arg(long, value_parser = units::bytes)]
     maxmemory: Option<u64>,
-    /// Our policy at the limit (peers take allkeys-lru)
+    /// Our eviction policy at the memory limit (peers use allkeys-lru)
     #[arg(long, default_value = "allkeys-s3fifo")]
     maxmemory_policy: String,
     /// Maximum number of requests
     #[arg(long, value_parser = units::count)]
     limit: Option<u64>,
-    /// Which TTL each key draws
+    /// Random seed that selects the TTL of each key
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Data threads of our server

@@ -31,10 +31,10 @@ use workload::{Size, Workload};
 /// The trace that is replayed.
 #[derive(clap::Args, Debug)]
 struct Source {
-    /// The trace, in any format that docs/traces.md lists [default: one that is made]
+    /// Trace to replay, in a format of docs/reference/traces.md [default: a generated one]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Format of the trace, if its name does not end in it
+    /// Format of the trace [default: by the file name's ending]
     #[arg(long, value_name = "FORMAT", requires = "trace")]
     format: Option<trace::Format>,
 }
@@ -48,68 +48,67 @@ pub struct Segment {
     programs: Programs,
     #[command(flatten)]
     source: Source,
-    /// What to measure
+    /// Rounds to run
     #[arg(long, value_delimiter = ',', default_value = "misses,speed")]
     round: Vec<Round>,
-    /// Engines that are compared
+    /// Engines to compare
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "segment,slab,memcached,no-crawler,redis"
     )]
     engine: Vec<Engine>,
-    /// Use the whole trace, more sizes, lifetimes, rounds and data threads: an hour on two cores
+    /// Use the whole trace, and more sizes, TTLs, rounds and data threads: an hour on two cores
     #[arg(long)]
     full: bool,
     /// Maximum number of requests [default: 1m; with --full: no maximum, 5m of a generated trace]
     #[arg(long, value_parser = units::count)]
     limit: Option<u64>,
-    /// Memory that servers are given: shares of all objects' bytes, or whole MiB [default:
-    /// 25%,50%,100%; with --full: 10%,20%,40%,60%,80%,100%]
+    /// Memory limits of the servers: shares of all objects' bytes, or sizes such as 64mb, rounded
+    /// to whole MiB [default: 25%,50%,100%; with --full: 10%,20%,40%,60%,80%,100%]
     #[arg(long, value_delimiter = ',')]
     size: Vec<Size>,
-    /// Lifetimes of objects: none, own (of the trace), a published mix such as cluster4, or
-    /// '60s:0.4 1h:0.6'; @FACTOR makes all of them longer [default: cluster52,cluster26@2; with
-    /// --full: cluster52,cluster4@6,cluster26@6]
+    /// TTLs of objects: none, own (of the trace), a published mix such as cluster4, or '60s:0.4
+    /// 1h:0.6'; @FACTOR multiplies all of them [default: cluster52,cluster26@2; with --full:
+    /// cluster52,cluster4@6,cluster26@6]
     #[arg(long, value_delimiter = ',')]
     ttl_mix: Vec<Lifetimes>,
-    /// Duration of a replay in which objects expire: the trace's time and all lifetimes are divided
-    /// by one factor
-    /// [default: 20s; with --full: 120s]
+    /// Duration of a replay in which objects expire: the trace's time and all TTLs are divided by
+    /// one factor [default: 20s; with --full: 120s]
     #[arg(long, value_parser = units::span)]
     span: Option<Duration>,
-    /// Take as long where nothing expires: what counts an object's requests once a second sees more
-    /// of them
+    /// Give replays without TTLs the duration of --span, too. An engine that counts at most one
+    /// request per object and second then counts more of them
     #[arg(long)]
     paced: bool,
     /// Connections of a replay
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Requests in flight on each of them
+    /// Requests in flight on each connection of a replay
     #[arg(long, default_value_t = 16)]
     pipeline: usize,
-    /// Different keys of the round speed
+    /// Number of keys in the round speed
     #[arg(long, default_value = "1m", value_parser = units::count)]
     keys: u64,
-    /// Bytes of their values
+    /// Bytes of a value in the round speed
     #[arg(long, default_value_t = 100)]
     value_size: usize,
-    /// Connections of the round speed
+    /// Connections in the round speed
     #[arg(long, default_value_t = 50)]
     connections: usize,
-    /// Requests in flight on each of them
+    /// Requests in flight on each connection in the round speed
     #[arg(long, value_delimiter = ',', default_value = "1,32")]
     depth: Vec<usize>,
     /// Numbers of data threads [default: 1; with --full: 1 and each power of two up to the cores]
     #[arg(long, value_delimiter = ',')]
     threads: Vec<usize>,
-    /// Rounds of the round speed; the report takes their medians [default: 3; with --full: 7]
+    /// Repetitions of the round speed; the report gives medians [default: 3; with --full: 7]
     #[arg(long)]
     rounds: Option<usize>,
-    /// Seconds of each of its measurements [default: 0.4; with --full: 1]
+    /// Seconds of each measurement in the round speed [default: 0.4; with --full: 1]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Seed of the lifetimes of keys, and of a generated trace
+    /// Random seed of the TTLs of keys, and of a generated trace
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON to stdout
@@ -159,7 +158,7 @@ impl Told {
     }
 }
 
-/// All results.
+/// Results of all rounds.
 #[derive(Debug, Serialize)]
 struct Report {
     command: String,

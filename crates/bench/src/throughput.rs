@@ -39,7 +39,7 @@ pub struct Threads {
     contest: Contest,
     #[command(flatten)]
     workload: Workload,
-    /// Numbers of data threads to compare, the first being the reference
+    /// Numbers of data threads to compare; the first is the reference
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
 }
@@ -49,19 +49,19 @@ struct Workload {
     /// Requests in flight on each connection
     #[arg(long, value_delimiter = ',', default_value = "1,32")]
     pipeline: Vec<usize>,
-    /// What to send: get, set, setex, incr, ping
+    /// Commands to send: get, set, setex, incr, ping
     #[arg(long, value_delimiter = ',', default_value = "get,set,setex")]
     tests: Vec<Test>,
     /// Connections
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// Different keys, chosen at random
+    /// Number of keys, of which each request takes one at random
     #[arg(long, default_value = "1m", value_parser = units::count)]
     keys: u64,
     /// Bytes of a value
     #[arg(long, default_value_t = 3)]
     value_size: usize,
-    /// Rounds; the report takes their medians
+    /// Rounds of measurements; the report gives medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Seconds of each measurement

@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-// jemalloc returns freed memory to the system at once: `.cargo/config.toml` has its options.
+// jemalloc returns freed memory to the system at once, by its options in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Name of the allocator above in INFO.
@@ -38,7 +38,7 @@ struct CommandLine {
 enum Command {
     /// Serve clients (the default without a subcommand).
     Serve(serve::Arguments),
-    /// Measure this server, and others next to it.
+    /// Measure this server, and compare it with others.
     Bench(bench::BenchCommand),
     /// Simulate eviction policies on traces.
     Sim(Box<sim::Arguments>),

@@ -22,8 +22,8 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Checks that all requested output can be written, before hours of work. An older page keeps
-    /// its content until the new one is written.
+    /// Checks that all requested output can be written, so that an error appears before hours of
+    /// work. An existing page keeps its content until the new one is written.
     pub fn prepare(&self) -> Result<()> {
         if let Some(path) = &self.html {
             let mut options = OpenOptions::new();
@@ -66,14 +66,14 @@ impl Pages {
     }
 }
 
-/// The page with the command line and the version.
+/// Adds the command line and the version to a page.
 pub fn completed(mut page: Page) -> Page {
     page.command(&command());
     page.fact("version", concat!("mayfly ", env!("CARGO_PKG_VERSION")));
     page
 }
 
-/// The command line of this process, as a shell takes it.
+/// Returns the command line of this process, quoted for a shell.
 pub fn command() -> String {
     command_line(std::env::args_os())
 }
@@ -86,7 +86,7 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// Returns the command line as a shell takes it, with special characters quoted.
+/// Quotes the arguments for a shell, and joins them.
 fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
     let words = arguments.skip(1).map(|argument| quoted(&argument));
     let words: Vec<String> = std::iter::once("mayfly".to_owned()).chain(words).collect();

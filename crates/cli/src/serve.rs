@@ -1,4 +1,5 @@
-//! `mayfly serve`: settings from a file and the command line, signals, the log.
+//! `mayfly serve`: reads settings from a file and the command line, handles signals, and starts the
+//! server.
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// File descriptors for everything but clients, as many as Redis reserves.
+/// Number of file descriptors that are reserved for everything except clients, as in Redis.
 const SPARE_FILES: u64 = 32;
 
 /// The most frequently used settings. Every other one is accepted as `--name value`, too.
@@ -55,7 +56,7 @@ pub struct Arguments {
     /// Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]
     #[arg(long, value_name = "LEVEL")]
     loglevel: Option<String>,
-    /// Another setting, as `join_settings` writes it
+    /// Any other setting, as `join_settings` encodes it
     #[arg(long = SETTING, value_name = "NAME=VALUE", hide = true, allow_hyphen_values = true)]
     settings: Vec<String>,
 }
@@ -170,7 +171,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     raise_file_limit(&config);
     let is_plain = path.is_none() && arguments.given().is_empty();
-    // Before the first client can connect, so that every signal finds a server that handles it.
+    // This precedes the first connection, so that every signal is handled by the server.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot handle signals")?;
     let running = running::start(config, Clock::System).map_err(|why| anyhow!(why))?;
     if is_plain {

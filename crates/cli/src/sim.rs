@@ -152,8 +152,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         None => {}
     }
     let contestants = arguments.contestants()?;
-    // Opened before the replays, so that a path that cannot be written fails at once and not after
-    // hours.
+    // The file is opened before the replays, so that a path that cannot be written fails at once
+    // and not after hours.
     let table = arguments.parquet.as_deref().map(open_table).transpose()?;
     let mut rows = Vec::new();
     arguments.pages.prepare()?;
@@ -257,8 +257,8 @@ impl Arguments {
         Ok(interner.finish()?)
     }
 
-    /// Name of the trace in reports: the file name without endings, or the path if another trace
-    /// has the same file name.
+    /// Returns the name of the trace in reports: the file name without endings, or the path if
+    /// another trace has the same file name.
     fn name_of(&self, path: &str) -> String {
         let name = stem(path);
         let others = self.traces.iter();
@@ -376,7 +376,7 @@ impl Arguments {
     }
 }
 
-/// Makes rows of results that are ordered by name, then by size.
+/// Creates rows from results that are ordered by name, then by size.
 fn rows_of(
     columns: &Columns,
     names: &[&str],
@@ -398,7 +398,7 @@ fn rows_of(
     given.zip(found).map(row).collect()
 }
 
-/// Cache size in the unit of this trace's cache.
+/// Converts a cache size to the unit of this trace's cache.
 fn resolve(size: &Size, columns: &Columns, unit: Unit) -> Result<u64> {
     Ok(size.resolve(columns.footprint(unit), columns.name(), unit)?)
 }

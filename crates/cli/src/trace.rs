@@ -97,7 +97,8 @@ impl Convert {
     }
 }
 
-/// Request without its next access, because request numbers differ in a part of a trace.
+/// Returns the request without its next access, because request numbers differ in a part of a
+/// trace.
 fn partial(request: Request) -> Request {
     Request {
         next_access: NextAccess::Unknown,
@@ -116,7 +117,7 @@ impl Cut {
         let mut start_ms = None;
         let requests = opened.requests().take(numbers.end_or_max());
         let requests = requests.skip(numbers.start as usize);
-        // The clock of a trace may go backwards, so every request is checked and none ends the
+        // The time of a trace may go backwards, so every request is checked and none ends the
         // range.
         let kept = requests.filter_map(|request| match request {
             Ok(request) => {

@@ -1,4 +1,4 @@
-//! From text to a number.
+//! Parsers of bytes, counts, spans of time and fractions.
 
 use std::fmt;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub fn bytes(text: &str) -> Result<u64, BadQuantity> {
 /// Parses a count: `1000`, `10k`, `1.5m`.
 ///
 /// # Errors
-/// Anything else, and a fraction of one.
+/// Anything else, and a number that is not whole.
 pub fn count(text: &str) -> Result<u64, BadQuantity> {
     let expected = "a whole number such as 1000, 10k or 1.5m";
     whole(text, &COUNTS).ok_or_else(|| bad("count", text, expected))
@@ -108,7 +108,7 @@ fn bad(what: &'static str, given: &str, expected: &'static str) -> BadQuantity {
     }
 }
 
-/// A whole number, exact up to `u64::MAX` where it is written without decimals.
+/// Parses a whole number. It is exact up to `u64::MAX` if it has no decimals.
 fn whole(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let (digits, factor) = split(text, units)?;
     if let Ok(number) = digits.parse::<u64>() {
@@ -118,14 +118,14 @@ fn whole(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     number.map(|number| number as u64)
 }
 
-/// A decimal number times the factor of its unit.
+/// Parses a decimal number and multiplies it by the factor of its unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (digits, factor) = split(text, units)?;
     let number = digits.parse::<f64>().ok()? * factor;
     (number < LIMIT).then_some(number)
 }
 
-/// The digits of a decimal number, and the factor of the first unit that it ends in.
+/// Splits a number into its digits and the factor of the first unit in `units` that it ends in.
 fn split(text: &str, units: &[(&str, f64)]) -> Option<(String, f64)> {
     let text = text.to_ascii_lowercase();
     let mut units = units.iter();

@@ -1,4 +1,4 @@
-//! Numbers as text for people.
+//! Formats numbers for people.
 
 /// Formats a number with about three significant digits: `0.125`, `1.25`, `125`, `12500`.
 pub fn short(value: f64) -> String {
@@ -43,7 +43,7 @@ pub fn change(share: f64) -> String {
     format!("{:+.1} %", share * 100.0 + 0.0)
 }
 
-/// Formats bytes in the largest binary unit that leaves a whole part: `1.5 MiB`.
+/// Formats bytes in the largest binary unit in which the number is at least 1: `1.5 MiB`.
 pub fn bytes(number: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut value, mut unit) = (number, 0);
@@ -57,12 +57,13 @@ pub fn bytes(number: f64) -> String {
     }
 }
 
-/// Formats bytes in MiB, so that the numbers of a column compare: `0.125 MiB`.
+/// Formats bytes in MiB, so that the numbers of a column can be compared: `0.125 MiB`.
 pub fn mebibytes(bytes: f64) -> String {
     format!("{} MiB", short(bytes / f64::from(1 << 20)))
 }
 
-/// Formats milliseconds in the largest unit that leaves a whole part: `250 µs`, `1.50 s`, `3.00 h`.
+/// Formats milliseconds in the largest unit in which the number is at least 1: `250 µs`, `1.50 s`,
+/// `3.00 h`.
 pub fn span(ms: f64) -> String {
     const UNITS: [(f64, &str); 6] = [
         (365.25 * 86_400_000.0, "years"),

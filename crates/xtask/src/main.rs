@@ -1,6 +1,8 @@
-//! Development tasks of the project. `cargo xtask tidy` checks what the compiler cannot: arrows
-//! between crates, import circles, lengths, algorithm cards, forbidden calls, words, and the links
-//! and commands in the docs.
+//! Development tasks of the project.
+//!
+//! `cargo xtask tidy` checks rules that the compiler does not: imports between crates, import
+//! circles, lengths, algorithm cards, forbidden calls, words, and the links and commands in the
+//! docs.
 //!
 //! It deliberately lacks dependencies, so that it builds in seconds and can check all other crates.
 //! Start reading with `tidy.rs`, the list of checks.
@@ -32,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository's root, two levels above this crate.
+/// Returns the repository's root, two levels above this crate.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()

@@ -1,8 +1,9 @@
 //! Rust source without a parser: the text with comments and literals blanked out, functions with
 //! their lines, and the lines that are test code.
 //!
-//! It recognises tokens and brackets, not grammar, which is enough for every check of `tidy`.
-//! Nothing here fails: misread source at worst yields a finding that a person looks at.
+//! It recognises tokens and brackets, not grammar, which is enough for every check of `tidy`. No
+//! function here returns an error. Source that is misread causes at worst a wrong finding, which a
+//! person then judges.
 
 /// One Rust file, prepared for checks.
 pub struct Source {
@@ -11,7 +12,7 @@ pub struct Source {
     /// The same text with comments and the insides of strings and characters replaced by spaces.
     /// Lines and byte columns are unchanged.
     pub code: String,
-    /// For each line (0-based): whether it is test code.
+    /// For each line (0-based), whether it is test code.
     pub is_test: Vec<bool>,
 }
 
@@ -45,26 +46,26 @@ impl Source {
         }
     }
 
-    /// The lines of code that are not test code, numbered from 0.
+    /// Returns the lines of code that are not test code, numbered from 0.
     pub fn own_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let marks = &self.is_test;
         self.code.lines().enumerate().filter(|(n, _)| !marks[*n])
     }
 
-    /// All functions that have a body.
+    /// Returns all functions that have a body.
     pub fn functions(&self) -> Vec<Function> {
         functions(&self.code)
     }
 
-    /// Flat paths of all `use` declarations with their lines: `use a::{b, c::d};` gives `a::b` and
-    /// `a::c::d`.
+    /// Returns flat paths of all `use` declarations with their lines: `use a::{b, c::d};` gives
+    /// `a::b` and `a::c::d`.
     pub fn uses(&self) -> Vec<(usize, String)> {
         let uses = self.renamed_uses().into_iter();
         uses.map(|(line, path, ..)| (line, path)).collect()
     }
 
-    /// As [`Source::uses`], with the name that each path gets and whether it is a re-export (`pub
-    /// use`, also `pub(crate) use`).
+    /// Returns what [`Source::uses`] returns, with the name that each path gets and whether it is a
+    /// re-export (`pub use`, also `pub(crate) use`).
     pub fn renamed_uses(&self) -> Vec<(usize, String, String, bool)> {
         let mut found = vec![];
         for (at, word) in words(&self.code) {
@@ -96,7 +97,7 @@ impl Source {
         found
     }
 
-    /// First and last lines, 0-based, of the bodies of `macro_rules!`.
+    /// Returns the first and last lines, 0-based, of the bodies of `macro_rules!`.
     pub fn macros(&self) -> Vec<(usize, usize)> {
         let starts = self.code.match_indices("macro_rules!").map(|(at, _)| at);
         starts
@@ -107,7 +108,8 @@ impl Source {
             .collect()
     }
 
-    /// The names of `#[cfg(test)] mod name;`: their files are test code.
+    /// Returns the names of modules declared as `#[cfg(test)] mod name;`. Their files are test
+    /// code.
     pub fn test_modules(&self) -> Vec<String> {
         let mut names = vec![];
         for at in cfg_tests(&self.code) {
@@ -183,7 +185,8 @@ pub fn blank(text: &str) -> String {
     String::from_utf8(out).expect("whole characters are shown or blanked byte by byte")
 }
 
-/// One step of the blanking: the next state, the number of bytes, and whether they are kept.
+/// Advances the blanking by one token. Returns the next state, the number of bytes, and whether
+/// they are kept.
 fn step(bytes: &[u8], i: usize, state: State) -> (State, usize, bool) {
     let rest = &bytes[i..];
     match state {
@@ -230,7 +233,7 @@ fn step_code(bytes: &[u8], i: usize) -> (State, usize, bool) {
     (State::Code, 1, true)
 }
 
-/// Whether a quote after `before` opens a raw string, and with how many hashes.
+/// Returns whether a quote after `before` opens a raw string, and the number of its hashes.
 fn raw_prefix(before: &[u8]) -> (bool, usize) {
     let hashes = before.iter().rev().take_while(|b| **b == b'#').count();
     let mut word = &before[..before.len() - hashes];
@@ -245,13 +248,13 @@ fn raw_prefix(before: &[u8]) -> (bool, usize) {
     (is_prefix, if is_prefix { hashes } else { 0 })
 }
 
-/// The length of a character literal that starts here; `None` for a lifetime.
+/// Returns the length of a character literal that starts here; `None` for a lifetime.
 fn char_literal(rest: &[u8]) -> Option<usize> {
     if rest.get(1) == Some(&b'\\') {
         let close = rest.iter().skip(3).position(|b| *b == b'\'')?;
         return Some(close + 4);
     }
-    // One character of at most four bytes, then the quote.
+    // A character literal is one character of at most four bytes, then the quote.
     let first = *rest.get(1)?;
     let width = match first {
         0..=0x7f => 1,
@@ -266,7 +269,7 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// The identifiers and keywords of blanked code with their byte offsets.
+/// Returns the identifiers and keywords of blanked code with their byte offsets.
 pub fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = code.as_bytes();
     let mut i = 0;
@@ -282,12 +285,12 @@ pub fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The line, from 0, of a byte offset.
+/// Returns the line of a byte offset, from 0.
 pub fn line_of(text: &str, at: usize) -> usize {
     text[..at].bytes().filter(|b| *b == b'\n').count()
 }
 
-/// The offset just behind the bracket that closes the one at `open`.
+/// Returns the offset after the bracket that closes the one at `open`.
 fn closing(code: &str, open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (i, byte) in code.bytes().enumerate().skip(open) {
@@ -305,7 +308,7 @@ fn closing(code: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// The offset of the `{` that opens an item's body, or `None` when a `;` ends it first.
+/// Returns the offset of the `{` that opens an item's body; `None` if a `;` ends the item first.
 fn body_open(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (i, byte) in code.bytes().enumerate().skip(from) {
@@ -342,7 +345,7 @@ fn functions(code: &str) -> Vec<Function> {
     found
 }
 
-/// Offsets of `#[cfg(…test…)]` and `#[test]`-like attributes (not `not(test)`).
+/// Returns the offsets of `#[cfg(…test…)]` and `#[test]`-like attributes (not `not(test)`).
 fn cfg_tests(code: &str) -> Vec<usize> {
     let mut found = vec![];
     for (at, _) in code.match_indices("#[") {
@@ -366,7 +369,7 @@ fn cfg_tests(code: &str) -> Vec<usize> {
     found
 }
 
-/// The code after the attribute at `at` and after any that follow it.
+/// Returns the code after the attribute at `at` and after any that follow it.
 fn after_attributes(code: &str, at: usize) -> &str {
     let mut i = at;
     loop {
@@ -382,7 +385,7 @@ fn after_attributes(code: &str, at: usize) -> &str {
     }
 }
 
-/// First and last lines of the items that are compiled for tests only.
+/// Returns the first and last lines of the items that are compiled for tests only.
 fn test_regions(code: &str) -> Vec<(usize, usize)> {
     let mut regions = vec![];
     for at in cfg_tests(code) {

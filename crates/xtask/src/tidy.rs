@@ -1,4 +1,4 @@
-//! The rules that a machine can check. Each check is one file. A finding gives the place, what was
+//! Rules that a machine can check. Each check is one file. A finding states the place, what was
 //! found, what is expected, and the reason.
 
 mod arrows;
@@ -23,9 +23,9 @@ pub struct Finding {
     pub path: String,
     /// The line, from 1.
     pub line: usize,
-    /// The text or fact found there.
+    /// The text or fact that violates the rule.
     pub found: String,
-    /// The text or fact expected there.
+    /// The text or fact that the rule expects.
     pub expected: String,
     /// The reason of the rule.
     pub why: &'static str,
@@ -47,7 +47,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Hints, which do not fail the run.
     pub hints: Vec<Finding>,
-    /// How many files were read.
+    /// Number of files that were read.
     pub file_count: usize,
 }
 
@@ -81,7 +81,7 @@ impl Repository {
         Ok(repository)
     }
 
-    /// A repository of a few files, for the tests of the checks.
+    /// Creates a repository of a few files, for the tests of the checks.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Repository {
         let mut repository = Repository::default();
@@ -107,7 +107,7 @@ impl Repository {
                 self.read_folder(&entry.path(), &format!("{path}/"))?;
                 continue;
             }
-            // Binary files (a compressed trace, a picture) have no rules.
+            // Binary files, such as compressed traces and pictures, are not checked.
             if let Ok(text) = String::from_utf8(std::fs::read(entry.path())?) {
                 self.texts.insert(path.clone(), text);
             }
@@ -116,7 +116,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Prepares the Rust files. Files of test code are recognised by name or by declaration.
+    /// Prepares the Rust files. Files of test code are recognised by name or by their declaration.
     fn scan(&mut self) {
         let rust: Vec<&String> = self.texts.keys().filter(|p| p.ends_with(".rs")).collect();
         let mut sources = BTreeMap::new();
@@ -140,7 +140,7 @@ impl Repository {
         self.sources = sources;
     }
 
-    /// The files of one crate's folder with their sources.
+    /// Returns the files of one crate's folder with their sources.
     pub fn sources_of(&self, crate_name: &str) -> impl Iterator<Item = (&String, &Source)> {
         let prefix = format!("crates/{crate_name}/");
         self.sources
@@ -148,7 +148,7 @@ impl Repository {
             .filter(move |(path, _)| path.starts_with(&prefix))
     }
 
-    /// The names of the crates' folders.
+    /// Returns the names of the crates' folders.
     pub fn crates(&self) -> BTreeSet<&str> {
         self.texts
             .keys()
@@ -158,7 +158,8 @@ impl Repository {
     }
 }
 
-/// Where the files of a module's children lie: `a/b.rs` keeps them in `a/b/`, `a/mod.rs` in `a/`.
+/// Returns the folder of the files of a module's children: `a/b/` for `a/b.rs`, and `a/` for
+/// `a/lib.rs`, `a/main.rs` and `a/mod.rs`.
 fn module_folder(path: &str) -> String {
     let stem = path.strip_suffix(".rs").unwrap_or(path);
     for root in ["mod", "lib", "main"] {
@@ -201,7 +202,7 @@ pub fn run(root: &Path) -> io::Result<Report> {
 mod tests {
     use super::*;
 
-    /// Lets `cargo test` run the checks on the repository itself.
+    /// Runs the checks on the repository itself as a part of `cargo test`.
     #[test]
     fn the_repository_is_tidy() {
         let report = run(&crate::root()).expect("the repository can be read");

@@ -19,7 +19,7 @@ const ALONE: &[u8] = b"elem:onlychild";
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Fields of hashes, values of 3 bytes
+    /// Fields of hashes, with values of 3 bytes
     Hash,
     /// Members of sets
     Set,
@@ -31,9 +31,9 @@ pub enum Kind {
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// All in one key
+    /// All elements in one key
     One,
-    /// One in each key
+    /// Each element in a key of its own
     Many,
 }
 

@@ -47,19 +47,19 @@ pub(super) struct Gist {
         default_value = "wheel,radix,radix-capped,ebuckets,buckets:120x1000,buckets-auto,sampled,ordered"
     )]
     index: Vec<String>,
-    /// How many keys are loaded
+    /// Number of keys to load
     #[arg(long, default_value = "5m", value_parser = units::count)]
     keys: u64,
     /// Bytes of a value
     #[arg(long, default_value_t = 3)]
     value_size: usize,
-    /// How long GET and TTL are sent, each
+    /// Duration of the GETs, and of the TTLs
     #[arg(long, default_value = "2s", value_parser = units::span)]
     span: Duration,
-    /// How long the flood lasts
+    /// Duration of the flood
     #[arg(long, default_value = "5s", value_parser = units::span)]
     flood: Duration,
-    /// Loads of each kind, each into a fresh server; the report takes medians
+    /// Loads with and without TTLs, each into a fresh server; the report gives medians
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     #[command(flatten)]

@@ -27,23 +27,23 @@ const UNITS: [&str; 4] = ["B", "ms", "ns", "ns"];
 /// Arguments of `bench expiry in-process`.
 #[derive(clap::Args, Debug)]
 pub(super) struct InProcess {
-    /// Indexes, with knobs as of --expiry; all, if none is named
+    /// Indexes, with parameters as in --expiry [default: all]
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "wheel,sampled,sampled:release=5,buckets:120x1000,buckets-auto,radix,radix-capped,ebuckets,crawler,crawler:1,ordered,lazy"
     )]
     index: Vec<String>,
-    /// How many entries
+    /// Numbers of entries
     #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1m", value_parser = units::count)]
     keys: Vec<u64>,
-    /// 1 k to 10 M entries
+    /// Run 1 k to 10 M entries
     #[arg(long, conflicts_with = "keys")]
     full: bool,
-    /// Shapes of TTLs, by name; all, if none is named
+    /// Names of shapes of TTLs [default: all]
     #[arg(long, value_delimiter = ',')]
     shape: Vec<String>,
-    /// Runs of each trial; every piece of work counts with its least time
+    /// Runs of each trial; each timed step counts with its shortest time
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Print JSON instead of tables

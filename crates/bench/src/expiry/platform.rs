@@ -43,43 +43,44 @@ const KEY_BYTES: usize = 8;
 pub(super) struct Platform {
     #[command(flatten)]
     contest: Contest,
-    /// Indexes of our server, with the paper's times; the reference is the first that begins with
-    /// sampled, whose knob shards makes our eight share the cycles of one server
+    /// Indexes of our server, with the paper's times. The reference is the first whose name begins
+    /// with sampled; its parameter shards makes our eight shards share the cycles of one server
     #[arg(long, value_delimiter = ',', default_value = plan::INDEXES)]
     index: Vec<String>,
-    /// Divide all times and operations by this; BASE / factor must be whole milliseconds
+    /// Factor that divides all times and numbers of operations; BASE / factor must be whole
+    /// milliseconds
     #[arg(long, default_value_t = 20, conflicts_with = "paper_scale")]
     factor: u32,
-    /// The paper's own times and operations: hours
+    /// Use the paper's own times and numbers of operations, which takes hours
     #[arg(long)]
     paper_scale: bool,
-    /// Cycles a second of what samples: `sampled` and peers. Rates are not scaled, so neither are
-    /// these
+    /// Expiry cycles per second of `sampled` and of peers. They are not scaled, because rates are
+    /// not
     #[arg(long, default_value_t = scale::HZ, value_parser = clap::value_parser!(u32).range(1..=500))]
     hz: u32,
-    /// Every workload, size, set of TTLs and number of clients with every contestant
+    /// Run every workload, size, set of TTLs and number of clients with every server
     #[arg(long)]
     full: bool,
-    /// Only these groups, such as a-large-60-4: workload, size, TTLs by +, clients
+    /// Run only these groups, such as a-large-60-4: workload, size, TTLs joined by +, clients
     #[arg(long, value_delimiter = ',', conflicts_with = "full")]
     group: Vec<Group>,
-    /// Operations a second at most, as YCSB's -target: memory is then compared at equal load
-    /// [default: as fast as replies come]
+    /// Maximum number of operations per second, as YCSB's -target, so that memory is compared at
+    /// equal load [default: as fast as replies come]
     #[arg(long, value_name = "RATE")]
     target: Option<f64>,
-    /// Operations of every run, instead of what its size says; not scaled
+    /// Operations of every run, not scaled [default: by the size of the group]
     #[arg(long, value_parser = units::count)]
     operations: Option<u64>,
-    /// End every run after this long, not scaled [default: 11 s in the chosen series, else none]
+    /// Time limit of every run, not scaled [default: 11 s in the chosen series, otherwise none]
     #[arg(long, value_parser = units::span)]
     limit: Option<Duration>,
-    /// Different keys of the workloads a and f, before scaling
+    /// Number of keys in the workloads a and f, before scaling
     #[arg(long, default_value = "10m", value_parser = units::count)]
     records: u64,
     /// Bytes of a value
     #[arg(long, default_value_t = 1000)]
     value_size: usize,
-    /// Decides keys, operations and TTLs
+    /// Random seed of keys, operations and TTLs
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

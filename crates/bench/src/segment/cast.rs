@@ -16,7 +16,7 @@ pub(super) enum Engine {
     Segment,
     /// Our slab engine with s3fifo, over memcached's protocol
     Slab,
-    /// memcached as it starts by itself, with its crawler
+    /// memcached with its default settings, which include the crawler
     Memcached,
     /// memcached without its crawler
     NoCrawler,
@@ -55,10 +55,10 @@ pub(super) struct Player {
 /// Programs of the other servers.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Programs {
-    /// The program that is memcached [default: the one in PATH]
+    /// Path of memcached [default: the one in PATH]
     #[arg(long, value_name = "PROGRAM")]
     memcached: Option<PathBuf>,
-    /// The program that is redis-server [default: the one in PATH]
+    /// Path of redis-server [default: the one in PATH]
     #[arg(long, value_name = "PROGRAM")]
     redis: Option<PathBuf>,
 }

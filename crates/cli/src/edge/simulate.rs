@@ -61,7 +61,7 @@ pub struct Arguments {
         default_value = "10"
     )]
     servers: Vec<usize>,
-    /// Relative disk sizes of the servers, one number a server, instead of --servers
+    /// Relative disk sizes of the servers, one number per server, instead of --servers
     #[arg(
         long,
         value_name = "WEIGHTS",
@@ -124,7 +124,7 @@ pub struct Arguments {
     /// Memory cache of each server, as a share of its disk
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = read_share)]
     memory_share: f64,
-    /// Number of buckets that objects are routed by
+    /// Number of buckets: sets of objects with the same servers
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     buckets: u32,
     /// Objects of at least this size are coded; smaller ones are kept as whole copies
@@ -182,7 +182,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Weights of the servers, by cluster.
+    /// Returns the weights of the servers of each cluster.
     fn clusters(&self) -> Result<Vec<Vec<u32>>> {
         if !self.server_weights.is_empty() {
             return Ok(vec![self.server_weights.clone()]);
@@ -246,7 +246,7 @@ impl Arguments {
     }
 
     fn study(&self, columns: &Columns, clusters: Vec<Vec<u32>>) -> Result<Study> {
-        // Checked first, because shares of a footprint need sizes.
+        // This is checked first, because shares of a footprint need sizes.
         check_sizes(columns)?;
         ensure!(
             self.report_window > 0,
@@ -326,7 +326,7 @@ impl Arguments {
         Ok(rate.map(|rate| 1000.0 / rate))
     }
 
-    /// Sizes including the base size, and the index of the base size.
+    /// Returns all sizes including the base size, and the index of the base size.
     fn sizes(&self, columns: &Columns) -> Result<(Vec<(String, u64)>, usize)> {
         let of_content = match self.content() {
             Some(Content::Web) => BASE_WEB,

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 /// Smallest size of a curve, as a share of the footprint.
 const SMALLEST_SHARE: f64 = 0.001;
-/// Maximum number of points; a larger number is taken for a mistake.
+/// Maximum number of points. A larger number is refused as a likely mistake.
 const POINTS_MAX: u64 = 10_000;
 
 /// Arguments of `mayfly sim curve`.
@@ -153,8 +153,8 @@ impl Arguments {
         })
     }
 
-    /// Rules of the replays. Beside the segment engine, whose size includes its overhead, the sizes
-    /// of policies do, too.
+    /// Returns the rules of the replays. If the segment engine takes part, policies are given its
+    /// server's overhead per entry, because the engine's size includes its own.
     fn rules(&self, columns: &Columns, policies: &[Contestant]) -> Result<Rules> {
         let rules = self.replaying.rules(columns)?;
         Ok(match policies.iter().any(Contestant::is_engine) {

@@ -49,7 +49,7 @@ const TEN_MINUTES: Made = Made {
 /// Bytes of the largest object that all compared servers store.
 const OBJECT_BYTES_MAX: u32 = 1_000_000;
 
-/// The trace, and what is common to the reports.
+/// Arguments that both experiments share.
 #[derive(Args)]
 struct Common {
     /// Format of the traces, if their names do not end in it
@@ -72,7 +72,7 @@ struct Common {
 }
 
 impl Common {
-    /// Reads the trace, or generates it.
+    /// Reads the trace, or generates it if none is given.
     fn read(&self, path: Option<&Path>, made: &Made) -> Result<(String, Vec<Request>)> {
         ensure!(self.limit != Some(0), "--limit must be above 0");
         let limit = |default: u64| usize::try_from(self.limit.unwrap_or(default));
@@ -139,7 +139,7 @@ impl Common {
     }
 }
 
-/// A report with its origin.
+/// A report with the command line and the version that made it.
 #[derive(Serialize)]
 struct Complete<'a, R> {
     command: String,
@@ -148,7 +148,7 @@ struct Complete<'a, R> {
     report: &'a R,
 }
 
-/// Reads a unit.
+/// Parses a unit.
 fn read_unit(text: &str) -> Result<Unit, String> {
     let mut units = [Unit::Objects, Unit::Bytes].into_iter();
     let found = units.find(|unit| unit.name() == text);
@@ -193,7 +193,7 @@ pub struct Learned {
         default_value = "segcache:eviction=fifo,segcache:eviction=merge,segcache,segcache:eviction=gl-cache,memcached-lru,w-tinylfu,lhd"
     )]
     engine: Vec<String>,
-    /// Cache sizes, such as shares of all objects or bytes of the trace
+    /// Cache sizes, such as shares of all objects or of all bytes of the trace
     #[arg(
         long,
         value_name = "SIZES",
@@ -214,7 +214,7 @@ pub struct Learned {
         default_value = "0.005,0.01,0.02,0.05,0.1,0.2,0.5"
     )]
     fraction: Vec<String>,
-    /// Groups that are merged
+    /// Number of groups that are merged into one
     #[arg(long, value_delimiter = ',', default_value = "2,3,5,10,20")]
     merged: Vec<String>,
     /// Time between trainings: auto, daily, or requests per cached entry
@@ -223,16 +223,16 @@ pub struct Learned {
     /// Groups in the training data
     #[arg(long, value_delimiter = ',', default_value = "512,2048,8192,32768")]
     samples: Vec<String>,
-    /// Trees of a model
+    /// Number of trees of a model
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     trees: Vec<String>,
     /// Depth of a model's trees
     #[arg(long, value_delimiter = ',', default_value = "1,3,6,9")]
     depth: Vec<String>,
-    /// Replays for each CPU time, of which the median counts
+    /// Repetitions of each measurement of CPU time; the median counts
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     repeats: usize,
-    /// Simultaneous replays; more than one disturb each other's CPU times
+    /// Number of replays at a time; more than one disturb each other's CPU times
     #[arg(long, short, value_name = "COUNT", default_value = "1")]
     jobs: NonZeroUsize,
     #[command(flatten)]
@@ -300,8 +300,8 @@ pub struct SegmentKnobs {
         default_value = "25%,50%,100%"
     )]
     size: Vec<Size>,
-    /// Lifetimes of objects: none, own (of the trace), a published mix such as cluster4, or
-    /// '60s:0.4 1h:0.6'; @FACTOR makes all of them longer
+    /// TTLs of objects: none, own (of the trace), a published mix such as cluster4, or '60s:0.4
+    /// 1h:0.6'; @FACTOR multiplies all of them
     #[arg(
         long,
         value_name = "MIXES",
@@ -315,7 +315,7 @@ pub struct SegmentKnobs {
     /// Sizes of segments
     #[arg(long, value_delimiter = ',', default_value = "64kb,128kb,256kb,512kb,1mb,2mb", value_parser = units::bytes)]
     segment_size: Vec<u64>,
-    /// Simultaneous replays [default: one per core]
+    /// Number of replays at a time [default: one for each processor]
     #[arg(long, short, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]

@@ -6,8 +6,8 @@ use ::sim::flash::{FlashAdmission, Layout, replay as replay_flash};
 use ::sim::report::Row;
 use anyhow::{Result, ensure};
 
-/// Replays every admission at every size and DRAM share. The admission without DRAM runs once a
-/// size.
+/// Replays every admission policy at every size and DRAM share. The policy without DRAM runs once
+/// per size.
 pub(super) fn replay(arguments: &Arguments, columns: &Columns) -> Result<Vec<Row>> {
     ensure!(
         columns.share() == 1.0,

@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Policies with the names as given.
+/// Parses the policies, and returns them with their names as given.
 fn policies(arguments: &Arguments) -> Result<Vec<(String, Spec)>> {
     let given = arguments.policy.iter().map(String::as_str);
     let names = given.flat_map(|name| match name {
@@ -49,7 +49,8 @@ fn policies(arguments: &Arguments) -> Result<Vec<(String, Spec)>> {
     names.map(read).collect()
 }
 
-/// Kind of a trace. The formats of block traces are used for nothing else.
+/// Returns the kind of a trace. Block traces are recognised by their formats, which have no other
+/// use.
 fn kind(name: &str, format: Option<Format>) -> TraceKind {
     match format
         .or_else(|| Format::of_name(name).ok())

@@ -93,7 +93,7 @@ pub fn read_share_above_0(text: &str) -> Result<f64, String> {
 }
 
 impl Replaying {
-    /// How the trace is interned.
+    /// Returns the options for interning the trace.
     pub fn interning(&self) -> Interning {
         Interning {
             ttl_mix: self.ttl_mix.clone().map(|mix| (mix, self.seed)),
@@ -104,7 +104,7 @@ impl Replaying {
         }
     }
 
-    /// Unit of the cache size.
+    /// Returns the unit of the cache size.
     pub fn unit(&self, columns: &Columns) -> Unit {
         match self.ignore_size || !columns.has_sizes() {
             true => Unit::Objects,
@@ -112,12 +112,12 @@ impl Replaying {
         }
     }
 
-    /// Milliseconds between two requests, if a rate was given.
+    /// Returns the milliseconds between two requests, if a rate was given.
     pub fn gap_ms(&self) -> Option<f64> {
         self.request_rate.map(|rate| 1000.0 / rate)
     }
 
-    /// Rules of the replays.
+    /// Returns the rules of the replays.
     pub fn rules(&self, columns: &Columns) -> Result<Rules> {
         if let Some(rate) = self.request_rate {
             ensure!(
@@ -150,8 +150,8 @@ impl Replaying {
         })
     }
 
-    /// Rules for a comparison with the segment engine: unless --entry-overhead is given, an entry
-    /// of a policy counts with its overhead in this server.
+    /// Returns rules for a comparison with the segment engine: unless --entry-overhead is given, an
+    /// entry of a policy counts with its overhead in this server.
     pub fn beside_engine(&self, columns: &Columns, rules: Rules) -> Rules {
         let has_ttls = columns.has_ttls() && !rules.ignores_ttls;
         Rules {
@@ -215,24 +215,24 @@ impl Drop for Drawn<'_> {
     }
 }
 
-/// Style of a progress bar.
+/// Returns the style of a progress bar.
 pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is well-formed")
 }
 
-/// File name without the endings of its format and compression.
+/// Returns the file name without the endings of its format and compression.
 pub fn stem(path: &str) -> &str {
     let (_, name) = trace::Compression::of_name(path.rsplit('/').next().unwrap_or(path));
     let name = name.strip_suffix(".bin").unwrap_or(name);
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// Memory in bytes that may be used if no limit is given.
+/// Returns the memory in bytes that may be used if no limit is given.
 pub fn memory_share() -> u64 {
     available_memory().unwrap_or(MEMORY_UNKNOWN) / 100 * MEMORY_PERCENT
 }
 
-/// Memory in bytes that is available without swapping, as reported by the system.
+/// Returns the memory in bytes that is available without swapping, as reported by the system.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

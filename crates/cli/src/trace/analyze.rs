@@ -1,4 +1,4 @@
-//! `mayfly trace analyze`.
+//! `mayfly trace analyze`: describes the workload of a trace.
 
 use super::arguments;
 use super::input::Input;

@@ -39,7 +39,7 @@ pub struct Opened {
 }
 
 impl Input {
-    /// Name of the trace for messages.
+    /// Returns the name of the trace for messages.
     pub fn name(&self) -> String {
         self.trace.display().to_string()
     }

@@ -1,4 +1,4 @@
-//! `mayfly trace generate`.
+//! `mayfly trace generate`: generates a synthetic trace.
 
 use super::output::Output;
 use ::trace::{Generator, GeneratorOptions, OBJECTS_DEFAULT, PatternMix, Sizes, TtlMix};

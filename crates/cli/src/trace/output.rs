@@ -26,7 +26,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes all requests. A file gets its name only when it is complete.
+    /// Writes all requests. A file is renamed to its final name when it is complete.
     pub fn write(&self, requests: impl Iterator<Item = Result<Request, Error>>) -> Result<()> {
         let name = self.output.display().to_string();
         if self.output.as_os_str() == "-" {

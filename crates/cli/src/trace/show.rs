@@ -1,4 +1,4 @@
-//! `mayfly trace show`.
+//! `mayfly trace show`: prints the first requests and a summary of a trace.
 
 use super::input::Input;
 use ::trace::{NextAccess, Op, Request, Statistics, Summary};

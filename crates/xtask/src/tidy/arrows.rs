@@ -4,9 +4,9 @@ use super::{Finding, Repository};
 
 /// A crate's level, its name, and the crates of the project that it may import.
 pub struct CrateRule {
-    /// Imports point to lower levels only.
+    /// Level of the crate. It may import only crates of lower levels.
     pub level: u8,
-    /// The folder below `crates/`, and the name of the library.
+    /// Name of the folder below `crates/` and of the library.
     pub name: &'static str,
     /// The allowed imports.
     pub imports: &'static [&'static str],
@@ -20,7 +20,7 @@ const fn rule(level: u8, name: &'static str, imports: &'static [&'static str]) -
     }
 }
 
-/// The arrows, as ARCHITECTURE.md draws them. A new crate starts with a line here.
+/// Allowed imports, as ARCHITECTURE.md draws them. A new crate needs a line here.
 pub const CRATES: [CrateRule; 15] = [
     rule(0, "policy", &[]),
     rule(0, "wire", &[]),
@@ -55,10 +55,10 @@ pub const CRATES: [CrateRule; 15] = [
     rule(4, "xtask", &[]),
 ];
 
-/// Crates without external dependencies, tests apart.
+/// Crates without external dependencies, except for tests.
 const BARE: [&str; 3] = ["policy", "wire", "xtask"];
 
-/// Dependencies that only one crate may have.
+/// Dependencies that only one crate may have, with that crate.
 const KEPT: [(&str, &str); 3] = [
     ("anyhow", "cli"),
     ("mimalloc", "cli"),
@@ -97,7 +97,7 @@ enum Table {
     Other,
 }
 
-/// The kind of table that a header opens, and the dependency that the header names, as in
+/// Returns the kind of table that a header opens, and the dependency that the header names, as in
 /// `[dependencies.name]` or `[target.'cfg(unix)'.dependencies]`.
 fn table(header: &str) -> (Table, Option<&str>) {
     let inside = header.trim_start_matches('[').trim_end_matches(']');
@@ -118,7 +118,7 @@ fn table(header: &str) -> (Table, Option<&str>) {
     (Table::Other, None)
 }
 
-/// All dependencies of a manifest: line, name, and whether for tests only.
+/// Returns all dependencies of a manifest: line, name, and whether for tests only.
 fn dependencies(text: &str) -> Vec<(usize, String, bool)> {
     let mut found = vec![];
     let mut current = Table::Other;
@@ -176,7 +176,7 @@ fn check_manifest(rule: &CrateRule, path: &str, text: &str, findings: &mut Vec<F
     }
 }
 
-/// The expected import and the reason if an import is not allowed.
+/// Returns the expected import and the reason if an import is not allowed, otherwise `None`.
 fn judge(rule: &CrateRule, name: &str, is_dev: bool) -> Option<(String, &'static str)> {
     if let Some(other) = CRATES.iter().find(|r| r.name == name) {
         let is_own_suite = is_dev && other.name == rule.name;

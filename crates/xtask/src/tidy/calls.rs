@@ -45,7 +45,7 @@ const BANS: [Ban; 19] = [
     ban("std::os", "the operating system"),
     ban("mio", "sockets"),
     ban("libc", "the operating system"),
-    // The crate that reads traces may open files and do nothing else with them.
+    // The crate that reads traces may open files, but not use them otherwise.
     Ban {
         path: "std::fs",
         what: "files",
@@ -87,7 +87,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Lines and names of forbidden calls in one file.
+/// Returns the lines and names of forbidden calls in one file.
 fn offences(crate_name: &str, source: &Source) -> Vec<(usize, String)> {
     let mut found = vec![];
     let bans = || BANS.iter().filter(|b| b.except != Some(crate_name));
@@ -114,13 +114,13 @@ fn offences(crate_name: &str, source: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// Whether `path` is `banned` or lies below it.
+/// Whether `path` is `banned` or a path below it.
 fn is_below(path: &str, banned: &str) -> bool {
     path.strip_prefix(banned)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// The paths on a line of code: runs of identifiers and `::`.
+/// Returns the paths on a line of code: runs of identifiers and `::`.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
         .map(|part| part.trim_matches(':'))

@@ -1,4 +1,5 @@
-//! The card at the start of every policy, admission filter and expiry index.
+//! Checks the card at the start of every policy, admission filter and expiry index: module text
+//! with fixed headings.
 
 use super::{Finding, Repository};
 

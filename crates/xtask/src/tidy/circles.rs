@@ -1,7 +1,7 @@
 //! Import circles between the modules of one crate.
 //!
-//! A module is a file. An arrow runs from a file to the file that defines what it imports, by `use`
-//! or by a path such as `crate::a::b` or `child::f`. Four things draw no arrow:
+//! A module is a file. The check draws an arrow from a file to each file that defines what it
+//! imports, by `use` or by a path such as `crate::a::b` or `child::f`. It draws no arrow for:
 //!
 //! - Test code.
 //! - A declaration (`mod a;`).
@@ -51,13 +51,13 @@ fn finding(circle: &BTreeSet<String>, arrows: &Arrows) -> Finding {
     }
 }
 
-/// A path without `crates/NAME/src/` and `.rs`.
+/// Returns a path without `crates/NAME/src/` and `.rs`.
 fn short_name(path: &str) -> &str {
     let inside = path.split_once("/src/").map_or(path, |(_, rest)| rest);
     inside.strip_suffix(".rs").unwrap_or(inside)
 }
 
-/// The shortest way from a member of a circle back to itself, by breadth-first search.
+/// Returns the shortest path from a member of a circle back to itself, by breadth-first search.
 fn shortest_route(start: &str, circle: &BTreeSet<String>, arrows: &Arrows) -> Vec<String> {
     let mut routes = vec![vec![start.to_string()]];
     let mut seen = BTreeSet::new();
@@ -88,7 +88,8 @@ struct Modules<'h> {
     exports: BTreeMap<Vec<String>, BTreeMap<String, Vec<String>>>,
 }
 
-/// Re-exports that are followed from one name; a longer chain ends at the module reached.
+/// Maximum number of re-exports that are followed from one name. A longer chain ends at the module
+/// that was reached.
 const EXPORTS_FOLLOWED_MAX: usize = 8;
 
 impl<'h> Modules<'h> {
@@ -129,8 +130,8 @@ impl<'h> Modules<'h> {
         modules
     }
 
-    /// The path from the crate's root of a path as written in the module `at`; `None` when it leads
-    /// to another crate.
+    /// Resolves a path as written in the module `at` to a path from the crate's root; `None` if it
+    /// leads to another crate.
     fn absolute(&self, at: &[String], written: &str) -> Option<Vec<String>> {
         let mut parts = written.split("::").map(str::trim).peekable();
         let mut path: Vec<String> = match parts.peek() {
@@ -154,7 +155,7 @@ impl<'h> Modules<'h> {
         Some(path)
     }
 
-    /// The module that defines what a path from the root names.
+    /// Returns the module that defines the item at a path from the root.
     fn definer(&self, path: &[String]) -> Option<Vec<String>> {
         let mut path = path.to_vec();
         for _ in 0..EXPORTS_FOLLOWED_MAX {
@@ -204,7 +205,7 @@ fn child(at: &[String], name: &str) -> Vec<String> {
     path
 }
 
-/// Groups of two or more files that all reach each other.
+/// Returns the groups of two or more files that all reach each other.
 fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     let reach: BTreeMap<&String, BTreeSet<&String>> = arrows
         .keys()
@@ -235,18 +236,18 @@ fn reachable<'a>(start: &String, arrows: &'a Arrows) -> BTreeSet<&'a String> {
     seen
 }
 
-/// One name brought into a module by `use`.
+/// A name imported by `use`.
 struct Import {
     /// The path as written, without `as NAME`.
     path: String,
-    /// The name that it gets.
+    /// The local name.
     name: String,
     /// Whether it is a re-export.
     is_public: bool,
 }
 
 impl Source {
-    /// All names brought in by `use`, outside of test code.
+    /// Returns all names imported by `use`, outside of test code.
     fn imports(&self) -> Vec<Import> {
         let uses = self.renamed_uses().into_iter();
         uses.filter(|(line, ..)| !self.is_test.get(*line).copied().unwrap_or(false))
@@ -258,8 +259,8 @@ impl Source {
             .collect()
     }
 
-    /// Paths that may lead to modules of the same crate, with their lines: those of private `use`
-    /// declarations, and paths of two or more parts in the code.
+    /// Returns paths that may lead to modules of the same crate, with their lines: those of private
+    /// `use` declarations, and paths of two or more parts in the code.
     fn module_paths(&self) -> Vec<(usize, String)> {
         let mut found: Vec<(usize, String)> = vec![];
         let mut declared: Vec<(usize, usize)> = vec![];

@@ -4,7 +4,7 @@
 
 use super::{Finding, Repository};
 
-/// Folders of the repository: a path in backticks that starts with one must exist.
+/// Folders of the repository. A path in backticks that starts with one must exist.
 const FOLDERS: [&str; 4] = ["crates/", "docs/", "tests/", ".ci/"];
 
 /// Subcommands of cargo that the docs may show.
@@ -32,7 +32,8 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Pages below `docs/` that the site's table of contents lacks, and links that leave the site.
+/// Reports pages below `docs/` that the site's table of contents lacks, and links that leave the
+/// site.
 fn site(repository: &Repository) -> Vec<Finding> {
     let Some(contents) = repository.texts.get(CONTENTS) else {
         return vec![];
@@ -106,7 +107,7 @@ fn page(repository: &Repository, path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// The targets of `[text](target)` on a line.
+/// Returns the targets of `[text](target)` on a line.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("](").filter_map(|(at, _)| {
         let rest = &line[at + 2..];
@@ -129,7 +130,7 @@ fn link_leads_somewhere(repository: &Repository, from: &str, target: &str) -> bo
     is_there && (anchor.is_empty() || repository.texts.get(&file).is_some_and(has_anchor))
 }
 
-/// A path relative to the folder of the page `from`, relative to the root instead.
+/// Converts a path relative to the folder of the page `from` to a path relative to the root.
 fn resolve(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -145,7 +146,7 @@ fn resolve(from: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Whether a path (which may hold `*`, or end in `:line`) names a file or folder.
+/// Whether a path names a file or folder. It may contain `*` or end in `:line`.
 fn path_exists(repository: &Repository, path: &str) -> bool {
     let path = path.split([':', ' ']).next().unwrap_or(path);
     let path = path.trim_end_matches('/');
@@ -160,7 +161,7 @@ fn path_exists(repository: &Repository, path: &str) -> bool {
         })
 }
 
-/// The anchor that a heading gets; empty when the line is no heading.
+/// Returns the anchor of a heading; empty if the line is not a heading.
 fn anchor_of(line: &str) -> String {
     let title = line.trim_start_matches('#');
     if title.len() == line.len() || !title.starts_with(' ') {
@@ -175,8 +176,8 @@ fn anchor_of(line: &str) -> String {
         .collect()
 }
 
-/// The expected command if a command in the docs is wrong; `None` if it is right or not one of the
-/// project's.
+/// Returns the expected command if a command in the docs is wrong; `None` if it is right or not one
+/// of the project's.
 fn command_fault(repository: &Repository, command: &str) -> Option<String> {
     let mut words = command.split_whitespace();
     let first = words.next()?;

@@ -1,5 +1,5 @@
-//! Small things that rot: unsafe code outside of the listed files, meaningless names, tests that
-//! sleep or are disabled, unfinished work, paths of one machine.
+//! Checks for unsafe code outside of the listed files, meaningless names, tests that sleep or are
+//! disabled, unfinished work, and paths of one machine.
 
 use super::{Finding, Repository};
 use crate::source::{Source, line_of, words};
@@ -11,7 +11,7 @@ const UNSAFE_FILES: [&str; 3] = [
     "crates/segment/src/storage/hint.rs",
 ];
 
-/// Names that say nothing about what is inside.
+/// Names of modules that do not describe their content.
 const EMPTY_NAMES: [&str; 5] = ["common", "util", "utils", "helpers", "misc"];
 
 const WHY_UNSAFE: &str = "unsafe code is allowed in the files that tidy lists only";
@@ -57,7 +57,7 @@ fn name(path: &str) -> Option<Finding> {
     Some(finding(path, 0, part, expected, WHY_NAME))
 }
 
-/// One layout for modules with children: `x.rs` beside `x/`.
+/// Reports a module with children that is not laid out as `x.rs` beside `x/`.
 fn layout(path: &str) -> Option<Finding> {
     let is_second =
         path.starts_with("crates/") && path.contains("/src/") && path.ends_with("/mod.rs");
@@ -163,7 +163,7 @@ fn patterns(path: &str, source: &Source) -> Vec<Finding> {
     for (n, (line, text)) in source.code.lines().zip(source.text.lines()).enumerate() {
         let is_test = source.is_test.get(n).copied().unwrap_or(false);
         for (pattern, expected, why, in_tests_only) in PATTERNS {
-            // In a macro a lint may fire in some expansions only, where `expect` would not do.
+            // Some expansions of a macro may not cause the lint, so that `expect` would fail.
             let is_in_macro = macros.iter().any(|(from, to)| (*from..=*to).contains(&n));
             // The bodies of fuzz targets are shared with the tests of several crates.
             let is_fuzz_body = why == WHY_LAYOUT && text.contains("bodies/");
@@ -189,7 +189,7 @@ const PLACES: [[&str; 2]; 9] = [
     ["registry.npm", "js"],
 ];
 
-/// Marks of unfinished work or of an unfinished merge, split likewise.
+/// Marks of unfinished work or of an unfinished merge, each split in two for the same reason.
 const MARKS: [[&str; 2]; 5] = [
     ["TO", "DO"],
     ["FIX", "ME"],
@@ -199,7 +199,7 @@ const MARKS: [[&str; 2]; 5] = [
 ];
 
 fn places(path: &str, text: &str) -> Vec<Finding> {
-    // Cargo writes the lock file, and the licence is a given text.
+    // Cargo writes the lock file, and the licence is a fixed text.
     if path.ends_with(".lock") || path == "LICENSE" {
         return vec![];
     }
@@ -225,7 +225,8 @@ fn places(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether a place that begins with `/` is an absolute path here, not the middle of a longer path.
+/// Whether the match of `place` at `at` starts an absolute path, instead of being in the middle of
+/// a longer path.
 fn starts_a_path(line: &str, at: usize, place: &str) -> bool {
     let before = line[..at].chars().next_back();
     !place.starts_with('/') || !before.is_some_and(|c| c.is_alphanumeric() || "./_-)}".contains(c))

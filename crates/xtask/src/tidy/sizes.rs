@@ -1,11 +1,11 @@
-//! Lengths of files and functions.
+//! Maximum lengths of files and functions.
 //!
-//! Test code is not counted, nor are files that consist of one table.
+//! Lines of test code do not count, nor do files that consist of one table.
 
 use super::{Finding, Repository};
 use crate::source::Source;
 
-/// Lines of a file above which it may answer a second question.
+/// Number of lines above which a file gets a hint, because it may serve more than one purpose.
 const FILE_HINT: usize = 600;
 /// Maximum lines of a file.
 const FILE_LIMIT: usize = 1_000;
@@ -18,7 +18,7 @@ const TABLES: [&str; 0] = [];
 const WHY_FILE: &str = "a file answers one question; test code and tables are not counted";
 const WHY_FUNCTION: &str = "a function fits on a screen; test code is not counted";
 
-/// Number of lines that are counted.
+/// Returns the number of lines that count.
 fn own_length(source: &Source) -> usize {
     source.own_lines().count()
 }
@@ -41,7 +41,7 @@ fn long_files(repository: &Repository, over: usize, up_to: usize) -> Vec<Finding
     findings
 }
 
-/// Files between the hint and the limit.
+/// Returns hints for files with lengths between the hint and the limit.
 pub fn hints(repository: &Repository) -> Vec<Finding> {
     long_files(repository, FILE_HINT, FILE_LIMIT)
 }

@@ -4,7 +4,7 @@
 use super::{Finding, Repository};
 use crate::source::Source;
 
-/// Columns that a line with a comment may take.
+/// Maximum width in columns of a line with a comment.
 const WIDTH_MAX: usize = 100;
 
 /// Words that the page Voice replaces: the word, and what to write instead. A word matches as a
@@ -36,7 +36,7 @@ const WORDS: [(&str, &str); 24] = [
     ("in its stead", "for it"),
 ];
 
-/// Before "who" stands a person; a thing is followed by "that" or "which".
+/// Nouns for persons, which "who" may follow. Other nouns are followed by "that" or "which".
 const PERSONS: [&str; 26] = [
     "person",
     "people",
@@ -116,7 +116,7 @@ fn rust(path: &str, source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Blanks what is not prose: code blocks and code spans.
+/// Returns the lines of a Markdown page with code blocks and code spans blanked.
 fn prose_of_markdown(text: &str) -> Vec<String> {
     let mut in_block = false;
     let blank_line = |line: &str| {
@@ -133,7 +133,7 @@ fn prose_of_markdown(text: &str) -> Vec<String> {
     text.lines().map(blank_line).collect()
 }
 
-/// A line without what stands in backticks.
+/// Returns a line without its parts in backticks.
 fn without_code(line: &str) -> String {
     let parts = line.split('`').enumerate();
     let prose: Vec<&str> = parts
@@ -142,7 +142,7 @@ fn without_code(line: &str) -> String {
     prose.concat()
 }
 
-/// What follows `#` on each line.
+/// Returns the text after `#` on each line.
 fn hash_comments(text: &str) -> Vec<String> {
     let comment = |line: &str| {
         line.split_once('#')
@@ -152,10 +152,10 @@ fn hash_comments(text: &str) -> Vec<String> {
     text.lines().map(comment).collect()
 }
 
-/// Findings in lines of prose. A phrase may continue on the next line.
+/// Returns the findings in lines of prose. A phrase may continue on the next line.
 fn words(path: &str, lines: &[String]) -> Vec<Finding> {
     let mut findings = vec![];
-    // Words with the line that each stands on, in lower case.
+    // Words in lower case, each with its line.
     let mut all: Vec<(usize, String)> = vec![];
     for (n, line) in lines.iter().enumerate() {
         let split = line.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -205,7 +205,7 @@ fn finding(path: &str, line: usize, found: &str, expected: &str) -> Finding {
 }
 
 impl Source {
-    /// For each line, whether it holds a comment or a part of one.
+    /// Returns for each line whether it has a comment or a part of one.
     fn comment_lines(&self) -> Vec<bool> {
         let lines = self.text.lines().zip(self.code.lines());
         let has_comment = |(text, code): (&str, &str)| {
@@ -218,8 +218,8 @@ impl Source {
         lines.map(has_comment).collect()
     }
 
-    /// For each line, its prose: comments and the insides of strings, and names of test functions
-    /// as words. Code spans in backticks are left out.
+    /// Returns the prose of each line: comments, the contents of strings, and names of test
+    /// functions as words. Code spans in backticks are omitted.
     fn prose(&self) -> Vec<String> {
         let mut prose = vec![];
         for (n, (text, code)) in self.text.lines().zip(self.code.lines()).enumerate() {
@@ -245,7 +245,7 @@ impl Source {
     }
 }
 
-/// Whether the blanked byte at `at` is not inside of a string that is open on this line.
+/// Whether the blanked byte at `at` is outside of all strings that are open on this line.
 fn is_outside_text(code: &str, at: usize) -> bool {
     code[..at].bytes().filter(|byte| *byte == b'"').count() % 2 == 0
 }

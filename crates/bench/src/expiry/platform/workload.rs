@@ -21,11 +21,11 @@ pub(super) const SKEW: f64 = 0.99;
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Workload {
-    /// Half reads, half updates: sessions
+    /// Half reads, half updates (sessions)
     A,
-    /// Half reads, half read-modify-writes: users' records
+    /// Half reads, half read-modify-writes (records of users)
     F,
-    /// A tenth reads, the rest insertions of new keys
+    /// One tenth reads, the rest insertions of new keys
     I,
 }
 
