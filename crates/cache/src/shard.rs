@@ -1,5 +1,5 @@
-//! The host of an eviction policy and an expiry index. It notifies each of the insertions, accesses,
-//! changes and removals that concern it.
+//! The host of an eviction policy and an expiry index. It notifies each of the insertions,
+//! accesses, changes and removals that concern it.
 //!
 //! The general part works with any [`Entries`] and is used by the simulator. The keyed part stores
 //! [`PackedEntries`] and is used by the server. Policies and indexes meet only here: an entry that

@@ -37,8 +37,9 @@ const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Ctx<'_, '_> {
     /// Blocks the client until one of `keys` holds a value of this kind, or until the timeout (0:
-    /// none). Called by a command that has found nothing and must not reply then. Returns false if
-    /// the client may not block; the command then replies that there is nothing.
+    /// none). A command calls it if it has found nothing; it must not write a reply if the result
+    /// is true. Returns false if the client may not block; the command then replies that there is
+    /// nothing.
     ///
     /// All keys of `args` are locked, as for any command, and `keys` are among them.
     #[must_use = "a command that may not wait has to reply"]
@@ -90,8 +91,9 @@ impl Ctx<'_, '_> {
     }
 }
 
-/// Serves the clients blocked on keys that a command has just written, and those blocked on keys
-/// that serving them writes. The view may hold more shards afterwards.
+/// Serves the clients blocked on keys that a command has just written. Serving a client may write
+/// further keys; the clients blocked on those are served too. The view may hold more shards
+/// afterwards.
 pub fn serve<'v>(
     server: &'v Server,
     table: &'static Table,
@@ -111,8 +113,8 @@ pub fn serve<'v>(
     }
 }
 
-/// Serves clients blocked on a key in the order in which they blocked, as long as it has something
-/// for them.
+/// Serves clients blocked on a key in the order in which they blocked, as long as the key has
+/// elements for them.
 fn serve_key<'v>(
     server: &'v Server,
     table: &'static Table,
@@ -135,8 +137,8 @@ fn serve_key<'v>(
     }
 }
 
-/// Locks these shards in addition. Returns whether any was missing, in which case the locks were
-/// released for a moment.
+/// Locks these shards in addition to those of the view. Returns whether any of them was not locked
+/// before. In that case all locks were released and taken again in between.
 fn lock_also<'v>(
     server: &'v Server,
     view: &mut View<'v>,

@@ -66,7 +66,7 @@ pub struct ClientInfo {
     pub slot: usize,
     /// Time of the connection's acceptance.
     pub created: Moment,
-    /// Time of the last command, as the milliseconds of a `Moment`.
+    /// Time of the last command in milliseconds of a [`Moment`].
     pub active_ms: AtomicU64,
     /// Names of the client and of its library.
     pub names: Mutex<ClientNames>,
@@ -223,7 +223,7 @@ impl ClientInfo {
 pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
     last_id: AtomicU64,
-    /// Number of reserved connections, which `maxclients` bounds.
+    /// Number of reserved places for connections, which `maxclients` bounds.
     count: AtomicU64,
 }
 
@@ -237,14 +237,14 @@ impl Clients {
         info
     }
 
-    /// Reserves a connection unless `max` are open. Returns whether it did.
+    /// Reserves a place for a connection unless `max` places are reserved. Returns whether it did.
     pub fn reserve(&self, max: u64) -> bool {
         self.count
             .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
             .is_ok()
     }
 
-    /// Releases a reserved connection.
+    /// Releases the place of a connection.
     pub fn release(&self) {
         self.count.fetch_sub(1, Relaxed);
     }

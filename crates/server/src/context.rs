@@ -1,4 +1,4 @@
-//! Context in which a command runs, and the type of its code.
+//! Context in which a command runs, and the types of the functions that execute commands.
 
 use crate::command::refusal::Answer;
 use crate::engine::Strings;
@@ -11,28 +11,28 @@ use crate::state::Server;
 use store::{Class, Edited, Key};
 use wire::{Args, Reply};
 
-/// Code of a command on the slab engine, or of one that uses no keys.
+/// Function that executes a command on the slab engine, or a command that uses no keys.
 pub type OnSlab = fn(&mut Ctx<'_, '_>, Args<'_>);
-/// Code of a command on the segment engine.
+/// Function that executes a command on the segment engine.
 pub type OnSegment = fn(&mut Ctx<'_, '_, &mut Handle<'_>>, Args<'_>);
 
-/// Code of a command, and the engines that serve it.
+/// Functions that execute a command on the storage engines.
 #[derive(Clone, Copy)]
 pub struct Run {
-    /// Code on the slab engine.
+    /// Function for the slab engine.
     pub slab: OnSlab,
-    /// Whether and with which code the segment engine serves the command.
+    /// Function for the segment engine, if that supports the command.
     pub segment: Segment,
 }
 
-/// Service of a command by the segment engine.
+/// Support of a command by the segment engine.
 #[derive(Clone, Copy)]
 pub enum Segment {
     /// The command is refused.
     Refused,
-    /// The command uses no keys and runs the code of the slab engine.
+    /// The command uses no keys and runs the function of the slab engine.
     Keyless,
-    /// The command runs this code.
+    /// The command runs this function.
     Own(OnSegment),
 }
 
@@ -42,19 +42,19 @@ impl Run {
         !matches!(self.segment, Segment::Refused)
     }
 
-    /// A command that only the slab engine serves.
+    /// Creates the [`Run`] of a command that only the slab engine supports.
     pub const fn slab(run: OnSlab) -> Run {
         let segment = Segment::Refused;
         Run { slab: run, segment }
     }
 
-    /// A command that uses no keys, served on either engine.
+    /// Creates the [`Run`] of a command that uses no keys, which both engines support.
     pub const fn any(run: OnSlab) -> Run {
         let segment = Segment::Keyless;
         Run { slab: run, segment }
     }
 
-    /// A command that both engines serve.
+    /// Creates the [`Run`] of a command that both engines support with functions of their own.
     pub const fn both(slab: OnSlab, own: OnSegment) -> Run {
         let segment = Segment::Own(own);
         Run { slab, segment }
@@ -72,14 +72,14 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// A command with its code.
+/// A command with its functions.
 pub type Spec = spec::Spec<Run>;
-/// All commands with their code.
+/// All commands with their functions.
 pub type Table = spec::Table<Run>;
 
 /// Context of a running command.
 pub struct Ctx<'a, 'v, E = Slab<'a, 'v>> {
-    /// The engine: the locked shards that the command's keys need, or the segment engine.
+    /// Access to the engine: the locked shards of the command's keys, or the segment engine.
     pub view: E,
     /// Session of the client.
     pub session: &'a mut Session,
@@ -89,7 +89,7 @@ pub struct Ctx<'a, 'v, E = Slab<'a, 'v>> {
     pub reply: Reply<'a>,
     /// Table of all commands.
     pub table: &'static Table,
-    /// Hash of the first key, if the batch has computed it already.
+    /// Hash of the first key, if it was computed when the batch was prefetched.
     pub memo: Option<KeyMemo>,
 }
 
@@ -117,7 +117,7 @@ impl KeyMemo {
         }
     }
 
-    /// Whether the hash belongs to these bytes.
+    /// Whether the hash was computed for these bytes (at the same address) in this database.
     #[inline]
     pub fn names(&self, db: u8, bytes: &[u8]) -> bool {
         self.address == bytes.as_ptr() as usize && self.len == bytes.len() && self.db == db
@@ -166,8 +166,8 @@ impl<'v> Ctx<'_, 'v> {
     }
 }
 
-/// Runs a command that may be refused. If it is, the partial reply is replaced by the error, so
-/// that there is exactly one reply.
+/// Runs a command that may be refused. If it is refused, its partial reply is replaced by the
+/// error, so that there is exactly one reply.
 #[inline]
 pub fn settle<'a, 'v, E>(
     ctx: &mut Ctx<'a, 'v, E>,

@@ -22,7 +22,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use store::{Event, Tick, View};
 use wire::{Args, Protocol, Reply, Span};
 
-/// Number of commands of one client from which on a worker holds all shards until its turn ends.
+/// Minimum number of commands of one client in a batch for which a single worker holds all shards
+/// until the end of its turn.
 const WHOLE_FROM_CALLS: usize = 4;
 
 /// Maximum number of commands parsed before the first of them runs, so that the prefetched keys
@@ -40,7 +41,7 @@ pub struct Call {
     pub first: usize,
     /// Number of spans.
     pub count: usize,
-    /// Index in the table; `None` for an unknown command.
+    /// Index of the command in the command table; `None` for an unknown command.
     pub index: Option<SpecIndex>,
     /// Hash of the first key, if it was computed.
     pub memo: Option<KeyMemo>,
@@ -61,7 +62,7 @@ impl Call {
 pub enum Outcome {
     /// The command was answered.
     Done,
-    /// CLIENT PAUSE holds the command. Nothing was written; the caller tries again later.
+    /// CLIENT PAUSE holds the command back. Nothing was written; the caller tries again later.
     Held,
 }
 
@@ -69,15 +70,15 @@ pub enum Outcome {
 pub(crate) enum Engine<'s> {
     /// The keyspace.
     Slab(LockedShards<'s>),
-    /// The segment engine. The keyspace is empty beside it.
+    /// The segment engine. The keyspace is empty in this case.
     Segment(Handle<'s>),
 }
 
 /// Shards that a worker has locked.
 pub(crate) struct LockedShards<'s> {
-    /// All shards, locked from one command to the next.
+    /// View of all shards, kept from one command to the next; `None` while they are not all locked.
     whole: Option<View<'s>>,
-    /// Shards of the last command, if it did not need all.
+    /// Shards of the last command if it did not need all of them.
     locks: Locks,
 }
 
@@ -91,7 +92,7 @@ impl Default for LockedShards<'_> {
 }
 
 impl<'s> LockedShards<'s> {
-    /// Locks all shards until `finish`, if there is only one worker.
+    /// Locks all shards until [`Executor::finish`] if there is only one worker.
     fn lock_whole(&mut self, server: &'s Server, now: Tick) {
         if server.threads == 1 {
             let whole = || server.keyspace.lock_all(now);
@@ -101,7 +102,8 @@ impl<'s> LockedShards<'s> {
 }
 
 /// Runs commands for one worker. A single worker may hold all shards from one command to the next
-/// until `finish`; several workers lock for each command. On the segment engine nothing is locked.
+/// until [`Executor::finish`]; with several workers, each command locks only its shards. The
+/// segment engine needs no locks.
 pub struct Executor<'s> {
     server: &'s Server,
     worker: usize,
@@ -205,7 +207,7 @@ impl<'s> Executor<'s> {
         Outcome::Done
     }
 
-    /// Writes the reply of a command that was blocked.
+    /// Writes the reply of a command that was blocked and has now been served.
     pub fn reply_late(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) {
         let position = out.len();
         out.extend_from_slice(bytes);
@@ -287,8 +289,8 @@ impl<'s> Executor<'s> {
         }
     }
 
-    /// Ends a client's wait. Returns false if the client does not wait, or if it was served already
-    /// and the reply is on its way.
+    /// Ends a client's wait. Returns false if the client is not blocked, or if it was served
+    /// already and the reply is in the worker's inbox.
     pub fn end_wait(&mut self, session: &Session) -> bool {
         if !session.is_blocked() {
             return false;
@@ -343,7 +345,8 @@ fn lock_for(
     held.locks = Locks::Some(shards);
 }
 
-/// Notifies the owners of the written shards of deadlines earlier than they expect.
+/// Wakes the workers that expire the written shards if a shard has an earlier deadline than its
+/// worker is going to wait for.
 fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
     let wake = |shard: usize| {
         let owner = shard % server.threads;
@@ -359,8 +362,8 @@ fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
     }
 }
 
-/// Takes the list of the last command's shards, empties and returns it. The locks are set to all
-/// shards until it is returned.
+/// Empties the list of the last command's shards and returns it, so that its allocation is reused.
+/// Until the caller puts it back, `locks` is set to all shards.
 fn spare(locks: &mut Locks) -> Vec<usize> {
     let mut shards = match std::mem::replace(locks, Locks::All) {
         Locks::All => Vec::new(),
@@ -370,7 +373,7 @@ fn spare(locks: &mut Locks) -> Vec<usize> {
     shards
 }
 
-/// Adds the shards that a command needs. Returns true if it needs all.
+/// Adds the shards of a command's keys to a list. Returns true if the command needs all shards.
 fn collect(
     server: &Server,
     session: &Session,
@@ -408,7 +411,8 @@ fn collect(
     false
 }
 
-/// Checks what must hold before any command runs or is queued.
+/// Checks the conditions that every command must meet before it runs or is queued: arity,
+/// authentication, and the state of the session.
 fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Result<(), String> {
     if !spec.accepts(args.len()) {
         return Err(format!(
@@ -432,7 +436,7 @@ fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Res
     Ok(())
 }
 
-/// Removes the reply if the client does not want it.
+/// Removes the reply to a command if CLIENT REPLY has disabled it.
 fn after_reply(session: &mut Session, out: &mut Vec<u8>, position: usize) {
     match session.reply_mode {
         ReplyMode::On => {}

@@ -1,11 +1,11 @@
-//! The seam between commands and storage engines.
+//! The interface between commands and storage engines.
 //!
 //! Commands on strings and keys are written once, on the trait [`Strings`], and memcached's
 //! requests on the trait [`Items`]. Both traits have two implementations: [`slab::Slab`], the
 //! locked shards of the keyspace, and [`segment::Handle`], a worker's access to the segment engine.
 //! Each method is atomic for other clients: the slab engine has locked the key's shard, and the
-//! segment engine repeats a change that another client overtook. The engine is a type parameter of
-//! the commands, so that a call is not virtual.
+//! segment engine repeats a change if another client changed the value in the meantime. The engine
+//! is a type parameter of the commands, so that a call is not virtual.
 //!
 //! Commands on other types exist on the slab engine only. [`Facts`] contains what INFO, `stats` and
 //! the workers need from either engine.
@@ -25,19 +25,20 @@ use wire::Reply;
 
 /// Commands on strings, and on keys of any type.
 pub trait Strings {
-    /// The time at which requests run.
+    /// Returns the time at which the present requests run.
     fn now(&self) -> Tick;
 
-    /// The key with its hash.
+    /// Returns a key with its hash.
     fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k>;
 
-    /// Prefetches the part of the table that a key hashes to.
+    /// Prefetches the part of the hash table in which a key is looked up.
     fn prefetch(&self, key: &Key<'_>);
 
-    /// Prefetches the value of a key; the part of the table should be cached by then.
+    /// Prefetches the value of a key. It should be called when the part of the table is in the
+    /// processor's cache.
     fn prefetch_value(&self, key: &Key<'_>);
 
-    /// Publishes that a read found nothing.
+    /// Publishes a `keymiss` event for a read that found no value.
     fn missed(&mut self, _key: &Key<'_>) {}
 
     /// Replies with the value or null. Returns whether there was a value. Counts a hit or a miss.
@@ -46,15 +47,18 @@ pub trait Strings {
     /// The key holds another type.
     fn reply_value(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<bool, Refusal>;
 
-    /// Length of the value in bytes.
+    /// Returns the length of the value in bytes; `None` for a missing key.
     ///
     /// # Errors
+    ///
     /// The key holds another type.
     fn value_len(&mut self, key: &Key<'_>) -> Result<Option<usize>, Refusal>;
 
-    /// Checks that a value can be stored at all, before the first of several is.
+    /// Checks that a key and a value are not too large to be stored. A command that stores several
+    /// values checks all of them before it stores the first one.
     ///
     /// # Errors
+    ///
     /// The key or the value is too large.
     fn check_size(&self, _key: &[u8], _value: &[u8]) -> Result<(), Refusal> {
         Ok(())
@@ -64,7 +68,9 @@ pub trait Strings {
     /// value if `old` is given.
     ///
     /// # Errors
-    /// No room, too large, or another type where the old value matters.
+    ///
+    /// There is no room, the key or the value is too large, or the key holds another type and the
+    /// old value matters.
     fn put(
         &mut self,
         key: &Key<'_>,
@@ -77,7 +83,8 @@ pub trait Strings {
     /// Appends to a value. Returns its new length.
     ///
     /// # Errors
-    /// No room, too large, or another type.
+    ///
+    /// There is no room, the value becomes too large, or the key holds another type.
     fn append(&mut self, key: &Key<'_>, value: &[u8]) -> Result<usize, Refusal>;
 
     /// Replies with the value or null and deletes the key.
@@ -90,7 +97,8 @@ pub trait Strings {
     /// there is a value.
     ///
     /// # Errors
-    /// The key holds another type, no room, or `expiration` fails.
+    ///
+    /// The key holds another type, there is no room, or `expiration` fails.
     fn reply_and_expire(
         &mut self,
         key: &Key<'_>,
@@ -101,7 +109,9 @@ pub trait Strings {
     /// Adds to the integer that a key holds; a missing key counts as 0. Returns the sum.
     ///
     /// # Errors
-    /// The value is not an integer, overflow, no room, or another type.
+    ///
+    /// The value is not an integer, the sum overflows, there is no room, or the key holds another
+    /// type.
     fn add(&mut self, key: &Key<'_>, increment: i64) -> Result<i64, Refusal>;
 
     /// Deletes a key. Returns whether it existed.
@@ -110,17 +120,19 @@ pub trait Strings {
     /// Whether a key exists. Counts as an access, and as a hit or a miss.
     fn contains(&mut self, key: &Key<'_>) -> bool;
 
-    /// Type of a key's value.
+    /// Returns the type of a key's value; `None` for a missing key.
     fn kind(&mut self, key: &Key<'_>) -> Option<Kind>;
 
-    /// Deadline of a key: `None` without the key, `Some(None)` without a deadline.
+    /// Returns the deadline of a key: `None` for a missing key, `Some(None)` for a key without a
+    /// deadline.
     fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>>;
 
-    /// Sets the deadline of a key if the conditions hold; one in the past deletes the key. Returns
-    /// whether anything changed.
+    /// Sets the deadline of a key if the conditions hold. A deadline in the past deletes the key.
+    /// Returns whether anything changed.
     ///
     /// # Errors
-    /// No room.
+    ///
+    /// There is no room.
     fn expire(
         &mut self,
         key: &Key<'_>,
@@ -131,51 +143,55 @@ pub trait Strings {
     /// Removes the deadline of a key. Returns whether it had one.
     ///
     /// # Errors
-    /// No room.
+    ///
+    /// There is no room.
     fn persist(&mut self, key: &Key<'_>) -> Result<bool, Refusal>;
 
-    /// Number of keys in a database.
+    /// Returns the number of keys in a database.
     fn len(&mut self, db: u8) -> usize;
 
     /// Deletes all keys of a database.
     fn flush(&mut self, db: u8);
 }
 
-/// An engine as a whole.
+/// Facts about a whole engine, and operations on it.
 pub trait Facts {
-    /// Number of databases.
+    /// Returns the number of databases.
     fn databases(&self) -> u8;
 
-    /// Memory by use.
+    /// Returns the memory used, by purpose.
     fn memory_facts(&self) -> MemoryFacts;
 
-    /// Bytes of the keys and of all indexes. Cheap: workers call it each turn.
+    /// Returns the number of bytes of the keys and of all indexes. It is cheap, because workers
+    /// call it in each iteration of the event loop.
     fn used_bytes(&self) -> u64;
 
-    /// Number of keys of a database, and their TTLs.
+    /// Returns the number of keys of a database, and facts about their TTLs.
     fn db_facts(&self, db: u8, now: Tick) -> DbFacts;
 
-    /// Counters since the start or CONFIG RESETSTAT.
+    /// Returns the counters since the start or the last CONFIG RESETSTAT.
     fn counters(&self, stats: &Stats) -> Counters;
 
     /// Sets the counters to 0.
     fn reset_counters(&self);
 
-    /// Name of the eviction policy.
+    /// Returns the name of the eviction policy.
     fn eviction_name(&self, config: &Config) -> String;
 
-    /// The engine in a few words, for the log.
+    /// Returns a short description of the engine for the log.
     fn describe(&self, config: &Config) -> String;
 
-    /// A warning for the log if the engine is too small for this number of threads.
+    /// Returns a warning for the log if the engine is too small for this number of threads; `None`
+    /// otherwise.
     fn warning(&self, threads: usize) -> Option<String>;
 
-    /// Deletes all keys of a database. The caller holds no shard.
+    /// Deletes all keys of a database. The caller must not hold the lock of any shard.
     fn clear(&self, db: u8, now: Tick);
 
     /// Applies a setting that CONFIG SET has changed. Settings of the other engine have no effect.
     ///
     /// # Errors
-    /// The engine cannot take it.
+    ///
+    /// The engine cannot apply the setting.
     fn apply(&self, id: crate::config::Id, config: &Config) -> Result<(), String>;
 }

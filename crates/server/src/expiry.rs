@@ -24,14 +24,14 @@ const BACKGROUND_STEPS: u32 = 256;
 
 /// Expiry of a worker's keys in the storage engine.
 pub enum ExpiryDriver {
-    /// Shards of the keyspace.
+    /// Expiry of the keyspace's shards.
     Shards(Cycle),
-    /// The segment engine.
+    /// Expiry of the segment engine.
     Segments(segment::Cycle),
 }
 
 impl ExpiryDriver {
-    /// Creates the driver of one worker.
+    /// Creates the expiry driver of the worker with this index.
     pub fn new(server: &Server, worker: usize) -> ExpiryDriver {
         match server.segments {
             Some(_) => ExpiryDriver::Segments(segment::Cycle::new(worker)),
@@ -39,7 +39,7 @@ impl ExpiryDriver {
         }
     }
 
-    /// Returns the earliest time at which it must run.
+    /// Returns the earliest time at which [`ExpiryDriver::run`] has work.
     pub fn earliest(&self, server: &Server) -> Option<Tick> {
         match self {
             ExpiryDriver::Shards(cycle) => cycle.earliest(server).map(|earliest| earliest.0),
@@ -57,7 +57,7 @@ impl ExpiryDriver {
         }
     }
 
-    /// Requests one round of background work.
+    /// Requests that the next [`ExpiryDriver::run`] also does one round of background work.
     pub fn request_background_work(&mut self) {
         match self {
             ExpiryDriver::Shards(cycle) => cycle.request_background_work(),
@@ -65,8 +65,8 @@ impl ExpiryDriver {
         }
     }
 
-    /// Runs for one slice. `turn` is the duration of the iteration before it. Returns whether more
-    /// is due.
+    /// Expires keys for one time slice. `turn` is the duration of the preceding iteration of the
+    /// event loop; a longer iteration allows a longer slice. Returns whether more keys are due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         match self {
             ExpiryDriver::Shards(cycle) => cycle.run(server, turn),
@@ -83,9 +83,10 @@ pub struct Cycle {
     background_next: usize,
     background_left: usize,
     events: Vec<Event>,
-    /// Deadlines of the last call with the number of keys and elements that had each.
+    /// Deadlines that the last call reported, each with the number of keys and elements that had
+    /// it.
     deadlines: Vec<(Tick, u64)>,
-    /// Whether the earliest shard was due but had nothing to expire.
+    /// Whether the shard with the earliest deadline was due but had nothing to expire.
     pub found_nothing: bool,
 }
 
@@ -115,9 +116,10 @@ impl Cycle {
             .min()
     }
 
-    /// Returns the next shard to call, if one is due: the one with the earliest deadline. After a
-    /// call that expired nothing, as while an index reorganizes itself, it is the next due shard in
-    /// order, so that no shard has to wait for another.
+    /// Returns the next due shard to call, if there is one. It is the shard with the earliest
+    /// deadline. If the last call of shard `idle` expired nothing, for example because an index is
+    /// being reorganized, it is the next due shard in numerical order, so that no shard delays the
+    /// others.
     fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
         let is_due = |shard: usize| {
             server
@@ -144,8 +146,8 @@ impl Cycle {
         self.background_left = self.shards.len();
     }
 
-    /// Runs for one slice. `turn` is the duration of the iteration before it. Returns whether more
-    /// is due.
+    /// Expires keys for one time slice. `turn` is the duration of the preceding iteration of the
+    /// event loop; a longer iteration allows a longer slice. Returns whether more keys are due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         let mut now = server.clock.now();
         let due = self.earliest(server).filter(|(due, _)| *due <= now);

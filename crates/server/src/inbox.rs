@@ -26,7 +26,7 @@ pub struct Inbox {
     bytes: AtomicUsize,
     is_filled: AtomicBool,
     waker: OnceLock<Waker>,
-    /// Time at which the worker will next check its deadlines, in ms since 1970; 0 while it is
+    /// Time at which the worker will wake to check its deadlines, in ms since 1970; 0 while it is
     /// awake.
     planned_ms: AtomicU64,
 }
@@ -79,16 +79,16 @@ impl Inbox {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Publishes how long the worker is going to sleep. The worker then checks its deadlines once
-    /// more.
+    /// Publishes the time at which the worker will wake. After this call the worker checks its
+    /// deadlines once more, before it sleeps.
     pub fn plan(&self, wake_ms: u64) {
         self.planned_ms.store(wake_ms, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Wakes the worker if it is going to sleep beyond `due_ms`. Called after the earlier deadline
-    /// was stored in its shard: either the worker's last check finds the deadline, or this call
-    /// sees the plan.
+    /// Wakes the worker if it is going to sleep beyond `due_ms`. The caller has stored the earlier
+    /// deadline in its shard before. Therefore either the worker's last check finds the deadline,
+    /// or this call finds the published time.
     pub fn wake_by(&self, due_ms: u64) {
         std::sync::atomic::fence(Ordering::SeqCst);
         let planned = self.planned_ms.load(Ordering::SeqCst);

@@ -28,7 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 use store::Tick;
 
-/// Sleep after a turn that did something, and maximum sleep after turns that did nothing.
+/// Sleep after a turn that did some work, and maximum sleep after turns that did none.
 const SLEEP_MIN: Duration = Duration::from_millis(10);
 const SLEEP_MAX: Duration = Duration::from_millis(160);
 /// Number of seconds over which unused CPU time can be saved up.
@@ -37,17 +37,18 @@ const SAVED_SECONDS: f64 = 10.0;
 /// the constant.
 const LATE_TIMES: u32 = 8;
 const LATE_BEYOND: Duration = Duration::from_millis(20);
-/// Pause after a late one. Each further pause is twice as long, up to 32 times.
+/// Pause after a late ranking or training. Each further pause is twice as long, up to 32 times this
+/// one.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_BITS_MAX: u32 = 5;
 /// Value of `learn-cpu` at which learning does not pause under load.
 const IGNORE_LOAD_PERCENT: i64 = 100;
 /// Age of a model in milliseconds from which it counts as stale.
 const STALE_MS: u64 = 2 * 24 * 60 * 60 * 1000;
-/// Lowest priority.
+/// Priority of the thread (`nice`): the lowest one.
 const NICE: i32 = 19;
 
-/// CPU time that the thread may use: a share of the elapsed time.
+/// Account of the CPU time that the thread may use, which is a share of the elapsed time.
 #[derive(Debug, Default)]
 struct Allowance {
     seconds: f64,
@@ -69,7 +70,7 @@ impl Allowance {
     }
 }
 
-/// Work of one turn.
+/// Kinds of work. The thread does at most one of them per turn of its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Sampling,
@@ -77,7 +78,7 @@ enum Step {
     Ranking,
 }
 
-/// Detector of load by other threads. Times are relative to the start.
+/// Detector of load by other threads. Its times are relative to the start of the learner.
 #[derive(Debug, Default)]
 struct LoadDetector {
     /// Number of consecutive late rankings and trainings.
@@ -86,7 +87,8 @@ struct LoadDetector {
 }
 
 impl LoadDetector {
-    /// Records the elapsed and the CPU time of a step. Samplings are too short to be evaluated.
+    /// Records the elapsed time and the CPU time of a step, and starts a pause if the step was
+    /// late. Samplings are ignored, because they are too short to be evaluated.
     fn note(&mut self, step: Step, took: Duration, cpu: Duration, now: Duration) {
         if step == Step::Sampling {
             return;
@@ -103,7 +105,8 @@ impl LoadDetector {
         self.late == 0 || now >= self.until
     }
 
-    /// Samples and trainings continue after one late step, but not after two.
+    /// Returns whether samples and trainings are allowed now. They continue after one late step,
+    /// but not after two in a row.
     fn may_train(&self, now: Duration) -> bool {
         self.late < 2 || now >= self.until
     }
@@ -116,7 +119,7 @@ fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Whether a kind of work is postponed, and how often it was.
+/// Whether a kind of work is postponed at present, and how often it has been.
 #[derive(Debug, Default)]
 struct Postponed {
     waits: bool,
@@ -124,7 +127,8 @@ struct Postponed {
 }
 
 impl Postponed {
-    /// Records whether work is wanted and allowed. Returns whether to do it.
+    /// Records whether a kind of work is wanted and whether it is allowed. Returns whether it
+    /// should be done now.
     fn is_done(&mut self, is_wanted: bool, may_be: bool) -> bool {
         let waits = is_wanted && !may_be;
         self.count += u64::from(waits && !self.waits);
@@ -142,7 +146,8 @@ struct Learner<'s> {
     last_turn: Duration,
     allowance: Allowance,
     load: LoadDetector,
-    /// Hits and misses at the last turn. CONFIG RESETSTAT sets the counters to zero.
+    /// Hits and misses at the last turn. They can be greater than the present counters, because
+    /// CONFIG RESETSTAT sets those to zero.
     counted: (u64, u64),
     heard: CacheTotals,
     sleep: Duration,
@@ -214,8 +219,8 @@ impl<'s> Learner<'s> {
         self.sleep
     }
 
-    /// Does one kind of work that is wanted and allowed. Trainings precede rankings, because they
-    /// are rare and an old model ranks badly.
+    /// Does the first kind of work that is wanted and allowed, and returns it. Trainings precede
+    /// rankings, because they are rare and an old model ranks badly.
     fn work(&mut self, now: Duration) -> Option<Step> {
         let cache = &self.segments.cache;
         let respects_load = self.server.config.number(Id::LearnCpu) < IGNORE_LOAD_PERCENT;

@@ -22,7 +22,7 @@ pub fn lock<'s>(space: &'s Keyspace, locks: &Locks, now: Tick) -> View<'s> {
     }
 }
 
-/// Whether memory is full and nothing can be evicted, neither from the locked shards nor from
+/// Whether memory is full and nothing can be evicted, neither from the locked shards nor from the
 /// others.
 pub fn has_no_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks) -> bool {
     if !view.is_out_of_memory() {

@@ -38,7 +38,7 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// Returns its size on the heap in bytes.
+    /// Returns the size of the message on the heap in bytes.
     pub fn bytes(&self) -> usize {
         self.channel.len() + self.payload.len()
     }

@@ -8,8 +8,8 @@ use wire::{Args, Span};
 pub struct Transaction {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// For each command its index in the table, its first span, its number of spans, and the offset
-    /// of its first byte.
+    /// For each command its index in the command table, the index of its first span, and its number
+    /// of spans.
     commands: Vec<(SpecIndex, usize, usize)>,
     /// Whether a command was refused, so that EXEC must refuse the transaction.
     pub is_broken: bool,

@@ -28,7 +28,7 @@ pub enum ReplyMode {
 /// State of one client.
 #[derive(Debug)]
 pub struct Session {
-    /// Selected database.
+    /// Number of the selected database.
     pub db: u8,
     /// Protocol version.
     pub protocol: Protocol,
@@ -91,7 +91,8 @@ impl Session {
         }
     }
 
-    /// Whether the client may run all commands, as opposed to those allowed before authentication.
+    /// Whether the client may run all commands. Otherwise it may run only those that are allowed
+    /// before authentication.
     pub fn may_pass(&self, needs_password: bool) -> bool {
         self.is_authenticated || !needs_password
     }

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-/// Duration of a slice between two polls of the sockets.
+/// Duration of a slice at low load. The sockets are polled between two slices.
 pub const SLICE: Duration = Duration::from_micros(200);
 /// Maximum duration of a slice, after a long iteration of the event loop.
 const SLICE_MAX: Duration = Duration::from_millis(1);
 /// Lag in milliseconds at which expiry gets as much time as the requests.
 const LATE_MS: u64 = 16;
-/// Limits for the number of steps per call, which is adapted so that a call takes between the two
-/// durations below.
+/// Initial number of steps per call, and its bounds. The number is adapted so that a call takes
+/// between the two durations below.
 const STEPS_START: u32 = 256;
 const STEPS_MIN: u32 = 16;
 const STEPS_MAX: u32 = 8192;
 const CALL_MICROS_LOW: u128 = 20;
 const CALL_MICROS_HIGH: u128 = 60;
 
-/// Returns the duration of the next slice after an iteration that served requests for `turn`, if
-/// the earliest due deadline is `late_ms` in the past. It grows linearly from a quarter of the
-/// iteration to all of it.
+/// Returns the duration of the next slice. `turn` is the time that the preceding iteration spent on
+/// requests; `late_ms` is the time since the earliest due deadline. The duration is between a
+/// quarter of `turn` and all of it, and grows linearly with the lateness.
 pub(crate) fn slice(turn: Duration, late_ms: u64) -> Duration {
     let share = 0.25 + 0.75 * late_ms.min(LATE_MS) as f64 / LATE_MS as f64;
     turn.mul_f64(share).clamp(SLICE, SLICE_MAX)
@@ -37,8 +37,8 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Adjusts the number of steps after a call that took `micros`. `is_cut` means that the steps
-    /// were used up.
+    /// Adjusts the number of steps after a call that took `micros`. `is_cut` means that the call
+    /// ended because the steps were used up.
     pub(crate) fn adapt(&mut self, micros: u128, is_cut: bool) {
         if micros > CALL_MICROS_HIGH {
             self.count = (self.count / 2).max(STEPS_MIN);

@@ -18,22 +18,26 @@ pub type SpecIndex = u16;
 pub enum Keys {
     /// No keys. The command concerns the server or the session.
     None,
-    /// No named keys, but the command reads or changes the whole keyspace. All shards are locked.
+    /// No named keys, but the command reads or changes the whole keyspace. Therefore it locks all
+    /// shards.
     Whole,
-    /// From `first` to `last` (negative: counted from the end) in steps, as COMMAND reports it.
+    /// Every `step`-th argument from index `first` to index `last`, in the order `first`, `last`,
+    /// `step` of the COMMAND reply. A negative `last` counts from the end.
     Range(i16, i16, i16),
     /// The argument at this index is the number of keys that follow it.
     Counted(i16),
-    /// The first argument, and the keys whose number is the argument at this index (ZUNIONSTORE).
+    /// The first argument, and further keys. The argument at this index is the number of the
+    /// further keys (ZUNIONSTORE).
     FirstAndCounted(i16),
-    /// As `Counted`, with the given distance between keys (MSETEX).
+    /// As `Counted`, but the keys are every n-th argument after the number. The second value is n
+    /// (MSETEX).
     CountedStep(i16, i16),
     /// The first argument and the one after STORE. A pattern among the options may refer to any
     /// key, so that all shards are locked (SORT).
     Sort,
-    /// No named keys: the keys of the queued commands and the watched keys (EXEC).
+    /// No keys among the arguments, but those of the queued commands and the watched keys (EXEC).
     Queued,
-    /// No named keys: the watched keys (UNWATCH, DISCARD, RESET).
+    /// No keys among the arguments, but the watched keys (UNWATCH, DISCARD, RESET).
     Watched,
 }
 
@@ -68,14 +72,15 @@ impl Keys {
         }
     }
 
-    /// Whether the command may access keys that are not among its arguments.
+    /// Whether the command may access keys that are not among its arguments, so that it must lock
+    /// all shards.
     pub fn reach_beyond(&self, args: Args<'_>) -> bool {
         let has_star = |arg: &[u8]| arg.contains(&b'*');
         *self == Keys::Whole || *self == Keys::Sort && args.from(2).iter().any(has_star)
     }
 }
 
-/// Returns the range of keys whose number is the argument at `at`.
+/// Returns first index, last index and step of keys whose number is the argument at `at`.
 fn counted(args: Args<'_>, at: i16, step: i16) -> (i64, i64, i64) {
     let count = args
         .get(at as usize)
@@ -126,7 +131,7 @@ pub mod flag {
     /// Runs while CLIENT PAUSE holds others.
     pub const NO_PAUSE: u32 = 1 << 16;
 
-    /// Names of the bits in COMMAND's replies. Bits that it does not report are missing.
+    /// Names of the flags in COMMAND's replies. Flags without a name are internal and not reported.
     pub const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),
         (READONLY, "readonly"),
@@ -161,7 +166,7 @@ pub struct Spec<R> {
     pub since: &'static str,
     /// Description for COMMAND DOCS, one line.
     pub summary: &'static str,
-    /// The code, of a type that this module does not depend on.
+    /// Function that executes the command. Its type is defined in a module above this one.
     pub run: R,
 }
 

@@ -38,7 +38,7 @@ impl Pause {
         self.until_ms.fetch_max(until.0, Relaxed);
     }
 
-    /// Ends the pause.
+    /// Ends the pause of all commands.
     pub fn end(&self) {
         self.until_ms.store(0, Relaxed);
     }
@@ -72,7 +72,7 @@ pub struct Server {
     pub segments: Option<Segments>,
     /// Source of time.
     pub clock: Clock,
-    /// Number of workers. A single worker may lock all shards while it serves.
+    /// Number of workers. If there is only one, it may keep all shards locked while it serves.
     pub threads: usize,
     /// Settings.
     pub config: Config,
@@ -132,9 +132,11 @@ impl Server {
         Server::with_store(config, &options, threads, clock)
     }
 
-    /// Creates a server with the given options for its keyspace, so that a run can be repeated.
+    /// Creates a server with the given options for its keyspace. With a fixed seed and a manual
+    /// clock, a test run can be repeated.
     ///
     /// # Errors
+    ///
     /// The keyspace or the segment engine refuses the settings.
     pub fn with_store(
         config: Config,
@@ -180,7 +182,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Copies settings to the components that keep them.
+    /// Copies the password and the notification settings to the components that cache them.
     pub fn heed_settings(&self) {
         let has_password = !self.config.text(Id::RequirePass).is_empty();
         self.needs_password.store(has_password, Relaxed);

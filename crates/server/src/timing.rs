@@ -1,9 +1,9 @@
 //! Durations of commands, measured without reading the clock for each.
 //!
-//! Reading the clock costs a tenth of a short command. Consecutive short commands of a batch are
-//! timed as a group, and the duration is divided evenly. A command that may take long, according to
-//! its kind, its arguments or its reply, is timed alone. Therefore sums are exact, and so is every
-//! duration that SLOWLOG may record.
+//! Reading the clock would add a tenth to the duration of a short command. Consecutive short
+//! commands of a batch are timed as a group, and the duration is divided evenly. A command that may
+//! take long, according to its kind, its arguments or its reply, is timed alone. Therefore sums are
+//! exact, and so is every duration that SLOWLOG may record.
 
 use crate::config::Id;
 use crate::context::Spec;

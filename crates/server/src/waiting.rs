@@ -1,4 +1,4 @@
-//! Clients blocked in a blocking command.
+//! Commands that block their clients, and the registry of them.
 
 use crate::clients::ClientInfo;
 use crate::clock::Moment;
@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use store::{Keyspace, Kind, View};
 use wire::Protocol;
 
-/// Blocking state of a session.
+/// State of a session with regard to blocking commands.
 #[derive(Clone, Debug, Default)]
 pub enum BlockingState {
     /// Blocking commands reply at once: within EXEC, or in a session without a connection.
     #[default]
     MustReply,
-    /// Blocking commands may block.
+    /// A blocking command that finds nothing blocks the client.
     MayBlock,
     /// A command is blocked.
     Blocked(Arc<Waiter>),
-    /// A blocked command is being retried on behalf of its client.
+    /// A blocked command is being executed again on behalf of its client.
     Retrying,
-    /// The retried command has found nothing and remains blocked.
+    /// The command was executed again, has found nothing and remains blocked.
     StillBlocked,
 }
 
@@ -33,7 +33,7 @@ pub struct Waiter {
     pub db: u8,
     /// Protocol version of the client.
     pub protocol: Protocol,
-    /// The command.
+    /// The command with its arguments.
     pub call: Transaction,
     /// Keys that the command waits for.
     pub keys: Vec<Vec<u8>>,
@@ -93,14 +93,16 @@ impl Blocking {
         self.all().get(&client).cloned()
     }
 
-    /// Whether this command is still blocked.
+    /// Whether the registry still contains this blocked command. It does not if the command was
+    /// served or its client has blocked on another one since.
     pub fn holds(&self, waiter: &Arc<Waiter>) -> bool {
         let all = self.all();
         all.get(&waiter.info.id)
             .is_some_and(|at| Arc::ptr_eq(at, waiter))
     }
 
-    /// Removes a blocked command from the queues of all its keys. The caller has locked its shards.
+    /// Removes a blocked command from the registry and from the queues of all its keys. The caller
+    /// has locked its shards.
     pub fn withdraw(&self, space: &Keyspace, view: &mut View<'_>, waiter: &Waiter) {
         self.all().remove(&waiter.info.id);
         for bytes in &waiter.keys {

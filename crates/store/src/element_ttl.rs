@@ -1,14 +1,14 @@
 //! Large collections whose elements may have deadlines: hash fields, set members and members of
 //! sorted sets.
 //!
-//! When the first element gets a deadline, the collection gets an index of deadlines, by default the
-//! ranked one. The ranked index counts expired elements without examining each of them (`counts.rs`)
-//! and lists elements in the order of their deadlines.
+//! When the first element gets a deadline, the collection gets an index of deadlines, by default
+//! the ranked one. The ranked index counts expired elements without examining each of them
+//! (`counts.rs`) and lists elements in the order of their deadlines.
 //!
 //! The entry of the key is in the keyspace's index under the instant at which the collection's
 //! index must run next. So the keyspace's index is an index of indexes: expired elements are found
-//! on time, by the same cycle and under the same budget as expired keys. A command that accesses the
-//! collection before the cycle does first removes the due elements itself.
+//! on time, by the same cycle and under the same budget as expired keys. A command that accesses
+//! the collection before the cycle does first removes the due elements itself.
 //!
 //! When all elements have expired, the collection is marked void and freed in the background. An
 //! index that cannot count recognizes this case when the latest deadline ever set has passed.

@@ -108,7 +108,7 @@ fn describe(ctx: &Ctx<'_, '_>) {
     }
 }
 
-/// Whether all bytes are printable and none is a blank.
+/// Whether the text has only printable bytes and no blanks.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }

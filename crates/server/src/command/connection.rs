@@ -86,7 +86,8 @@ fn no_cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         .error("ERR This instance has cluster support disabled");
 }
 
-/// Checks a user's password and authenticates the session if it is correct. Returns whether it is.
+/// Checks the name and the password of a user. Authenticates the session if they are correct, and
+/// returns whether they are.
 fn let_in(ctx: &mut Ctx<'_, '_>, user: &[u8], password: &[u8]) -> bool {
     // Without a configured password, any password of the default user is accepted.
     let is_right = user == b"default"
@@ -118,7 +119,7 @@ fn auth(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Options of HELLO besides the protocol version.
+/// Options of HELLO after the protocol version.
 struct Greeting<'a> {
     login: Option<(&'a [u8], &'a [u8])>,
     name: Option<&'a [u8]>,

@@ -1,5 +1,5 @@
-//! Dispatch of requests in memcached's protocol. They have no table: the verb determines what a
-//! request needs.
+//! Dispatch of requests in memcached's protocol. There is no table of these requests: the verb
+//! determines which shards a request needs.
 
 use super::{
     BATCH_CALLS_MAX, Engine, Executor, Outcome, WHOLE_FROM_CALLS, publish, segment, spare,
@@ -122,7 +122,8 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// Deletes the item that a value would have replaced which was too large to be read.
+    /// Deletes the item under a key whose new value was too large to be read, because the item is
+    /// out of date.
     pub fn drop_stale(&mut self, key: &[u8]) {
         let server = self.server;
         self.finish();

@@ -8,7 +8,7 @@ use store::{Tick, View};
 use wire::{Args, Span};
 
 impl Executor<'_> {
-    /// Prefetches what a batch's first keys need: the buckets of all keys, then the entries, then
+    /// Prefetches the data of a batch's first keys: the buckets of all keys, then the entries, then
     /// elements of large collections.
     pub fn prepare(&mut self, calls: &mut [Call], input: &[u8], spans: &[Span], db: u8) {
         if calls.len() < WHOLE_FROM_CALLS {
@@ -55,8 +55,9 @@ impl Executor<'_> {
     }
 }
 
-/// Prefetches elements without holding all shards: those in the shard of the first command on an
-/// element, if no other worker holds it. In a batch of many such commands most name the same key.
+/// Prefetches elements without holding all shards. It locks the shard of the first command that
+/// names an element, unless another worker holds it, and prefetches the elements in this shard.
+/// Most commands of such a batch name the same key.
 fn prefetch_elements_of_one(
     server: &Server,
     now: Tick,

@@ -7,7 +7,7 @@ use crate::engine::segment::Handle;
 use segment::Key;
 use wire::Span;
 
-/// Prefetches what a batch's first keys need: the lines of the table, then the objects.
+/// Prefetches the data of a batch's first keys: the lines of the table, then the objects.
 pub(super) fn prepare(handle: &Handle<'_>, calls: &mut [Call], input: &[u8], spans: &[Span]) {
     if calls.len() < WHOLE_FROM_CALLS {
         return;

@@ -1,21 +1,24 @@
-//! memcached's verbs on an engine, and the decisions that are the same on both engines.
+//! Operations of memcached's protocol on an engine, and the decisions that are the same on both
+//! engines.
 //!
-//! Requests that need two verbs (`gat`, and flag T of `mg` and `ma`, which read or count and then
-//! touch) are one step on the slab engine only. If the new deadline finds no room, the old one
-//! stays. What happens is decided by functions of the stored item ([`store_action`], [`counted`],
-//! [`RemoveRequest::refusal`]), so that an engine can call them again when another client was
-//! faster.
+//! Some requests need two operations: `gat`, and `mg` and `ma` with flag T, which read or count and
+//! then set the TTL. They are atomic on the slab engine only. If there is no room for the new
+//! deadline, the old one stays.
+//!
+//! Functions of the stored item decide what a request does ([`store_action`], [`counted`],
+//! [`RemoveRequest::refusal`]). Therefore an engine can call them again after another client has
+//! changed the item.
 
 use super::Strings;
 use crate::command::lifetime::DeadlineChange;
 use store::{ItemHead, Key, Tick, WrongType};
 use wire::memcached::Mode;
 
-/// Verbs of memcached's protocol.
+/// Operations of memcached's protocol.
 pub(crate) trait Items: Strings {
-    /// Reads an item and counts an access. `write_head` appends what precedes the value and returns
-    /// the item's new head. It may be called more than once; what it appended before is removed
-    /// then.
+    /// Reads an item and counts an access. `write_head` appends the part of the reply before the
+    /// value and returns the item's new head. If it is called again, the bytes that it appended
+    /// before have been removed.
     ///
     /// # Errors
     ///
@@ -57,7 +60,7 @@ pub(crate) trait Items: Strings {
     fn describe(&mut self, key: &Key<'_>) -> Option<(ItemFacts, usize)>;
 }
 
-/// Facts that a reader needs besides the item's head.
+/// Fields that the reply to a read needs besides the item's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadFields {
     pub value: bool,
@@ -102,15 +105,15 @@ pub(crate) struct StoreRequest<'a> {
     pub new_cas: Option<u64>,
     /// Whether a cas number lower than the item's stores the value as stale (flag I).
     pub may_be_stale: bool,
-    /// Whether `append` and `prepend` create a missing item.
+    /// Whether `append` and `prepend` create a missing item (autovivification).
     pub vivifies: bool,
-    /// Whether the item is created for a miss. The requesting client then wins the right to recache
-    /// it.
+    /// Whether the item is created because of a miss. The requesting client then has the right to
+    /// store the value.
     pub has_winner: bool,
 }
 
 impl StoreRequest<'_> {
-    /// Whether the request overwrites any existing item.
+    /// Whether the request stores the value unconditionally and replaces any existing item.
     pub fn is_plain(&self) -> bool {
         self.mode == Mode::Plain && self.cas.is_none()
     }
@@ -139,7 +142,7 @@ pub(crate) enum StoreOutcome {
     WrongType,
 }
 
-/// What a storage command does, given the existing item.
+/// Action of a storage command, given the existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreAction {
     /// Nothing is stored.
@@ -148,11 +151,11 @@ pub(crate) enum StoreAction {
     Write,
     /// The value replaces this item and is stale.
     WriteStale(ItemHead),
-    /// The value is joined to that of this item, whose flags and deadline stay.
+    /// The value is appended or prepended to that of this item, whose flags and deadline stay.
     Join(ItemHead),
 }
 
-/// Returns what a storage command does, given the existing item.
+/// Returns the action of a storage command, given the existing item.
 pub(crate) fn store_action(request: &StoreRequest<'_>, old: Option<ItemHead>) -> StoreAction {
     // `add` ignores the cas number. Without an item, only `set` and `replace` fail because of it.
     match (old, request.cas) {
@@ -261,7 +264,7 @@ pub(crate) struct RemoveRequest {
     pub cas: Option<u64>,
     /// Whether the item stays, marked as stale.
     pub makes_stale: bool,
-    /// Whether the item stays without its value and flags.
+    /// Whether the item stays but loses its value and flags.
     pub drops_value: bool,
     /// Cas number of an item that stays; the next one if `None`.
     pub new_cas: Option<u64>,
@@ -270,12 +273,13 @@ pub(crate) struct RemoveRequest {
 }
 
 impl RemoveRequest {
-    /// Whether the item stays in some form.
+    /// Whether the request leaves the item in place, as stale or without its value.
     pub fn keeps(&self) -> bool {
         self.makes_stale || self.drops_value
     }
 
-    /// Returns the head of an item that stays, except for its cas number.
+    /// Returns the head that an item gets if the request leaves it in place. The caller sets the
+    /// cas number.
     pub fn left(&self, head: ItemHead) -> ItemHead {
         ItemHead {
             client_flags: if self.drops_value {
@@ -308,7 +312,7 @@ pub(crate) enum RemoveOutcome {
     NotFound,
     /// The item has another cas number.
     Exists,
-    /// There is no room for what would stay.
+    /// There is no room for the item that the request leaves in place.
     Full,
     /// The key holds another type.
     WrongType,
@@ -321,6 +325,6 @@ pub(crate) enum TouchOutcome {
     Yes(Option<Tick>),
     /// There is no item.
     NotFound,
-    /// There is no room among objects with such deadlines.
+    /// There is no room in the segments for objects with such deadlines.
     Full,
 }

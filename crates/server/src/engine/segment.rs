@@ -1,12 +1,12 @@
 //! The segment engine in the server: one engine for all workers, and a writer for each worker.
 //!
-//! Any worker serves any key. Reads take no lock. Writes go through the worker's own [`Writer`],
-//! whose mutex no other worker locks. There are no shards to lock, so a command on several keys or
-//! in several steps is not atomic; commands that would have to be are refused. A change that
-//! depends on the stored value ([`Handle::edit`]) is repeated if the value has changed in the
-//! meantime.
+//! Any worker serves any key. Reads take no lock. Writes use the worker's own [`Writer`], whose
+//! mutex no other worker locks. There are no shards to lock, so a command on several keys or in
+//! several steps is not atomic; commands that must be atomic are refused. A change that depends on
+//! the stored value ([`Handle::edit`]) is repeated if the value has changed in the meantime.
 //!
-//! The keyspace stays empty beside it: commands without keys run on that.
+//! With this engine the server also has a keyspace, which stays empty. Commands without keys run on
+//! it.
 //!
 //! Start reading with [`Handle`], a worker's access to the engine.
 
@@ -33,11 +33,11 @@ pub struct Segments {
     pub cache: Segcache,
     /// Writers by worker.
     writers: Vec<Mutex<Writer>>,
-    /// State of learning.
+    /// State of the model's training, shared with the learner's thread.
     pub learning: learning::Learning,
-    /// Seed of the random choices in learning.
+    /// Seed of the random choices in training.
     pub seed: u64,
-    /// Number of expired objects that were reported.
+    /// Number of expired objects that have already been reported by [`Segments::newly_expired`].
     expired_seen: AtomicU64,
     /// Expired objects at the last CONFIG RESETSTAT.
     expired_before: AtomicU64,
@@ -57,20 +57,20 @@ impl Segments {
 /// Requested TTL of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
-    /// As before; none for a new key.
+    /// The TTL that the key has; none for a new key.
     Keep,
     /// No expiration.
     None,
     /// Milliseconds from now.
     Millis(u64),
-    /// The deadline that another object had.
+    /// An absolute deadline, taken from another object.
     Until(Tick),
-    /// The deadline has passed.
+    /// A deadline that has already passed.
     Past,
 }
 
 impl Ttl {
-    /// Returns the TTL for a change of a deadline.
+    /// Converts a change of the deadline to a TTL.
     pub fn of(expiration: DeadlineChange, now: Tick) -> Ttl {
         match expiration {
             DeadlineChange::Past => Ttl::Past,
@@ -81,7 +81,7 @@ impl Ttl {
     }
 }
 
-/// What is stored beside the value.
+/// Metadata that is stored with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
     /// Requested TTL.
@@ -106,7 +106,7 @@ impl Put {
     }
 }
 
-/// Receipt of a stored value.
+/// Result of storing a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutReceipt {
     /// Cas number: chosen by the client, or by the engine.
@@ -148,12 +148,13 @@ pub struct Found {
     pub cas: u64,
     /// Deadline after rounding.
     pub deadline: Option<Tick>,
-    /// Version that [`Condition::Unchanged`] compares.
+    /// Version of the object. [`Condition::Unchanged`] compares it.
     version: u32,
 }
 
 impl Found {
-    /// `chosen` is the cas number behind the value, if a client has chosen one.
+    /// Creates the description of an item. `chosen` is the cas number that is stored behind the
+    /// value if a client has chosen one.
     fn of(item: &Item, chosen: Option<u64>) -> Found {
         let marks = Marks::of(item.marks);
         Found {
@@ -186,7 +187,7 @@ pub struct Handle<'s> {
     worker: usize,
     /// Time at which requests run.
     pub now: Tick,
-    /// Locked from the first write to the end of the turn.
+    /// Guard of the worker's writer. It is locked from the first write to the end of the turn.
     writer: Option<MutexGuard<'s, Writer>>,
     old: Vec<u8>,
     new: Vec<u8>,
@@ -207,7 +208,7 @@ impl<'s> Handle<'s> {
         }
     }
 
-    /// Ends a turn. Expiration uses the same writer between turns.
+    /// Unlocks the writer at the end of a turn, because expiry uses the same writer between turns.
     pub fn release(&mut self) {
         self.writer = None;
     }
@@ -384,8 +385,9 @@ impl<'s> Handle<'s> {
         Ok((number, Found::of(&item, None)))
     }
 
-    /// Changes the deadline of a key. `ttl` returns the new TTL for the old deadline, or `None` to
-    /// leave it. Returns `None` if it did, or if the key does not exist.
+    /// Changes the deadline of a key. `ttl` receives the old deadline and returns the new TTL, or
+    /// `None` to keep the deadline. Returns `None` if the deadline was kept or the key does not
+    /// exist.
     ///
     /// # Errors
     ///
@@ -399,21 +401,21 @@ impl<'s> Handle<'s> {
         loop {
             match cache.touch_if(self.writer(), key, now, |item| ttl(item.deadline)) {
                 Err(Refused::IsAbsent) => return Ok(None),
-                // Other clients were faster each time.
+                // Other clients have changed the object during each attempt.
                 Err(Refused::IsChanged) => {}
                 done => return done,
             }
         }
     }
 
-    /// Returns the deadline to which a TTL would be rounded now.
+    /// Returns the deadline that an object with this TTL would get now, after rounding.
     pub fn would_end(&mut self, ttl_ms: u64) -> Tick {
         let (cache, now) = (self.cache, self.now);
         cache.would_end(self.writer(), ttl_ms, now)
     }
 
-    /// Changes a key's marks in place, unless `change` returns `None`. Returns the old marks.
-    /// `is_new` states whether the cas number changes too.
+    /// Changes a key's marks in place, unless `change` returns `None`. Returns the old marks. If
+    /// `is_new` is true, the cas number changes too.
     pub fn change_marks(
         &self,
         key: &Key<&[u8]>,
@@ -428,8 +430,9 @@ impl<'s> Handle<'s> {
         Some(Marks::of(old))
     }
 
-    /// Sets the marks of an object that was found. Returns false if it has changed since, or an
-    /// object that shares its version. A key that does not exist any more needs no marks.
+    /// Sets the marks of an object that was found before. Returns false if the object has changed
+    /// since, or if a neighbour has changed with which it shares its version. Returns true for a
+    /// key that does not exist any more, because it needs no marks.
     pub fn mark_if_unchanged(&self, key: &Key<&[u8]>, found: &Found, marks: Marks) -> bool {
         let mut is_same = true;
         let change = |bits: u8, version: u32| {
@@ -460,9 +463,10 @@ impl<'s> Handle<'s> {
         cache.store(self.writer(), key, number, ttl_ms, Condition::Absent, now)
     }
 
-    /// Changes a key depending on its value, atomically. `edit` gets the object and an empty buffer
-    /// for the new value. It is called again if another client was faster, which means that this
-    /// client made progress. Returns the result of `edit` and the receipt.
+    /// Changes a key depending on its value, atomically. `edit` receives the object and an empty
+    /// buffer for the new value. It is called again if another client has changed the object in the
+    /// meantime. Each repetition means that another client has made progress. Returns the result of
+    /// `edit` and the receipt.
     ///
     /// # Errors
     ///

@@ -17,11 +17,11 @@ use wire::Reply;
 use wire::number::{Text, parse_i64};
 use wire::request::BULK_BYTES_MAX;
 
-/// The shards that a command holds. Commands on other types than strings use the [`View`] directly.
+/// The locked shards of a command. Commands on types other than strings use the [`View`] directly.
 pub struct Slab<'a, 'v> {
     /// The locked shards.
     pub view: &'a mut View<'v>,
-    /// The keyspace that they belong to.
+    /// The keyspace that the shards belong to.
     pub space: &'v Keyspace,
     /// Which shards `view` holds.
     pub locks: &'a Locks,
@@ -50,11 +50,11 @@ impl Slab<'_, '_> {
         has_no_room(self.space, self.view, self.locks)
     }
 
-    /// Stores a value and publishes that. A deadline in the past stores the value and expires it at
-    /// once, so that both events are published.
+    /// Stores a value and publishes the event. With a deadline in the past it stores the value and
+    /// expires it at once, so that both events are published.
     #[inline]
     fn store(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
-        // Looks the key up only if events are published.
+        // The key is looked up only if events are published.
         let is_new = self.view.notifies() && self.view.kind(key).is_none();
         let deadline = match expiration {
             DeadlineChange::To(deadline) => deadline,
@@ -151,7 +151,7 @@ impl Strings for Slab<'_, '_> {
     fn append(&mut self, key: &Key<'_>, value: &[u8]) -> Result<usize, Refusal> {
         let len = match self.view.peek(key)?.map(<[u8]>::len) {
             None => {
-                // Even an empty value makes a key, which an edit would not.
+                // SET creates the key even for an empty value, which `edit` would not do.
                 self.view.set(key, value, NewDeadline::Clear);
                 self.view.notify(Class::New, "new", key);
                 value.len()
@@ -244,7 +244,8 @@ impl Strings for Slab<'_, '_> {
         when: When,
         conditions: &Conditions,
     ) -> Result<bool, Refusal> {
-        // The conditions compare deadlines as they are kept.
+        // The conditions are compared with the deadline as it is stored, which is limited to the
+        // maximum.
         let when = when.min(Tick::MAX.0 as i64);
         let old = self.view.deadline(key);
         if !old.is_some_and(|old| conditions.hold(old, when)) {

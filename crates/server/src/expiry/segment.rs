@@ -15,7 +15,7 @@ use store::Tick;
 pub struct Cycle {
     worker: usize,
     steps: Steps,
-    /// Whether a round was requested even if nothing is due.
+    /// Whether one round was requested even if nothing is due.
     is_asked: bool,
 }
 
@@ -29,7 +29,7 @@ impl Cycle {
         }
     }
 
-    /// Returns the earliest time at which this worker must run.
+    /// Returns the earliest time at which this worker has something to free.
     pub fn earliest(&self, server: &Server) -> Option<Tick> {
         let segments = server.segments.as_ref()?;
         match self.worker {
@@ -43,8 +43,8 @@ impl Cycle {
         self.is_asked = true;
     }
 
-    /// Runs for one slice. `turn` is the duration of the iteration before it. Returns whether more
-    /// is due.
+    /// Frees expired segments for one time slice. `turn` is the duration of the preceding iteration
+    /// of the event loop; a longer iteration allows a longer slice. Returns whether more is due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         let Some(segments) = &server.segments else {
             return false;

@@ -19,7 +19,7 @@ use wire::memcached::text::line;
 use wire::memcached::{Expiration, KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 use wire::number::Text;
 
-/// Writes a status line.
+/// Writes a status line with the given return code.
 fn answer<E: Items>(turn: &mut Turn<'_, E>, word: &str) {
     let key = turn.sent_key(0);
     let stores = turn.request.verb == Verb::MetaSet;
@@ -36,7 +36,7 @@ fn answer_of<E: Items>(turn: &mut Turn<'_, E>, shown: &Item<'_>, value: &[u8]) {
     }
 }
 
-/// Flags of a request in their order, and the time to which they are relative.
+/// Flags of a request in their order, and the time to which their exptimes are relative.
 #[derive(Clone, Copy)]
 struct Flags<'a> {
     request: &'a Request,
@@ -441,7 +441,7 @@ fn reply_count<E: Items>(
     answer_of(turn, &shown, text.as_bytes());
 }
 
-/// Writes the facts of an item for people.
+/// Writes the facts of an item as readable text, for `me`.
 pub(super) fn debug<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);

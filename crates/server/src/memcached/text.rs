@@ -1,4 +1,4 @@
-//! The text commands.
+//! Commands of memcached's text protocol.
 
 use super::answers::{NO_NUMBER, OUT_OF_MEMORY, TOO_LARGE, WRONG_TYPE};
 use super::turn::{DATABASE, Turn};

@@ -1,4 +1,4 @@
-//! A request with its context.
+//! A request of memcached's protocol together with the state that its execution needs.
 
 use crate::command::lifetime::DeadlineChange;
 use crate::engine::items::Items;
@@ -12,7 +12,7 @@ use wire::memcached::{Expiration, KEY_BYTES_MAX, Request, decode_key};
 /// Database that memcached's clients use.
 pub const DATABASE: u8 = 0;
 
-/// A request with its context.
+/// A request with the state that its execution needs.
 pub(crate) struct Turn<'a, E> {
     /// The engine that holds the items.
     pub engine: E,
@@ -22,7 +22,7 @@ pub(crate) struct Turn<'a, E> {
     pub input: &'a [u8],
     pub request: &'a Request,
     pub keys: &'a [Span],
-    /// Hashes of the first of `keys` as they were sent, if they are known.
+    /// Hashes of the first keys of the request, in their order, as far as they are known.
     pub hashes: &'a [u64],
     /// Time at which a delayed `flush_all` takes effect; see `Server::flush_at_ms`.
     pub flush_at_ms: &'a AtomicU64,
@@ -62,7 +62,8 @@ impl<'a, E: Items> Turn<'a, E> {
         named(self.sent_key(index), self.hashes.get(index), hash_of)
     }
 
-    /// Returns the request's key: as it was sent, or decoded from base64.
+    /// Returns the request's key as the client means it: the bytes sent, or the bytes decoded from
+    /// base64 into `room`.
     pub fn meant<'k>(&self, room: &'k mut [u8; KEY_BYTES_MAX]) -> Key<'k>
     where
         'a: 'k,
@@ -72,7 +73,7 @@ impl<'a, E: Items> Turn<'a, E> {
         meant(self.request, sent, hash, room, hash_of)
     }
 
-    /// Returns what an exptime means at the current time.
+    /// Returns the change of the deadline that an exptime requests at the current time.
     pub fn deadline_change(&self, exptime: i64) -> DeadlineChange {
         match Expiration::of(exptime, self.engine.now().0) {
             Expiration::Never => DeadlineChange::To(NewDeadline::Clear),
@@ -92,7 +93,7 @@ pub(crate) fn count_up(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
 
-/// Returns the key of these bytes, with the known hash or a computed one.
+/// Returns a key with these bytes. Its hash is `hash` if that is known; otherwise it is computed.
 #[inline]
 fn named<'k>(bytes: &'k [u8], hash: Option<&u64>, hash_of: impl Fn(&[u8]) -> u64) -> Key<'k> {
     Key {

@@ -52,7 +52,7 @@ pub struct Traffic {
     pub output_bytes: u64,
     /// Number of reads.
     pub reads: u64,
-    /// Number of writes.
+    /// More input, or space in the socket's send buffer.
     pub writes: u64,
     /// Change of the bytes allocated for the connections' buffers.
     pub held_bytes: i64,

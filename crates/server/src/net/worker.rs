@@ -55,16 +55,17 @@ pub struct Worker {
     again: Vec<usize>,
     /// Connections held by CLIENT PAUSE.
     held: Vec<usize>,
-    /// Connections blocked on a key with a timeout, ordered by its end: index and client id.
+    /// Blocked connections with a timeout: end of the timeout, index and client id, ordered by the
+    /// end.
     waits: BTreeSet<(Moment, usize, u64)>,
-    /// Connections to whose output messages were added.
+    /// Connections to whose output a message was added, so that they must be flushed.
     touched: Vec<usize>,
     messages: Vec<Message>,
     scratch: Scratch,
     expiry_driver: ExpiryDriver,
     /// Earliest time at which expiry must run, as of the last query.
     due: Option<Tick>,
-    /// Whether the last iteration left due work.
+    /// Whether expiry had more work at the end of the last iteration.
     is_busy: bool,
     periodic_at: Instant,
     periodic_count: u64,

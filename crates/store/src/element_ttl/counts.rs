@@ -4,9 +4,9 @@
 //!
 //! - Counting the expired elements adds up counts of branches of the index and examines at most 64
 //!   elements.
-//! - Choosing a random element takes at most 256 tries and examines at most 256 pages. If nearly all
-//!   elements have expired, a live one with a deadline is found by its rank. All pages are searched
-//!   only if the live elements have no deadline and are fewer than one in some thousands.
+//! - Choosing a random element takes at most 256 tries and examines at most 256 pages. If nearly
+//!   all elements have expired, a live one with a deadline is found by its rank. All pages are
+//!   searched only if the live elements have no deadline and are fewer than one in some thousands.
 //! - A list by deadline examines the listed elements and those of two more leaves of 64. The number
 //!   of elements with earlier deadlines does not matter.
 //!

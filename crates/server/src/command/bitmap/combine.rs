@@ -5,8 +5,8 @@ use crate::context::Ctx;
 use store::{Class, NewDeadline};
 use wire::Args;
 
-/// How BITOP combines its sources. Shorter sources are padded with clear bits. X is the first
-/// source, the Y are the others.
+/// Rule by which BITOP combines its sources. Shorter sources are padded with clear bits. X is the
+/// first source, the Y are the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     And,

@@ -14,7 +14,7 @@ struct Width {
     is_signed: bool,
 }
 
-/// What happens with a number that its field cannot represent.
+/// Handling of a number that its field cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overflow {
     /// Keep the lower bits.
@@ -197,7 +197,7 @@ impl FieldOperation {
         Window::read(bytes, self.width, self.offset).number(self.width)
     }
 
-    /// Executes the operation. Returns the number to reply with and whether the field has changed.
+    /// Executes the operation. Returns the number for the reply and whether the field has changed.
     fn run(&self, bytes: &mut [u8]) -> (Option<i64>, bool) {
         let window = Window::read(bytes, self.width, self.offset);
         let old = window.number(self.width);

@@ -26,7 +26,8 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Parses all arguments from the third on. `per_field` is the number of arguments per field.
+    /// Parses all arguments after the key. `per_field` is the number of arguments per field: 1, or
+    /// 2 with values. `may_set` enables the conditions of HSETEX.
     fn parse(args: Args<'a>, per_field: usize, may_set: bool) -> Result<Options<'a>, Refusal> {
         let mut options = Options::default();
         let mut index = 2;
@@ -63,7 +64,7 @@ impl<'a> Options<'a> {
                     options.key = Some(wanted);
                     1
                 }
-                // There are more fields than the count says, or the word is no option.
+                // There are more fields than the number states, or the word is not an option.
                 _ if options.names.is_some_and(|(at, len)| index == at + len) => {
                     return Err(Refusal::Message(Hash::WORDS.uneven));
                 }

@@ -129,7 +129,7 @@ fn payload(
 
 /// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
 ///
-/// IDLETIME and FREQ are checked and ignored: the eviction policy treats the key as new.
+/// IDLETIME and FREQ are checked and then ignored: the eviction policy treats the key as new.
 pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let options = Options::parse(args.from(4))?;
     let key = ctx.key(&args[1]);
@@ -229,7 +229,7 @@ impl Options {
     }
 }
 
-/// A value while it is read.
+/// A value that is being built from a payload.
 enum Value {
     String(Vec<u8>),
     List(List),
@@ -242,7 +242,7 @@ enum Value {
 struct Restored<'s> {
     value: Value,
     scene: Scene<'s>,
-    /// Number of these elements.
+    /// Number of elements that have not expired.
     live: usize,
 }
 

@@ -20,7 +20,7 @@ enum Operation {
     Diff,
 }
 
-/// How the scores of a member in several sets are combined.
+/// Rule by which the scores that a member has in several sets are combined.
 #[derive(Clone, Copy)]
 enum Aggregate {
     Sum,
@@ -41,7 +41,8 @@ impl Aggregate {
         }
     }
 
-    /// Returns the contribution of one set to a member's score. Infinity times zero counts as zero.
+    /// Returns the contribution of one set to a member's score: the product of score and weight, in
+    /// which infinity times zero is zero.
     fn contribution(self, score: f64, weight: f64) -> f64 {
         let product = match self {
             Aggregate::Count => weight,

@@ -9,7 +9,7 @@ use wire::LongDouble;
 use wire::number::{Text, parse_i64};
 use wire::{Args, Protocol};
 
-/// A number of the command's kind.
+/// An integer or a floating-point number, according to the command's options.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Integer(i64),
@@ -102,7 +102,8 @@ struct Plan<'a> {
     step: Number,
     lower: Option<Number>,
     upper: Option<Number>,
-    /// Whether a result out of bounds becomes the bound. Otherwise nothing is done.
+    /// SATURATE: a result out of bounds is replaced by the bound. Otherwise the command changes
+    /// nothing.
     is_saturating: bool,
     lifetime: Lifetime<'a>,
     /// ENX: an existing deadline is kept.

@@ -8,7 +8,7 @@ use crate::engine::condition::Condition;
 use store::NewDeadline;
 use wire::Args;
 
-/// No expiration.
+/// Change of a deadline that removes it.
 pub(super) const FOREVER: DeadlineChange = DeadlineChange::To(NewDeadline::Clear);
 
 /// Options of SET.

@@ -1,9 +1,9 @@
 //! memcached's items on the segment engine: objects with the client's flags, and marks in their
 //! metadata.
 //!
-//! A cas number is that of the object's bucket in the table, which about ten objects share. So a
-//! `cas` may return `EXISTS` because of a neighbour, but it never overwrites a change. A cas number
-//! that a client has chosen is stored behind the value.
+//! The cas number of an object is that of its bucket in the table, which about ten objects share.
+//! So a `cas` may return `EXISTS` because a neighbour has changed, but it never overwrites a
+//! change. A cas number that a client has chosen is stored behind the value.
 
 use super::strings::hashed;
 use super::{Edit, Found, Handle, Marks, Put, Ttl};
@@ -87,7 +87,7 @@ impl Items for &mut Handle<'_> {
         match Handle::put(self, &key, request.value, &put, condition) {
             Ok(kept) => StoreOutcome::Yes(kept.cas, kept.deadline),
             Err(Refused::IsPresent) => {
-                // It counts as an access, as in memcached.
+                // The look-up counts as an access, as in memcached.
                 let _used = self.cache.contains(&key, self.now);
                 StoreOutcome::No
             }
@@ -114,7 +114,7 @@ impl Items for &mut Handle<'_> {
                 Err(Unchanged::NoNumber | Unchanged::Declined) => {
                     return self.count_by_what_is_there(&key, request);
                 }
-                // Other clients were faster each time.
+                // Other clients have changed the object during each attempt.
                 Err(Unchanged::Refused(Refused::IsChanged)) => {}
                 Err(Unchanged::Refused(_)) => return Err(CountError::Full),
             }
@@ -219,11 +219,12 @@ impl Handle<'_> {
             }
             _ => (Edit::Leave, false),
         });
-        // If there is no room for the number, the reply stays valid all the same.
+        // If there is no room for the cas number, the reply is still correct.
         edited.is_ok_and(|(is_done, _)| is_done) || edited.is_err()
     }
 
-    /// Marks an item as stale; `None` if a mark is not enough.
+    /// Marks an item as stale in place. Returns `None` if that is not possible, so that the item
+    /// must be written again.
     fn make_stale(&mut self, key: &segment::Key<&[u8]>) -> Option<RemoveOutcome> {
         let stale = |old: Marks| Marks::new(true, false, old.is_fetched);
         match self.change_marks(key, true, |old| (!old.has_cas()).then(|| stale(old))) {
@@ -279,8 +280,7 @@ impl Handle<'_> {
         }
     }
 
-    /// Handles a value that could not be stored: the old item is deleted, because it is out of
-    /// date.
+    /// Handles a value that could not be stored: deletes the old item, because it is out of date.
     fn give_up_store(
         &mut self,
         key: &segment::Key<&[u8]>,

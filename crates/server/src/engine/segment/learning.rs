@@ -1,4 +1,4 @@
-//! State of learning, shared between the learner's thread and the rest of the server.
+//! State of the model's training, shared between the learner's thread and the rest of the server.
 
 use learn::HeldOut;
 use learn::LearningStats;
@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Tick;
 
-/// State of the model.
+/// State of the ranking model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// `segment-eviction` does not use a model, or `learn-cpu` is 0.
@@ -23,7 +23,7 @@ pub enum State {
 }
 
 impl State {
-    /// Name in INFO.
+    /// Returns the name of the state in INFO.
     pub fn name(self) -> &'static str {
         match self {
             State::Off => "off",
@@ -40,7 +40,7 @@ impl State {
 pub struct Report {
     /// State of the model.
     pub state: State,
-    /// Counters of learning.
+    /// Counters of training, ranking and sampling.
     pub lessons: LearningStats,
     /// Time at which the last model was trained.
     pub learned_at: Option<Tick>,
@@ -52,7 +52,7 @@ pub struct Report {
     pub trainings_postponed: u64,
     /// CPU time used.
     pub cpu: Duration,
-    /// Duration in which the CPU time was used.
+    /// Elapsed time during which `cpu` was used.
     pub span: Duration,
     /// Number of segments evicted by a ranking before the learner started.
     pub ranked_before: u64,
@@ -67,7 +67,7 @@ pub struct Learning {
 }
 
 impl Learning {
-    /// Returns the latest report.
+    /// Locks and returns the latest report.
     pub fn report(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }

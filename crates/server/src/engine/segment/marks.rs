@@ -11,7 +11,7 @@ const HAS_CAS: u8 = 1 << 3;
 
 const _: () = assert!(HAS_CAS <= segment::MARKS_MAX);
 
-/// Marks of an object.
+/// Marks of an object, decoded from its metadata bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The item is stale and is returned as such.
@@ -41,7 +41,7 @@ impl Marks {
         self.has_cas
     }
 
-    /// Decodes an object's bits.
+    /// Decodes the marks from an object's metadata bits.
     #[inline]
     pub fn of(bits: u8) -> Marks {
         Marks {
@@ -52,8 +52,8 @@ impl Marks {
         }
     }
 
-    /// Encodes the marks as an object's bits. `has_cas` says whether a cas number is stored after
-    /// the value.
+    /// Encodes the marks as an object's metadata bits. `has_cas` is true if a chosen cas number is
+    /// stored after the value.
     #[inline]
     pub fn bits(self, has_cas: bool) -> u8 {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };

@@ -1,7 +1,7 @@
 //! Commands on strings and keys, on the segment engine.
 //!
-//! Deadlines are what the engine keeps: rounded down, so that TTL may return less than EXPIRE was
-//! given. Integers from 0 on are changed in place; those below 0 are stored as digits.
+//! The engine rounds deadlines down, so that TTL may return less than EXPIRE was given. Integers
+//! from 0 on are changed in place; negative integers are stored as digits.
 
 use super::{Edit, Found, Handle, Put, Ttl};
 use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
@@ -13,13 +13,13 @@ use store::{Key, Kind, Tick};
 use wire::Reply;
 use wire::number::{Text, parse_i64};
 
-/// The same key for the engine.
+/// Converts a key of the slab engine to one of the segment engine. The hash is the same.
 #[inline]
 pub(super) fn hashed<'k>(key: &Key<'k>) -> segment::Key<&'k [u8]> {
     segment::Key::hashed(key.bytes, key.hash)
 }
 
-/// The error reply for a write that found no place.
+/// Returns the error reply for a write that the engine refused.
 fn refusal(key: &Key<'_>, why: Refused) -> Refusal {
     Refusal::Message(match why {
         Refused::TooLarge if key.bytes.len() > segment::KEY_MAX => {
@@ -33,7 +33,8 @@ fn refusal(key: &Key<'_>, why: Refused) -> Refusal {
     })
 }
 
-/// An integer that can be changed in place.
+/// Returns the integer in the form in which the engine can change it in place; `None` for a
+/// negative integer.
 fn in_place(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
 }
@@ -194,8 +195,8 @@ impl Strings for &mut Handle<'_> {
         self.look(&hashed(key)).map(|found| found.deadline)
     }
 
-    /// The conditions compare deadlines as they are kept: the old one with the requested one if the
-    /// key is deleted, with what it would be rounded to otherwise.
+    /// The old deadline is compared with the new one as it would be stored, after rounding. A new
+    /// deadline in the past is not stored, so that it is compared as requested.
     fn expire(
         &mut self,
         key: &Key<'_>,
@@ -232,7 +233,7 @@ impl Strings for &mut Handle<'_> {
 }
 
 impl Handle<'_> {
-    /// Stores by the value or the deadline that is replaced.
+    /// Stores a value if a condition on the old value holds, or if the reply is the old value.
     fn put_by_value(
         &mut self,
         key: &Key<'_>,
@@ -261,7 +262,8 @@ impl Handle<'_> {
         edited.map_err(|why| refusal(key, why))?.0
     }
 
-    /// Replies with the value and does with it what `change` returns.
+    /// Replies with the value of a key, then applies the change that `change` returns. Counts a hit
+    /// or a miss.
     fn reply_and(
         &mut self,
         key: &Key<'_>,
@@ -283,7 +285,8 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Adds to an integer that is or becomes negative, and refuses what is not an integer.
+    /// Adds to an integer that is negative or becomes negative. A value that is not an integer is
+    /// an error.
     fn add_digits(&mut self, key: &Key<'_>, increment: i64) -> Result<i64, Refusal> {
         let edited = self.edit(&hashed(key), |found, new| {
             let old = found.map_or(Some(0), |(_, digits)| parse_i64(digits));

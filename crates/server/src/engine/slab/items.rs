@@ -50,7 +50,7 @@ impl Items for Slab<'_, '_> {
     #[inline]
     fn store(&mut self, key: &Key<'_>, request: &StoreRequest<'_>) -> StoreOutcome {
         if self.is_full() {
-            // The old item is out of date.
+            // The value could not be stored. The old item is deleted, because it is out of date.
             if request.mode == Mode::Plain {
                 self.remove(key);
             }
@@ -68,7 +68,7 @@ impl Items for Slab<'_, '_> {
         match store_action(request, found.map(|(head, _)| head)) {
             StoreAction::Refuse(why) => {
                 if request.mode == Mode::Add {
-                    // It counts as an access, as in memcached.
+                    // The look-up counts as an access, as in memcached.
                     let _used = self.view.item(key);
                 }
                 why
@@ -191,8 +191,8 @@ impl Items for Slab<'_, '_> {
     }
 }
 
-/// Returns the deadline after a change. A deadline that stays is not looked up, because no caller
-/// needs it.
+/// Returns the new deadline after a change. Returns `None` for a deadline that is kept, because no
+/// caller needs it.
 fn ends(expiration: DeadlineChange, now: Tick) -> Option<Tick> {
     match expiration {
         DeadlineChange::To(NewDeadline::At(at)) => Some(at),
@@ -209,7 +209,8 @@ impl Slab<'_, '_> {
         }
     }
 
-    /// Stores a value; `stale` is the replaced item if the new value is stale already.
+    /// Stores a value. `stale` is the head of the replaced item if the new value must be marked as
+    /// stale.
     #[inline]
     fn write(
         &mut self,
