@@ -42,8 +42,9 @@ impl Default for Boosting {
 /// Maximum number of different values of a feature that the training distinguishes.
 const BINS: u16 = 256;
 
-/// A decision, or a leaf. A leaf leads to itself, because no feature reaches its threshold. So a walk
-/// takes as many steps as the tree is deep, without a branch, and several walks can be done at once.
+/// A decision, or a leaf. A leaf leads to itself, because no feature reaches its threshold. So a
+/// walk takes as many steps as the tree is deep, without a branch, and several walks can be done at
+/// once.
 /// ```text
 /// threshold 4 | feature 4 | below 4      from the threshold on, the walk goes to below + 1
 /// ```

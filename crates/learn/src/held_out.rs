@@ -19,7 +19,8 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Compares predictions with observed values, row by row. Returns `None` if there are fewer rows than
+    /// Compares predictions with observed values, row by row. Returns `None` if there are fewer
+    /// rows than
     /// [`PARTS`].
     ///
     /// ```

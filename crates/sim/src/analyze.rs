@@ -42,11 +42,12 @@ use windows::Windows;
 
 /// Default number of objects to track, which take about 250 MiB.
 pub const OBJECTS_DEFAULT: usize = 1_800_000;
-/// Requests without a timestamp after which the trace is taken to have none.
+/// Number of requests without a timestamp after which the trace is treated as one without
+/// timestamps.
 const UNTIMED: usize = 1 << 17;
 /// Requests whose objects are looked up together.
 const BATCH: usize = 64;
-/// Share of writes above which the study calls a trace write-heavy.
+/// Share of writes above which the Twitter study calls a trace write-heavy.
 const WRITE_HEAVY: f64 = 0.3;
 
 /// Requests of one operation.
@@ -67,7 +68,7 @@ pub struct Operations {
     pub shares: Vec<OpShare>,
     /// Share of writes: set, add, replace, cas, append, prepend, incr, decr.
     pub write_ratio: f64,
-    /// Whether the share of writes is above 0.3, which the study calls write-heavy.
+    /// Whether the share of writes is above 0.3, which the Twitter study calls write-heavy.
     pub is_write_heavy: bool,
 }
 
@@ -102,11 +103,11 @@ pub struct Reuse {
 /// Sampling of objects, which limits the accuracy of results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sampling {
-    /// One in this many keys was tracked.
+    /// The sample has one in this number of keys.
     pub one_in: u64,
     /// Number of tracked keys.
     pub followed: usize,
-    /// Relative standard error of counts of objects.
+    /// Relative standard error of estimated numbers of objects.
     pub error: f64,
 }
 
@@ -121,7 +122,8 @@ pub struct Analysis {
     pub footprint_bytes: f64,
     /// Milliseconds from the first request to the last; `None` if the trace has no timestamps.
     pub span_ms: Option<u64>,
-    /// What the trace does not record, and which results are therefore missing.
+    /// Properties that the trace does not record, each with the results that are missing for this
+    /// reason.
     pub missing: Vec<String>,
     /// Irregularities of the timestamps.
     pub time_faults: TimeFaults,
@@ -221,7 +223,7 @@ impl Analyzer {
     }
 
     /// Processes the pending requests in batches: first all look-ups of a batch, then the work that
-    /// depends on them. A look-up mostly waits for memory, and independent look-ups wait in
+    /// depends on them. Most of a look-up is a wait for memory, and independent look-ups wait in
     /// parallel.
     fn take_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
@@ -273,7 +275,7 @@ impl Analyzer {
         windows.record(hash, request.size, is_write(request.op));
     }
 
-    /// Updates the measures of single objects.
+    /// Updates the statistics of the request's object, if it is in the sample.
     fn follow(&mut self, request: &Request, now: Moment, hash: u64) {
         let weight = self.objects.weight();
         let visit = self.objects.visit(request.key, hash);
@@ -395,7 +397,7 @@ impl Analyzer {
     }
 }
 
-/// Whether the study counts the operation as a write.
+/// Whether the Twitter study counts the operation as a write.
 fn is_write(op: Op) -> bool {
     !op.is_read() && op != Op::Delete
 }

@@ -115,8 +115,8 @@ pub struct Columns {
     /// By request: size, or 0 for the size at the object's first request.
     pub(crate) new_sizes: SparseColumn<u32>,
     pub(crate) footprint_bytes: u64,
-    /// Whether the trace is a part of another one, so that its annotations of future requests do
-    /// not match.
+    /// Whether the trace is a part of another one. Then the next accesses that it states may lie
+    /// outside of it.
     pub(crate) is_part: bool,
     pub(crate) has_deletes: bool,
     /// Share of the objects that was sampled.
@@ -202,8 +202,8 @@ impl Columns {
         !self.ops.is_empty()
     }
 
-    /// Whether a replay under these rules depends on ids only: nothing expires, is deleted, changes
-    /// weight or is rejected by a filter, and nothing is observed.
+    /// Whether a replay under these rules depends only on ids. Then nothing expires, is deleted,
+    /// changes weight or is rejected by a filter, and no statistics are collected.
     pub(crate) fn is_plain(&self, rules: &Rules) -> bool {
         let keeps_weight = rules.unit == Unit::Objects || !self.has_size_changes();
         let is_read_only = !self.has_writes() || rules.counts_writes && !self.has_deletes();

@@ -10,9 +10,10 @@ use std::str::FromStr;
 /// A policy or the segment engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contestant {
-    /// A policy. Its size counts its objects.
+    /// A policy. Its cache size counts the weights of objects, and [`crate::Rules::overhead`] per
+    /// entry.
     Policy(Spec),
-    /// The segment engine. Its size counts all memory that it takes.
+    /// The segment engine. Its cache size counts all memory that it takes.
     Segments(SegmentsSpec),
 }
 

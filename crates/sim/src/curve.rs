@@ -51,7 +51,8 @@ pub struct Curve {
     pub is_exact: bool,
 }
 
-/// Returns `count` sizes, evenly spaced in the logarithm, from a share of a footprint to the whole.
+/// Returns `count` sizes, evenly spaced in the logarithm, from `smallest_share` of the footprint to
+/// all of it.
 pub fn spread(footprint: u64, smallest_share: f64, count: usize) -> Vec<u64> {
     let whole = footprint.max(1) as f64;
     let last = count.max(2) - 1;
@@ -114,7 +115,7 @@ fn exact_engines(
     Ok(engines.iter().map(curve).collect())
 }
 
-/// Every engine at every size that is large enough for it.
+/// Returns a configuration for each engine at each size that is large enough for it.
 fn configurations_that_fit(
     engines: &[SegmentsSpec],
     capacities: &[u64],
@@ -132,7 +133,7 @@ fn configurations_that_fit(
     all
 }
 
-/// Misses, requests, and both by weight.
+/// Returns the number of misses and of requests, and the weights of both.
 fn counts(found: &ReplayResult) -> (u64, u64, u64, u64) {
     let c = found.counts;
     (c.misses, c.requests, c.missed_weight, c.requested_weight)
@@ -203,7 +204,8 @@ fn exact_point(capacity: u64, counts: (u64, u64, u64, u64), unit: Unit) -> Point
     }
 }
 
-/// Misses, requests, and both by weight, of LRU.
+/// Returns the number of misses and of requests under LRU, and the weights of both, at each
+/// capacity.
 fn stack_counts(columns: &Columns, rules: &Rules, capacities: &[u64]) -> Vec<(u64, u64, u64, u64)> {
     let requests = columns.len().saturating_sub(rules.warm_up) as u64;
     let (requested_weight, misses) = match rules.unit {

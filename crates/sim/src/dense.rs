@@ -17,7 +17,7 @@ use std::cell::OnceCell;
 
 /// Owner id of the only policy of a replay.
 pub(crate) const OWNER: Owner = 1;
-/// Maximum number of entries inspected for a sample of an entry with a deadline.
+/// Maximum number of entries inspected to find a random one with a deadline.
 const LOOKS_MAX: u64 = 32;
 
 /// Weights, deadlines and index links of entries.
@@ -42,7 +42,7 @@ pub(crate) trait Traits {
 #[derive(Debug)]
 pub(crate) struct Fixed<'t> {
     weights: &'t [u32],
-    /// All ones, or 0 if one weight is used for all objects.
+    /// Mask applied to the weights: all ones, or 0 if one weight is used for all objects.
     mask: u32,
 }
 

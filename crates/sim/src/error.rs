@@ -16,9 +16,9 @@ pub enum Error {
     TooMany {
         /// Name of the trace.
         trace: String,
-        /// What there is too much of: `requests` or `objects`.
+        /// Which there are too many of: `requests` or `objects`.
         what: &'static str,
-        /// Maximum number.
+        /// Maximum number that ids can represent.
         limit: usize,
     },
     /// The trace needs more memory than allowed.
@@ -109,7 +109,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // The message is that of the inner error, so the source is, too.
+            // The message is that of the inner error. Therefore the inner error's source is
+            // returned, too.
             Error::Trace(error) => error.source(),
             _ => None,
         }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// Number of classes of access counts, by powers of two: 0, 1, 2–3, 4–7, and so on; the last class
 /// is open.
 pub const CLASSES: usize = 8;
-/// Number of equal parts that the counted requests are divided into.
+/// Number of equal parts into which the counted requests are divided.
 pub const PARTS: usize = 20;
 
 /// Statistics of one replay. Means without samples are `None`.
@@ -36,8 +36,9 @@ pub struct Explained {
     pub idle_age: Option<f64>,
     /// Evictions by number of hits since insertion, in [`CLASSES`].
     pub evictions_by_hits: [u64; CLASSES],
-    /// Share of space × time spent on unpopular objects. An object is unpopular if it would not be
-    /// in a cache of this size filled with the most requested objects of the whole trace.
+    /// Share of space × time that unpopular objects occupied. An object is unpopular if it would
+    /// not be in a cache of this size that is filled with the most requested objects of the whole
+    /// trace.
     pub unpopular_resources: Option<f64>,
     /// Miss ratio of each of [`PARTS`] parts of the counted requests.
     pub over_time: Vec<f64>,
@@ -60,7 +61,7 @@ impl Mean {
     }
 }
 
-/// State of one object's stay in the cache.
+/// State of an object between its insertion and its removal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stay {
     inserted: u32,
@@ -75,7 +76,7 @@ pub(crate) struct Observer<'a> {
     next: &'a [u32],
     unit: Unit,
     stays: Vec<Stay>,
-    /// Objects with fewer requests are unpopular.
+    /// Minimum number of requests of a popular object.
     popular_from: u32,
     counts: &'a [u32],
     warm_up: usize,
@@ -85,7 +86,7 @@ pub(crate) struct Observer<'a> {
     /// is none.
     reuse_distances: Vec<u32>,
     evictions_by_hits: [u64; CLASSES],
-    /// Weight × requests of all objects and of unpopular ones.
+    /// Weight × requests held, of all objects and of unpopular ones.
     resources: [u128; 2],
     misses: [u64; PARTS],
     requests: [u64; PARTS],

@@ -28,7 +28,7 @@ use policy::parts::chance::Chance;
 use policy::parts::ghost::Ghost;
 use policy::{Budget, Eviction, Facts, Policy, Slot};
 
-/// Maximum steps of one call of a policy, which is called again until it is done.
+/// Maximum number of steps in one call of a policy. The policy is called again until it is done.
 const STEPS: u32 = 1000;
 /// Probability of admission under [`FlashAdmission::Probability`].
 const PASS: f64 = 0.2;
@@ -40,10 +40,11 @@ pub enum FlashAdmission {
     All,
     /// One in five objects evicted from an LRU in DRAM.
     Probability,
-    /// Objects evicted from an LRU in DRAM for which a model predicts another request, after
+    /// Objects evicted from an LRU in DRAM for which a model predicts another request, similar to
     /// Flashield.
     Learned,
-    /// Objects accessed again while in a FIFO in DRAM, or shortly after: S3-FIFO.
+    /// Objects that are requested again while they are in a FIFO in DRAM, or shortly after:
+    /// S3-FIFO.
     SmallFifo,
 }
 
@@ -107,7 +108,7 @@ impl<'t, P: Policy> ShardTier<'t, P> {
         self.shard.entries.contains(slot)
     }
 
-    /// Inserts an absent object that fits the tier, and passes evicted objects to `evicted`.
+    /// Inserts an absent object that fits the tier, and calls `evicted` with each evicted object.
     fn insert(&mut self, slot: Slot, mut evicted: impl FnMut(Slot)) {
         let weight = u64::from(self.shard.entries.weight(slot));
         assert!(
@@ -156,7 +157,7 @@ struct TwoTiers<'t, P: Policy> {
     dram: ShardTier<'t, P>,
     flash: ShardTier<'t, Fifo>,
     filter: Filter,
-    /// What happened to each object in DRAM.
+    /// For each object, its accesses while it was in DRAM.
     seen: Vec<DramAccesses>,
     /// Objects evicted from DRAM that wait for the filter's decision.
     leaving: Vec<Slot>,

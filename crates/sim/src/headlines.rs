@@ -28,7 +28,7 @@ use std::cmp::Ordering;
 pub const OBJECTS_MIN: u64 = 100;
 /// Relative difference below which ratios count as equal.
 const TIE: f64 = 0.0005;
-/// Number of best policies that are named.
+/// Number of the best policies that are named for each trace.
 const BEST: usize = 3;
 
 /// Source of a trace. Some claims are about one kind only.
@@ -60,7 +60,7 @@ pub struct Measured {
     pub kind: TraceKind,
 }
 
-/// Ratio that is compared.
+/// Ratio that is compared between policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     /// Missed requests of all requests, with sizes in this unit.
@@ -252,8 +252,8 @@ impl<'a> Group<'a> {
         table.finish().with_caption(&caption)
     }
 
-    /// How often each policy of figure 8.6 is among the best of them, and how often worse than
-    /// FIFO.
+    /// Returns the table of how often each policy of figure 8.6 is among the best of them, and how
+    /// often it is worse than FIFO.
     fn standing(&self) -> Table {
         let mut rows: Vec<(&str, [usize; 4])> = Vec::new();
         for &policy in self.policies.iter().filter(|name| FIELD.contains(name)) {
@@ -329,7 +329,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The values that are present.
+/// Returns the values that are present.
 fn known(values: &[Option<f64>]) -> Vec<f64> {
     values.iter().flatten().copied().collect()
 }
@@ -338,7 +338,7 @@ fn knows_the_future(policy: &str) -> bool {
     policy.parse().is_ok_and(|spec: Spec| spec.needs_future())
 }
 
-/// Position of `wanted` in the list, to which it is added if missing.
+/// Returns the position of `wanted` in the list, and adds it if it is missing.
 fn position<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
     let found = list.iter().position(|item| *item == wanted);
     found.unwrap_or_else(|| {
@@ -356,7 +356,7 @@ pub struct TitledTable {
     pub rows: Table,
 }
 
-/// Results of a sweep about the claims.
+/// The results of a sweep, grouped for the tables and plots about the claims.
 pub struct Headlines<'a> {
     groups: Vec<Group<'a>>,
 }

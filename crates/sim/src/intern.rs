@@ -8,7 +8,7 @@ use policy::parts::chance::scramble;
 use policy::{Slot, Tick};
 use trace::{NextAccess, Op, Request, Sample, TtlMix};
 
-/// The table is doubled when more than this many eighths of it are full.
+/// The table is doubled when more than this number of eighths of it are full.
 const FULL_EIGHTHS: usize = 5;
 const VACANT: u32 = u32::MAX;
 /// Maximum duration of a trace with TTLs. The other half of the range of a tick is left for the
@@ -109,8 +109,8 @@ impl Default for Interning {
     }
 }
 
-/// Comparison of the trace's annotations of next accesses with the requests that follow. The sets
-/// of request numbers are taken as equal if the sums of their hashes are.
+/// Checks the next accesses that the trace states against the requests that follow. Two sets of
+/// request numbers are treated as equal if the sums of their hashes are.
 #[derive(Clone, Copy, Debug, Default)]
 struct Annotations {
     announced: u64,
@@ -125,7 +125,7 @@ pub struct Interner {
     options: Interning,
     columns: Columns,
     ids: Ids,
-    /// By object: the last TTL given.
+    /// For each object, the last TTL given.
     last_ttls: SparseColumn<ShortTtl>,
     first_ms: u64,
     latest_ms: u64,

@@ -1,4 +1,5 @@
-//! What a policy learned in a replay, the CPU time that it took, and how well it predicted.
+//! Statistics of a policy's learning in a replay: counts, CPU time, and the quality of its
+//! predictions.
 
 use crate::cpu::thread_cpu_time;
 use learn::{Boosted, Boosting, HeldOut, LearningStats, Maker, PARTS, Regressor, Rows, TrainError};
@@ -7,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
 use std::time::Duration;
 
-/// Minimum number of trainings; a result with fewer does not depend on learning.
+/// Minimum number of trainings for a result to count as one of learning.
 const TRAININGS_MIN: u64 = 3;
 
 /// Statistics of learning, the warm-up included.
@@ -93,7 +94,8 @@ thread_local! {
     static INFERENCE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// CPU time of comparing predictions with targets, which a cache would not need.
     static COMPARING: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    /// Whether the cache's own model was created. Models created later belong to miniature caches.
+    /// Whether the model of the simulated cache was created. Models created later belong to its
+    /// miniature caches.
     static IS_MADE: Cell<bool> = const { Cell::new(false) };
     static HELD_OUT: RefCell<Vec<HeldOut>> = const { RefCell::new(Vec::new()) };
     /// Positions of the features hidden from the models.
@@ -130,13 +132,14 @@ pub(crate) fn maker() -> Maker {
 struct Timed {
     model: Boosted,
     hidden: Vec<usize>,
-    /// Whether its predictions are compared: it is the cache's own model.
+    /// Whether the regressor is the cache's own model. Only its predictions are compared with
+    /// targets.
     is_own: bool,
 }
 
 impl Timed {
-    /// Rows as the model sees them: hidden features are zero in all rows and so carry no
-    /// information.
+    /// Returns the rows that the model is given: hidden features are zero in all rows and so carry
+    /// no information.
     fn seen<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         if self.hidden.is_empty() {
             return Cow::Borrowed(rows);
@@ -164,7 +167,7 @@ impl Timed {
     }
 }
 
-/// Adds the CPU time of the work to one of this thread's times.
+/// Runs `work`, and adds its CPU time to one of this thread's times.
 fn timed<R>(time: &'static LocalKey<Cell<Duration>>, work: impl FnOnce() -> R) -> R {
     let before = thread_cpu_time();
     let result = work();

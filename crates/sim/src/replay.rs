@@ -25,11 +25,12 @@ use trace::Op;
 
 /// Number of requests ahead of which entries are prefetched.
 const AHEAD: usize = 16;
-/// Requests between two updates of the progress counter.
+/// Number of requests between two updates of the progress counter.
 const STRIDE: usize = 1 << 16;
-/// Maximum steps of one call of an algorithm, which is called again until it is done.
+/// Maximum number of steps in one call of an algorithm. It is called again until it is done.
 const STEPS: u32 = 1000;
-/// Maximum runs of the index between two requests. After that it expires the rest at once.
+/// Maximum number of runs of the index between two requests. After these it expires all remaining
+/// due entries at once.
 const RUNS_BETWEEN_REQUESTS: u32 = 10_000;
 
 /// Parameters of one replay, as a visitor for [`policy::any::PolicySpec::visit`].
@@ -112,9 +113,9 @@ struct Replay<'a, P: Policy, T: Traits, X> {
     /// Time of the last run of the index.
     ran_at: Tick,
     filter: Option<AnyAdmission>,
-    /// Whether the filter needs to be notified of hits and evictions.
+    /// Whether the filter must be notified of hits and evictions.
     filter_listens: bool,
-    /// Misses by object; empty if they are not counted.
+    /// Number of misses of each object; empty if they are not counted.
     object_misses: Vec<u32>,
     observer: Option<Observer<'a>>,
     /// Number of the current request.
@@ -299,7 +300,8 @@ where
             self.counts.kept += u64::from(STEPS - budget.0);
             match eviction {
                 Eviction::Victim(victim) => {
-                    // The step that returned the victim kept nothing.
+                    // The last step of an eviction returned the victim, so it did not keep an
+                    // entry.
                     self.counts.kept = self.counts.kept.saturating_sub(1);
                     self.counts.evictions += 1;
                     if !T::IS_FIXED {

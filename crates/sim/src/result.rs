@@ -17,7 +17,7 @@ pub struct Counts {
     pub missed_weight: u64,
     /// Entries evicted.
     pub evictions: u64,
-    /// Entries that an eviction inspected and kept.
+    /// Number of times that an eviction inspected an entry and kept it.
     pub kept: u64,
     /// Entries removed because their TTL had passed.
     pub expirations: u64,
@@ -62,8 +62,8 @@ pub struct ReplayResult {
     pub cpu_time: Duration,
     /// Weight written to flash; `None` if there is no flash tier.
     pub flash_written: Option<u64>,
-    /// What explains the miss ratio, if the rules request it.
+    /// Statistics that explain the miss ratio, if the rules request them.
     pub explained: Option<Box<Explained>>,
-    /// What the policy learned, if it learns.
+    /// Statistics of the policy's learning, if it learns.
     pub learned: Option<Box<Learned>>,
 }

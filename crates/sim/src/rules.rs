@@ -49,7 +49,7 @@ pub struct Rules {
     pub ignores_ttls: bool,
     /// Milliseconds between two requests, instead of the trace's timestamps.
     pub gap_ms: Option<f64>,
-    /// Whether to compute what explains the miss ratio.
+    /// Whether to compute the statistics that explain the miss ratio (see [`crate::Explained`]).
     pub explains: bool,
     /// Features hidden from learned models, by their positions in the policy's feature rows, to
     /// measure what they contribute.

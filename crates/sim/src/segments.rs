@@ -1,8 +1,9 @@
-//! SegmentReplay through the segment engine: the code that serves, over a heap that stores sizes
-//! only.
+//! Replay of a trace through the segment engine: the code that serves, over a heap that stores only
+//! sizes.
 //!
-//! Its capacity is all memory that it takes: segments with their unused tails and expired objects,
-//! the table, headers and directories. The capacity of a policy counts objects only, unless
+//! The capacity of the engine is all memory that it takes: segments with their unused tails and
+//! expired objects, the table, headers and directories. The capacity of a policy counts only
+//! objects, unless
 //! [`Rules::overhead`] adds bytes per entry. At equal capacity a policy therefore holds more.
 
 use crate::Error;
@@ -28,7 +29,7 @@ const STRIDE: usize = 1 << 16;
 const SEGMENTS_AIMED: u64 = 256;
 /// Bytes of metadata of each object in a segment.
 const METADATA: u32 = 5;
-/// Number of requests ahead of which table lines are prefetched.
+/// Distance in requests at which lines of the table are prefetched.
 const AHEAD: usize = 8;
 
 /// Specification of the engine: `segcache` and parameters after colons, such as `merged=4`,
@@ -155,7 +156,7 @@ pub fn sweep(
     Ok(found.into_iter().map(|(found, _)| found).collect())
 }
 
-/// As [`sweep`], with each object's misses after the warm-up.
+/// Same as [`sweep`], but also returns each object's misses after the warm-up.
 pub(crate) fn sweep_objects(
     columns: &Columns,
     rules: &Rules,
@@ -193,20 +194,20 @@ struct SegmentReplay<'a> {
     rules: &'a Rules,
     cache: Segcache<Sizes>,
     writer: Writer,
-    /// Difference between the specified and the engine's own bytes of metadata per object.
+    /// Specified bytes of metadata per object minus those of the engine.
     extra: i64,
-    /// Deadlines by object, for lazy expiry, of which the engine itself has none.
+    /// Deadline of each object, for lazy expiry only. The engine itself then stores no deadlines.
     deadlines: Option<Vec<Tick>>,
     now: Tick,
     counts: Counts,
-    /// Misses by object.
+    /// Number of misses of each object.
     misses: Vec<u32>,
-    /// Trains the ranking for evictions that learn. It runs when a segment was started or a ranking
-    /// was used up, so that equal traces give equal results.
+    /// The learner of evictions that learn. It runs when a segment was opened or a ranking was used
+    /// up, so that equal traces give equal results.
     tutor: Option<GroupLearner>,
-    /// Number of segments started at its last run.
+    /// Number of segments opened until its last run.
     begun: u64,
-    /// All requests, uncounted ones included.
+    /// Number of all requests, including those that are not counted.
     requests: u64,
     missed: u64,
 }

@@ -4,7 +4,7 @@ use crate::{Columns, Error, Unit};
 use std::fmt;
 use std::str::FromStr;
 
-/// Largest share of the footprint; a larger one is taken for a mistake.
+/// Maximum share of the footprint in percent. A larger one is refused as a probable mistake.
 const PERCENT_MAX: f64 = 1000.0;
 
 /// Cache size as given: `1000`, `10%`, `64mb`.
@@ -49,7 +49,7 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, BadSize> {
         let bad = |problem: &str| BadSize(format!("size '{text}': {problem}"));
         let amount = match text.strip_suffix('%') {
-            // Not from the fraction: 29 % of 100 would lose a unit by rounding.
+            // Not computed from the fraction: 29 % of 100 would lose a unit by rounding.
             Some(percent) => {
                 units::fraction(text).map_err(|_| bad(EXPECTED))?;
                 Amount::Percent(percent.parse().map_err(|_| bad(EXPECTED))?)
@@ -124,7 +124,8 @@ pub fn scaled(size: u64, columns: &Columns) -> u64 {
 mod tests {
     use super::*;
 
-    /// 0.29 is not a binary fraction: dividing by 100 first lost a unit of 29 % of 100.
+    /// Regression test: 0.29 is not a binary fraction, so that dividing by 100 first lost a unit of
+    /// 29 % of 100.
     #[test]
     fn a_share_of_one_hundred_objects_is_exact() {
         for percent in 1..=1_000 {

@@ -21,8 +21,8 @@ pub struct Configuration {
     pub capacity: u64,
 }
 
-/// LRU replays at the sizes that have none, whose age at eviction the other replays are compared
-/// with.
+/// Returns LRU configurations for the sizes that have none. Their ages at eviction are the
+/// reference for the other replays.
 fn baselines(rules: &Rules, configurations: &[Configuration]) -> Vec<Configuration> {
     if !rules.explains {
         return Vec::new();
@@ -84,7 +84,7 @@ pub fn sweep(
     Ok(found)
 }
 
-/// As [`sweep`], with each object's misses after the warm-up and without explanations.
+/// Same as [`sweep`], but also returns each object's misses after the warm-up, and no explanations.
 pub(crate) fn sweep_objects(
     columns: &Columns,
     rules: &Rules,
@@ -161,7 +161,7 @@ pub(crate) fn run_parallel<T: Send>(
     found.expect("every piece was run")
 }
 
-/// Estimated maximum bytes per object of a policy's queues and ghosts.
+/// Estimated maximum bytes of a policy's queues and ghosts for each object.
 const POLICY_BYTES_PER_OBJECT: u64 = 32;
 
 /// Number of parallel jobs, limited by the request, the number of configurations and the memory

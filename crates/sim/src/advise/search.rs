@@ -6,27 +6,29 @@ use crate::{Contestant, Error, Rules, Unit};
 use policy::any::PolicySpec;
 use std::sync::atomic::AtomicU64;
 
-/// Number of sizes of the survey, from this share of the footprint to all of it.
+/// Number of sizes of the survey. The next constant is the smallest of them as a share of the
+/// footprint; the largest is the footprint.
 const POINTS: usize = 24;
 const SMALLEST_SHARE: f64 = 0.001;
-/// Number of policies, the best on the sample, that are simulated in full.
+/// Number of policies that are simulated in full: those with the best results on the sample.
 const CANDIDATES: usize = 3;
 /// Number of sizes of one step of the search for the smallest size. Each step narrows the range to
 /// a fifth.
 const STEP: usize = 6;
-/// Maximum number of steps, because the sample may have started the search at a wrong size.
+/// Maximum number of steps of the search. It is bounded because the sample may have started the
+/// search at a wrong size.
 const STEPS_MAX: usize = 16;
-/// The search ends when the next smaller size tried is within this factor.
+/// The search ends when the next smaller tried size is smaller by at most this factor.
 const NEAR: f64 = 1.02;
 /// Overhead of the segment engine per object: 5 bytes of metadata, 12 of table, and rounding.
 const ENGINE_BYTES: u32 = 22;
-/// Reciprocal of the engine's overhead as a share of all: unused tails of segments, and one free
-/// segment.
+/// Divisor that gives the engine's other overhead as a share of all bytes: unused tails of
+/// segments, and one free segment.
 const ENGINE_RESERVE: u64 = 16;
 
-/// Factor by which bounds of a recommendation are wider than those of a point of a curve: three
-/// standard errors instead of two. The best of many policies and sizes is chosen, which favours
-/// random errors.
+/// Factor by which the bounds of a recommendation are wider than those of a point of a curve: three
+/// standard errors instead of two. The reason is that the best of many policies and sizes is
+/// chosen, and random errors favour that one.
 const CHOSEN_WIDER: f64 = 1.5;
 
 /// Evaluates policies and sizes.
@@ -53,7 +55,8 @@ pub(super) struct Choice {
 }
 
 impl Survey {
-    /// Miss ratio at which a cache of the best policy has this share of an unlimited cache's hits.
+    /// Returns the miss ratio of a cache that has `share` of the hits of an unlimited cache with
+    /// the best policy.
     pub fn enough(&self, share: f64) -> f64 {
         1.0 - share * (1.0 - self.lowest())
     }
@@ -98,7 +101,8 @@ impl Survey {
 }
 
 impl Evaluator<'_> {
-    /// Size that holds all objects, with the overheads that count against sizes.
+    /// Returns the size that holds all objects, including the overheads that are counted against
+    /// sizes.
     pub fn footprint(&self) -> u64 {
         let sample = &self.inputs.sample;
         let alone = sample.footprint(self.rules.unit);
@@ -130,7 +134,7 @@ impl Evaluator<'_> {
         lru.expect("LRU joined the policies if it was missing")
     }
 
-    /// Whether ratios come from full simulations.
+    /// Whether miss ratios come from full simulations.
     pub fn is_exact(&self) -> bool {
         self.inputs.whole.is_some() || self.inputs.sample.is_whole()
     }
@@ -145,7 +149,7 @@ impl Evaluator<'_> {
         Ok(Survey { sizes, curves })
     }
 
-    /// Curves from the sample.
+    /// Computes curves from the sample.
     pub fn sampled(
         &self,
         rules: &Rules,
@@ -164,7 +168,7 @@ impl Evaluator<'_> {
             .collect()
     }
 
-    /// Curves from the whole trace if it is available, else from the sample.
+    /// Computes curves from the whole trace if it is available, else from the sample.
     pub fn curves(
         &self,
         rules: &Rules,
@@ -180,7 +184,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// One policy at one size. With a sample, its bounds use the curve around the size.
+    /// Evaluates one policy at one size. With a sample, the bounds are computed from the curve
+    /// around the size.
     pub fn at(&self, policy: usize, size: u64) -> Result<Point, Error> {
         match self.is_exact() {
             true => Ok(self.curves(self.rules, &[policy], &[size])?[0].points[0]),
@@ -188,7 +193,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// One policy at one size, estimated from the sample.
+    /// Evaluates one policy at one size on the sample.
     pub fn estimated(&self, policy: usize, size: u64) -> Result<Point, Error> {
         let around = around(size);
         let curves = self.sampled(self.rules, &[policy], &around)?;
@@ -203,8 +208,8 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Best policy in a cache of this size. If it reaches the target, the smallest size that
-    /// reaches it.
+    /// Returns the best policy in a cache of this size. If that reaches the target, the smallest
+    /// size that reaches it is chosen.
     pub fn within(
         &self,
         survey: &Survey,
@@ -245,8 +250,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Policy that reaches the target in the smallest cache. If none does, the policy with the
-    /// fewest misses, in the smallest cache that has so few.
+    /// Returns the policy that reaches the target in the smallest cache. If none does, returns the
+    /// policy with the fewest misses, in the smallest cache that has as few.
     pub fn reaching(&self, survey: &Survey, target: f64) -> Result<Choice, Error> {
         let mut ranked: Vec<(usize, f64)> = (0..self.policies.len())
             .filter_map(|policy| Some((policy, self.crossing(survey, policy, target)?)))
@@ -276,9 +281,10 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Size at which a policy's curve on the sample crosses the target, interpolated between two
-    /// sizes of the survey. If it does not, the policy comes last, because the whole trace may
-    /// differ.
+    /// Returns the size at which a policy's curve on the sample crosses the target, interpolated
+    /// between two sizes of the survey. If the curve does not cross it, the result is infinity if
+    /// the whole trace is available, so that the policy is tried last, because the whole trace may
+    /// differ; otherwise `None`.
     fn crossing(&self, survey: &Survey, policy: usize, target: f64) -> Option<f64> {
         let Some(at) = survey.first(policy, target) else {
             return self.is_exact().then_some(f64::INFINITY);
@@ -295,8 +301,8 @@ impl Evaluator<'_> {
         Some(from * (to / from).powf(share))
     }
 
-    /// Better of the best choice so far and the smallest cache in which this policy reaches the
-    /// target.
+    /// Returns the better of the best choice so far and the smallest cache in which this policy
+    /// reaches the target.
     fn better(
         &self,
         survey: &Survey,
@@ -317,7 +323,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Closest to an unlimited cache: the fewest misses, with the least memory that achieves them.
+    /// Returns the choice with the fewest misses, in the smallest cache that achieves them.
     fn unlimited(&self, survey: &Survey) -> Result<Choice, Error> {
         let lowest = survey.lowest();
         let all = 0..self.policies.len();
@@ -329,8 +335,8 @@ impl Evaluator<'_> {
         Ok(self.chosen(policy, point))
     }
 
-    /// Smallest size at which a policy misses no more than `target`; `None` if even a cache for all
-    /// objects misses more.
+    /// Returns the smallest size at which a policy misses no more than `target`; `None` if even a
+    /// cache for all objects misses more.
     pub fn least(
         &self,
         survey: &Survey,
@@ -356,7 +362,7 @@ impl Evaluator<'_> {
             let curves = self.curves(self.rules, &[policy], &sizes)?;
             let points = &curves[0].points;
             match points.iter().position(|point| point.miss_ratio <= target) {
-                // The size found before is just above.
+                // The size found in the step before is the next larger one.
                 None if best.is_some() => break,
                 None if high >= footprint => break,
                 None => (low, high) = (high, high.saturating_mul(2).min(footprint)),
@@ -379,7 +385,8 @@ impl Evaluator<'_> {
         Ok(best)
     }
 
-    /// One step finer than the survey, because a sample is not more precise.
+    /// Returns the smallest size at which the policy reaches the target on the sample. The steps
+    /// are only one level finer than those of the survey, because a sample is not more precise.
     fn least_on_sample(
         &self,
         survey: &Survey,
@@ -397,7 +404,8 @@ impl Evaluator<'_> {
     }
 }
 
-/// Sizes around one, as far apart as those of the survey, which give the slope of the curve.
+/// Returns sizes around `size`, from which the slope of the curve is computed. They are as far
+/// apart as those of the survey.
 fn around(size: u64) -> Vec<u64> {
     let near = |factor: f64| ((size as f64 * factor).round() as u64).max(1);
     let mut sizes = vec![near(0.75), size, near(1.33)];
@@ -406,7 +414,7 @@ fn around(size: u64) -> Vec<u64> {
     sizes
 }
 
-/// Sizes between two, evenly spaced in the logarithm.
+/// Returns sizes between two, evenly spaced in the logarithm.
 fn between(low: u64, high: u64) -> Vec<u64> {
     let (from, to) = (low.max(1) as f64, high.max(1) as f64);
     let size = |n: usize| match n {

@@ -7,12 +7,12 @@ use crate::{Contestant, Error, Spec, Unit};
 use policy::any::PolicySpec;
 use units::show::{bytes, count, percent};
 
-/// Savings below this share of LRU's misses are not mentioned.
+/// Minimum saving that is mentioned, as a share of LRU's misses.
 const WORTH_IT: f64 = 0.005;
 /// Bytes of an entry in this server in addition to key and value: header 4, table 9, rounding up to
 /// 8.
 const ENTRY_BYTES: f64 = 17.0;
-/// Bytes of its deadline: 8 in the entry, 4.5 in the wheel.
+/// Bytes of an entry's deadline: 8 in the entry, 4.5 in the wheel.
 const DEADLINE_BYTES: f64 = 12.5;
 
 /// Bytes of an entry in this server in addition to its object.
@@ -173,7 +173,7 @@ fn entry_count(entries: f64) -> String {
     }
 }
 
-/// Statement about why the target is not reached.
+/// Returns the statement about why the target is not reached.
 fn shortfall(
     evaluator: &Evaluator<'_>,
     survey: &Survey,
@@ -420,7 +420,7 @@ pub(super) fn of_costs(evaluator: &Evaluator<'_>, found: &Recommendation) -> Vec
     all
 }
 
-/// Statement for sizes that include the overhead of entries.
+/// Returns the statement that the sizes include the overhead of entries.
 fn everything_held(evaluator: &Evaluator<'_>, found: &Recommendation) -> Statement {
     let overhead = evaluator.rules.overhead;
     let chosen = evaluator
@@ -449,7 +449,7 @@ fn everything_held(evaluator: &Evaluator<'_>, found: &Recommendation) -> Stateme
     }
 }
 
-/// Statements that the trace does not allow, with the reasons.
+/// Returns the statements that cannot be made for this trace, with the reasons.
 pub(super) fn left_out(analysis: &Analysis) -> Vec<String> {
     let mut all = Vec::new();
     if analysis.sizes.is_none() {

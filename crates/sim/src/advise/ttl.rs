@@ -9,10 +9,10 @@ use crate::curve::{Curve, Named, Point, spread};
 use crate::{Error, Rules};
 use units::show::{count, percent, span};
 
-/// Sizes of the curves without TTLs.
+/// Number of sizes on the curves without TTLs.
 const POINTS: usize = 24;
 const SMALLEST_SHARE: f64 = 0.001;
-/// Increase over the miss ratio of an unlimited cache up to which a cache is large enough.
+/// A cache is large enough if its miss ratio is no more than this above that of an unlimited cache.
 const ENOUGH: f64 = 0.001;
 
 /// Adds the statements about TTLs and the curves without them, or the reason why there are none.
@@ -65,7 +65,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Statement about misses because an object had expired.
+/// Returns the statement about misses that happen because an object had expired.
 fn cost(
     evaluator: &Evaluator<'_>,
     found: &Recommendation,
@@ -97,7 +97,7 @@ fn cost(
     })
 }
 
-/// Statement about the memory that suffices with and without TTLs.
+/// Returns the statement about the memory that is sufficient with and without TTLs.
 fn room(evaluator: &Evaluator<'_>, with: &Curve, without: &Curve) -> Option<Statement> {
     let enough = |curve: &Curve| {
         let least = curve.points.last()?.miss_ratio;
@@ -170,7 +170,7 @@ fn unread(ttls: &Ttls, analysis: &Analysis) -> Vec<Statement> {
     ]
 }
 
-/// Share of the values above one.
+/// Returns the share of the values above `value`.
 fn share_above(q: &Quantiles, value: u64) -> f64 {
     if value >= q.max {
         return 0.0;

@@ -1,4 +1,4 @@
-//! TTLs: how they are distributed, which objects are unexpired, and how long objects are of use.
+//! TTLs: their distribution, which objects are unexpired, and how long objects are read.
 //!
 //! A lifetime starts with the request that writes the object: a write, or, in a trace of look-ups,
 //! the first read with a TTL while the object is not live. It ends at the deadline, the next write
@@ -16,9 +16,9 @@ const DISTINCT_MAX: usize = 1 << 16;
 const LISTED: usize = 20;
 /// Maximum number of seconds whose deadlines are counted one by one.
 const SECONDS_MAX: usize = 1 << 20;
-/// Number of equal parts of a TTL by which the last read is counted.
+/// Number of equal parts into which a TTL is divided for the distribution of last reads.
 const PARTS: usize = 20;
-/// Number of times the mean above which one second's deadlines are a burst.
+/// Minimum ratio of the deadlines in one second to the mean that counts as a burst.
 const HERD: f64 = 10.0;
 
 /// A TTL and its frequency.
@@ -55,11 +55,11 @@ pub struct Ttls {
     /// Share of bytes × time of expired lifetimes that comes after the last read, if each ended
     /// exactly at its deadline.
     pub idle_share: f64,
-    /// Deadlines in the second that has the most.
+    /// Number of deadlines in the second that has the most.
     pub herd_peak: u64,
-    /// Mean number of deadlines of the seconds that have any.
+    /// Mean number of deadlines over the seconds that have at least one.
     pub herd_mean: f64,
-    /// Time of that second in milliseconds from the start.
+    /// Start of the second with the most deadlines, in milliseconds from the start of the trace.
     pub herd_at_ms: u64,
     /// Whether adding jitter to the TTLs would help: one second has more than ten times the mean
     /// and more than a thousandth of all deadlines.
@@ -294,8 +294,8 @@ impl Lifetimes {
         }
     }
 
-    /// Returns the result; `None` if no request had a TTL. Lifetimes whose deadline passed before
-    /// the end of the trace have ended.
+    /// Returns the result; `None` if no request had a TTL. A lifetime whose deadline is before the
+    /// end of the trace counts as ended.
     pub fn finish(mut self, objects: &[Object], now_ms: u64, weight: u64) -> Option<Ttls> {
         for object in objects {
             let lifetime = object.lifetime;

@@ -1,11 +1,11 @@
-//! Per-object state: of all objects while they are few, of a uniform sample of the keys if they are
-//! many.
+//! State of each object: of all objects while there are few, and of a uniform sample of the keys if
+//! there are many.
 //!
 //! An object is in the sample if certain bits of its key's hash are zero. Each time the table is
-//! full, one more bit is required. Keys are sampled, not requests: an object is tracked from its
-//! first request on or not at all, and each count of the sample represents 2^bits times as many
-//! (spatial sampling as in Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction with
-//! SHARDS", FAST 2015).
+//! full, one more bit must be zero. Keys are sampled, not requests: an object is tracked from its
+//! first request on or not at all, and each sampled object represents 2^bits objects (spatial
+//! sampling as in Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction with SHARDS",
+//! FAST 2015).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Position of the hash bits that select the sample: neither the lowest nor the highest bits, which
 /// the hash map uses.
 const SAMPLE_SHIFT: u32 = 24;
-/// Smallest sample: one in a million objects.
+/// Maximum number of bits, which gives the smallest sample: one in a million objects.
 const BITS_MAX: u32 = 20;
 /// The index is at most half full and has at most 2^32 places.
 const OBJECTS_MAX: usize = 1 << 31;
@@ -75,7 +75,7 @@ pub(crate) struct Object {
     pub ttl_ms: u64,
     pub requests: u32,
     pub size: u32,
-    /// Bits of the hash of the key that was requested after it.
+    /// Bits of the hash of the key that was requested directly after this object.
     pub successor: u32,
     pub has_successor: bool,
     pub changed_size: bool,

@@ -1,5 +1,5 @@
 //! One-hit wonders of pieces of a trace: the share of the objects of a piece that the piece
-//! requests only once. A cache sees a piece at a time, so this is what it has to filter.
+//! requests only once. During a piece, a cache should not keep these objects.
 //!
 //! The length of a piece is its number of distinct objects (Yang, "Designing Efficient and Scalable
 //! Key-value Cache Management Systems", CMU 2024, section 8.2). The number of objects of the whole
@@ -19,7 +19,7 @@ const LEVELS: usize = 32;
 /// Maximum number of piece lengths skipped between two pieces. Each measured length costs a look-up
 /// per request, so one more length is skipped for each [`DENSE`] pieces measured.
 const REST_MAX: u64 = 15;
-/// Measured pieces per skipped piece length.
+/// Number of measured pieces after which one more piece length is skipped.
 const DENSE: u64 = 4;
 
 struct Level {
@@ -32,8 +32,8 @@ struct Level {
     requests: u64,
     to_skip: u64,
     pieces: u64,
-    /// Sums weighted by the length that a piece represents: itself and the skipped requests after
-    /// it.
+    /// Sum of the ratios, each weighted by the length that the piece represents: itself and the
+    /// skipped requests after it. The next field is the sum of the weights.
     ratio_sum: f64,
     weight_sum: f64,
 }
@@ -48,7 +48,7 @@ pub(crate) struct OneHit {
 pub struct OneHitPoint {
     /// Distinct objects of a piece.
     pub objects: f64,
-    /// Mean share of the objects that a piece requests once.
+    /// Mean share of a piece's objects that the piece requests only once.
     pub ratio: f64,
     /// Number of pieces measured.
     pub pieces: u64,
@@ -165,7 +165,7 @@ impl OneHit {
     }
 }
 
-/// Interpolates the share at a length, linearly in the logarithm of the length.
+/// Interpolates the share at a number of objects, linearly in the logarithm.
 fn read_off(curve: &[OneHitPoint], objects: f64) -> Option<f64> {
     let after = curve.iter().position(|p| p.objects >= objects)?;
     let high = curve[after];
@@ -184,7 +184,7 @@ mod tests {
     use std::collections::HashMap;
     use trace::{Random, Zipf};
 
-    /// Reference by definition: pieces from random starts, with every key counted.
+    /// Computes the share as it is defined: pieces from random starts, with every key counted.
     fn naive(keys: &[u64], objects: usize, seed: u64) -> f64 {
         let mut random = Random::new(seed);
         let (mut sum, mut pieces) = (0.0, 0);

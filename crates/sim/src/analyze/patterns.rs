@@ -11,8 +11,8 @@ use serde::Serialize;
 const RUN: u64 = 32;
 /// Share of the requests above which a scan is reported.
 const NOTABLE: f64 = 0.1;
-/// Share of repeated successors above which the trace is a loop. A random order has nearly none,
-/// and a few hot objects that alternate have some.
+/// Share of requests with the same successor as last time above which the trace counts as a loop. A
+/// random order has nearly none; a few hot objects that alternate have some.
 const LOOPING: f64 = 0.5;
 
 /// Runs of consecutive requests with a common property.

@@ -11,7 +11,7 @@ const PER_DECADE: f64 = 12.0;
 const COUNTERS: usize = 4096;
 /// Number of most popular objects that are listed.
 const LISTED: usize = 20;
-/// Factor above which a count deviates from the law.
+/// Minimum factor between a count and Zipf's law that is reported as a deviation.
 const DEVIATES: f64 = 2.0;
 
 /// Straight line through the logarithms of rank and count.
@@ -53,7 +53,7 @@ pub struct Popularity {
     pub top: Vec<TopObject>,
 }
 
-/// Tracks the most popular keys once objects are sampled.
+/// Counts the most popular keys approximately, once objects are sampled.
 #[derive(Default)]
 pub(crate) struct HeavyHitters {
     sketch: Option<FrequentItemsSketch<u64>>,
@@ -80,7 +80,7 @@ impl HeavyHitters {
         }
     }
 
-    /// Keys that are certainly among the most popular.
+    /// Returns the keys that are certainly among the most popular.
     fn rows(&self) -> Vec<TopObject> {
         let Some(sketch) = &self.sketch else {
             return Vec::new();

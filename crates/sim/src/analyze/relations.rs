@@ -9,7 +9,8 @@ const COMPARED: usize = 200_000;
 /// Two correlation coefficients of a pair, from −1 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Correlation {
-    /// Pearson's coefficient of the logarithms, which the study uses because of the wide ranges.
+    /// Pearson's coefficient of the logarithms. The Twitter study uses logarithms because sizes,
+    /// counts and TTLs have wide ranges.
     pub pearson: f64,
     /// Spearman's coefficient of the ranks, which is 1 for any increasing relation.
     pub spearman: f64,

@@ -15,11 +15,11 @@ const FIRST_REQUESTS: u64 = 256;
 const LG_REGISTERS: u8 = 11;
 /// Number of size bins; bin n starts at 2^(n/2).
 pub(crate) const SIZE_BINS: usize = 65;
-/// Neighbours on each side of a window that define its usual rate.
+/// Number of neighbours on each side of a window from which its usual rate is computed.
 const NEIGHBOURS: usize = 10;
-/// Factor over the usual rate that makes a spike.
+/// Minimum ratio of a window's requests to the usual number for a spike.
 const SPIKE: f64 = 1.5;
-/// Factor over the usual number of objects below which a spike is due to hot keys.
+/// Maximum ratio of a spike's objects to the usual number for a spike of hot keys.
 const SPREAD: f64 = 1.2;
 
 struct Window {

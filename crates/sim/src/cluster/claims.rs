@@ -5,15 +5,17 @@ use super::found::RunResult;
 use super::scheme::Scheme;
 use edge::placement::Placement;
 
-/// Smallest share of the bytes missed by two copies that C2DN saves. The thesis reports 11 %;
+/// Minimum share of the bytes missed by two copies that C2DN saves. The thesis reports 11 %;
 /// against NoRebal it reports only that there is a saving.
 const SAVED: f64 = 0.08;
-/// Largest write imbalance of C2DN.
+/// Maximum write imbalance of C2DN.
 const UNEVEN: f64 = 0.005;
-/// Increase of misses in the first window after a failure: largest of C2DN, smallest of two copies.
+/// Limits on the increase of misses in the first window after a failure. This one is the maximum
+/// for C2DN; the next one is the minimum for two copies.
 const RISE_CODED: f64 = 0.02;
 const RISE_COPIES: f64 = 0.10;
-/// Share of unprotected objects: largest of C2DN, smallest of the others.
+/// Limits on the share of unprotected objects. This one is the maximum for C2DN; the next one is
+/// the minimum for the others.
 const UNPROTECTED_CODED: f64 = 0.02;
 const UNPROTECTED_OTHERS: f64 = 0.15;
 
@@ -97,8 +99,9 @@ fn undisturbed(findings: &Findings, servers: usize) -> Vec<Claim> {
     claims.into_iter().flatten().collect()
 }
 
-/// Claims about the first window without a server: over all requests, which section 5.5.3 seems to
-/// count, and over requests for objects of which the server kept a part, as section 5.2.3 has it.
+/// Checks the claims about the first window after the failure of a server: over all requests, which
+/// section 5.5.3 seems to count, and over requests for objects of which the server kept a part, as
+/// in section 5.2.3.
 fn after_a_failure(findings: &Findings) -> Vec<Claim> {
     let failure = |scheme: Scheme| {
         let mut failures = findings.failures.iter();

@@ -25,13 +25,13 @@ impl Notifications {
     }
 }
 
-/// EvictionOrder in which a server looks for victims.
+/// Order in which a server searches for victims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EvictionOrder {
-    /// EvictionOrder of the eviction policy.
+    /// The order of the eviction policy.
     #[default]
     Policy,
-    /// EvictionOrder of a hash of the object, which its chunks share: see `ring.rs`.
+    /// The order of a hash of the object, which is the same for all its chunks: see `ring.rs`.
     Hash,
     /// Hash order, with servers that exchange the position of the furthest hand with every read and
     /// write.
@@ -46,7 +46,7 @@ pub struct Coordination {
     /// Whether coded reads start at a random chunk instead of the first. Parity is then read as
     /// often as data, so that its servers see the same share of an object's hits.
     pub rotates_reads: bool,
-    /// EvictionOrder of eviction.
+    /// Order of eviction.
     pub order: EvictionOrder,
     /// Whether a lead that has no part of an object fetches it from the origin without probing its
     /// other servers, as in section 5.4 of the thesis.

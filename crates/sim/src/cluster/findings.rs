@@ -36,10 +36,11 @@ pub struct Failure {
     pub first_range: Option<(f64, f64)>,
     /// Misses in the first window without the failure.
     pub first_missed: u64,
-    /// Relative increase of misses in the first window, counting only objects of which the failed
-    /// servers kept a part. Over all runs.
+    /// Relative increase of misses in the first window, over all runs. Only objects of which the
+    /// failed servers kept a part are counted.
     pub first_affected_rise: Option<f64>,
-    /// Misses of these objects without the failure. Over all runs.
+    /// Misses of the objects in `first_affected_rise` in the same window of runs without the
+    /// failure, over all runs.
     pub affected_misses: u64,
     /// Number of runs, each with other failed servers.
     pub runs: usize,
@@ -58,7 +59,7 @@ pub struct Findings {
     pub footprint_bytes: u64,
     /// Bytes of the largest object.
     pub largest_bytes: u64,
-    /// Total disk size of the runs at one size only.
+    /// Name of the base size, which all runs except the sweep and the co-residency runs use.
     pub base: String,
     /// Length of a window in milliseconds.
     pub window_ms: u64,
@@ -68,7 +69,8 @@ pub struct Findings {
     pub failures: Vec<Failure>,
     /// Runs by scheme, under the given outages.
     pub outages: Vec<RunRow>,
-    /// Runs by policy, size and placement, with hits sent to all chunks as the theorem assumes.
+    /// Runs by policy, size and placement, with hits sent to all chunks, because theorem 1 of the
+    /// thesis assumes that.
     pub co_residency: Vec<RunRow>,
     /// Runs by policy and coordination.
     pub coordination: Vec<RunRow>,

@@ -21,9 +21,9 @@ pub struct Latencies {
     pub large_first_ms: Vec<f64>,
     /// Last byte of a large object.
     pub large_full_ms: Vec<f64>,
-    /// Bytes of parity requested in place of late chunks, relative to the bytes requested by
-    /// clients. Each stripe counts as much as the first. Bytes between servers and bytes read do
-    /// not include them.
+    /// Bytes of parity requested because of late chunks, relative to the bytes requested by
+    /// clients. Each stripe of an object is assumed to request as much as the first. Bytes between
+    /// servers and bytes read do not include them.
     pub hedged: f64,
     /// Share of the reads of chunks that requested parity in place of late ones.
     pub hedged_reads: f64,
@@ -112,11 +112,12 @@ pub struct RunResult {
     pub refused: u64,
     /// Bytes sent between servers.
     pub between_bytes: u64,
-    /// Bytes written to disks that repair parts missing from a hit.
+    /// Bytes written to disks to repair missing parts of objects that were hits.
     pub repaired_bytes: u64,
     /// Bytes of partial hits that were found in the cluster.
     pub partial_hit_bytes: u64,
-    /// Misses in the watched interval, by the servers that kept a part of the object when it began.
+    /// Misses in the watched interval, by the list of servers that kept a part of the object at the
+    /// start of the interval.
     #[serde(skip)]
     pub missed_by_row: Vec<(Vec<u16>, u64)>,
     /// Messages sent for coordination.

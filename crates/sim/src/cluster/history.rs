@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// Servers of the older maps by bucket, those of the newest map excluded.
 #[derive(Default)]
 struct OlderServers {
-    /// Start of each bucket's servers, and the end of the last.
+    /// Index of each bucket's first server, and at the end the number of all.
     starts: Vec<u32>,
     servers: Vec<u16>,
     /// Number of a bucket's servers that remain after the next change of the map, which drops the
@@ -32,7 +32,7 @@ pub(super) struct ReachChange {
 pub(super) struct History {
     /// Newest first; never empty.
     maps: VecDeque<Places>,
-    /// For objects that are kept whole, and for coded ones.
+    /// Servers of older maps: for objects that are kept whole, and for coded ones.
     older_servers: [OlderServers; 2],
 }
 

@@ -27,15 +27,16 @@ use trace::Random;
 const MEMORY_MS: f64 = 0.05;
 /// Mean milliseconds of a disk read until its first byte.
 const DISK_MS: f64 = 0.2;
-/// Probability that a read meets a pause of the disk, and the mean pause in milliseconds.
+/// Probability that a disk read is delayed by a pause of the disk. The next constant is the mean
+/// pause in milliseconds.
 const PAUSE_SHARE: f64 = 0.01;
 const PAUSE_MS: f64 = 20.0;
-/// Milliseconds of a round trip between two servers of the cluster, and over the wide area to the
-/// origin.
+/// Milliseconds of a round trip between two servers of the cluster. The next constant is that to
+/// the origin.
 const PEER_MS: f64 = 0.3;
 const ORIGIN_MS: f64 = 80.0;
-/// Bytes per millisecond: from memory to a client, from a disk, between servers, from the origin,
-/// and through the decoder.
+/// Speeds in bytes per millisecond. This one is from memory to a client; the next ones are from a
+/// disk, between servers, from the origin, and through the decoder.
 const CLIENT_SPEED: f64 = 1.25e6;
 const DISK_SPEED: f64 = 2e6;
 const PEER_SPEED: f64 = 1.25e6;
@@ -44,7 +45,8 @@ const DECODE_SPEED: f64 = 10e6;
 /// Bytes of a sub-chunk, the unit that must arrive before the first byte of a coded object is sent.
 const SUB_CHUNK_BYTES: f64 = 65_536.0;
 /// Parity is requested after `HEDGE_FACTOR` × the time to the first chunk, but not before the p95
-/// disk latency, which is `P95_MEANS` means of an exponential distribution.
+/// latency of a read from a peer's disk. `P95_MEANS` is the p95 of an exponential distribution in
+/// multiples of its mean.
 const HEDGE_FACTOR: f64 = 1.2;
 const P95_MEANS: f64 = 2.995_732;
 
@@ -53,7 +55,7 @@ pub(super) const TIMED_EVERY: u64 = 8;
 /// Upper bound of the histograms in microseconds: one hour. Values are accurate within 1 %.
 const MICROS_MAX: u64 = 3_600_000_000;
 
-/// Where an answer came from.
+/// Source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Memory,
@@ -263,8 +265,8 @@ mod tests {
         }
     }
 
-    /// The lead's own disk was the reference for the time of its peers, so that 97 % of reads
-    /// requested parity and 33 % were decoded.
+    /// Regression test: the lead's own disk was the reference for the time of its peers, so that 97
+    /// % of reads requested parity and 33 % were decoded.
     #[test]
     fn few_reads_request_parity_and_fewer_decode_it() {
         let mut recorder = LatencyRecorder::new(1);
@@ -284,7 +286,7 @@ mod tests {
         assert!(0.01 < decoded && decoded < 0.07, "{decoded}");
     }
 
-    /// Parity of one sub-chunk was counted, regardless of the number of stripes.
+    /// Regression test: parity of one sub-chunk was counted, regardless of the number of stripes.
     #[test]
     fn each_stripe_requests_parity_by_itself() {
         let most = |size: u32| {

@@ -6,7 +6,7 @@ use edge::{BucketId, Map, ServerId};
 use policy::Slot;
 use std::sync::Arc;
 
-/// No server, because too few are up.
+/// Marks a missing server, because too few are up.
 pub(super) const NONE: u16 = u16::MAX;
 
 /// Servers of a bucket, in the order of chunks or of copies.

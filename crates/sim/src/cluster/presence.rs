@@ -2,8 +2,8 @@
 
 use super::scheme::PARTS_MAX;
 
-/// Last class of a histogram. An object may have more copies than [`PARTS_MAX`] after a change of
-/// its servers, and is counted here.
+/// Last class of a histogram. It counts the objects that have more than [`PARTS_MAX`] copies after
+/// a change of their servers.
 const PARTS_COUNTED: usize = PARTS_MAX + 1;
 
 /// Objects by the number of their parts; `[0]` is not maintained.

@@ -352,7 +352,8 @@ mod tests {
                     large.receive_hand(small.hand);
                 }
             }
-            // The smaller cache sets the pace, and the larger one leaves space unused.
+            // The smaller cache determines how fast the hands advance, and the larger one leaves
+            // space unused.
             let [large, small]: [HashSet<Slot>; 2] =
                 [large, small].map(|ring| HashSet::from_iter(ring.slots()));
             assert_eq!(large.len() < 60, exchange_hands);

@@ -43,7 +43,7 @@ pub(super) struct ClusterRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) source: Source,
-    /// Whether some chunks were found, but fewer than needed.
+    /// Whether some chunks were found, but too few to restore the object.
     pub(super) is_partial: bool,
     pub(super) origin_bytes: u64,
     pub(super) is_unserved: bool,
@@ -131,7 +131,7 @@ pub(super) struct Servers<'t> {
     pub(super) disks: Vec<Box<dyn Tier + 't>>,
     /// Memory caches; empty if there is no memory tier.
     memories: Vec<Box<dyn Tier + 't>>,
-    /// Chunk number by server and object; empty if the scheme does not code.
+    /// For each server, the chunk number of each object; empty if the scheme does not code.
     numbers: Vec<Vec<u8>>,
     pub(super) is_up: Vec<bool>,
     pub(super) presence: Presence,

@@ -48,7 +48,7 @@ pub struct Study {
     pub base: usize,
     /// Eviction policy of the sweep, failures and outages.
     pub policy: PolicySpec,
-    /// Memory of a server as a share of its disk, in the same runs.
+    /// Memory of a server as a share of its disk, in the sweep, failures and outages.
     pub memory_share: f64,
     /// Eviction policies of the co-residency and coordination runs; empty to leave these out.
     pub policies: Vec<PolicySpec>,
@@ -62,7 +62,7 @@ pub struct Study {
     pub outages: Vec<Outage>,
 }
 
-/// Part of a study; failures with the number of failed servers.
+/// Part of a study that a run belongs to. Failures have the number of failed servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Sweep,

@@ -8,14 +8,14 @@ use cache::{Entries, Shape, Shard};
 use policy::any::{PolicySpec, Visitor};
 use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 
-/// Maximum steps of one call of a policy, which is called again until it is done.
+/// Maximum number of steps in one call of a policy. The policy is called again until it is done.
 const STEPS: u32 = 1000;
 
 /// Operations of a server's cache.
 pub(super) trait Tier {
     /// Whether the object is held.
     fn holds(&self, slot: Slot) -> bool;
-    /// Reads a held object. Returns false if the policy keeps no state of the hit.
+    /// Reads a held object. Returns false if the hit did not change the state of the policy.
     fn hit(&mut self, slot: Slot, now: Tick) -> bool;
     /// Inserts an object that is not held. Evicted objects are added to `evicted`. Returns false if
     /// the policy refuses the object or it is larger than the cache.

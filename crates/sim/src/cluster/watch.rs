@@ -10,7 +10,7 @@ use super::places::{NONE, Places};
 /// Misses by bucket during the watched interval.
 pub(super) struct MissTracker {
     places: Places,
-    /// Misses by bucket: of objects kept whole, and of coded ones.
+    /// Misses of each bucket: of objects kept whole, and of coded ones.
     missed: [Vec<u64>; 2],
 }
 
@@ -24,7 +24,8 @@ impl MissTracker {
         self.missed[usize::from(is_coded)][bucket as usize] += 1;
     }
 
-    /// Servers and the misses of the objects that they keep together, without zeros.
+    /// Returns groups of servers, with the misses of the objects of which they kept the parts.
+    /// Groups without misses are left out.
     pub(super) fn found(&self) -> Vec<(Vec<u16>, u64)> {
         let mut found = Vec::new();
         for is_coded in [false, true] {

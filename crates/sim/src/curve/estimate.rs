@@ -13,7 +13,7 @@ use trace::Random;
 
 /// Number of popularity classes, two for each power of two of requests.
 const CLASSES: usize = 64;
-/// Number of resamples behind a standard error.
+/// Number of resamples from which a standard error is computed.
 const RESAMPLES: usize = 64;
 
 /// Requests and bytes of the whole trace by popularity class.
@@ -35,7 +35,8 @@ fn class_of(requests: u32) -> usize {
 }
 
 impl Strata {
-    /// Computes the classes from requests and sizes of objects that are a `share` of all.
+    /// Computes the classes from requests and sizes of objects, which are this `share` of all
+    /// objects.
     pub fn new(objects: impl Iterator<Item = (u32, u32)>, share: f64) -> Self {
         let mut strata = Strata {
             requests: [0.0; CLASSES],
@@ -66,7 +67,7 @@ pub(crate) struct Replayed<'a> {
     /// Number of requests by object.
     requests: Vec<u32>,
     classes: Vec<u8>,
-    /// How often each resample draws each object, by object.
+    /// For each object, how often each resample draws it.
     draws: Vec<[u8; RESAMPLES]>,
 }
 

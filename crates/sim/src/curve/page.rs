@@ -138,7 +138,7 @@ fn line(name: &str, unit: Unit, named: &Named, value: fn(&Point) -> Option<f64>)
     let size = |point: &Point| point.capacity as f64 / scale;
     let points = named.points().filter_map(|p| Some((size(p), value(p)?)));
     let line = Line::new(name, points.collect());
-    // Bounds exist for the miss ratio by requests only.
+    // Bounds exist only for the miss ratio by requests.
     let has_band = !named.curve.is_exact && named.points().all(|p| value(p) == miss_ratio(p));
     match has_band {
         true => line.with_band(named.points().map(|p| (size(p), p.low, p.high)).collect()),
@@ -146,7 +146,7 @@ fn line(name: &str, unit: Unit, named: &Named, value: fn(&Point) -> Option<f64>)
     }
 }
 
-/// Plot of the relative reduction of LRU's misses by each policy.
+/// Plots the relative reduction of LRU's misses by each policy.
 fn savings(unit: Unit, curves: &[&Named], note: &str) -> Option<Plot> {
     let lru = curves.iter().find(|named| named.policy == "lru")?;
     let (size, scale) = size_axis(unit);

@@ -25,11 +25,12 @@ use trace::{Random, Request, SampledMap};
 const COUNTED: usize = 1 << 21;
 /// Number of objects that are sampled in the order of their first requests.
 const ORDERED: usize = 1 << 20;
-/// Bits of a place; [`DIGIT_BITS`] of them are shuffled together.
+/// Number of bits in a place, which are shuffled in groups of [`DIGIT_BITS`].
 const PLACE_BITS: u32 = 32;
-/// Bits of a digit of a place.
+/// Number of bits in a digit of a place.
 const DIGIT_BITS: u32 = 4;
-/// Minimum number of objects in the scaled cache for its misses and their spread to be meaningful.
+/// Minimum number of objects in the scaled cache for trusted results: with fewer, misses and bounds
+/// mean little.
 const TRUSTED_OBJECTS: f64 = 32.0;
 /// Minimum size of the scaled cache as a multiple of the largest object.
 const TRUSTED_LARGEST: u64 = 4;
@@ -107,7 +108,7 @@ pub struct Sampler {
     keys: HashSet<u64>,
     requests: Vec<Request>,
     counts: SampledMap<Count>,
-    /// Positions of the objects sampled in order, once others are sampled by hash.
+    /// Positions of the objects sampled in order; present once further objects are sampled by hash.
     ordered: Option<SampledMap<u32>>,
     total: u64,
     options: Interning,
@@ -185,7 +186,7 @@ impl Sampler {
             count.size = request.size.max(1);
             counted = Some(count.place);
         }
-        // Long before objects are no longer counted one by one.
+        // This happens long before objects are no longer counted one by one.
         if self.ordered.is_none() && self.counts.len() > ORDERED {
             let ordered = self.counts.map(|count| count.place);
             self.ordered = Some(ordered);
@@ -202,7 +203,7 @@ impl Sampler {
         ordered.unwrap_or_else(|| place_of_key(key, self.sampling.seed))
     }
 
-    /// Checks that the sample may take twice its memory.
+    /// Checks that the sample may take twice its present memory.
     fn check_memory(&self) -> Result<(), Error> {
         let needed = (2 * self.requests.len() * size_of::<Request>()) as u64;
         if needed <= self.options.memory_limit {
@@ -248,8 +249,8 @@ impl Sampler {
         }
         let columns = interner.finish()?;
         Ok(Sample {
-            // The actual share, not the requested rate, because it decides whether a loop fits the
-            // scaled cache.
+            // The actual share is used, not the requested rate, because it decides whether a loop
+            // fits the scaled cache.
             share: (columns.objects() as f64 / objects).min(1.0),
             columns,
             strata,
@@ -324,7 +325,7 @@ impl Sample {
         Ok(joined(&contestants, of_policies, of_engines.collect()))
     }
 
-    /// Misses of each object, by policy and then by size.
+    /// Returns the misses of each object, by policy and then by size.
     fn of_policies(
         &self,
         rules: &Rules,
@@ -349,7 +350,8 @@ impl Sample {
         Ok(found.into_iter().map(|(_, misses)| misses).collect())
     }
 
-    /// Misses of each object, by engine and then by size; `None` at sizes too small for the engine.
+    /// Returns the misses of each object, by engine and then by size; `None` at sizes too small for
+    /// the engine.
     fn of_engines(
         &self,
         rules: &Rules,
@@ -378,10 +380,11 @@ impl Sample {
         ((capacity as f64 * self.share).round() as u64).max(1)
     }
 
-    /// Adds bounds to estimates from two independent errors. First, which objects were sampled:
-    /// measured by resampling. Second, the effective size of the scaled cache: if it holds c
-    /// objects, the number of distinct sampled objects between two accesses has a standard
-    /// deviation of √c. This shifts the ratio by the slope of the curve times 1/√c of the size.
+    /// Adds bounds to estimates, from two independent errors. The first is due to the choice of the
+    /// sampled objects, and is measured by resampling. The second is due to the effective size of
+    /// the scaled cache. If the cache holds c objects, the number of distinct sampled objects
+    /// between two accesses has a standard deviation of √c. This shifts the ratio by the slope of
+    /// the curve times 1/√c of the size.
     ///
     /// If the sample is too small for an engine (`None`), everything misses and the point is not
     /// trusted.
@@ -461,8 +464,8 @@ mod tests {
                 for stretch in places.chunks_exact(length) {
                     let kept = stretch.iter().filter(|p| is_below(**p, 0.05)).count() as f64;
                     let wanted = length as f64 * 0.05;
-                    // At most one off in each power of two of the stretch. Random sampling would be
-                    // 15 off in 5,000 in one of three cases.
+                    // The count is off by at most one for each power of two in the length. A random
+                    // sample would be off by 15 in 5,000 in one of three cases.
                     assert!((kept - wanted).abs() < 8.0, "{kept} of {length}");
                 }
             }

@@ -14,7 +14,7 @@
 
 use crate::Columns;
 
-/// No time: the object was not requested before.
+/// Marks an object that was not requested before.
 const NEVER: u32 = u32::MAX;
 
 /// Sums of weights over times.
@@ -79,7 +79,7 @@ pub(crate) fn lru_misses(
     let mut object_at = vec![NEVER; instants];
     let mut now = 0u32;
     let mut total = 0u64;
-    // Hits by the first capacity that is large enough.
+    // Hits by the smallest capacity at which they are hits; the last element counts the others.
     let mut hits = vec![Misses::default(); capacities.len() + 1];
     for (row, &id) in columns.ids.iter().enumerate() {
         if now as usize == instants {

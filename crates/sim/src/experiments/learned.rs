@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// A group of figures.
+/// A group of figures that are made from the same kind of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// Cost of evicting groups when the future is known: figure 6.6.
@@ -64,7 +64,7 @@ impl FromStr for Round {
     }
 }
 
-/// What to replay.
+/// Choice of the replays.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Groups of figures.
@@ -79,9 +79,9 @@ pub struct Options {
     pub units: Vec<Unit>,
     /// Values of each knob, in the order of [`KNOBS`].
     pub knobs: [Vec<String>; KNOBS.len()],
-    /// Replays for each CPU time, of which the median counts.
+    /// Number of replays from which the median CPU time is taken.
     pub repeats: usize,
-    /// Determines all random decisions.
+    /// Seed of all random decisions.
     pub seed: u64,
 }
 
@@ -113,7 +113,7 @@ impl Options {
     }
 }
 
-/// A trace in numbers.
+/// Properties of a trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Extent {
     /// Name of the trace.

@@ -1,8 +1,8 @@
-//! The worth of the segment engine's parts and parameters, simulated in the trace's own time.
+//! Comparison of the segment engine's parts and parameters, simulated in the trace's own time.
 //!
-//! Each [`Study`] compares caches with its first one at several sizes and with several mixes of
-//! lifetimes. A policy's entries carry the metadata that they have in the server it stands for, so
-//! that sizes are comparable with those of the engine, which counts everything.
+//! Each [`Study`] compares caches with its first one, at several sizes and with several mixes of
+//! lifetimes. A policy's entries carry the metadata that they have in the server it represents, so
+//! that its sizes are comparable with those of the engine, which count all memory.
 
 use crate::{Columns, Configuration, Contestant, Error, Rules, Unit, segments, sweep};
 use report::{Column, Page, Table};
@@ -16,13 +16,13 @@ const SLAB_BYTES: u32 = 17;
 /// Further bytes of an entry with a deadline in our slab engine.
 const SLAB_DEADLINE_BYTES: u32 = 13;
 
-/// The question that a row answers.
+/// Subject of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Study {
     /// Engines compared.
     Engines,
-    /// The engine without single parts.
+    /// The engine with single parts switched off.
     Ablation,
     /// Number of segments that are merged into one.
     Merged,
@@ -40,7 +40,7 @@ impl Study {
     ];
 }
 
-/// What to replay.
+/// Choice of the replays.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Cache sizes in bytes, in rising order.
@@ -51,14 +51,14 @@ pub struct Options {
     pub segment_sizes: Vec<u64>,
     /// Milliseconds between requests, for a trace without times.
     pub gap_ms: Option<f64>,
-    /// Determines all random decisions.
+    /// Seed of all random decisions.
     pub seed: u64,
 }
 
 /// One simulated cache.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The question.
+    /// Subject of the comparison.
     pub study: Study,
     /// Name of the mix of lifetimes.
     pub lifetimes: String,
@@ -74,7 +74,8 @@ pub struct Row {
     pub over_first: Option<f64>,
 }
 
-/// A cache of a study, and the bytes that each entry has beside key and value in it.
+/// A cache of a study. The next field is the number of bytes that each entry has in addition to key
+/// and value.
 struct Contender {
     name: String,
     spec: String,
@@ -128,7 +129,8 @@ impl Options {
         Ok(rows)
     }
 
-    /// Engines and parts are compared at all sizes, parameters at the middle one.
+    /// Returns the sizes at which a study is made. Engines and parts are compared at all sizes,
+    /// parameters at the middle one.
     fn sizes_of(&self, study: Study) -> &[u64] {
         match study {
             Study::Engines | Study::Ablation => &self.sizes,
@@ -237,7 +239,8 @@ impl Options {
     }
 }
 
-/// The page of all rows. Its section has the place `segment knobs` in documents.
+/// Returns the page of all rows. Its section can be inserted in documents at the mark `segment
+/// knobs`.
 pub fn page(rows: &[Row]) -> Page {
     let mut page = Page::new("Parts and parameters of the segment engine");
     let section = page.section("Miss ratios").place("segment knobs");

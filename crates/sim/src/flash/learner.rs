@@ -24,9 +24,9 @@ use policy::Slot;
 use std::collections::VecDeque;
 
 const FEATURES: usize = 5;
-/// Examples before the model is used.
+/// Number of labelled examples before the model is used.
 const EXAMPLES_MIN: u64 = 1000;
-/// Step size of the descent, and weight decay.
+/// Step size of the gradient descent. The next constant is the weight decay.
 const STEP: f64 = 0.01;
 const DECAY: f64 = 1e-4;
 
@@ -72,7 +72,7 @@ impl DramAccesses {
 struct Example {
     slot: Slot,
     left: u32,
-    /// Total weight that had left DRAM by then.
+    /// Total weight that had left DRAM before this object.
     clock: u64,
     features: [f32; FEATURES],
 }

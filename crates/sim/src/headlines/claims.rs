@@ -1,4 +1,4 @@
-//! The claims: which policy misses less than which other, by how much, and where a paper says so.
+//! The claims: a policy misses less than another, in figures of the thesis.
 
 use super::TraceKind;
 use policy::any::POLICIES;
@@ -10,13 +10,13 @@ pub struct Claim {
     pub subject: &'static str,
     /// Policy that it is compared with.
     pub over: &'static str,
-    /// TraceKind of traces that the claim is about; `None` for all.
+    /// Kind of traces that the claim is about; `None` for all.
     pub kind: Option<TraceKind>,
     /// Whether the claim is about the byte miss ratio.
     pub is_of_bytes: bool,
     /// Section or figure of the thesis.
     pub source: &'static str,
-    /// Figures given there.
+    /// Numbers that the thesis gives there.
     pub says: &'static str,
 }
 

@@ -1,10 +1,11 @@
-//! Plots of what policies learned: importance of features, and predictions against targets.
+//! Plots of what policies learned: the importance of features, and predictions compared with
+//! targets.
 
 use super::{LINES_MAX, Row};
 use crate::Learned;
 use ::report::{Axis, Bars, Line, Plot, Section, distinct};
 
-/// Replays that learned, as many as a plot can show, with their names.
+/// Returns the replays with enough trainings and their names, at most as many as a plot can show.
 fn trained<'a>(rows: &[&'a Row]) -> Vec<(String, &'a Learned)> {
     let trained = rows.iter().filter_map(|row| {
         let learned = row.found.learned.as_deref()?;
@@ -53,7 +54,7 @@ fn importances(trained: &[(String, &Learned)]) -> Plot {
     )
 }
 
-/// Mean targets of groups or objects, in fifths by prediction.
+/// Plots the mean targets of groups or objects, in fifths by prediction.
 fn fifths(trained: &[(String, &Learned)]) -> Plot {
     let lines = trained.iter().filter_map(|(name, learned)| {
         let fifths = learned.fifths()?;

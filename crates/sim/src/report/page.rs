@@ -7,7 +7,7 @@ use ::report::{Axis, Cloud, Column, Heat, Line, Page, Plot, Section, Table, dist
 
 /// Maximum number of sizes that are shown as bars; more are lines over the size.
 const SIZES_AS_BARS: usize = 4;
-/// Minimum number of traces for boxes over traces.
+/// Minimum number of traces for box plots over traces.
 const TRACES_AS_BOXES: usize = 3;
 /// Maximum number of replays with plots of explanations; a page with more would open slowly.
 const EXPLAINED_MAX: usize = 32;
@@ -45,7 +45,7 @@ pub fn page(rows: &[Row]) -> Page {
     page
 }
 
-/// Columns of miss ratios, with their labels on axes.
+/// Names of the columns of miss ratios, with their labels on axes.
 const MEASURES: [(&str, &str); 2] = [
     ("miss ratio", "miss_ratio"),
     ("miss ratio by bytes", "byte_miss_ratio"),

@@ -13,10 +13,11 @@ use std::sync::Arc;
 /// Definition levels of an empty cell and of one with a value.
 const LEVELS: [i16; 2] = [0, 1];
 
-/// Writes the table.
+/// Writes the table as Parquet.
 ///
 /// # Errors
-/// Those of the output.
+///
+/// The output could not be written.
 pub fn parquet(table: &Table, output: impl Write + Send) -> Result<()> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -82,7 +83,7 @@ fn write_lists<W: Write + Send>(
             _ => &[],
         };
         values.extend_from_slice(list);
-        // An empty list is one empty cell; each further number repeats its row.
+        // An empty list is one empty cell. Each number after the first of a list repeats the row.
         levels.resize(
             levels.len() + list.len().max(1),
             LEVELS[usize::from(!list.is_empty())],

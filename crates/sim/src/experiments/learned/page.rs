@@ -8,11 +8,11 @@ use report::{
 };
 use units::show::change;
 
-/// Series of one plot that can still be distinguished.
+/// Maximum number of series that can be distinguished in one plot.
 const SERIES_MAX: usize = 8;
-/// Fewer traces than this have no distribution to show.
+/// Minimum number of traces for plots of a distribution over traces.
 const TRACES_AS_SAMPLE: usize = 3;
-/// Columns that identify a replay apart from its policy.
+/// Columns that together with the policy identify a replay.
 const PLACE: [&str; 3] = ["trace", "by", "size"];
 
 impl Report {
@@ -100,7 +100,7 @@ fn million_per_second(row: &Row) -> Option<f64> {
     row.requests_per_second.map(|speed| speed / 1e6)
 }
 
-/// FIFO's hit ratio, and the change of it with other policies.
+/// Formats FIFO's hit ratio; for other policies, its relative change.
 fn hits_and_gain(row: &Row) -> Cell {
     match (row.name == BASE, row.hit_ratio) {
         (true, Some(ratio)) => Cell::Shown(ratio, format!("{ratio:.4}")),
@@ -108,7 +108,8 @@ fn hits_and_gain(row: &Row) -> Cell {
     }
 }
 
-/// FIFO's million requests a second, and the throughput of others relative to it.
+/// Formats FIFO's throughput in million requests a second; for other policies, the throughput
+/// relative to it.
 fn relative_speed(row: &Row) -> Option<f64> {
     match row.name == BASE {
         true => million_per_second(row),
@@ -116,8 +117,8 @@ fn relative_speed(row: &Row) -> Option<f64> {
     }
 }
 
-/// A table with a column for each text of the second part of the entries, a row for each first
-/// part.
+/// Returns a table with a row for each first part of the entries and a column for each text of the
+/// second part.
 fn spread(keys: &[&str], column: Column, entries: Vec<(Vec<String>, String, Cell)>) -> Table {
     let mut columns: Vec<Column> = keys.iter().map(|key| Column::text(key)).collect();
     let value = column.name().to_owned();
@@ -139,7 +140,7 @@ fn place_line(row: &Row) -> String {
     format!("{} by {}, {}", row.trace, row.unit.name(), row.size)
 }
 
-/// The page under construction.
+/// The page that is being built.
 struct Sections<'a> {
     page: &'a mut Page,
     report: &'a Report,
@@ -315,7 +316,7 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// Hit ratios and throughput of all policies, trace by trace.
+    /// Adds the hit ratios and the throughput of all policies, trace by trace.
     fn spectrum(&mut self) {
         let studies = std::iter::once(Study::Round(Round::Baselines));
         let studies = studies.chain(KNOBS.map(|(knob, _)| Study::Knob(knob)));
@@ -353,7 +354,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Plots the hit ratio over FIFO's.
+/// Plots the change of the hit ratio relative to FIFO's.
 fn plot_gain(section: &mut Section, own: &Table) {
     let others = own.without("name", BASE);
     plot_by_size(section, &others, "Hit ratio over FIFO’s", "over FIFO");
@@ -375,7 +376,8 @@ fn by_name(own: &Table, value: &str, caption: &str) -> Table {
     own.pivot(&PLACE, "name", value).with_caption(caption)
 }
 
-/// Median, least and most of the hit ratio over FIFO's, if there are enough traces.
+/// Returns a table of the median, minimum and maximum of the change relative to FIFO's hit ratio,
+/// if there are enough traces.
 fn over_traces(own: &Table) -> Table {
     let mut entries = Vec::new();
     for (_, part) in own
@@ -415,7 +417,7 @@ fn trainings(row: &Row) -> Cell {
     row.learned.as_ref().map(|learned| learned.trainings).into()
 }
 
-/// The cells of a row in the table of a knob. The oracle has neither a meaningful speed nor
+/// Returns the cells of a row in the table of a knob. The oracle has no meaningful speed and no
 /// trainings.
 fn knob_entries(row: &Row) -> Vec<(Vec<String>, String, Cell)> {
     let gain = row.over_fifo.map(|gain| Cell::Shown(gain, change(gain)));
@@ -502,7 +504,7 @@ fn predictions(learners: &[(&Row, &Learning)]) -> Table {
 }
 
 fn importances(learners: &[(&Row, &Learning)]) -> Table {
-    // Features of groups. LRB's are others, and many.
+    // Only features of groups are shown. LRB has different ones, and many.
     let of_groups = learners
         .iter()
         .filter(|(row, _)| row.name.starts_with("gl-cache"));
@@ -521,7 +523,7 @@ fn importances(learners: &[(&Row, &Learning)]) -> Table {
         .with_caption("Share of the splits in the last model (figure 6.11)")
 }
 
-/// Shares of each feature in all models of [`LEARNER`].
+/// Returns the share of each feature in each model of [`LEARNER`].
 fn shares(learners: &[(&Row, &Learning)]) -> Vec<(&'static str, Vec<f64>)> {
     let own = learners.iter().filter(|(row, _)| row.name == LEARNER);
     let all = own.flat_map(|(_, learned)| &learned.importances);

@@ -16,16 +16,17 @@ use std::time::Duration;
 pub(super) const BASE: &str = "fifo";
 /// The learning policy whose features are shown.
 pub(super) const LEARNER: &str = "gl-cache:e";
-/// The learning policy of the parameter studies. It follows its model whether that improves the hit
-/// ratio or not, as the source's does.
+/// The learning policy of the parameter studies. It always evicts by its model, even if that
+/// increases misses, as the source's does.
 pub(super) const FOLLOWER: &str = "gl-cache:e:way=model";
-/// Days of a week before which nothing counts, in the source's figures 6.17 and 6.8.
+/// Days of a week-long trace that are not counted, for the source's figures 6.17 and 6.8.
 const WARM_UPS: [u64; 2] = [1, 3];
 const WEEK: u64 = 7;
 /// Milliseconds between the requests of a trace without times.
 const GAP_MS: f64 = 1.0;
 
-/// Features that the models of figure 6.12 see, each step with those before it.
+/// Features that the models of figure 6.12 are given. Each step adds its features to those of the
+/// steps before.
 const FEATURE_STEPS: [(&str, &[&str]); 4] = [
     (
         "frequency",
@@ -54,7 +55,7 @@ pub const KNOBS: [(&str, &str); 7] = [
 ];
 
 impl Planned {
-    /// The replay that it is compared with, if it is.
+    /// Returns the replay that this one is compared with, if there is one.
     pub(super) fn base(&self) -> Option<Replay> {
         (self.study != Study::Round(Round::Engine)).then(|| Replay {
             cache: BASE.into(),
@@ -109,8 +110,8 @@ impl Options {
                         Round::WarmUp => at.warm_up(&mut rows),
                         Round::Features => at.features(&mut rows),
                         Round::Engine if unit == Unit::Bytes => at.engine(&mut rows),
-                        // Knobs are compared in the largest cache: it has enough groups of any
-                        // size.
+                        // Knobs are compared only in the largest cache, because it has enough
+                        // groups of any size.
                         Round::Knobs if place + 1 == self.sizes.len() => at.knobs(&mut rows),
                         Round::Engine | Round::Knobs => {}
                     }
@@ -246,13 +247,13 @@ impl Plan<'_> {
     }
 }
 
-/// The middle one, the shorter of two.
+/// Returns the median; of two values, the smaller one.
 fn middle(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[(times.len() - 1) / 2]
 }
 
-/// One size of cache on one trace.
+/// A size of cache on a trace, for which rows are planned.
 struct At<'a> {
     options: &'a Options,
     requests: u64,
@@ -302,7 +303,8 @@ impl At<'_> {
         plan.extend(all.map(|cache| self.row(Round::Baselines, cache, cache)));
     }
 
-    /// Policies that learn by objects and by groups.
+    /// Plans the rows of table 6.4: a policy that learns about objects and one that learns about
+    /// groups.
     fn table(&self, plan: &mut Vec<Planned>) {
         let name = |cache: &&str| {
             let name = cache.split(':').next();
@@ -357,7 +359,7 @@ impl At<'_> {
     fn knobs(&self, plan: &mut Vec<Planned>) {
         for ((knob, _), values) in KNOBS.iter().zip(&self.options.knobs) {
             let caches: &[&str] = match *knob {
-                // The oracle shows the best that groups of a size allow.
+                // The oracle shows the best result that groups of a given size allow.
                 "group" => &[FOLLOWER, "gl-oracle"],
                 _ => &[FOLLOWER],
             };

@@ -1,4 +1,4 @@
-//! One replay relative to FIFO, and what its policy learned.
+//! One replay relative to FIFO, with the statistics of its policy's learning.
 
 use super::Round;
 use crate::{Learned, ReplayResult, Unit};
@@ -8,9 +8,9 @@ use std::time::Duration;
 /// The figure that a row belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Study {
-    /// A figure or a table of its own.
+    /// A figure or a table that a round consists of.
     Round(Round),
-    /// The figure of a knob.
+    /// The figure about a knob.
     Knob(&'static str),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Replay {
     pub capacity: u64,
     /// Requests at the start that do not count.
     pub warm_up: u64,
-    /// Features that models do not see, by their places in a row.
+    /// Positions of the features that are hidden from models.
     pub hidden: Vec<usize>,
     /// True if an entry of a policy takes the metadata that it has in the server.
     pub has_overhead: bool,
@@ -54,7 +54,7 @@ pub(super) struct Replay {
 pub(super) struct Planned {
     pub study: Study,
     pub name: String,
-    /// Value of a knob, or share of the trace that does not count.
+    /// Value of a knob, or share of the trace that is not counted.
     pub value: Option<String>,
     pub size: String,
     pub replay: Replay,
@@ -77,17 +77,17 @@ pub struct Row {
     pub name: String,
     /// Name of the policy or engine, with its knobs.
     pub cache: String,
-    /// Value of a knob, or share of the trace that does not count.
+    /// Value of a knob, or share of the trace that is not counted.
     pub value: Option<String>,
     /// `None` if the cache is too small for the engine.
     pub hit_ratio: Option<f64>,
     /// Hit ratio by requested bytes, if the cache counts bytes.
     pub byte_hit_ratio: Option<f64>,
-    /// (hit ratio − FIFO's) ÷ FIFO's.
+    /// Relative change of the hit ratio: (hit ratio − FIFO's) ÷ FIFO's.
     pub over_fifo: Option<f64>,
     /// Requests per second of CPU time.
     pub requests_per_second: Option<f64>,
-    /// Requests per second ÷ FIFO's.
+    /// Throughput relative to FIFO's: requests per second ÷ FIFO's.
     pub relative_throughput: Option<f64>,
     /// Bytes of metadata per entry.
     pub bytes_per_entry: Option<f64>,
@@ -100,7 +100,7 @@ pub struct Row {
 pub struct Learning {
     /// Number of models trained.
     pub trainings: u64,
-    /// True if these were enough for the result to be one of learning.
+    /// Whether there were enough trainings for the result to depend on learning.
     pub is_trained: bool,
     /// Rows of all training data.
     pub training_rows: u64,
@@ -108,13 +108,13 @@ pub struct Learning {
     pub inferences: u64,
     /// Rows of all predictions.
     pub inference_rows: u64,
-    /// Requests since the last training, at the end.
+    /// Number of requests from the last training to the end.
     pub model_age: Option<u64>,
     /// Number of groups evicted.
     pub groups_evicted: u64,
-    /// Share of the replay's CPU time.
+    /// Share of training in the replay's CPU time.
     pub training_share: f64,
-    /// Share of the replay's CPU time.
+    /// Share of predictions in the replay's CPU time.
     pub inference_share: f64,
     /// Mean CPU time of a training in milliseconds.
     pub training_ms: Option<f64>,
@@ -124,7 +124,8 @@ pub struct Learning {
     pub learning_bytes_per_entry: f64,
     /// Rank correlation of predictions for rows not seen in training with the outcomes.
     pub rank_correlation: Option<f64>,
-    /// Prediction and outcome of each fifth of these rows by rising prediction, ÷ the mean outcome.
+    /// Mean prediction and mean outcome of each fifth of these rows, ordered by prediction, as
+    /// multiples of the mean outcome.
     pub fifths: Vec<(f64, f64)>,
     /// Share of each feature in the splits of the last model.
     pub importances: Vec<(&'static str, f32)>,
