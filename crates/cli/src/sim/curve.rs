@@ -36,8 +36,8 @@ pub struct Arguments {
     /// Number of sizes, evenly spaced in the logarithm from 0.1 % of the footprint to all of it
     #[arg(long, value_name = "COUNT", value_parser = units::count, default_value_t = 20)]
     points: u64,
-    /// Cache sizes, instead of --points: bytes (objects with --ignore-size), 64mb, or a share of the
-    /// footprint such as 10%
+    /// Cache sizes, instead of --points: bytes (objects with --ignore-size), 64mb, or a share of
+    /// the footprint such as 10%
     #[arg(long, short, value_name = "SIZES", value_delimiter = ',')]
     size: Vec<Size>,
     /// Replay the whole trace: exact, but slower
