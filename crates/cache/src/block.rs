@@ -28,7 +28,8 @@ pub(crate) const LENGTH_FOLLOWS: usize = 511;
 pub const TAG_MAX: u8 = 14;
 /// Length of the longest key that is stored in a block.
 pub const INLINE_KEY_MAX: usize = KEY_OUTSIDE as usize - 1;
-/// Length of the largest value that is inline with any key and any words before it.
+/// Maximum length of a value that fits into a block in any case: with the longest inline key and
+/// with the widest words before it.
 pub const INLINE_VALUE_MAX: usize = BLOCK_MAX * GRANULE - INLINE_KEY_MAX - 4 - 8 - 16 - 2;
 
 /// Deadline and owner of an entry, which determine the layout of its block.

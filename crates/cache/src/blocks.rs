@@ -1,5 +1,6 @@
-//! The storage of entries without the table: blocks and outside objects. They are one struct so
-//! that the table can hash the keys again while it is borrowed mutably.
+//! The storage of entries without the table: blocks and outside objects. They are in a struct of
+//! their own, because the table hashes keys again during a change. Then the table is borrowed
+//! mutably and the blocks are read.
 
 use crate::arena::Arena;
 use crate::block::{Layout, Widths, read_u32};

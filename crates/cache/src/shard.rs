@@ -268,7 +268,7 @@ where
         self.expiry.clock_went_back(now);
     }
 
-    /// Returns an expired entry that is removed from the index. The caller removes the entry itself
+    /// Removes an expired entry from the index and returns it. The caller removes the entry itself
     /// with [`Shard::remove_expired`].
     #[inline]
     pub fn pop_expired(&mut self, now: Tick, budget: &mut Budget) -> Due {

@@ -316,8 +316,8 @@ impl Table {
         }
     }
 
-    /// Returns the slot in a way that the random bits select; every slot is equally likely. Returns
-    /// `None` if the way is free.
+    /// Returns the slot at a random position (a way of a bucket), which `random` selects; every
+    /// slot is equally likely. Returns `None` if the position is free.
     pub fn sample(&self, random: u64) -> Option<Slot> {
         let subtable = &self.subtables[((random >> 32) as usize * self.subtables.len()) >> 32];
         let way = ((random & 0xffff_ffff) as usize * self.buckets * WAYS) >> 32;

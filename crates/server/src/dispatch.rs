@@ -271,7 +271,7 @@ impl<'s> Executor<'s> {
         true
     }
 
-    /// Ends a client's batch.
+    /// Ends a client's batch and records the duration of its last group of commands.
     pub fn end_batch(&mut self) {
         self.timing.close();
     }

@@ -115,7 +115,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Logs which addresses and settings are served.
+/// Logs the addresses on which the server listens, and its main settings.
 fn log_start(server: &Server, addresses: &[SocketAddr]) {
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let maxmemory = match server.config.number(Id::MaxMemory) {

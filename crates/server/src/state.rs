@@ -55,7 +55,7 @@ impl Pause {
         flags & flag::NO_PAUSE == 0 && self.holds_kind(flags & writes != 0, now)
     }
 
-    /// Whether commands that may write, or others, are held now.
+    /// Whether commands of one kind are held now: those that may write, or those that only read.
     pub fn holds_kind(&self, may_write: bool, now: Moment) -> bool {
         if self.until_ms.load(Relaxed) == 0 || self.until(now).is_none() {
             return false;

@@ -37,7 +37,7 @@ pub struct Timing<'s> {
     is_alone: bool,
 }
 
-/// Whether a command is short whenever its arguments and its reply are.
+/// Whether a command is short in every case in which its arguments and its reply are short.
 fn is_short(spec: &Spec) -> bool {
     spec.has(flag::FAST) || (spec.group == "string" && spec.name != "lcs")
 }
@@ -56,7 +56,7 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// Called before a command runs.
+    /// Begins the timing of a command. It must be called before each command.
     #[inline]
     pub fn before(&mut self, spec: &Spec, args: Args<'_>, len: usize) {
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
@@ -72,7 +72,7 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// Called after a command has run.
+    /// Completes the timing of a command. It must be called after each command.
     #[inline]
     pub fn after(
         &mut self,

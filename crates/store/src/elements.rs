@@ -67,7 +67,7 @@ pub(crate) struct Elements {
 struct PendingMoves {
     from: usize,
     to: usize,
-    /// Indexes of the elements still to be moved; the next one is last.
+    /// Indexes of the elements that are still to be moved. They are taken from the end of the list.
     remaining: Vec<u8>,
 }
 
@@ -570,7 +570,8 @@ impl Elements {
         true
     }
 
-    /// Panics if pages, outside elements and counts disagree. Walks everything.
+    /// Panics if pages, outside elements and counts disagree. Takes time proportional to the number
+    /// of elements.
     pub fn check(&self) {
         assert!(self.pending_moves.is_none());
         let (mut len, mut bytes, mut deadlines, mut numbers) = (0, 0, 0, 0);

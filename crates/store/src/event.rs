@@ -1,31 +1,31 @@
 //! Events of keys, which the server turns into keyspace notifications.
 
-/// Classes of `notify-keyspace-events`.
+/// Class of an event. Its letter in `notify-keyspace-events` selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// `g`: del, expire, rename …
+    /// Letter `g`: commands on keys of any type, such as DEL, EXPIRE and RENAME.
     Generic,
-    /// `$`
+    /// Letter `$`: commands on strings.
     String,
-    /// `l`
+    /// Letter `l`: commands on lists.
     List,
-    /// `s`
+    /// Letter `s`: commands on sets.
     Set,
-    /// `h`
+    /// Letter `h`: commands on hashes.
     Hash,
-    /// `z`
+    /// Letter `z`: commands on sorted sets.
     SortedSet,
-    /// `x`
+    /// Letter `x`: a key or element has expired.
     Expired,
-    /// `e`
+    /// Letter `e`: a key was evicted.
     Evicted,
-    /// `t`
+    /// Letter `t`: commands on streams. No such event is notified, because there are no streams.
     Stream,
-    /// `d`
+    /// Letter `d`: commands of modules. No such event is notified, because there are no modules.
     Module,
-    /// `m`
+    /// Letter `m`: a read found no key.
     KeyMiss,
-    /// `n`
+    /// Letter `n`: a key was created.
     New,
 }
 

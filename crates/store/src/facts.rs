@@ -5,7 +5,7 @@ use policy::Tick;
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes, numbers included.
+    /// A byte string. A number is stored as a string, too.
     String,
     /// Sequence of byte strings.
     List,

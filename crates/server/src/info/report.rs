@@ -1,4 +1,4 @@
-//! The text of INFO while it is written.
+//! Buffer for the text of INFO, to which the sections write.
 
 use crate::context::Table;
 use crate::state::Server;

@@ -19,7 +19,7 @@ use super::packed::{Parts, Tail};
 use cache::prefetch::prefetch;
 use policy::Tick;
 
-/// Bytes before the tags.
+/// Number of bytes before the tags.
 const HEADER: usize = 7;
 /// Number of bytes per index: one tag and one place.
 const PER_INDEX: usize = 3;

@@ -1,11 +1,12 @@
-//! Random operations against a plain map that follows each slot through all moves.
+//! Tests that apply random operations to the elements and to a plain map that follows each slot
+//! through all moves.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 thread_local! {
-    /// Number of deadlines looked at.
+    /// Number of deadlines examined since the last reset.
     pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Splitmix64.
+/// Returns the next number of the SplitMix64 generator.
 fn chance(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut word = *state;

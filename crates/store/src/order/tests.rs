@@ -1,4 +1,5 @@
-//! Random operations against a sorted vector, with equal scores and changing slots.
+//! Tests that apply random operations to the order and to a sorted vector, with equal scores and
+//! changing slots.
 
 use super::*;
 use proptest::prelude::*;
@@ -63,7 +64,7 @@ impl Run {
         }
     }
 
-    /// Returns a slot for a new member.
+    /// Returns a slot for a new member and records the member's name.
     fn name(&mut self, member: u32) -> Slot {
         let slot = self.next_slot;
         self.next_slot += 1;

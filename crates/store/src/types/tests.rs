@@ -1,4 +1,5 @@
-//! Random operations on hashes, sets and sorted sets against a plain map, with a simulated clock.
+//! Tests that apply random operations to hashes, sets and sorted sets and to a plain map, and
+//! compare the results. The clock is simulated.
 //!
 //! [`Model`] has the operations that the types share. Each type's own tests implement [`Subject`]
 //! and add the operations and comparisons that only that type has.
@@ -11,7 +12,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// Elements as a plain map holds them. Expired ones stay until they are removed as such.
+/// Elements in a plain map, with which a type is compared. Expired elements stay until the expiry
+/// of the model removes them.
 pub(super) type Plain<V> = BTreeMap<Vec<u8>, (V, Option<Tick>)>;
 
 /// Names and values without deadlines.
@@ -36,18 +38,19 @@ pub(super) trait Subject: Collection {
     fn all(&self, scene: &Scene<'_>) -> Values<Self::Value>;
     fn scan(&self, from: u64, count: usize, scene: &Scene<'_>, to: &mut Values<Self::Value>)
     -> u64;
-    /// Returns a sample without and one with repetitions; `None` if the type has no samples.
+    /// Returns a sample of elements without repetitions and one with repetitions; `None` if the
+    /// type has no method for samples.
     fn samples(
         &self,
         count: usize,
         scene: &Scene<'_>,
         random: &mut dyn FnMut() -> u64,
     ) -> Option<[Vec<Vec<u8>>; 2]>;
-    /// Returns the names of all elements, expired ones too.
+    /// Returns the names of all elements, including expired ones.
     fn names(&self) -> Vec<Vec<u8>>;
-    /// Does what only this type can.
+    /// Applies an operation that only this type has.
     fn apply_special(_model: &mut Model<Self>, _a: u8, _b: u8, _flag: bool) {}
-    /// Compares what only this type has.
+    /// Compares results of methods that only this type has.
     fn compare_special(_model: &Model<Self>, _live: &Plain<Self::Value>, _scene: &Scene<'_>) {}
 }
 
@@ -81,7 +84,7 @@ pub(super) enum Op {
     Remove(u8),
     Clear(u8, u8),
     SetDeadline(u8, Option<u64>),
-    /// Gives many elements one deadline.
+    /// Sets the same deadline for many elements.
     Crowd(u8, u8, u64),
     SetOwn(Option<u64>),
     Advance(u64),
@@ -118,7 +121,8 @@ pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..60)
 }
 
-/// Bounds of the packed form, expiry index, and mask of the keys; few keys are integers alone.
+/// Generates a bound of the packed form, the name of an expiry index, and a mask of the keys. A
+/// mask that leaves few keys generates only integers.
 pub(super) fn setups() -> impl Strategy<Value = (i64, &'static str, u8)> {
     let indexes = vec![
         "ranked", "ranked", "wheel", "ordered", "sampled", "ebuckets", "lazy",
@@ -128,7 +132,8 @@ pub(super) fn setups() -> impl Strategy<Value = (i64, &'static str, u8)> {
     (entries, prop::sample::select(indexes), mask)
 }
 
-/// Returns the name of an element: an integer or not, and a few too long for the packed form.
+/// Returns the name of an element: an integer or a text. Some names are too long for the packed
+/// form.
 pub(super) fn name(key: u8) -> Vec<u8> {
     let number = i64::from(key) - 20;
     let mut name = match key {

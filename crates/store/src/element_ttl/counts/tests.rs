@@ -1,4 +1,4 @@
-//! The bounds of the module text, in deadlines looked at.
+//! Tests of the bounds that the module text states, measured as the number of deadlines examined.
 
 use super::*;
 use crate::collection::Scene;
@@ -28,7 +28,7 @@ fn members(limits: &Limits, deadline_of: impl Fn(u32) -> Option<Tick>) -> TimedE
     members
 }
 
-/// Returns the result of `work` and the number of deadlines it looked at.
+/// Returns the result of `work` and the number of deadlines that it examined.
 fn looks<R>(work: impl FnOnce() -> R) -> (R, usize) {
     LOOKS.set(0);
     let result = work();
@@ -40,7 +40,7 @@ fn number_of(members: &TimedElements, slot: Slot) -> u32 {
     name["element:".len()..].parse().expect("a number")
 }
 
-/// Expires soon after `NOW` for even numbers, much later for odd ones.
+/// Returns a deadline soon after `NOW` for even numbers and a much later one for odd numbers.
 fn half(number: u32) -> Option<Tick> {
     Some(Tick(NOW.0 + u64::from(number % 2) * 10_000 + 1))
 }
@@ -138,7 +138,7 @@ fn the_cost_of_a_list_by_deadline_depends_on_its_length() {
     }
 }
 
-/// An index that does not count returns the same, at a higher cost.
+/// An index that cannot count returns the same elements, at a higher cost.
 #[test]
 fn all_indexes_return_the_same_elements() {
     let limits = Limits::default();

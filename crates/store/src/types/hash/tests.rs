@@ -1,4 +1,4 @@
-//! Hashes against a plain map.
+//! Tests that compare hashes with a plain map.
 
 use super::*;
 use crate::types::tests::subject_methods;

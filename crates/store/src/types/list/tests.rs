@@ -1,4 +1,4 @@
-//! Random operations on a list against a plain deque.
+//! Tests that apply random operations to a list and to a plain deque, and compare the results.
 
 use super::*;
 use crate::collection::Collection;
@@ -24,8 +24,8 @@ enum Op {
     Size(i64),
 }
 
-/// Few distinct values, so that equal ones meet. Some are longer than one length byte can encode,
-/// some longer than a chunk.
+/// Generates one of few distinct values, so that equal values occur. The length of some needs more
+/// than one byte, and some are longer than a chunk.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let byte = |len: usize| (0..3u8).prop_map(move |byte| vec![byte; len]);
     prop_oneof![

@@ -1,4 +1,4 @@
-//! Sets against a plain map, and combined sets against plain sets.
+//! Tests that compare sets with a plain map, and set operations with those of plain sets.
 
 use super::*;
 use crate::limits::Limits;
@@ -72,7 +72,7 @@ fn member() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Random bits, the same for equal seeds.
+/// Returns a generator of random bits. Equal seeds give equal bits.
 fn random(mut state: u64) -> impl FnMut() -> u64 {
     move || {
         state = state

@@ -1,4 +1,4 @@
-//! Sorted sets against a sorted vector.
+//! Tests that compare sorted sets with a sorted vector.
 
 use super::*;
 use crate::collection::Representation;
@@ -13,7 +13,7 @@ impl Subject for SortedSet {
 
     subject_methods!();
 
-    /// Few scores, so that many are equal.
+    /// Returns one of few scores, so that many members have equal scores.
     fn value(seed: u8) -> f64 {
         f64::from(seed % 8) / 2.0 - 2.0
     }
