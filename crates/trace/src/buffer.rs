@@ -1,4 +1,4 @@
-//! A buffer in front of a stream, of which readers cut lines and records without copying them.
+//! A buffer between a stream and a reader, which takes lines and records from it without copying.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -31,12 +31,12 @@ impl<R: Read> Buffer<R> {
         &self.bytes[self.start..self.end]
     }
 
-    /// Whether the stream has no bytes behind the unread ones.
+    /// Whether the stream has ended, so that no bytes follow the unread ones.
     pub(crate) fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
-    /// Takes the next `length` unread bytes.
+    /// Removes the next `length` unread bytes and returns them.
     #[inline]
     pub(crate) fn take(&mut self, length: usize) -> &[u8] {
         let start = self.start;
@@ -44,7 +44,7 @@ impl<R: Read> Buffer<R> {
         &self.bytes[start..self.start]
     }
 
-    /// Reads more bytes behind the unread ones, which move to the front of the buffer.
+    /// Moves the unread bytes to the front of the buffer, and reads more bytes behind them.
     pub(crate) fn fill(&mut self) -> io::Result<()> {
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;

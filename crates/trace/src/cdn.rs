@@ -36,7 +36,7 @@ pub const CDN_REQUESTS_MAX: u64 = 1 << 31;
 const DAY_MS: u64 = 86_400_000;
 /// Share of objects that are requested once.
 const ONE_HIT: f64 = 0.5;
-/// Share of the most popular object in all requests.
+/// Share of the requests that are for the most popular object.
 const POPULAR_MAX: f64 = 0.01;
 /// Share of objects that are popular while they are young, and the mean age of such requests as a
 /// part of the trace's span.
@@ -79,7 +79,8 @@ impl fmt::Display for Content {
     }
 }
 
-/// Published figures of one kind of content, and the parameters chosen to go with them.
+/// Published figures of one kind of content, and parameters chosen so that the generator reproduces
+/// them.
 struct Profile {
     requests_per_object: f64,
     days: u64,
@@ -88,7 +89,8 @@ struct Profile {
     large_objects: f64,
     /// Exponent of the request count in the probability that an object is large.
     tilt: f64,
-    /// Median and standard deviation of the logarithm of small sizes; of large sizes the latter.
+    /// Median of small sizes, standard deviation of their logarithm, and the same deviation of
+    /// large sizes.
     small: (f64, f64),
     large_sigma: f64,
 }

@@ -15,16 +15,16 @@
 //! | knob | default | |
 //! |---|---|---|
 //! | `swing` | 0.5 | the rate is (1 − swing · cos) of its mean, lowest at midnight |
-//! | `alpha` | 0.8 | the k-th lasting object is requested in proportion to k^−alpha |
-//! | `turn` | 0.5 | a lasting object's popularity varies by ± turn around its own hour |
+//! | `alpha` | 0.8 | the k-th permanent object is requested in proportion to k^−alpha |
+//! | `turn` | 0.5 | a permanent object's popularity varies by ± turn around its own hour |
 //! | `fading` | 0.35 | share of requests for fading objects |
 //! | `half` | 1 | half-life of a fading object's popularity, in days |
-//! | `births` | number of lasting objects | fading objects born in a day |
+//! | `births` | number of permanent objects | fading objects born in a day |
 //! | `once` | 0.1 | share of requests for objects that are requested only once |
 //! | `scan` | 0.15 | share of requests made by the daily scan |
 //!
-//! Each kind has its own keys: lasting objects 4·n, fading ones 4·n + 1, those requested once 4·n +
-//! 2, scanned ones 4·n + 3.
+//! Each kind has its own keys: permanent objects 4·n, fading ones 4·n + 1, those requested once 4·n
+//! + 2, scanned ones 4·n + 3.
 
 use crate::number::decimal;
 use crate::random::Random;
@@ -63,7 +63,7 @@ pub(crate) struct Days {
 }
 
 impl Days {
-    /// Parses the pattern with the given number of lasting objects; `None` if it is malformed.
+    /// Parses the pattern with the given number of permanent objects; `None` if it is malformed.
     pub(crate) fn parse(text: &str, objects: u64) -> Option<Days> {
         let mut days = Days {
             swing: 0.5,
@@ -178,7 +178,8 @@ impl DaysStream {
         hour * self.births_per_hour + rank
     }
 
-    /// Draws a lasting object by rank, and rejects it in proportion to the distance from its hour.
+    /// Draws a permanent object by rank, and rejects it in proportion to the distance from its
+    /// hour.
     fn lasting_id(&mut self, at: f64) -> u64 {
         let turn = self.days.turn;
         loop {

@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     pub(crate) aliases: &'static [&'static str],
     /// Whether the columns of the text are fixed or chosen by the caller.
     pub(crate) columns: Columns,
-    /// Whether its requests carry the position of the object's next request.
+    /// Whether its requests include the number of the object's next request.
     pub(crate) has_next_access: bool,
     /// Systems whose traces are published in it.
     pub(crate) workload: Workload,
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) encode: Option<fn(&TraceInfo<'_>) -> Result<Encoding, String>>,
 }
 
-/// How the columns of a format are determined.
+/// Source of the column names of a format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Columns {
     /// The format is not text in columns.
@@ -48,7 +48,7 @@ pub enum Workload {
     Web,
 }
 
-/// How the text of a trace in columns is laid out. Formats without columns ignore it.
+/// Layout of a trace in text columns. Formats without columns ignore it.
 pub(crate) struct TextLayout<'o> {
     /// Names of the columns, separated by commas; `None` if the first line names them.
     pub(crate) columns: Option<&'o str>,
@@ -57,7 +57,7 @@ pub(crate) struct TextLayout<'o> {
     pub(crate) skip_lines: u64,
 }
 
-/// What is known of a trace before its first row is written.
+/// Facts about a trace that are available before its first row is written.
 pub(crate) struct TraceInfo<'o> {
     /// Names of the columns, separated by commas; `None` for the format's default.
     pub(crate) columns: Option<&'o str>,
@@ -107,7 +107,7 @@ impl From<Fault> for OpenError {
     }
 }
 
-/// How the requests of a trace are written.
+/// Encoder of the requests of a trace.
 pub(crate) enum Encoding {
     /// A header, and then one row or record for each request.
     Rows { header: Vec<u8>, encode: EncodeRow },
@@ -119,5 +119,5 @@ pub(crate) enum Encoding {
 /// Appends the row of one request.
 pub(crate) type EncodeRow = Box<dyn Fn(&Request, &mut Vec<u8>) -> Result<(), Misfit> + Send>;
 
-/// A number that a format has no room for: what it has room for, and the number.
+/// A number that exceeds a field of the format: the description of the field, and the number.
 pub(crate) type Misfit = (&'static str, u64);

@@ -1,10 +1,10 @@
-//! Lifetimes of objects that replace those of a trace.
+//! TTLs that replace those of a trace.
 
 use crate::TtlMix;
 use std::fmt;
 use std::str::FromStr;
 
-/// How long stored objects live: without end, as the trace says, or by a mix; times a factor.
+/// Source of the objects' TTLs: none, the trace's own, or a mix, multiplied by a factor.
 #[derive(Clone, Debug)]
 pub struct Lifetimes {
     name: String,
@@ -20,8 +20,8 @@ enum Source {
 }
 
 impl Lifetimes {
-    /// Returns the TTL in milliseconds of what a request stores under a key, given the TTL in the
-    /// trace (0: none). `None` if the object never expires.
+    /// Returns the TTL in milliseconds of the object that a request stores under a key. `None` if
+    /// the object never expires. The argument is the TTL in the trace, 0 for none.
     pub fn ttl_ms(&self, key: u64, own_ms: u64, seed: u64) -> Option<u64> {
         let ttl_ms = match &self.source {
             Source::Endless => 0,
@@ -41,8 +41,8 @@ impl fmt::Display for Lifetimes {
 impl FromStr for Lifetimes {
     type Err = String;
 
-    /// Parses `none`, `own`, a published mix such as `cluster4`, or a mix such as `60s:0.4 1h:0.6`;
-    /// behind `@` a factor.
+    /// Parses `none`, `own`, a published mix such as `cluster4`, or a mix such as `60s:0.4 1h:0.6`,
+    /// each with an optional factor after `@`.
     fn from_str(text: &str) -> Result<Lifetimes, String> {
         let (name, factor) = text.split_once('@').unwrap_or((text, "1"));
         let factor: f64 = factor.parse().unwrap_or(0.0);

@@ -1,6 +1,5 @@
-//! Lists of ids: one id a line, the text of the LIRS paper, and the block ranges of the ARC paper.
-//!
-//! They have neither times nor sizes. Blank lines are refused.
+//! Lists of ids: one id on each line, the text of the LIRS paper, and the block ranges of the ARC
+//! paper. They have neither times nor sizes. Blank lines are refused.
 
 use crate::entry::{Columns, Encoding, Entry, Source, Workload};
 use crate::error::Fault;
@@ -61,7 +60,7 @@ const EXPECTED_BLOCK: &str = "the number of a block, or * between phases";
 const EXPECTED_RANGE: &str =
     "`first-block count ignored request-number`, with a count from 1 to 16,777,216";
 
-/// Reader of one id a line.
+/// Reader of one id on each line.
 struct Ids<R> {
     lines: Lines<R>,
 }
@@ -90,7 +89,7 @@ impl<R: Read> Source for Ids<R> {
     }
 }
 
-/// Reader of one block a line. A line of `*` separates phases and is no request.
+/// Reader of one block on each line. A line of `*` separates phases and is not a request.
 struct LirsBlocks<R> {
     lines: Lines<R>,
 }

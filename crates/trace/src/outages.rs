@@ -17,7 +17,7 @@ pub const WINDOW_MS: u64 = 5 * 60_000;
 const MINUTE_MS: f64 = 60_000.0;
 /// Median duration of an outage. Durations are lognormal, and 16 % exceed a day.
 const MEDIAN_MINUTES: f64 = 200.0;
-/// Standard normal deviate that 16 % exceed.
+/// Standard normal deviate that is exceeded with a probability of 16 %.
 const OVER_A_DAY_AT: f64 = 0.994_457_88;
 /// Mean duration after clamping to the limits below, from two million draws, within 0.3 %.
 const MEAN_MINUTES: f64 = 1_249.0;

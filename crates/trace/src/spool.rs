@@ -172,7 +172,7 @@ mod tests {
     use std::collections::HashMap;
     use std::io::Cursor;
 
-    /// The simplest way to find each next access.
+    /// A simple algorithm that finds each next access, for comparison.
     fn futures(keys: &[u64]) -> Vec<NextAccess> {
         let mut coming = HashMap::new();
         let mut futures: Vec<NextAccess> = keys

@@ -80,7 +80,7 @@ impl Iterator for Zipf {
     }
 }
 
-/// Returns the integral of x^-α from 1 to `x`.
+/// Returns the integral of t^-α over t from 1 to `x`.
 fn area(alpha: f64, x: f64) -> f64 {
     let log = x.ln();
     log * expm1_over(log * (1.0 - alpha))

@@ -16,9 +16,9 @@ use std::cmp::Ordering;
 
 /// Maximum length of the text of a number in bytes, as in Redis.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
-/// Exponent of two that no finite number reaches.
+/// Smallest exponent of two that is too large for a finite number.
 const BINARY_EXPONENT_END: i32 = 16384;
-/// Exponent of the smallest power of two that is not zero.
+/// Exponent of the smallest positive number, which is a power of two.
 const BINARY_EXPONENT_MIN: i32 = -16445;
 /// Limit to which decimal exponents are clamped: far outside of the range, whatever the digits.
 const DECIMAL_EXPONENT_MAX: i64 = 100_000;
@@ -97,7 +97,7 @@ impl LongDouble {
         },
     };
 
-    /// Whether it is infinite.
+    /// Whether the number is infinite.
     pub fn is_infinite(self) -> bool {
         self.magnitude == Magnitude::Infinite
     }

@@ -3,8 +3,8 @@
 /// Bytes of version and checksum.
 pub(super) const FOOTER_BYTES: usize = 2 + 8;
 
-/// Numbers of the types. 22 has another meaning in release candidates of Redis 7.4, which the
-/// version distinguishes.
+/// Numbers of the types. In release candidates of Redis 7.4, 22 has another meaning; the payload's
+/// version distinguishes the two.
 pub(super) mod code {
     pub const STRING: u8 = 0;
     pub const LIST: u8 = 1;
@@ -30,10 +30,10 @@ pub(super) mod code {
     pub const HASH_REDIS: u8 = 24;
     /// Redis's hash with deadlines, packed: fields, values and deadlines behind the earliest one.
     pub const HASH_REDIS_LISTPACK: u8 = 25;
-    /// Our own: members, each followed by its deadline. The number is above all that Redis and
-    /// Valkey use for types, and below those with other meanings in their snapshots.
+    /// Type of this server: members, each followed by its deadline. The number is above all that
+    /// Redis and Valkey use for types, and below those with other meanings in their snapshots.
     pub const SET_DEADLINES: u8 = 128;
-    /// Our own: members and scores, each followed by its deadline.
+    /// Type of this server: members and scores, each followed by its deadline.
     pub const SORTED_SET_DEADLINES: u8 = 129;
 }
 

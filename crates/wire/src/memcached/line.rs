@@ -62,7 +62,8 @@ fn spans_of(line: &[u8], from: usize) -> impl Iterator<Item = Span> + '_ {
     })
 }
 
-/// Returns the next position of a byte, from a position on, which may be the end.
+/// Returns the position of the next occurrence of a byte at or after a position; the end if there
+/// is none.
 #[inline(always)]
 pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;

@@ -126,7 +126,7 @@ pub struct Request {
     pub key_count: u32,
     /// Value to store, without its line end.
     pub value: Span,
-    /// The client's own 32 bits (`F` of a meta request).
+    /// 32 bits that the client stores with the value (`F` of a meta request).
     pub client_flags: u32,
     /// Expiration in seconds: see [`super::Expiration`]; for `flush_all` the delay; `T` of a meta
     /// request.
@@ -157,7 +157,7 @@ impl Request {
         }
     }
 
-    /// Returns the spans of its keys from the spans that the parser appended to.
+    /// Returns the request's keys from the spans that the parser appended to.
     pub fn keys<'s>(&self, spans: &'s [Span]) -> &'s [Span] {
         let first = self.first_key as usize;
         &spans[first..first + self.key_count as usize]
