@@ -97,7 +97,7 @@ pub struct Table {
     depth: u8,
     buckets: usize,
     len: usize,
-    /// Number of subtables by depth; it shows when the directory can halve.
+    /// Number of subtables of each depth. The directory is halved when none has the full depth.
     by_depth: [u32; DEPTH_MAX as usize + 1],
 }
 

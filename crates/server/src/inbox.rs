@@ -6,8 +6,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Maximum number of bytes of messages that wait for one worker. A subscriber whose message does
-/// not fit is disconnected, like one whose output buffer is full, so that it notices the loss.
+/// Maximum number of bytes of published messages that wait for one worker. A subscriber whose
+/// message does not fit is disconnected, like one whose output buffer is full, so that it notices
+/// the loss. Messages between workers other than publications are not counted.
 pub const INBOX_BYTES_MAX: usize = 64 << 20;
 
 thread_local! {

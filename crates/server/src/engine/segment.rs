@@ -235,7 +235,8 @@ impl<'s> Handle<'s> {
         counter.store(counter.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Appends what `frame` appends and then the value of a key. Counts a hit or a miss.
+    /// Calls `frame`, which appends the part of the reply before the value, then appends the value
+    /// of a key. Counts a hit or a miss.
     #[inline]
     pub fn get(
         &self,
@@ -284,7 +285,7 @@ impl<'s> Handle<'s> {
         Some(Found::of(&item, chosen))
     }
 
-    /// Appends what `frame` appends for a key's metadata. Counts a hit or a miss.
+    /// Calls `frame` with a key's metadata, so that it appends a reply. Counts a hit or a miss.
     pub fn get_head(
         &self,
         key: &Key<&[u8]>,

@@ -43,8 +43,9 @@ impl Elements {
         if at >= 1 << 32 { 0 } else { at }
     }
 
-    /// Returns a random element for which `is_wanted` returns true, each equally likely. Returns
-    /// `None` if a bounded search finds none.
+    /// Returns a random element for which `is_wanted` returns true. All such elements are equally
+    /// likely, unless all random tries fail because there are few of them. In that case it searches
+    /// a number of pages from a random one on, and returns `None` if it finds none.
     pub fn sample_where(&self, random: u64, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
         if self.len == 0 {
             return None;

@@ -161,8 +161,9 @@ impl Hash {
         }
     }
 
-    /// Passes `count` live fields with their values to `each`, each chosen uniformly and
-    /// independently among all. Passes none if no field is live.
+    /// Passes `count` live fields with their values to `each`, each chosen independently among all.
+    /// Passes none if no field is live. All are equally likely, unless nearly all fields of a large
+    /// hash have expired.
     pub fn sample_with_repeats(
         &self,
         count: usize,

@@ -190,8 +190,8 @@ impl Set {
         });
     }
 
-    /// Passes `count` live members to `each`, each chosen uniformly and independently among all.
-    /// Passes none if the set is empty.
+    /// Passes `count` live members to `each`, each chosen independently among all. Passes none if the
+    /// set is empty. All are equally likely, unless nearly all members of a large set have expired.
     pub fn sample_with_repeats(
         &self,
         count: usize,

@@ -68,7 +68,8 @@ impl Width {
         }
     }
 
-    /// Returns the number in the lower bits, with its sign.
+    /// Drops all bits above the width of the field. The highest remaining bit is the sign if the
+    /// field is signed.
     fn cut(self, number: i128) -> i64 {
         let low = number & ((1 << self.bits) - 1);
         let is_negative = self.is_signed && low >> (self.bits - 1) & 1 == 1;

@@ -146,7 +146,7 @@ impl Large {
         (Place { block, chunk }, index)
     }
 
-    /// Changes one chunk and updates the sums.
+    /// Changes one chunk and updates the counts of elements and bytes.
     fn edit<R>(&mut self, place: Place, edit: impl FnOnce(&mut Chunk) -> R) -> R {
         let block = &mut self.blocks[place.block];
         let chunk = &mut block.chunks[place.chunk];
