@@ -24,7 +24,8 @@ pub(crate) struct Files {
     /// Write each plot as SVG into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Write the tables as Markdown: between their marks if the file has them, else over the file
+    /// Write the tables as Markdown to this file: between their marks if the file has them,
+    /// otherwise in place of its content
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }

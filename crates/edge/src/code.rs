@@ -64,9 +64,9 @@ pub enum CodeError {
     NoSuchChunk(usize),
     /// The number of sources or results does not match the reconstruction.
     Count {
-        /// Number that the reconstruction takes or makes.
+        /// Number of sources or results that the reconstruction needs.
         wanted: usize,
-        /// Number that was given.
+        /// Number of slices that the caller passed.
         given: usize,
     },
     /// The byte slices differ in length.

@@ -47,7 +47,7 @@ pub enum SchemeError {
     NoParity,
     /// K + P is above [`CHUNKS_MAX`].
     TooManyChunks {
-        /// K + P.
+        /// Number of chunks of the scheme, K + P.
         chunks: u16,
     },
     /// The number of replicas is 0.

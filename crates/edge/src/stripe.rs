@@ -6,7 +6,7 @@ use crate::layout::Layout;
 use std::ops::Range;
 
 /// Encodes a stripe. `bytes` are the object's bytes in it, and `out` receives its K + P sub-chunks,
-/// one behind the other, each [`Layout::sub_chunk_bytes`] long.
+/// one after the other, each [`Layout::sub_chunk_bytes`] long.
 pub fn encode_stripe(code: &Code, layout: &Layout, stripe: u64, bytes: &[u8], out: &mut Vec<u8>) {
     let span = layout.stripe(stripe);
     assert_eq!(

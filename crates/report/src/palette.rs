@@ -37,8 +37,9 @@ impl Ink {
     }
 }
 
-/// Background of the page, then text.
+/// Background of the page.
 pub(crate) const PAPER: Ink = ink(0xFFFFFF, 0x14171A);
+/// Text of the page.
 pub(crate) const TEXT: Ink = ink(0x1F2328, 0xE4E7EB);
 /// Axes and their labels.
 pub(crate) const FAINT: Ink = ink(0x57606A, 0xA3ABB5);

@@ -150,7 +150,7 @@ pub enum Format {
     Span,
 }
 
-/// Which outputs a column is written to.
+/// Set of outputs that include a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Outputs {
     Data,

@@ -44,7 +44,7 @@ impl<R: Read> Buffer<R> {
         &self.bytes[start..self.start]
     }
 
-    /// Moves the unread bytes to the front of the buffer, and reads more bytes behind them.
+    /// Moves the unread bytes to the front of the buffer, and reads more bytes after them.
     pub(crate) fn fill(&mut self) -> io::Result<()> {
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;

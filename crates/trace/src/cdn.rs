@@ -174,7 +174,7 @@ impl Cdn {
             let birth = random.fraction();
             for _ in 0..count {
                 let at = match is_young {
-                    // Times behind the end of the trace wrap to its beginning, as if they came from
+                    // Times after the end of the trace wrap to its beginning, as if they came from
                     // objects born before it. So the trace has the same mix of ages throughout.
                     true => (birth - (1.0 - random.fraction()).ln() * YOUNG_AGE).fract(),
                     false => random.fraction(),

@@ -89,7 +89,7 @@ impl Read for Input<'_> {
 /// Reads the requests of one stream.
 pub(crate) trait Source {
     /// Returns the next request, or `None` at the end. After [`Fault::Malformed`] the next call
-    /// continues behind the refused line or record.
+    /// continues after the refused line or record.
     fn next(&mut self) -> Result<Option<Request>, Fault>;
 }
 

@@ -129,7 +129,7 @@ impl std::error::Error for Error {
 /// Error of a format's reader, which does not have the name of the trace.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The line or record was consumed: the next call continues behind it.
+    /// The line or record was consumed: the next call continues after it.
     Malformed {
         position: Position,
         expected: Cow<'static, str>,

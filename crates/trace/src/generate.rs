@@ -295,7 +295,7 @@ impl Stream {
         }
     }
 
-    /// Returns the number of requests in one turn.
+    /// Returns the number of requests that the pattern makes each time it is chosen.
     fn run_length(&self) -> u64 {
         match self {
             Stream::Scan { length, .. } => *length,

@@ -157,7 +157,7 @@ impl<R: Read> Source for ArcBlocks<R> {
     }
 }
 
-/// Parses the first block and the count. Of the two numbers behind them only the first is required.
+/// Parses the first block and the count. Of the two numbers after them only the first is required.
 fn range(line: &[u8]) -> Option<(u64, u64)> {
     let fields = line.split(|&byte| byte == b' ' || byte == b'\t');
     let mut fields = fields.filter(|field| !field.is_empty()).map(whole);

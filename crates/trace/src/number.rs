@@ -37,7 +37,7 @@ pub(crate) fn small(text: &[u8]) -> Option<u32> {
     u32::try_from(whole(text)?).ok()
 }
 
-/// Parses a decimal number and multiplies it by 1,000: seconds to milliseconds. Digits behind the
+/// Parses a decimal number and multiplies it by 1,000: seconds to milliseconds. Digits after the
 /// third decimal are dropped.
 #[inline]
 pub(crate) fn thousandths(text: &[u8]) -> Option<u64> {

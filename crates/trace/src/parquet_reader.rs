@@ -212,7 +212,7 @@ impl<R: Read + Seek + Send> Source for ParquetReader<R> {
         self.count += 1;
         let mut request = Request::default();
         let mut problem = None;
-        // Every column advances by one row, also behind a column with an invalid value.
+        // Every column advances by one row, even after a column with an invalid value.
         for wanted in &mut self.columns {
             if !wanted.put(row, &mut request) {
                 problem = problem.or(Some(wanted.column));

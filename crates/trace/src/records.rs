@@ -32,7 +32,7 @@ impl<R: Read> Records<R> {
         self.count
     }
 
-    /// Returns the number of the record that was taken last and the position behind it.
+    /// Returns the number of the record that was taken last and the position after it.
     pub(crate) fn position(&self) -> Position {
         Position::Record {
             number: self.count,

@@ -60,7 +60,7 @@ impl<'a> Args<'a> {
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
-    /// Returns the argument at `index`, or `None` behind the last.
+    /// Returns the argument at `index`, or `None` if there are fewer arguments.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| &self.input[span.range()])

@@ -30,7 +30,7 @@ pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), 
     }
 }
 
-/// Unescapes the word that starts at `start` in place. Returns the position behind the word and the
+/// Unescapes the word that starts at `start` in place. Returns the position after the word and the
 /// length of the result.
 fn read_word(line: &mut [u8], start: usize) -> Result<(usize, usize), UnbalancedQuotes> {
     let mut read = start;
@@ -55,7 +55,7 @@ fn read_word(line: &mut [u8], start: usize) -> Result<(usize, usize), Unbalanced
     }
 }
 
-/// Unescapes up to the closing `"`. Returns the position behind it, and the end of the result.
+/// Unescapes up to the closing `"`. Returns the position after it, and the end of the result.
 fn read_double_quoted(
     line: &mut [u8],
     mut read: usize,
@@ -77,7 +77,7 @@ fn read_double_quoted(
     }
 }
 
-/// Unescapes up to the closing `'`. Returns the position behind it, and the end of the result.
+/// Unescapes up to the closing `'`. Returns the position after it, and the end of the result.
 fn read_single_quoted(
     line: &mut [u8],
     mut read: usize,
@@ -96,7 +96,7 @@ fn read_single_quoted(
     }
 }
 
-/// Checks that a quoted word ends behind its closing quote.
+/// Checks that a quoted word ends after its closing quote.
 fn closed(line: &[u8], read: usize) -> Result<usize, UnbalancedQuotes> {
     let next = line.get(read);
     if is_end(next) || next.is_some_and(|&byte| is_blank(byte)) {

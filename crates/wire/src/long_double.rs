@@ -24,7 +24,7 @@ const BINARY_EXPONENT_MIN: i32 = -16445;
 const DECIMAL_EXPONENT_MAX: i64 = 100_000;
 /// Maximum number of digits before the point of a number in range.
 const WHOLE_DIGITS_MAX: i64 = 4933;
-/// Maximum number of zeros behind the point of a number that is not zero.
+/// Maximum number of zeros after the point of a number that is not zero.
 const LEADING_DECIMALS_MAX: i64 = 4951;
 
 const TEN_POWER_19: u64 = 10_000_000_000_000_000_000;

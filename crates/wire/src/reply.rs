@@ -44,11 +44,11 @@ impl<'a> Reply<'a> {
     pub fn position(&self) -> usize {
         self.out.len()
     }
-    /// Removes everything behind `position`.
+    /// Removes everything after `position`.
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
     }
-    /// Returns the bytes behind `position`.
+    /// Returns the bytes after `position`.
     pub fn written(&self, position: usize) -> &[u8] {
         self.out.get(position..).unwrap_or(&[])
     }

@@ -55,17 +55,17 @@ impl Default for Limits {
 /// the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// The count behind `*` is not a number, or above the limit.
+    /// The count after `*` is not a number, or above the limit.
     InvalidMultibulkLength,
-    /// The count behind `$` is not a number, negative, or above the limit.
+    /// The count after `$` is not a number, negative, or above the limit.
     InvalidBulkLength,
     /// An argument begins with this byte instead of `$`.
     ExpectedDollar(u8),
     /// An argument is not followed by a line end (Redis does not check this).
     MissingLineEnd,
-    /// The count behind `*` has too many digits.
+    /// The count after `*` has too many digits.
     TooBigMultibulkCount,
-    /// The count behind `$` has too many digits.
+    /// The count after `$` has too many digits.
     TooBigBulkCount,
     /// An inline command is longer than the limit.
     TooBigInline,
@@ -117,7 +117,7 @@ pub enum Parsed {
         /// Number of bytes from the start of the input.
         consumed: usize,
     },
-    /// The frame is incomplete. The next call must get the same bytes with more behind them.
+    /// The frame is incomplete. The next call must get the same bytes with more after them.
     Incomplete {
         /// Minimum number of bytes that are missing. The client states it, so the caller must bound
         /// what it reserves.
@@ -195,7 +195,7 @@ impl Parser {
     /// from there, to `spans`.
     ///
     /// After [`Parsed::Incomplete`] the next call must get the same bytes, possibly moved, with
-    /// more behind them. The input is modified in one case only: quoted words of an inline command
+    /// more after them. The input is modified in one case only: quoted words of an inline command
     /// are unescaped in place. Total work is linear in the bytes of the stream, whatever the sizes
     /// of the reads.
     ///
@@ -295,7 +295,7 @@ impl Parser {
         scanned: usize,
         spans: &mut Vec<Span>,
     ) -> Result<Parsed, ProtocolError> {
-        // The line feed may be at the limit and not behind it, so that the sizes of the reads make
+        // The line feed may be at the limit and not after it, so that the sizes of the reads make
         // no difference.
         let bound = self.limits.inline_bytes_max;
         let window = input.len().min(bound.saturating_add(1));
@@ -381,9 +381,9 @@ fn check_bulk_bytes(limits: &Limits, count: i64) -> Result<(), ProtocolError> {
     }
 }
 
-/// Result of reading the count behind `*` or `$`.
+/// Result of reading the count after `*` or `$`.
 pub(crate) enum Count {
-    /// The number, and the position behind its line end.
+    /// The number, and the position after its line end.
     Number(i64, usize),
     /// The input ends before the line does.
     Incomplete,

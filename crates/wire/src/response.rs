@@ -101,7 +101,7 @@ enum Item<'a> {
     Aggregate(usize),
 }
 
-/// Reads the element at `at`. Returns its first byte, its content and the position behind it;
+/// Reads the element at `at`. Returns its first byte, its content and the position after it;
 /// `None` if it is incomplete.
 fn read_item(input: &[u8], at: usize) -> Result<Option<(u8, Item<'_>, usize)>, ResponseError> {
     let Some(&sigil) = input.get(at) else {
@@ -184,8 +184,8 @@ pub struct ReplyScanner {
 
 impl ReplyScanner {
     /// Returns the length of the reply at the start of `input`; `None` if it is incomplete: the
-    /// next call must get the same bytes with more behind them. An attribute belongs to the reply
-    /// behind it.
+    /// next call must get the same bytes with more after them. An attribute belongs to the reply
+    /// after it.
     ///
     /// # Errors
     /// See [`ResponseError`].

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Duration of the load before each measurement, so that caches and branch predictors are warm.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Enough memory for each server to store all keys.
+/// Memory limit of each server in bytes, which suffices for all keys.
 const MEMORY_BYTES: u64 = 4 << 30;
 /// Upper bound of the memory that any server needs for a key and its metadata, in bytes.
 const OVERHEAD_BYTES: u64 = 250;

@@ -64,7 +64,8 @@ struct Common {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write the tables as Markdown: between their marks if the file has them, else over the file
+    /// Write the tables as Markdown to this file: between their marks if the file has them,
+    /// otherwise in place of its content
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     #[command(flatten)]

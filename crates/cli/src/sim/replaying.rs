@@ -160,7 +160,7 @@ impl Replaying {
         }
     }
 
-    /// Runs replays of `requests` requests in total behind a progress bar.
+    /// Runs replays of `requests` requests in total and shows a progress bar.
     pub fn run<R: Send>(
         &self,
         name: &str,
@@ -171,8 +171,8 @@ impl Replaying {
     }
 }
 
-/// Runs replays of `requests` requests in total behind a progress bar, `jobs` at a time or one for
-/// each processor.
+/// Runs replays of `requests` requests in total and shows a progress bar, `jobs` at a time or one
+/// for each processor.
 pub fn behind_bar<R: Send>(
     jobs: Option<NonZeroUsize>,
     name: &str,

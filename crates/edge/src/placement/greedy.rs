@@ -126,7 +126,8 @@ impl State<'_> {
         }
     }
 
-    /// Brings two servers closer together. Returns false if all are close enough, or nothing helps.
+    /// Moves or swaps parity between two servers so that their loads become more equal. Returns
+    /// false if all loads are close enough, or if no move reduces the difference.
     fn exchange(&mut self) -> bool {
         let shares = self.problem.servers.iter().enumerate();
         let mut order: Vec<usize> = shares

@@ -24,11 +24,11 @@ pub(super) mod code {
     /// A list in several listpacks and long single elements.
     pub const LIST_LISTPACKS: u8 = 18;
     pub const SET_LISTPACK: u8 = 20;
-    /// Valkey's hash with deadlines: each behind its field and value.
+    /// Valkey's hash with deadlines: each after its field and value.
     pub const HASH_VALKEY: u8 = 22;
     /// Redis's hash with deadlines: the earliest one, then each, relative to it, before its field.
     pub const HASH_REDIS: u8 = 24;
-    /// Redis's hash with deadlines, packed: fields, values and deadlines behind the earliest one.
+    /// Redis's hash with deadlines, packed: fields, values and deadlines after the earliest one.
     pub const HASH_REDIS_LISTPACK: u8 = 25;
     /// Type of this server: members, each followed by its deadline. The number is above all that
     /// Redis and Valkey use for types, and below those with other meanings in their snapshots.

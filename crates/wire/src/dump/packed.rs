@@ -46,7 +46,7 @@ impl<'b> Entry<'b> {
     }
 }
 
-/// Byte behind the last entry.
+/// Byte after the last entry.
 const END: u8 = 0xFF;
 
 /// Removes header and end byte and returns the entries. The total length in the header must match.
@@ -218,7 +218,7 @@ fn listpack_entry<'b>(input: &mut Input<'b>, _: usize) -> Read<Entry<'b>> {
     Ok(entry)
 }
 
-/// Reads the length behind an entry: groups of seven bits, the highest first, all but the first
+/// Reads the length after an entry: groups of seven bits, the highest first, all but the first
 /// with the high bit set.
 fn backward_length(input: &mut Input<'_>, bytes: usize) -> Read<()> {
     let mut stated = u64::from(input.byte()?);

@@ -60,7 +60,7 @@ enum Deadlines {
     None,
     /// Before each element: 0 for none, or one more than the milliseconds since this time.
     Before(u64),
-    /// Behind each element.
+    /// After each element.
     Behind,
 }
 

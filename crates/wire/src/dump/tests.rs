@@ -184,7 +184,7 @@ fn ziplist(entries: &[&[u8]], count: u16) -> Vec<u8> {
     pack
 }
 
-/// Returns the payload of a type whose body, behind `head`, is one string.
+/// Returns the payload of a type whose body, after `head`, is one string.
 fn one_string(code: u8, head: &[u8], string: &[u8]) -> Vec<u8> {
     let mut body = vec![code];
     body.extend_from_slice(head);
@@ -292,7 +292,7 @@ fn malformed_payloads_are_refused() {
         sealed(b"\x16\x01\x00\x01f\x01v", 12),
         sealed(b"\xFF\x01a", 9),
         sealed(b"", 9),
-        // Empty values, missing bytes, bytes behind the end.
+        // Empty values, missing bytes, bytes after the end.
         sealed(b"\x01\x00", 9),
         sealed(b"\x04\x01\x01f", 9),
         sealed(b"\x00\x05abcd", 9),

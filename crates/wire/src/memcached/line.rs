@@ -41,7 +41,7 @@ impl Words {
         words
     }
 
-    /// Returns a word by its index; empty if there is none, or if it is behind the stored ones.
+    /// Returns a word by its index; empty if there is none, or if it is after the stored ones.
     pub fn get<'l>(&self, line: &'l [u8], index: usize) -> &'l [u8] {
         self.spans
             .get(index)

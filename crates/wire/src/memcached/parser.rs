@@ -249,7 +249,7 @@ impl Parser {
         self.block(request, consumed, len as usize, stale, input)
     }
 
-    /// Parses the data block behind a line of `at` bytes.
+    /// Parses the data block after a line of `at` bytes.
     fn block(
         &mut self,
         mut request: Request,

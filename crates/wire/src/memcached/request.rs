@@ -22,7 +22,7 @@ pub enum Verb {
     Add,
     /// `replace …`: only if present.
     Replace,
-    /// `append …`: behind the existing value.
+    /// `append …`: after the existing value.
     Append,
     /// `prepend …`: before the existing value.
     Prepend,
@@ -70,7 +70,7 @@ pub enum Mode {
     Add,
     /// `ms`: only if present.
     Replace,
-    /// `ms`: behind the existing value.
+    /// `ms`: after the existing value.
     Append,
     /// `ms`: before the existing value.
     Prepend,

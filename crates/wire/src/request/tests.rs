@@ -8,7 +8,7 @@ type Command = Vec<Vec<u8>>;
 struct Outcome {
     commands: Vec<Command>,
     error: Option<ProtocolError>,
-    /// Number of bytes behind the last frame.
+    /// Number of bytes after the last frame.
     rest: usize,
 }
 

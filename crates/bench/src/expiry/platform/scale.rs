@@ -42,7 +42,7 @@ impl Scale {
         (count / u64::from(self.0)).max(1)
     }
 
-    /// Returns a TTL in seconds as milliseconds.
+    /// Converts a TTL in seconds to milliseconds and divides it by the factor; at least 1 ms.
     pub(super) fn ttl_ms(self, seconds: u64) -> u64 {
         (seconds * 1000 / u64::from(self.0)).max(1)
     }
