@@ -102,7 +102,7 @@ pub struct KeyMemo {
     pub len: usize,
     /// Database of the key.
     pub db: u8,
-    /// `Key::hash`.
+    /// Hash of the key, as in [`Key`].
     pub hash: u64,
 }
 

@@ -137,7 +137,7 @@ impl Postponed {
     }
 }
 
-/// State of learning while `segment-eviction` is gl-cache.
+/// State of the thread while `segment-eviction` is gl-cache.
 struct Learner<'s> {
     server: &'s Server,
     segments: &'s Segments,

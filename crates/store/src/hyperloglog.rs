@@ -88,7 +88,7 @@ struct Run {
     /// Position of the run and its length in bytes.
     at: usize,
     bytes: usize,
-    /// First register, number of registers, and their rank.
+    /// First register of the run. `len` is the number of registers, `rank` their common rank.
     first: usize,
     len: usize,
     rank: u8,

@@ -40,9 +40,9 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     }
 
     /// Returns a random live entry for which `is_wanted` returns true. All such entries are equally
-    /// likely, unless 64 tries fail because there are few of them. In that case it searches the next
-    /// 512 entries in the order of the arena. Later calls continue that search. Returns `None` if it
-    /// finds none.
+    /// likely, unless 64 tries fail because there are few of them. In that case it searches the
+    /// next 512 entries in the order of the arena. Later calls continue that search. Returns `None`
+    /// if it finds none.
     pub(crate) fn sample_where(
         &self,
         random: u64,

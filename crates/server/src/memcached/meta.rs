@@ -57,7 +57,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// Returns the flags after `by` has set a deadline.
+    /// Returns the flags with the information that flag `by` has set this deadline.
     fn kept(self, by: u8, deadline: Option<Tick>) -> Flags<'a> {
         let kept = Some((by, deadline));
         Flags { kept, ..self }

@@ -316,8 +316,8 @@ impl<L: LargeElements> ElementForm<L> {
         }
     }
 
-    /// Passes `count` live elements to `each`, each chosen independently among all. Passes none if no
-    /// element is live. All are equally likely, unless nearly all elements of a large form have
+    /// Passes `count` live elements to `each`, each chosen independently among all. Passes none if
+    /// no element is live. All are equally likely, unless nearly all elements of a large form have
     /// expired.
     pub fn sample_with_repeats(
         &self,

@@ -190,8 +190,9 @@ impl Set {
         });
     }
 
-    /// Passes `count` live members to `each`, each chosen independently among all. Passes none if the
-    /// set is empty. All are equally likely, unless nearly all members of a large set have expired.
+    /// Passes `count` live members to `each`, each chosen independently among all. Passes none if
+    /// the set is empty. All are equally likely, unless nearly all members of a large set have
+    /// expired.
     pub fn sample_with_repeats(
         &self,
         count: usize,

@@ -59,8 +59,8 @@ impl View<'_> {
         0
     }
 
-    /// Returns a random live key; `None` if there is none. All are equally likely, unless nearly all
-    /// keys have expired. Needs all shards.
+    /// Returns a random live key; `None` if there is none. All are equally likely, unless nearly
+    /// all keys have expired. Needs all shards.
     pub fn random_key(&mut self, db: u8, random: u64) -> Option<Vec<u8>> {
         let len = self.len(db) as u64;
         let now = self.now();
