@@ -168,12 +168,12 @@ impl Code {
 }
 
 impl Reconstruction {
-    /// Returns the chunks that it takes.
+    /// Returns the chunks that are the sources of the reconstruction.
     pub fn from(&self) -> ChunkSet {
         self.from
     }
 
-    /// Returns the chunks that it makes.
+    /// Returns the chunks that the reconstruction computes.
     pub fn makes(&self) -> ChunkSet {
         self.makes
     }

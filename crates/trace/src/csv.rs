@@ -92,7 +92,8 @@ impl Column {
         found.map_or(Column::Ignored, |(column, _)| *column)
     }
 
-    /// Returns the column that represents this one and the same field in another unit.
+    /// Returns the column of the same field in seconds, so that a field given in two units is
+    /// found.
     fn subject(self) -> Column {
         match self {
             Column::Milliseconds => Column::Seconds,
@@ -176,7 +177,7 @@ struct Csv<R> {
     lines: Lines<R>,
     delimiter: u8,
     columns: Vec<Column>,
-    /// TraceInfo of a quoted field without its quotes.
+    /// Buffer for the text of a quoted field without its quotes.
     unquoted: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! `bench expiry gist`: the measurements of S. Sanfilippo, who tried a radix tree for the deadlines
+//! `bench expiry gist`: the measurements by S. Sanfilippo of a radix tree for the deadlines
 //! of keys in Redis ("New keyspace representation and expire algorithm of Redis: preliminary
 //! analysis", 2019, <https://gist.github.com/antirez/b2eb293819666ee104c7fcad71986eb7>).
 //!

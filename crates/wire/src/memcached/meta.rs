@@ -18,7 +18,7 @@ pub struct Item<'a> {
     pub ttl_seconds: Option<u64>,
     /// Seconds since the last access.
     pub idle_seconds: u64,
-    /// Whether it was accessed before.
+    /// Whether the item was accessed before.
     pub was_hit: bool,
     /// Whether this client has won the right to recache (`W`).
     pub has_won: bool,
