@@ -40,7 +40,8 @@ pub struct MissedKey {
     pub key_hash: u64,
     /// Weight that the entry would have.
     pub weight: u32,
-    /// Whether it fits beside all that is held, so that no entry has to be evicted for it.
+    /// Whether the entry fits in addition to all present entries, so that none has to be evicted
+    /// for it.
     pub has_room: bool,
 }
 
@@ -56,15 +57,17 @@ pub trait Admission: Sized + Send {
     type Config: Clone + Default + core::fmt::Debug + Send;
     /// Canonical name in `--admission` and in error texts.
     const NAME: &'static str;
-    /// Other names that are accepted. Case, `-` and `_` are ignored anyway.
+    /// Other accepted names. Case, `-` and `_` are ignored in all names.
     const ALIASES: &'static [&'static str] = &[];
-    /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything.
+    /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything. If not, hosts need not
+    /// call them.
     const LISTENS: bool;
 
     /// Creates a filter for a cache of `capacity` units of weight. Equal seeds give equal
     /// decisions.
     fn new(capacity: u64, config: &Self::Config, seed: u64) -> Self;
-    /// Sets the capacity.
+    /// Sets the capacity in units of weight. A filter that does not depend on the capacity ignores
+    /// it.
     fn resize(&mut self, _capacity: u64) {}
     /// Records a hit on the live entry at `slot`.
     #[inline]
@@ -76,7 +79,7 @@ pub trait Admission: Sized + Send {
     fn admit(&mut self, facts: &impl Facts, missed: MissedKey) -> Admit;
     /// Bytes on the heap: filters, sketches, statistics.
     fn heap_bytes(&self) -> usize;
-    /// Panics when the structure contradicts itself. For tests and fuzzers; may be slow.
+    /// Panics if the structure is inconsistent. For tests and fuzzers; may be slow.
     fn check(&self);
 }
 

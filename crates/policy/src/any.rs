@@ -20,9 +20,9 @@ pub struct About {
     pub name: &'static str,
     /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// What a hit costs.
+    /// Kind of work that a hit needs.
     pub on_hit: OnHit,
-    /// Bits kept in an entry; `None` for a policy that only the simulator runs.
+    /// Number of bits kept in an entry; `None` for a policy that only the simulator runs.
     pub meta_bits: Option<u32>,
     /// Knobs of the policy.
     pub knobs: &'static [Knob],
@@ -40,7 +40,7 @@ impl About {
     }
 }
 
-/// What [`SpecError`] calls an element of this list.
+/// Name of the kind of this list's elements in a [`SpecError`].
 pub const KIND: &str = "eviction policy";
 
 /// Returns the canonical names and aliases of all policies.
@@ -63,7 +63,7 @@ pub fn find(name: &str) -> Result<&'static About, SpecError> {
 /// Code to run with a policy whose type [`PolicySpec::visit`] chooses: a policy named at run time
 /// runs in code compiled for it alone.
 pub trait Visitor {
-    /// Result of the code.
+    /// Type of the code's result.
     type Output;
     /// Runs the code with policy `P`.
     fn visit<P: Policy + 'static>(self, config: &P::Config) -> Self::Output;
@@ -108,7 +108,7 @@ macro_rules! define_any {
                 }
             }
 
-            /// Whether it runs only where the future is known.
+            /// Whether the policy needs to know future requests, which only the simulator does.
             pub fn needs_future(&self) -> bool {
                 match self {
                     $(PolicySpec::$name(_) => <$policy as Policy>::NEEDS_FUTURE,)+
@@ -179,7 +179,8 @@ macro_rules! define_any {
                 }
             }
 
-            /// What a hit costs this policy. [`Policy::reorder`] handles all three kinds.
+            /// Returns the kind of work that a hit needs. [`Policy::reorder`] handles all three
+            /// kinds.
             pub fn on_hit(&self) -> OnHit {
                 match self {
                     $(AnyPolicy::$name(_) => <$policy as Policy>::ON_HIT,)+
@@ -313,7 +314,7 @@ macro_rules! define_any {
 eviction_policies!(define_any);
 
 impl Default for PolicySpec {
-    /// The recommended policy.
+    /// Returns the recommended policy.
     fn default() -> Self {
         PolicySpec::S3Fifo(Default::default())
     }

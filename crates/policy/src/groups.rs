@@ -48,25 +48,25 @@ pub trait Groups {
     fn wants_lessons(&self) -> bool;
     /// Returns the size of the cache and the number of writes.
     fn extent(&self) -> Extent;
-    /// Sets the rates that groups begun from now on record.
+    /// Sets the rates that groups store when they are begun from now on.
     fn set_rates(&self, rates: Rates);
 
-    /// Begins to sum up the utility of a group that `random` chooses: one over time and size for
-    /// the next request of each of its entries, wherever that entry is by then. Returns false if no
-    /// group could be sampled.
+    /// Samples a group that `random` chooses: from now on, the next request of each of its entries
+    /// adds 1 / (time × size) to the group's utility, even if the entry was moved or evicted
+    /// meanwhile. Returns false if no group could be sampled.
     fn sample(&self, random: u64, now: Tick) -> bool;
     /// Maximum number of samples at a time.
     fn samples_max(&self) -> usize;
     /// Number of samples taken before this instant.
     fn sampled_before(&self, before: Tick) -> usize;
-    /// Removes the samples taken before this instant and passes each with its features at that time
-    /// and its utility.
+    /// Removes the samples taken before this instant, and calls `each` with the features at the
+    /// time of the sample and the utility of each.
     fn take_samples(&self, before: Tick, each: &mut dyn FnMut(&Features, f64));
 
     /// Whether the number of groups covered by the last ranking has been evicted, or there was no
     /// ranking.
     fn wants_ranking(&self) -> bool;
-    /// Passes all groups that could be evicted.
+    /// Calls `each` with the name and the features of every group that could be evicted.
     fn each_group(&self, now: Tick, each: &mut dyn FnMut(Self::Name, &Features));
     /// Sets the order of eviction, the first group first. After `quota` evictions another ranking
     /// is wanted.

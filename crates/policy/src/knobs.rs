@@ -14,7 +14,7 @@ pub struct Knob {
     pub name: &'static str,
     /// Default value.
     pub default: &'static str,
-    /// Accepted values, as text for people.
+    /// Accepted values, as text for users.
     pub range: &'static str,
 }
 
@@ -99,16 +99,16 @@ macro_rules! knobs {
 
 impl Eq for Knob {}
 
-/// Why a text does not specify a policy, an admission filter or an expiry index.
+/// Reason for which a text does not specify a policy, an admission filter or an expiry index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SpecError {
     /// Nothing of this kind has the given name.
     UnknownName {
-        /// What was looked up, such as `eviction policy`.
+        /// Kind of the name that was looked up, such as `eviction policy`.
         kind: &'static str,
         /// The name that was given.
         given: String,
-        /// The names nearest to it, the best ones only.
+        /// The names that are most similar to it, the best ones only.
         near: Vec<&'static str>,
     },
     /// The policy, filter or index has no such knob, or fewer knobs than values were given.
@@ -139,7 +139,8 @@ pub enum SpecError {
 }
 
 impl SpecError {
-    /// The error for a name that none of `names` equals; the nearest of them are suggested.
+    /// Returns the error for a name that equals none of `names`. The most similar of them are
+    /// suggested.
     pub fn unknown_name(
         kind: &'static str,
         given: &str,

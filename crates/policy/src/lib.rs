@@ -108,7 +108,7 @@ impl Meta for () {
     fn unpack(_bits: u64) {}
 }
 
-/// What an algorithm can ask the host about entries. The host stores all of it anyway.
+/// The host's data about entries, as an algorithm can read it. The host stores all of it anyway.
 ///
 /// Any `slot` may be passed, live or vacant, because indexes keep stale references.
 pub trait Facts {
@@ -136,8 +136,8 @@ pub trait Facts {
     /// fail to find one within its bound; it then returns `None` and continues from there at the
     /// next call.
     fn sample(&self, random: u64) -> Option<Slot>;
-    /// Number of the request that accesses this entry next; `u64::MAX` if none does, `None` where
-    /// the future is not known. Only an annotated trace has it.
+    /// Returns the number of the next request for this entry; `u64::MAX` if there is none, `None`
+    /// if the future is not known. Only an annotated trace has it.
     fn next_access(&self, _slot: Slot) -> Option<u64> {
         None
     }
@@ -151,8 +151,8 @@ pub trait Cells<M: Copy>: Facts {
     fn set(&mut self, slot: Slot, meta: M);
 }
 
-/// What a hit costs the policy. It is part of the type, so that the host can lock less for lazy
-/// promotion.
+/// Kind of work that a hit needs from the policy. It is part of the type, so that the host can use
+/// a cheaper lock for policies with lazy promotion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnHit {
     /// A hit changes nothing (FIFO).
@@ -176,7 +176,7 @@ pub enum Admit {
 /// Result of [`Policy::evict`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Eviction {
-    /// This entry is the victim. The policy no longer holds it: the host frees it and does not call
+    /// This entry is the victim. The policy no longer holds it. The host frees it and does not call
     /// `remove`.
     Victim(Slot),
     /// The budget ran out before a victim was found; the host calls again.
@@ -206,7 +206,7 @@ pub trait Policy: Sized + Send {
     const NAME: &'static str;
     /// Other names that are accepted. Case, `-` and `_` are ignored anyway.
     const ALIASES: &'static [&'static str] = &[];
-    /// What a hit costs.
+    /// Kind of work that a hit needs.
     const ON_HIT: OnHit;
     /// Whether the policy calls [`Facts::next_access`], and so runs only where the future is known.
     const NEEDS_FUTURE: bool = false;
@@ -214,8 +214,8 @@ pub trait Policy: Sized + Send {
     /// Creates a policy for a cache of `capacity` units of weight. Equal seeds give equal
     /// decisions.
     fn new(capacity: u64, config: &Self::Config, seed: u64) -> Self;
-    /// Sets the capacity. Never evicts by itself; a policy that does not depend on the capacity
-    /// ignores it.
+    /// Sets the capacity in units of weight, and evicts nothing. A policy that does not depend on
+    /// the capacity ignores it.
     fn resize(&mut self, _capacity: u64) {}
     /// Decides about a key that was missed, before room is made for it. Ghosts are looked up here,
     /// and filters can reject the key. What is found may be kept until the matching `insert`, which
@@ -240,8 +240,8 @@ pub trait Policy: Sized + Send {
     fn reweigh(&mut self, _cells: &mut impl Cells<Self::Meta>, _slot: Slot, _old_weight: u32) {}
     /// Handles the relocation of a live entry. Its bits are already at `new`; `old` is vacant.
     fn moved(&mut self, cells: &mut impl Cells<Self::Meta>, old: Slot, new: Slot);
-    /// Removes an entry that is about to leave for a reason other than eviction, while it is still
-    /// live.
+    /// Removes an entry for a reason other than eviction. The call comes before the entry is freed,
+    /// while it is still live.
     fn remove(&mut self, cells: &mut impl Cells<Self::Meta>, slot: Slot);
     /// Chooses one victim, reading no more entries than the budget allows.
     fn evict(&mut self, cells: &mut impl Cells<Self::Meta>, budget: &mut Budget) -> Eviction;
@@ -258,7 +258,8 @@ pub trait Policy: Sized + Send {
     fn heap_bytes_ahead(&self) -> usize {
         0
     }
-    /// Panics if the structure contradicts itself or the host. For tests and fuzzers; may be slow.
+    /// Panics if the structure is inconsistent in itself or with the host. For tests and fuzzers;
+    /// may be slow.
     fn check(&self, cells: &impl Cells<Self::Meta>);
 }
 
@@ -279,7 +280,7 @@ pub enum Due {
 /// (after storing it), `update` when the deadline changes (likewise), and `remove` when the entry
 /// loses its deadline or leaves (while `Facts::deadline` still returns the old one).
 pub trait ExpiryIndex: Sized + Send {
-    /// The entry's own bits beside its deadline: up to 16 fit in the deadline's word.
+    /// The entry's own bits in addition to its deadline. Up to 16 bits fit in the deadline's word.
     type Link: Meta;
     /// Knobs of the index.
     type Config: Clone + Default + core::fmt::Debug + Send;
@@ -328,6 +329,7 @@ pub trait ExpiryIndex: Sized + Send {
     }
     /// Bytes on the heap.
     fn heap_bytes(&self) -> usize;
-    /// Panics if the structure contradicts itself or the host. For tests and fuzzers; may be slow.
+    /// Panics if the structure is inconsistent in itself or with the host. For tests and fuzzers;
+    /// may be slow.
     fn check(&self, cells: &impl Cells<Self::Link>);
 }

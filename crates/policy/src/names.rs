@@ -2,10 +2,10 @@
 //!
 //! Every list of names in the program can use [`is_same`] and [`did_you_mean`].
 
-/// Names suggested for a wrong one, at most.
+/// Maximum number of names that are suggested for a wrong one.
 const SUGGESTIONS_MAX: usize = 4;
 
-/// The letters of a name that distinguish it: case, `-` and `_` are ignored.
+/// Returns the letters by which names are compared: case, `-` and `_` are ignored.
 fn letters(name: &str) -> impl Iterator<Item = char> + '_ {
     let kept = name.chars().filter(|letter| !matches!(letter, '-' | '_'));
     kept.flat_map(char::to_lowercase)

@@ -1,4 +1,4 @@
-//! Cells of one type seen as cells of another: the wrappers between a host and an algorithm.
+//! Wrappers between a host and an algorithm, which present cells of one type as cells of another.
 
 use crate::{Cells, Facts, Meta, Slot};
 
@@ -88,7 +88,7 @@ impl<M: Meta, C: Cells<u64>> Cells<M> for Packed<'_, C> {
     }
 }
 
-/// The same for reading only.
+/// The same as [`Packed`], for reading only.
 pub(crate) struct PackedView<'a, C>(pub(crate) &'a C);
 
 impl<C: Cells<u64>> Facts for PackedView<'_, C> {

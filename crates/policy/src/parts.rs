@@ -1,8 +1,9 @@
-//! Parts that several algorithms are built from. A part moves here at its third use.
+//! Data structures that several algorithms are built from. A structure moves here when a third
+//! algorithm needs it.
 //!
-//! Start with [`queue`], the FIFO of entries, and what it is built from: [`ring`], the FIFO of
-//! slots without slack, and [`epochs`], which makes it safe to leave references behind when an
-//! entry leaves.
+//! Start with [`queue`], the FIFO of entries, and what it is built from: [`ring`], a compact FIFO
+//! of slots, and [`epochs`], which makes it safe to leave references in a queue when their entries
+//! leave the cache.
 
 pub mod array;
 pub mod bloom;

@@ -15,8 +15,8 @@ use core::fmt::{Debug, Display};
 use core::str::FromStr;
 use proptest::prelude::*;
 
-/// All names of all lists with their knobs, so that a text may also name an element of another
-/// list.
+/// Returns the names of all lists with their knobs, so that a text may also have the name of
+/// another kind.
 fn listed() -> Vec<(&'static str, &'static [Knob])> {
     let policies = POLICIES.iter().map(|about| (about.name, about.knobs));
     let filters = FILTERS.iter().map(|about| (about.name, about.knobs));
@@ -24,13 +24,13 @@ fn listed() -> Vec<(&'static str, &'static [Knob])> {
     policies.chain(filters).chain(indexes).collect()
 }
 
-/// The two ends of a knob's range, as a user would type them.
+/// Returns both ends of a knob's range, as a user would type them.
 fn ends(knob: &Knob) -> (String, String) {
     let (low, high) = knob.range.split_once(" to ").expect("a range has two ends");
     (low.replace('_', ""), high.replace('_', ""))
 }
 
-/// A value for a knob: in its range, at its ends, just outside, or not a number.
+/// Generates a value for a knob: in its range, at its ends, just outside, or not a number.
 fn value(knob: &'static Knob) -> impl Strategy<Value = String> {
     let (low, high) = ends(knob);
     // A range described in words is tried with small numbers.
@@ -51,7 +51,7 @@ fn value(knob: &'static Knob) -> impl Strategy<Value = String> {
     ]
 }
 
-/// A name and some of its knobs, in order or by name, valid or nearly so.
+/// Generates a name with some of its knobs, in order or by name, valid or nearly so.
 fn nearly_right() -> impl Strategy<Value = String> {
     let of_one = |(name, knobs): (&'static str, &'static [Knob])| {
         let parts = proptest::collection::vec(any::<(prop::sample::Index, bool)>(), 0..4);
@@ -78,8 +78,8 @@ fn nearly_right() -> impl Strategy<Value = String> {
     prop::sample::select(listed()).prop_flat_map(of_one)
 }
 
-/// Checks that a text is parsed or refused, and that a parsed one is written so that it parses to
-/// the same. Returns whether it was parsed.
+/// Checks that a text is either parsed or refused, and that a parsed value is written as a text
+/// that gives the same value. Returns whether it was parsed.
 fn parses_to_the_same<S>(text: &str) -> bool
 where
     S: FromStr + Display + PartialEq + Debug,
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// Texts with one knob at one end of its range, of these names.
+/// Returns texts with these names and one knob at an end of its range.
 fn at_the_ends(names: impl Iterator<Item = (&'static str, &'static [Knob])>) -> Vec<String> {
     let mut texts = Vec::new();
     for (name, knobs) in names {
@@ -181,7 +181,7 @@ fn every_filter_keeps_the_contract_at_the_ends_of_its_knobs() {
     }
 }
 
-/// The message for a text that is refused.
+/// Returns the error message for a text that is refused.
 fn message<S: FromStr<Err = SpecError> + Debug>(text: &str) -> String {
     let refused = text.parse::<S>();
     refused.expect_err("the text is wrong").to_string()

@@ -44,20 +44,20 @@ use crate::parts::chance::{Chance, scramble};
 use crate::{Admit, Facts, Slot};
 use std::collections::BTreeMap;
 
-/// Maximum number of objects followed.
+/// Maximum number of objects in the sample.
 const FOLLOWED_MAX: usize = 8192;
-/// Weight of earlier requests at a choice of `c`, relative to their weight at the choice before.
+/// Factor by which the weight of earlier requests is multiplied at each choice of `c`.
 const HISTORY: f64 = 0.8;
 /// An object whose requests weigh less than this is dropped from the sample.
 const FORGOTTEN: f64 = 0.05;
-/// A choice waits until the objects requested since the last one weigh this multiple of the
-/// capacity,
+/// Minimum weight of the objects requested between two choices of `c`, as a multiple of the
+/// capacity. [`INTERVALS_MAX`] limits the time until the next choice.
 const FILLS: f64 = 2.0;
-/// but no longer than this number of intervals.
+/// Maximum number of intervals between two choices of `c`.
 const INTERVALS_MAX: u32 = 16;
-/// Halvings of the interval around the best `c`, in powers of two.
+/// Number of times that the search interval around the best `c` is halved, in powers of two.
 const REFINEMENTS: usize = 3;
-/// Bounds of the search for `T`, in intervals.
+/// Lower bound of the search for `T`, in intervals. The next constant is the upper bound.
 const SHORTEST: f64 = 1e-9;
 const LONGEST: f64 = 1e9;
 
@@ -73,7 +73,7 @@ crate::knobs! {
 struct Followed {
     /// Decayed number of requests before the last choice.
     history: f64,
-    /// Requests since the last choice.
+    /// Number of requests since the last choice.
     count: u32,
     weight: u32,
 }
@@ -82,13 +82,13 @@ struct Followed {
 #[derive(Clone, Debug)]
 pub struct AdaptSize {
     c: f64,
-    /// Followed objects by scrambled hash, which is the criterion of the sample.
+    /// Sampled objects by scrambled hash, which decides whether an object is in the sample.
     followed: BTreeMap<u64, Followed>,
-    /// Objects whose scrambled hash is larger are not followed.
+    /// Maximum scrambled hash of an object in the sample.
     limit: u64,
-    /// Requests since the last choice.
+    /// Number of requests since the last choice.
     requests: u32,
-    /// Weight of the followed objects requested since the last choice.
+    /// Weight of the sampled objects that were requested since the last choice.
     fresh_weight: u64,
     interval: u32,
     capacity: u64,
@@ -96,7 +96,7 @@ pub struct AdaptSize {
 }
 
 impl AdaptSize {
-    /// Weight that is admitted with probability 1/e; infinite before the first choice.
+    /// Returns the weight that is admitted with probability 1/e; infinite before the first choice.
     pub fn c(&self) -> f64 {
         self.c
     }
@@ -130,18 +130,18 @@ impl AdaptSize {
         }
     }
 
-    /// Fraction of all objects that is followed.
+    /// Returns the share of all objects that is sampled.
     fn share(&self) -> f64 {
         (self.limit as f64 + 1.0) / (u64::MAX as f64 + 1.0)
     }
 
-    /// Whether the followed objects stand for more weight than the cache can hold.
+    /// Whether the sampled objects represent more weight than the cache can hold.
     fn has_seen_enough(&self) -> bool {
         let enough = FILLS * self.capacity as f64 * self.share();
         self.fresh_weight as f64 >= enough || self.requests / self.interval >= INTERVALS_MAX
     }
 
-    /// Ends an interval: drops faded objects and chooses a new `c`.
+    /// Ends an interval: drops objects with few recent requests, and chooses a new `c`.
     #[cold]
     fn choose(&mut self) {
         self.requests = 0;
@@ -175,7 +175,7 @@ struct Model {
     capacity: f64,
 }
 
-/// An object as the model sees it for one `c`.
+/// Properties of an object in the model for one value of `c`.
 #[derive(Clone, Copy, Debug)]
 struct Modelled {
     rate: f64,
@@ -222,7 +222,7 @@ impl Model {
         let weights = || self.objects.iter().map(|&(_, weight)| weight);
         let lightest = weights().reduce(f64::min)?;
         let heaviest = weights().reduce(f64::max)?;
-        // At the lower end nearly nothing is admitted, at the upper 99 % of everything.
+        // At the lower end nearly nothing is admitted, and at the upper end 99 % of all objects.
         let (low, high) = (lightest.log2().floor() - 1.0, heaviest.log2().ceil() + 7.0);
         let mut time = 1.0;
         let mut best = (high, self.hit_ratio(high.exp2(), &mut time));
@@ -247,8 +247,8 @@ impl Model {
         Some(best.0.exp2())
     }
 
-    /// Returns the hit ratio for one `c`. `time` is where the search for `T` starts, and receives
-    /// where it ended.
+    /// Returns the hit ratio for one `c`. `time` is the start of the search for `T`, and is set to
+    /// its result.
     fn hit_ratio(&self, c: f64, time: &mut f64) -> f64 {
         let objects = self.objects.iter();
         let objects: Vec<Modelled> = objects.map(|&one| Modelled::new(one, c)).collect();
@@ -258,8 +258,8 @@ impl Model {
         hits.sum::<f64>() / requests
     }
 
-    /// Returns how long an entry stays without a request: the value that fills the cache, within 1
-    /// %. Beyond the search's upper bound if everything fits.
+    /// Returns the time that an entry stays without a request: the value with which the cache is
+    /// full, within 1 %. If everything fits, it is above the upper bound of the search.
     fn time(&self, objects: &[Modelled], start: f64) -> f64 {
         let is_over = |time: f64| {
             let held = objects.iter().map(|one| one.weight * one.held(time));
@@ -492,8 +492,8 @@ mod tests {
 
     #[test]
     fn the_search_for_t_fills_the_cache_when_few_objects_are_admitted() {
-        // Hardly anything is admitted, and what is admitted stays long: the held weight grows with
-        // a high power of T.
+        // Nearly nothing is admitted, and admitted objects stay long, so that the held weight grows
+        // with a high power of T.
         let model = Model {
             objects: vec![(1000.0, 1000.0); 100],
             capacity: 50_000.0,

@@ -18,7 +18,7 @@ pub struct About {
     pub name: &'static str,
     /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// Whether the host has to report hits and evictions to it.
+    /// Whether the host must report hits and evictions to it.
     pub listens: bool,
     /// Knobs of the filter.
     pub knobs: &'static [Knob],
@@ -102,8 +102,8 @@ macro_rules! define_any {
         }
 
         impl AnyAdmission {
-            /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything. Called once, not
-            /// at each hit.
+            /// Whether [`Admission::hit`] and [`Admission::evicted`] do anything. The host calls
+            /// this once, not at each hit.
             pub fn listens(&self) -> bool {
                 match self {
                     $(AnyAdmission::$name(_) => <$filter as Admission>::LISTENS,)+
@@ -175,7 +175,7 @@ macro_rules! define_any {
 admission_filters!(define_any);
 
 impl Default for AdmitSpec {
-    /// No filter.
+    /// Returns the filter that admits everything.
     fn default() -> Self {
         AdmitSpec::Always(())
     }

@@ -36,7 +36,7 @@ use crate::{Admit, Facts};
 #[derive(Clone, Debug)]
 pub struct SecondRequest {
     filter: Bloom,
-    /// New keys since the filter's hand last moved.
+    /// Number of new keys since the filter's hand last moved.
     added: usize,
 }
 

@@ -38,7 +38,7 @@ fn filter(text: &str, capacity: u64) -> AnyAdmission {
     AnyAdmission::new(capacity, &spec(text), 42)
 }
 
-/// Decision about a key in an empty host that is full.
+/// Returns the decision about a key in an empty host, whose cache counts as full.
 fn admits(filter: &mut impl Admission, key: u64, weight: u32) -> bool {
     let host: Host<()> = Host::new(Tick(0));
     let missed = MissedKey {
@@ -125,10 +125,10 @@ fn the_second_request_is_forgotten_in_time() {
         trial.request_through(&mut filter, key, 1, 8);
         trial.request_through(&mut filter, key, 1, 8)
     };
-    // Twice a miss, then a hit; and the cache is full.
+    // Each key is missed twice and hit then, and the cache is full.
     let hits = (0..2000).filter(|&key| twice(key)).count();
     assert_eq!(hits, 2000);
-    // A key that left long ago is new again.
+    // A key that was evicted long ago counts as new.
     (10_000..20_000).for_each(|key| {
         trial.request_through(&mut filter, key, 1, 8);
     });
@@ -178,8 +178,8 @@ proptest! {
     }
 }
 
-/// Hit ratio where a fifth of the requests go to keys that fit in the cache and the others to keys
-/// that come once.
+/// Returns the hit ratio where a fifth of the requests are for keys that fit in the cache, and the
+/// others for keys that are requested once.
 fn hit_ratio_beside_a_scan(text: &str) -> f64 {
     let mut trial = Trial::<Lru>::new(500, &(), 1);
     let mut filter = filter(text, 500);

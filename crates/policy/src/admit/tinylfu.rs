@@ -40,13 +40,14 @@ use crate::parts::chance::Chance;
 use crate::parts::sketch::Sketch;
 use crate::{Admit, Facts, Slot};
 
-/// Requests for each entry of the cache in which counters and doorkeeper are aged once.
+/// Number of requests for each entry of the cache during which counters and doorkeeper are aged
+/// once.
 const SAMPLE: usize = 10;
-/// Keys per round for which the doorkeeper is sized, for each entry of the cache. It sees up to
-/// `SAMPLE` of them, each once; when all are new, one in three is mistaken for another and counted.
+/// Number of keys for each entry of the cache for which the doorkeeper is sized. In a round it gets
+/// up to `SAMPLE` keys per entry. If all are new, one in three is mistaken for another and counted.
 const DOOR: usize = 2;
 
-/// One rejected key in this number is admitted after all.
+/// One rejected key in this number is admitted.
 const PARDON: u64 = 128;
 /// Number of victims remembered.
 const VICTIMS: usize = 8;
@@ -60,7 +61,7 @@ pub struct TinyLfu {
     passed: usize,
     /// Hashes of the last victims' keys, in no order.
     victims: [u64; VICTIMS],
-    /// Number of victims so far; up to `VICTIMS` of them are remembered.
+    /// Number of victims so far, of which the last `VICTIMS` are remembered.
     left: usize,
     chance: Chance,
 }
@@ -79,7 +80,8 @@ impl TinyLfu {
         }
     }
 
-    /// Returns how often the key was requested recently: rather too high than too low, at most 16.
+    /// Returns how often the key was requested recently, at most 16. The estimate is more often too
+    /// high than too low.
     pub fn frequency(&self, key_hash: u64) -> u64 {
         self.sketch.frequency(key_hash) + u64::from(self.door.has_seen(key_hash))
     }

@@ -85,11 +85,12 @@ pub struct Arc<S = LruShelf> {
     aim: f64,
     capacity: u64,
     incoming: Option<Incoming>,
-    /// List that the eviction under way takes from, and whether its victim leaves a ghost.
+    /// List from which the current eviction takes its victim, and whether the victim leaves a
+    /// ghost.
     cutting: Option<(usize, bool)>,
 }
 
-/// Index of the list that the entry is in.
+/// Returns the index of the list that the entry is in.
 #[inline]
 fn list_of(node: Node) -> usize {
     usize::from(node.list()) & AGAIN
@@ -134,9 +135,9 @@ impl<S: Again> Arc<S> {
         if cuts_once { ONCE } else { AGAIN }
     }
 
-    /// Keeps the directory of a cache of weight c within c for T1 and B1, and 2 c in all, by
-    /// dropping a ghost: the source's case IV. Returns false if B1 is empty and T1 alone fills its
-    /// share; the victim then leaves no ghost.
+    /// Drops a ghost if the directory would exceed its bounds: c for T1 and B1, and 2 c for all
+    /// lists, in a cache of weight c. This is the source's case IV. Returns false if B1 is empty
+    /// and T1 alone fills its share; then the victim leaves no ghost.
     fn make_room_in_directory(&mut self, incoming: Incoming) -> bool {
         let once = self.weight[ONCE] + self.ghosts[ONCE].weight();
         if once + incoming.weight > self.capacity {
@@ -148,7 +149,8 @@ impl<S: Again> Arc<S> {
         true
     }
 
-    /// Keeps the directory within twice the capacity when no miss says which ghost to drop.
+    /// Drops ghosts so that the directory stays within twice the capacity, where there is no missed
+    /// key by which to choose the ghost.
     fn bound_directory(&mut self) {
         let ghosts = [self.ghosts[ONCE].weight(), self.ghosts[AGAIN].weight()];
         let all = self.weight[ONCE] + self.weight[AGAIN] + ghosts[ONCE] + ghosts[AGAIN];

@@ -40,7 +40,8 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 crate::knobs! {
     /// Knobs of [`BLru`].
     pub struct BLruConfig {
-        /// Number of keys that the filter remembers, in entries of the cache.
+        /// Number of keys that the filter remembers, as a multiple of the number of entries in the
+        /// cache.
         window: u32 = 1, 1 => 1000;
     }
 }
@@ -50,7 +51,7 @@ crate::knobs! {
 pub struct BLru {
     lru: Lru,
     missed: Bloom,
-    /// New keys since the filter's hand last moved.
+    /// Number of new keys since the filter's hand last moved.
     added: usize,
     window: usize,
 }

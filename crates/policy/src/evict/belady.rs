@@ -28,7 +28,7 @@
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use std::collections::BinaryHeap;
 
-/// Number of stale references below which a rebuild is not worth while.
+/// Number of stale references below which the heap is not rebuilt.
 const STALE_MIN: usize = 64;
 
 /// Belady's MIN.
@@ -39,7 +39,7 @@ pub struct Belady {
     live: usize,
 }
 
-/// Returns an entry's own word: the number of its next request plus 1, so that 0 means that the
+/// Returns the word stored for an entry: the number of its next request plus 1. 0 means that the
 /// entry was not inserted.
 fn next_of(facts: &impl Facts, slot: Slot) -> u64 {
     let next = facts

@@ -38,7 +38,8 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 crate::knobs! {
     /// Knobs of [`BeladySize`].
     pub struct BeladySizeConfig {
-        /// Number of entries among which the largest product is chosen.
+        /// Number of sampled entries, of which the one with the largest product of weight and
+        /// distance is evicted.
         samples: u16 = 128, 1 => 4096;
     }
 }
@@ -48,14 +49,15 @@ crate::knobs! {
 pub struct BeladySize {
     chance: Chance,
     samples: u16,
-    /// Samples that the eviction under way has taken.
+    /// Number of samples taken so far by the current eviction.
     taken: u16,
-    /// Largest of the samples so far.
+    /// Sample with the largest product so far.
     largest: Option<Slot>,
 }
 
-/// Returns the room and time that the entry occupies until its next request, or its weight if there
-/// is none. The larger is evicted first.
+/// Returns the rank by which an entry is evicted, the largest first: its weight × the number of
+/// requests until its next one. An entry without a next request has a larger rank than all others;
+/// among these, the heaviest is evicted first.
 #[inline]
 fn occupied(facts: &impl Facts, slot: Slot) -> (bool, u128) {
     let next = facts.next_access(slot);
@@ -147,7 +149,7 @@ mod tests {
     fn order(entries: &[(u32, Option<u64>)]) -> Vec<u32> {
         let mut host: Host<()> = Host::new(Tick(0));
         (0..10).for_each(|_| host.count_request());
-        // Thousands of draws among a few entries miss none.
+        // With thousands of draws among a few entries, each entry is drawn.
         let config = BeladySizeConfig { samples: 4096 };
         let mut policy = BeladySize::new(100, &config, 1);
         for (index, &(weight, next)) in entries.iter().enumerate() {

@@ -62,20 +62,20 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 const SR: usize = 0;
 /// Index of the segment of reused entries.
 const R: usize = 1;
-/// Indexes of the experts.
+/// Indexes of the experts: this one, and CR-LFU.
 const SR_LRU: usize = 0;
 const CR_LFU: usize = 1;
 /// Maximum number of entries that one request moves from R to SR.
 const DEMOTIONS_MAX: usize = 4;
 /// Maximum number of ghosts that one eviction drops.
 const DROPS_MAX: usize = 4;
-/// Range of the learning rate.
+/// Minimum of the learning rate. The next constant is its maximum.
 const LEARN_MIN: f64 = 0.001;
 const LEARN_MAX: f64 = 1.0;
-/// Lower bound of an expert's weight, as in the authors' code: at 0, or at 1 less the other's
-/// rounding, no regret could change it again.
+/// Minimum of an expert's weight, as in the authors' code. At 0, or at 1 minus the other's rounding
+/// error, no regret could change the weight again.
 const TRUST_MIN: f64 = 0.01;
-/// Periods without a better hit ratio until the learning rate is drawn again.
+/// Number of periods without a better hit ratio until the learning rate is drawn again.
 const UNLEARNED_MAX: u32 = 10;
 
 crate::knobs! {
@@ -86,7 +86,7 @@ crate::knobs! {
     }
 }
 
-/// State kept per entry, beside it.
+/// State of an entry, stored outside of the entry.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     slot: Slot,
@@ -94,7 +94,7 @@ struct Node {
     frequency: Links,
     group: u32,
     list: u8,
-    /// Whether the entry was neither hit nor returned.
+    /// Whether the entry was never hit and was no ghost when it was inserted.
     is_new: bool,
     /// Whether R moved it back to SR.
     is_demoted: bool,
@@ -102,14 +102,14 @@ struct Node {
 
 counted!(Node);
 
-/// State remembered of an evicted entry.
+/// State of an evicted entry that is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Past {
     frequency: u32,
     is_new: bool,
 }
 
-/// The learning rate, by the source's gradient of the hit ratio.
+/// The learning rate, which follows the change of the hit ratio as in the source.
 #[derive(Clone, Debug)]
 struct Learning {
     rate: f64,
@@ -136,7 +136,8 @@ impl Learning {
         LEARN_MIN + (LEARN_MAX - LEARN_MIN) * chance.unit()
     }
 
-    /// Counts a request; a period has as many as the cache has entries.
+    /// Counts a request, and at the end of a period adapts the rate. A period has as many requests
+    /// as the cache has entries.
     fn tick(&mut self, is_hit: bool, entries: usize, chance: &mut Chance) {
         self.requests += 1;
         self.hits += u64::from(is_hit);
@@ -178,7 +179,7 @@ pub struct Cacheus {
     demoted_count: u64,
     /// Number of keys in the history that were evicted as new.
     new_count: u64,
-    /// Weight of SR-LRU; CR-LFU's is the rest of 1.
+    /// Weight of the expert SR-LRU. That of CR-LFU is 1 minus this.
     trust: f64,
     learning: Learning,
     returning: Option<(u64, Past)>,
@@ -218,13 +219,13 @@ impl Cacheus {
         }
     }
 
-    /// Returns by how much one hit on the wrong side moves the border.
+    /// Returns by how much a hit on a demoted or a new key moves the border.
     fn step(weight: u32, more: u64, fewer: u64) -> u64 {
         let times = (more as f64 / fewer.max(1) as f64).round().max(1.0);
         (f64::from(weight) * times) as u64
     }
 
-    /// Takes a node out of the lists and frees it.
+    /// Removes a node from the lists and frees it.
     fn forget(&mut self, cells: &impl Facts, node: u32) {
         self.unlink(cells, node);
         self.frequencies.leave(&mut self.pool, node);
@@ -445,8 +446,8 @@ mod tests {
     use super::*;
     use crate::suite::policy::Trial;
 
-    /// An expert's weight once rounded to 1, and no regret changed it again, so that one start of
-    /// three missed every request of such a loop.
+    /// Regression test: an expert's weight was once rounded to 1, and no regret could change it
+    /// again, so that one start of three missed every request of such a loop.
     #[test]
     fn an_expert_of_full_weight_can_lose_it() {
         for seed in 1..=12 {

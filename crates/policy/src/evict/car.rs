@@ -45,7 +45,7 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 const ONCE: usize = 0;
 /// Index of T2 and B2.
 const AGAIN: usize = 1;
-/// Set by a hit in the entry's byte, above the queue's bits.
+/// Bit of the entry's byte, above the queue's bits, that a hit sets.
 const MARKED: u8 = 1 << (TAG_BITS + 1);
 /// Maximum number of ghosts that one call drops.
 const DROPS_MAX: usize = 4;
@@ -54,7 +54,7 @@ const DROPS_MAX: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct Incoming {
     key_hash: u64,
-    /// Ghosts among which it was found.
+    /// Ghost list in which its key was found.
     found: Option<usize>,
 }
 
@@ -70,7 +70,8 @@ pub struct Car {
 }
 
 impl Car {
-    /// Moves the aim after a key was found among the ghosts `found`, from which it was removed.
+    /// Changes the target weight of T1 after a key was found among the ghosts `found`, from which
+    /// it was removed.
     fn adapt(&mut self, found: usize, weight: u64) {
         let ghosts = [ONCE, AGAIN].map(|list| {
             let own = if list == found { weight } else { 0 };
@@ -85,8 +86,8 @@ impl Car {
         self.aim = aim.clamp(0.0, self.capacity as f64);
     }
 
-    /// Keeps the directory within its bounds before a key of this weight that is no ghost is
-    /// inserted: T1 and B1 hold at most c, all four lists 2 c.
+    /// Drops ghosts before a key of this weight that is no ghost is inserted, so that the lists
+    /// stay within their bounds: T1 and B1 together weigh at most c, all four lists 2 c.
     fn bound_directory(&mut self, weight: u64) {
         for _ in 0..DROPS_MAX {
             let once = self.clocks[ONCE].weight() + self.ghosts[ONCE].weight();

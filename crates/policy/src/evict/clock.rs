@@ -41,7 +41,7 @@ const ONE_HIT: u8 = 1 << TAG_BITS;
 crate::knobs! {
     /// Knobs of [`Clock`].
     pub struct ClockConfig {
-        /// Bits of the counter.
+        /// Number of bits of the counter.
         bits: u8 = 1, 1 => 3;
     }
 }
@@ -50,7 +50,7 @@ crate::knobs! {
 #[derive(Clone, Debug)]
 pub struct Clock {
     queue: Queue,
-    /// The byte's part above the tag when the counter is full.
+    /// Value of the counter's bits in the byte when the counter is full.
     count_max: u8,
 }
 

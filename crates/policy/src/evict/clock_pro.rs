@@ -44,14 +44,14 @@ use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// List of hot entries, and list of entries in their test period.
+/// List number of the list of hot entries, and of the list of entries in their test period.
 const CLOCK: usize = 0;
-/// List of cold entries that are held.
+/// List number of the list of cold entries that are held.
 const QUEUE: usize = 1;
 /// Maximum number of tests that one call ends to bound the evicted entries; each call begins at
 /// most one.
 const STEPS_MAX: usize = 4;
-/// Initial and minimum m_c is the capacity divided by this.
+/// Divisor of the capacity that gives the initial and minimum m_c.
 const COLD_SHARE: u64 = 100;
 
 /// The entry's bits:
@@ -78,13 +78,13 @@ enum Status {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key_hash: u64,
-    /// Position in the order of the clock's head.
+    /// Position in the order in which nodes were put at the head of the clock.
     stamp: u64,
     slot: Slot,
     weight: u32,
     clock: Links,
     queue: Links,
-    /// Next node of the bucket.
+    /// Next node in the same bucket of the hash table.
     chain: u32,
     status: Status,
     /// Whether the node is in the list of test periods; HAND_hot may have passed it already.

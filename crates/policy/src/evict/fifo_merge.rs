@@ -40,9 +40,9 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 crate::knobs! {
     /// Knobs of [`FifoMerge`].
     pub struct FifoMergeConfig {
-        /// Entries in a group.
+        /// Number of entries in a group.
         examine: u16 = 100, 2 => 1000;
-        /// Number of them that stay.
+        /// Number of entries of a group that stay.
         keep: u16 = 50, 1 => 999;
     }
 }
@@ -63,7 +63,7 @@ struct Examined {
     slot: Slot,
     /// Hits per weight, plus a small random number.
     worth: f64,
-    /// Whether the hand has returned to the old end since.
+    /// Whether the hand has returned to the old end since the entry was examined.
     is_before_wrap: bool,
 }
 
@@ -71,9 +71,10 @@ struct Examined {
 #[derive(Clone, Debug)]
 pub struct FifoMerge {
     queues: [Queue<PLACED>; 2],
-    /// Index of the queue that the hand still has to pass; it has passed the other.
+    /// Index of the queue with the entries that the hand has not passed in this round. The other
+    /// queue has those that it has passed.
     ahead: usize,
-    /// Entries in order of age while the group is examined; afterwards the planned victims, the
+    /// Entries in order of age while the group is examined. After that, the planned victims, the
     /// next one last.
     group: Vec<Examined>,
     is_planned: bool,
@@ -87,7 +88,7 @@ impl FifoMerge {
         self.queues[0].len() + self.queues[1].len() + self.group.len()
     }
 
-    /// Returns the hand to the old end if nothing is left ahead of it.
+    /// Moves the hand to the old end if it has passed all entries.
     fn wrap(&mut self) {
         if self.queues[self.ahead].is_empty() {
             self.ahead = 1 - self.ahead;
@@ -109,8 +110,8 @@ impl FifoMerge {
         });
     }
 
-    /// Completes the group: the best entries return to the queue in their order, the others become
-    /// the plan.
+    /// Completes the group. The best entries return to the queue in their order, and the others
+    /// become the planned victims.
     fn plan(&mut self, cells: &mut impl Cells<u16>) {
         let leaving = (self.examine - self.keep.min(self.examine - 2)) - 1;
         let mut order: Vec<usize> = (0..self.group.len()).collect();

@@ -83,20 +83,21 @@ impl Meta for Ranked {
 /// Order of eviction: rank, then the number of the last request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank {
-    /// Bits of a positive number, which have its order.
+    /// The bits of the rank, a positive number. They have the same order as the number.
     rank_bits: u64,
     last: u64,
 }
 
-/// Worth of an entry before inflation.
+/// Rule that computes the worth of an entry before inflation.
 pub trait Worth: Clone + core::fmt::Debug + Send {
-    /// Name of the policy that ranks by it.
+    /// Name of the policy that uses this rule.
     const NAME: &'static str;
-    /// Returns the worth.
+    /// Returns the worth of an entry with `frequency` requests and this weight. The entry with the
+    /// lowest worth is evicted first.
     fn of(frequency: u32, weight: u32) -> f64;
 }
 
-/// Frequency by size: GDSF.
+/// Worth of GDSF: frequency divided by size.
 #[derive(Clone, Debug)]
 pub struct BySize;
 
@@ -115,9 +116,9 @@ pub type Gdsf = GreedyDual<BySize>;
 #[derive(Clone, Debug)]
 pub struct GreedyDual<W> {
     heap: Heap<Rank>,
-    /// The source's L.
+    /// The source's L, which is added to the worth of an entry when it is ranked.
     inflation: f64,
-    /// Requests so far.
+    /// Number of requests so far.
     now: u64,
     worth: PhantomData<W>,
 }

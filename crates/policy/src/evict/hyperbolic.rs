@@ -35,7 +35,7 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 crate::knobs! {
     /// Knobs of [`Hyperbolic`].
     pub struct HyperbolicConfig {
-        /// Entries sampled for one eviction.
+        /// Number of entries sampled for one eviction.
         samples: u32 = 64, 1 => 1024;
     }
 }
@@ -45,9 +45,9 @@ crate::knobs! {
 pub struct Hyperbolic {
     chance: Chance,
     samples: u32,
-    /// Samples that the eviction under way has taken.
+    /// Number of samples taken so far by the current eviction.
     taken: u32,
-    /// Least worthy of the samples so far.
+    /// Sample with the lowest worth so far.
     least: Option<(f64, Slot)>,
 }
 

@@ -38,7 +38,8 @@ use crate::parts::history::History;
 use crate::parts::pool::{Chain, Links, Pool};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// Regret for a ghost after as many requests as there are entries.
+/// Regret for a ghost that is requested as many requests after its eviction as the cache has
+/// entries. An earlier request gives more regret.
 const DISCOUNT: f64 = 0.005;
 /// Maximum number of ghosts that one eviction drops.
 const DROPS_MAX: usize = 4;
@@ -53,7 +54,7 @@ crate::knobs! {
     }
 }
 
-/// State kept per entry, beside it.
+/// State of an entry, stored outside of the entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     slot: Slot,
@@ -66,7 +67,7 @@ pub struct Node {
 
 counted!(Node);
 
-/// The expert for recency: a list of nodes, of which it names a victim.
+/// The expert for recency: a list of nodes, from which it chooses a victim.
 pub trait Recency: Default + Send {
     /// Name of LeCaR with this expert.
     const NAME: &'static str;
@@ -82,7 +83,7 @@ pub trait Recency: Default + Send {
     fn members(&self, pool: &Pool<Node>) -> Vec<u32>;
 }
 
-/// The expert that names the least recently used entry.
+/// The expert that chooses the least recently used entry.
 #[derive(Clone, Debug, Default)]
 pub struct LeastRecent(Chain);
 
@@ -119,9 +120,9 @@ pub struct Lecar<R = LeastRecent> {
     pool: Pool<Node>,
     recency: R,
     frequency: Frequencies,
-    /// For each expert the keys of its victims and the request at which each was evicted.
+    /// For each expert, the keys of its victims, and the request at which each was evicted.
     regrets: [History<u64>; 2],
-    /// Weight of the expert for recency; the other's is the rest of 1.
+    /// Weight of the expert for recency. The weight of the other expert is 1 minus this.
     trust: f64,
     chance: Chance,
     capacity: u64,

@@ -32,7 +32,7 @@ use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::pool::{Links, Pool};
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 
-/// State kept per entry, beside it.
+/// State of an entry, stored outside of the entry.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     slot: Slot,

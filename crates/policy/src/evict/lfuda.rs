@@ -27,7 +27,7 @@
 
 use super::gdsf::{GreedyDual, Worth};
 
-/// Frequency alone: LFU-DA.
+/// Worth of LFU-DA: the frequency alone.
 #[derive(Clone, Debug)]
 pub struct ByFrequency;
 

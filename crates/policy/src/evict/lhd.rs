@@ -38,29 +38,31 @@ use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Meta, OnHit, Policy, Slot};
 
-/// Upper bound of ages.
+/// Maximum age that is distinguished, in units of age.
 const AGE_LIMIT: u32 = 20_000;
 /// Number of classes by the sum of the last two hits' ages.
 const CLASSES: usize = 16;
-/// Initial density of class 0 at age 0. (In the authors' code classes are numbered through, and
-/// those of the first application begin at 16.)
+/// Initial density of class 0 at age 0, from which those of other classes and ages follow. (In the
+/// authors' code classes are numbered over all applications, and those of the first application
+/// begin at 16.)
 const GUESS_BASE: usize = 17;
 /// New entries that are examined in addition to the samples, because they had a low density at
 /// insertion.
 const SUSPECTS: usize = 8;
-/// Samples while the model is young.
+/// Number of entries sampled for one eviction while the model is young.
 const SAMPLES_YOUNG: u32 = 8;
-/// Periods for which the model is young.
+/// Number of periods during which the model is young.
 const PERIODS_YOUNG: u32 = 50;
-/// One request in this number makes an explorer, which is spared while the model is young.
+/// One request in this number makes its entry an explorer, which is not evicted while the model is
+/// young.
 const EXPLORERS_INVERSE: u64 = 32;
 /// Weight of all explorers, as a share of the capacity.
 const EXPLORERS_SHARE: f64 = 0.01;
 /// Factor applied to counts after a period, and to a mean after a victim.
 const DECAY: f32 = 0.9;
-/// Age of the oldest entries in units of age, as a share of the limit.
+/// Wanted age of the oldest entries in units of age, as a share of the limit.
 const AGE_TOLERANCE: f64 = 0.01;
-/// One unit of age is 2^10 requests at first.
+/// Initial unit of age in requests, as a power of two.
 const AGE_SHIFT: u32 = 10;
 /// Periods after which the unit of age is adapted.
 const FITTINGS: [u32; 2] = [5, 25];
@@ -70,9 +72,9 @@ const _: () = assert!(AGE_LIMIT < 1 << 15);
 crate::knobs! {
     /// Knobs of [`Lhd`].
     pub struct LhdConfig {
-        /// Entries sampled for one eviction.
+        /// Number of entries sampled for one eviction.
         samples: u32 = 64, 1 => 1024;
-        /// Requests from one model to the next.
+        /// Number of requests between two models.
         period: u32 = 1048576, 256 => 1073741824;
     }
 }
@@ -131,7 +133,7 @@ impl Meta for Tag {
 struct Class {
     hits: Vec<f32>,
     evictions: Vec<f32>,
-    /// Hit densities of the model; a guess before the first.
+    /// Hit densities of the present model; estimated in advance until there is one.
     densities: Vec<f32>,
     is_modelled: bool,
 }
@@ -171,7 +173,7 @@ impl Class {
         self.is_modelled = true;
     }
 
-    /// Converts counts to a unit of age that is 2^`shift` times as long.
+    /// Converts counts by age to a unit of age that is 2^`shift` times as long.
     fn refit(counts: &mut Vec<f32>, shift: i32) {
         let old = core::mem::take(counts);
         if shift >= 0 {
@@ -203,11 +205,11 @@ impl Class {
 #[derive(Clone, Debug)]
 pub struct Lhd {
     classes: Vec<Class>,
-    /// Hits and insertions so far.
+    /// Number of hits and insertions so far.
     time: u64,
     age_shift: u32,
     periods: u32,
-    /// Next class to be modelled again; `CLASSES` if none.
+    /// Next class whose densities are computed again; `CLASSES` if none.
     modelling: usize,
     entries_sum: f64,
     entries_mass: f64,
@@ -215,12 +217,12 @@ pub struct Lhd {
     next_suspect: usize,
     /// Mean density of victims.
     victim_density: f32,
-    /// Weight that explorers may still take.
+    /// Weight of the explorers that can still be added.
     explorers_left: i64,
     chance: Chance,
-    /// Samples that the eviction under way has taken.
+    /// Number of samples taken so far by the current eviction.
     taken: u32,
-    /// Least worthy of the samples so far.
+    /// Sample with the lowest density so far.
     least: Option<(f32, Slot)>,
     capacity: u64,
     config: LhdConfig,
@@ -245,7 +247,9 @@ impl Lhd {
         self.periods < PERIODS_YOUNG
     }
 
-    /// Draws whether this request makes an explorer, and whether its weight was available.
+    /// Draws whether this request should make its entry an explorer. Returns whether it was drawn,
+    /// and whether the entry becomes an explorer, for which weight must be left and the model must
+    /// be young.
     fn draw_explorer(&mut self, weight: u32) -> (bool, bool) {
         let is_drawn = self.chance.below(EXPLORERS_INVERSE) == 0;
         let is_explorer = is_drawn && self.explorers_left > 0 && self.is_young();
@@ -261,7 +265,7 @@ impl Lhd {
         }
     }
 
-    /// Counts a request and does what is due after it.
+    /// Counts a request, and at the end of a period computes new densities.
     fn tick(&mut self, entries: usize) {
         self.time += 1;
         if self.modelling < CLASSES {
@@ -463,7 +467,7 @@ mod tests {
         (0..3).for_each(|_| Class::count(&mut class.hits, 1));
         Class::count(&mut class.evictions, 3);
         class.model();
-        // At age 0: 3 hits of 4 events, after 3 × 2 + 1 × 4 units, counting the one that runs.
+        // At age 0: 3 hits of 4 events, after 3 × 2 + 1 × 4 units, including the current one.
         let densities: Vec<f32> = (0..5).map(|age| class.density(0, age)).collect();
         let close = |density: f32, expected: f32| (density - expected).abs() < 1e-6;
         assert!(close(densities[0], 3.0 / 10.0));
@@ -496,7 +500,7 @@ mod tests {
         let mut trial = Trial::<Lhd>::new(100, &config, 1);
         let mut misses = [0, 0];
         for request in 0..60_000u64 {
-            // A loop of 80 keys among strangers, of which LRU keeps nothing.
+            // A loop of 80 keys, mixed with keys that are requested once. LRU gets no hits from it.
             let key = if request % 2 == 0 {
                 request / 2 % 80
             } else {

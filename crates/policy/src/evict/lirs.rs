@@ -45,9 +45,9 @@ use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// List number of the stack's two lists.
+/// List number of both lists that form the stack.
 const STACK: usize = 0;
-/// List number of Q, and of the evicted entries in the order of their eviction.
+/// List number of Q, and of the list of evicted entries in the order of their eviction.
 const QUEUE: usize = 1;
 /// Maximum number of nodes of each kind that one call prunes, demotes or drops; each call adds at
 /// most one.
@@ -66,27 +66,27 @@ crate::knobs! {
 /// State of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
-    /// In the stack's list of LIR entries.
+    /// An LIR entry, which is in the stack's list of LIR entries.
     Lir,
-    /// In Q.
+    /// An HIR entry that is held, which is in Q.
     Hir,
-    /// Evicted: only in the stack's list of HIR entries.
+    /// An evicted entry, which is only in the stack's list of HIR entries.
     Gone,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key_hash: u64,
-    /// Number of the request that put it on top of the stack.
+    /// Number of the request that put the node on top of the stack.
     stamp: u64,
     slot: Slot,
     weight: u32,
     stack: Links,
     queue: Links,
-    /// Next node of the bucket.
+    /// Next node in the same bucket of the hash table.
     chain: u32,
     status: Status,
-    /// Whether an HIR entry is in the stack's list.
+    /// Whether the node of an HIR entry is in the stack's list of HIR entries.
     is_stacked: bool,
 }
 
@@ -110,7 +110,7 @@ pub struct Lirs {
     hir_weight: u64,
     lir_capacity: u64,
     stack_capacity: u64,
-    /// Requests so far.
+    /// Number of requests so far.
     now: u64,
     /// Key that was found among the evicted entries and is about to be inserted.
     returning: Option<u64>,

@@ -53,7 +53,7 @@ crate::knobs! {
 /// Order of eviction; times are numbers of requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Times {
-    /// Last request but one; 0 if there was none, and the last one decides.
+    /// Time of the last request but one. It is 0 if there was none; then the last request decides.
     before: u64,
     last: u64,
 }
@@ -65,7 +65,7 @@ pub struct LruK {
     /// Last request for each remembered key.
     history: History<u64>,
     history_capacity: u64,
-    /// Requests so far.
+    /// Number of requests so far.
     now: u64,
     /// Key that was found in the history and is about to be inserted, with its last request.
     returning: Option<(u64, u64)>,

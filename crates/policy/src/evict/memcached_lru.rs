@@ -41,7 +41,7 @@ crate::knobs! {
     pub struct MemcachedLruConfig {
         /// Weight of a slab.
         slab: u32 = 1048576, 1 => 1073741824;
-        /// Factor from one class to the next.
+        /// Factor between the chunk sizes of two consecutive classes.
         factor: f64 = 1.25, 1.05 => 4.0;
         /// Minimum number of slabs in a full cache.
         fewest: u32 = 100, 1 => 1000000;
@@ -59,7 +59,7 @@ struct Class {
 pub struct MemcachedLru {
     queues: Vec<Class>,
     classes: Classes,
-    /// Class that room is made for.
+    /// Class of the entry for which room is made.
     newcomer: usize,
     slab_weight: u64,
     config: MemcachedLruConfig,
@@ -73,7 +73,8 @@ impl MemcachedLru {
         queue.weight += u64::from(weight);
     }
 
-    /// Takes an entry out of its queue and its class, where it counts with `weight`.
+    /// Removes an entry from its queue, and from the counts of its class, which include it with
+    /// `weight`.
     fn unlink(&mut self, cells: &mut impl Cells<Node>, slot: Slot, weight: u32) {
         let queue = &mut self.queues[self.classes.of(weight)];
         queue.list.unlink(cells, slot);
@@ -137,9 +138,9 @@ impl Policy for MemcachedLru {
     }
 
     fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
-        // Not found by the weight, which may have changed already; a call of `reweigh` then
-        // follows. Only a queue with this entry at an end has to be found; between other entries
-        // any queue can link it.
+        // The queue is not found by the entry's weight, because that may have changed already; then
+        // a call of `reweigh` follows. The right queue is needed only if the entry is at one of its
+        // ends. Any queue can unlink an entry that has two neighbours.
         let is_end =
             |queue: &Class| [queue.list.oldest(), queue.list.newest()].contains(&Some(old));
         let end = self.queues.iter().position(is_end);

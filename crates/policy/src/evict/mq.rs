@@ -40,7 +40,8 @@ crate::knobs! {
     pub struct MqConfig {
         /// Number of queues.
         queues: u8 = 8, 1 => 16;
-        /// Requests until an entry moves down.
+        /// Number of requests after which an entry moves to the next lower queue, unless it is
+        /// requested again.
         lifetime: u32 = 10000, 1 => 1000000000;
         /// Maximum weight of the remembered keys, as a multiple of the capacity.
         history: f64 = 4.0, 0.0 => 10.0;
@@ -52,7 +53,7 @@ struct Node {
     slot: Slot,
     frequency: u32,
     links: Links,
-    /// Number of the request after which it moves down.
+    /// Number of the request after which the entry moves to the next lower queue.
     expires: u64,
     queue: u8,
 }
@@ -63,12 +64,12 @@ chained!(Node: links);
 #[derive(Clone, Debug)]
 pub struct Mq {
     nodes: Pool<Node>,
-    /// Queues, the lowest frequencies first.
+    /// Queues in order of frequency, the lowest first.
     queues: Vec<Chain>,
     /// Frequency of each remembered key.
     history: History<u32>,
     history_capacity: u64,
-    /// Requests so far.
+    /// Number of requests so far.
     now: u64,
     /// Key that was found in the history and is about to be inserted, with its frequency.
     returning: Option<(u64, u32)>,
@@ -97,7 +98,8 @@ impl Mq {
         (frequency.max(1).ilog2() as usize).min(self.queues.len() - 1)
     }
 
-    /// Moves the oldest of each queue down if its lifetime is over: the source's Adjust.
+    /// Moves the oldest entry of each queue to the next lower one if its lifetime is over: the
+    /// source's Adjust.
     #[inline]
     fn adjust(&mut self) {
         self.now += 1;

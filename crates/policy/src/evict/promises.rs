@@ -12,7 +12,7 @@ fn s3fifo_bytes(entries: u64) -> f64 {
     let mut trial = Trial::<S3Fifo>::new(entries * u64::from(weight), &Default::default(), 1);
     let mut chance = Chance::new(2);
     for request in 0..4 * entries {
-        // A fifth of the requests go to keys that are remembered or cached.
+        // A fifth of the requests are for keys that are remembered or cached.
         let back = chance.below(entries).min(request);
         let key = if chance.below(5) == 0 {
             request - back

@@ -60,13 +60,13 @@ crate::knobs! {
     }
 }
 
-/// A policy that can stand behind a probationary queue.
+/// A policy that can be the main policy behind a probationary queue.
 pub trait Main: Policy {
     /// Name of the combination.
     const QD_NAME: &'static str;
     /// Number of hits on probation that lead to main.
     const THRESHOLD: u8 = 1;
-    /// Returns its config in the combination.
+    /// Returns the policy's config in the combination.
     fn config() -> Self::Config {
         Self::Config::default()
     }
@@ -154,7 +154,7 @@ pub struct Qd<P> {
     main_capacity: u64,
     ghost: Ghost,
     returning: Option<u64>,
-    /// Entry that main takes as soon as it has room.
+    /// Entry that is moved to main as soon as main has room.
     waiting: Option<Slot>,
     config: QdConfig,
 }
@@ -169,7 +169,7 @@ impl<P: Main> Qd<P> {
         self.main_live > 0 && self.main_weight + weight > self.main_capacity
     }
 
-    /// Passes the waiting entry to main if main has room.
+    /// Moves the waiting entry to main if main has room.
     fn settle(&mut self, cells: &mut impl Cells<QdMeta<P::Meta>>) {
         if let Some(slot) = self.waiting
             && !self.is_main_full(Self::weigh(cells, slot))
@@ -399,13 +399,13 @@ impl<P: Main> Policy for Qd<P> {
     }
 }
 
-/// Samples tried for one of main's entries, in one step of main's.
+/// Number of samples tried in one step of main in order to find one of main's entries.
 const TRIES: u64 = 3;
 
-/// The host as main sees it: its own bits, and its own entries only.
+/// The host as main uses it: with main's own bits, and only main's entries.
 struct MainCells<'a, C, M>(&'a mut C, PhantomData<M>);
 
-/// The same for reading only.
+/// The same as [`MainCells`], for reading only.
 struct MainView<'a, C, M>(&'a C, PhantomData<M>);
 
 macro_rules! main_sees {

@@ -37,6 +37,6 @@ pub type S3Sieve = Qd<Sieve>;
 
 impl Main for Sieve {
     const QD_NAME: &'static str = "s3-sieve";
-    /// As in S3-FIFO.
+    /// Number of hits that moves an entry to main, the same as in S3-FIFO.
     const THRESHOLD: u8 = 2;
 }

@@ -48,10 +48,11 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-/// One hit: the frequency is in the two highest bits of the entry's byte, above the queue's.
+/// Bits of one hit: the frequency is in the two highest bits of the entry's byte, above the queue's
+/// bits.
 const ONE_HIT: u8 = 1 << 6;
 
-/// Bytes per ghost in a full ghost queue, with the free places of its table.
+/// Bytes per ghost in a full ghost queue, including the free places of its table.
 const BYTES_PER_GHOST: f64 = 5.4;
 
 crate::knobs! {
@@ -76,7 +77,7 @@ pub struct S3Fifo {
     /// Key that was found among the ghosts and is about to be inserted.
     returning: Option<u64>,
     has_evicted: bool,
-    /// Queue that the eviction under way takes from.
+    /// Queue from which the current eviction takes its victim.
     evicting: Option<usize>,
     config: S3FifoConfig,
 }
@@ -88,7 +89,7 @@ impl S3Fifo {
         (window * live as f64 / weight.max(1) as f64) as u64
     }
 
-    /// Makes a full small queue evict from the start, instead of main filling up first.
+    /// Makes a full small queue evict from the start. By default main fills up first.
     pub(super) fn without_fill(mut self) -> Self {
         self.has_evicted = true;
         self
@@ -106,7 +107,7 @@ impl S3Fifo {
         self.queues[SMALL].resize(small_capacity);
     }
 
-    /// Sets the share of small and the number of hits that leads to main.
+    /// Sets the share of small and the number of hits that moves an entry to main.
     pub(super) fn set_border(&mut self, small: f64, threshold: u8) {
         self.config.small = small;
         self.config.threshold = threshold;
@@ -114,7 +115,7 @@ impl S3Fifo {
         self.set_small_capacity((self.capacity as f64 * small) as u64);
     }
 
-    /// [`Policy::evict`], and whether the victim was in small.
+    /// Same as [`Policy::evict`], but also returns whether the victim was in small.
     #[inline]
     pub(super) fn evict_from(
         &mut self,

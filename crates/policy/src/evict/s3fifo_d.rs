@@ -47,13 +47,13 @@ use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-/// Hits on the two short ghost queues from which they are compared.
+/// Number of hits on the two short ghost queues from which on they are compared.
 const HITS_MIN: u32 = 100;
-/// A queue grows if its ghosts have this many times the hits of the other's.
+/// A queue grows if its ghosts have more than this many times the hits of the other's.
 const HITS_FACTOR: u32 = 2;
-/// Minimum size of a queue: the capacity divided by this.
+/// Divisor of the capacity that gives the minimum size of a queue.
 const PART_MIN: u64 = 100;
-/// One step: the shorter queue divided by this.
+/// Divisor of the shorter queue's size that gives one step of the border.
 const PART_STEP: u64 = 1000;
 /// Maximum number of ghosts that one eviction drops.
 const DROPS_MAX: usize = 4;
@@ -78,7 +78,7 @@ pub struct S3FifoD {
     queues: S3Fifo,
     /// Last victims of small and of main.
     lost: [History; 2],
-    /// Number of them that were requested again.
+    /// Number of the remembered victims of each that were requested again.
     hits: [u32; 2],
     capacity: u64,
     window: u64,
@@ -226,8 +226,8 @@ mod tests {
     use super::*;
     use crate::suite::policy::Trial;
 
-    /// Returns the capacity of small after main was filled and new keys come in a loop of
-    /// `distance`.
+    /// Returns the capacity of small after main was filled, and then new keys were requested in a
+    /// loop of `distance`.
     fn small_after(distance: u64, rounds: u64) -> u64 {
         let config = S3FifoDConfig {
             ghost: 0.0,

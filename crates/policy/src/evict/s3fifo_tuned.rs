@@ -51,7 +51,8 @@ use miniature::{Border, COUNT, Miniatures};
 crate::knobs! {
     /// Knobs of [`S3FifoTuned`].
     pub struct S3FifoTunedConfig {
-        /// Number of square roots of its misses by which a cache must be better.
+        /// Number of square roots of the recorded misses by which a cache must be better than the
+        /// one in use.
         margin: f64 = 2.5, 0.5 => 10.0;
         /// Number of fillings of a miniature over which misses fade by a factor of e.
         memory: f64 = 80.0, 1.0 => 10_000.0;
@@ -73,18 +74,19 @@ const BORDERS: [Border; COUNT] = [
     border(0.3, 1),
     border(0.8, 1),
 ];
-/// Index of S3-FIFO's default.
+/// Index of S3-FIFO's default border.
 const OWN: usize = 0;
-/// Entries of a miniature: the sample is halved until there are fewer than twice this number.
+/// Minimum number of entries of a miniature: the sample is halved until there are fewer than twice
+/// this number.
 const ENTRIES_MIN: usize = 512;
-/// Decisions in the time in which a miniature could be filled.
+/// Number of decisions during the time in which a miniature can be filled.
 const DECISIONS_PER_FILLING: f64 = 4.0;
 /// Minimum number of sampled requests between two decisions.
 const PERIOD_MIN: u32 = 16;
-/// Decisions for which the default border stays after the first return to it.
+/// Number of decisions for which the default border stays after the first return to it.
 const STAY_FIRST: u64 = 64;
 const STAY_MAX: u64 = 1 << 32;
-/// Makes the sample's hash independent of those of tables and shards.
+/// Constant that makes the sample's hash independent of the hashes of tables and shards.
 const SAMPLE: u64 = 0x5EED_0F5A_3B1E_57A1;
 
 /// State learned from the sample.
@@ -95,16 +97,19 @@ struct Tuner {
     halvings: u32,
     /// Capacity for which the sample was chosen.
     capacity_first: u64,
-    /// Faded misses of each miniature, and of the cache itself, on sampled requests.
+    /// Misses of each miniature on sampled requests, weighted by age. The same for the cache itself
+    /// is `own_misses`.
     misses: [f64; COUNT],
     own_misses: f64,
-    /// Sampled requests between two decisions, and since the last.
+    /// Number of sampled requests between two decisions. The next field counts those since the last
+    /// one.
     period: u32,
     seen: u32,
     fading: f64,
-    /// Border in use.
+    /// Index of the border in use.
     current: usize,
-    /// Decisions for which the default border stays, and for which it will the next time.
+    /// Number of decisions for which the default border still stays. `stay_next` is the number for
+    /// the next return to it.
     stay: u64,
     stay_next: u64,
 }
@@ -319,7 +324,7 @@ mod tests {
     use crate::parts::chance::Chance;
     use crate::suite::policy::Trial;
 
-    /// Miss ratio of the second half, and the trial at the end.
+    /// Returns the miss ratio of the second half of the keys, and the state at the end.
     fn misses<P: Policy>(config: &P::Config, capacity: u64, keys: &[u64]) -> (f64, Trial<P>) {
         let mut trial = Trial::<P>::new(capacity, config, 1);
         let mut missed = 0;
@@ -337,7 +342,8 @@ mod tests {
         BORDERS[tuner.current]
     }
 
-    /// Each key comes three times, the last far beyond the small queue of a tenth.
+    /// Returns keys of which each occurs three times. The last occurrence is so late that a small
+    /// queue of a tenth has evicted the key.
     fn late_thirds(count: u64) -> Vec<u64> {
         (0..count)
             .flat_map(|step| [step, step.saturating_sub(100), step.saturating_sub(300)])
@@ -355,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_sample_leads_to_the_same_choice() {
-        // As before, forty times as large: one key in 32 is sampled.
+        // The same as before, but forty times as large, so that one key in 32 is sampled.
         let keys: Vec<u64> = (0..200_000u64)
             .flat_map(|step| {
                 [
@@ -374,7 +380,7 @@ mod tests {
 
     #[test]
     fn without_a_better_border_it_equals_s3fifo() {
-        // A few keys are popular, and others come once.
+        // A few keys are popular, and all others are requested once.
         let mut chance = Chance::new(3);
         let keys: Vec<u64> = (0..40_000)
             .map(|index| match chance.below(2) {
@@ -395,13 +401,13 @@ mod tests {
         let mut tuner = Tuner::new(1_000, 1_000, &S3FifoTunedConfig::default());
         let mut stays = Vec::new();
         for _ in 0..4 {
-            // The miniature of another border looks much better …
+            // The miniature of another border seems to miss much less than the present one.
             tuner.misses = [
                 1_000.0, 1_000.0, 1_000.0, 100.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0,
             ];
             tuner.stay = 0;
             assert_eq!(tuner.decide(2.5), BORDERS[3]);
-            // … and the cache misses more than with the default.
+            // But the cache itself misses more than with the default border.
             tuner.own_misses = 2_500.0;
             assert_eq!(tuner.decide(2.5), BORDERS[OWN]);
             stays.push(tuner.stay);

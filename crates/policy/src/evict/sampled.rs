@@ -40,9 +40,9 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 crate::knobs! {
     /// Knobs of [`Sampled`].
     pub struct SampledConfig {
-        /// Entries that compete in an eviction.
+        /// Number of entries that are compared in an eviction.
         samples: u8 = 8, 1 => 64;
-        /// Number of them kept for the next eviction.
+        /// Number of these entries that are kept as candidates for the next eviction.
         keep: u8 = 2, 0 => 63;
     }
 }
@@ -51,11 +51,11 @@ crate::knobs! {
 #[derive(Clone, Debug)]
 pub struct Sampled {
     chance: Chance,
-    /// Kept candidates that are still to be read again, in their order; then those drawn.
+    /// Kept candidates that must be read again, in their order, followed by newly drawn ones.
     candidates: Vec<Candidate>,
-    /// Number of candidates that the eviction under way has read.
+    /// Number of candidates that the current eviction has read.
     seen: usize,
-    /// Number of entries that the eviction under way has still to draw.
+    /// Number of entries that the current eviction has still to draw.
     undrawn: usize,
     samples: usize,
     keep: usize,
@@ -68,7 +68,7 @@ impl Sampled {
         (0..self.candidates.len()).max_by_key(idle)
     }
 
-    /// Keeps the best candidates for the next eviction, once the victim is taken out.
+    /// Keeps the best candidates for the next eviction, after the victim was removed.
     fn keep_best(&mut self, now: u32) {
         let idle = |one: &Candidate| core::cmp::Reverse(now.wrapping_sub(one.stamp));
         self.candidates.sort_by_key(idle);
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::suite::policy::Trial;
 
-    /// Mean age of victims: 0 for the newest entry, 1 for the oldest.
+    /// Returns the mean age of victims: 0 for the newest entry, 1 for the oldest.
     fn mean_age(samples: u8, keep: u8) -> f64 {
         let config = SampledConfig { samples, keep };
         let capacity = 1000;
@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn victims_are_as_old_as_the_oldest_of_the_draw() {
-        // The best of N from a uniform draw is N / (N + 1) old.
+        // The expected age of the oldest of N uniformly drawn entries is N / (N + 1).
         assert!((mean_age(1, 0) - 0.5).abs() < 0.01);
         assert!((mean_age(8, 0) - 8.0 / 9.0).abs() < 0.01);
     }
 
-    /// The same for the scheme of the source, with random ages instead of entries.
+    /// The same for the scheme of the source, computed with random ages instead of entries.
     fn mean_age_on_paper(samples: usize, keep: usize) -> f64 {
         let mut chance = Chance::new(9);
         let (mut kept, mut sum) = (Vec::new(), 0.0);
@@ -260,7 +260,7 @@ mod tests {
             trial.host.count_request();
             trial.hit(slot);
         }
-        // One entry is drawn among a thousand: nearly certainly older than those just hit.
+        // One of a thousand entries is drawn. It is nearly certainly older than those just hit.
         assert!(trial.evict_one(10));
         assert!(kept.iter().all(|&slot| trial.host.is_held(slot)));
     }

@@ -32,13 +32,13 @@ use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// Candidates kept between evictions, as in Redis.
+/// Number of candidates kept between evictions, as in Redis.
 const POOL: usize = 16;
 
 crate::knobs! {
     /// Knobs of [`SampledLru`].
     pub struct SampledLruConfig {
-        /// Entries sampled for one eviction.
+        /// Number of entries sampled for one eviction.
         samples: u8 = 5, 1 => 64;
     }
 }
@@ -47,7 +47,8 @@ crate::knobs! {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) slot: Slot,
-    /// The entry's bits when they were last read; another value means that it was hit since.
+    /// The entry's bits when they were last read. If the entry has other bits now, it was hit since
+    /// then.
     pub(super) stamp: u32,
 }
 
@@ -75,10 +76,11 @@ impl Candidate {
 #[derive(Clone, Debug)]
 pub struct SampledLru {
     chance: Chance,
-    /// Candidates; the most idle is last.
+    /// Candidates in order of idle time; the entry that was not requested for the longest time is
+    /// last.
     pool: Vec<Candidate>,
     samples: u8,
-    /// Samples that the eviction under way has taken.
+    /// Number of samples taken so far by the current eviction.
     taken: u8,
 }
 

@@ -34,19 +34,19 @@ use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot, Tick};
 crate::knobs! {
     /// Knobs of [`SampledTtl`].
     pub struct SampledTtlConfig {
-        /// Entries sampled for one eviction.
+        /// Number of entries sampled for one eviction.
         samples: u8 = 5, 1 => 64;
     }
 }
 
-/// Nearest deadline by sampling.
+/// Eviction of the entry with the nearest deadline among samples.
 #[derive(Clone, Debug)]
 pub struct SampledTtl {
     chance: Chance,
     samples: u8,
-    /// Samples that the eviction under way has taken.
+    /// Number of samples taken so far by the current eviction.
     taken: u8,
-    /// Best of them; cleared when its entry is relocated or removed.
+    /// Sample with the nearest deadline so far. Cleared if its entry is relocated or removed.
     best: Option<Slot>,
 }
 

@@ -31,19 +31,20 @@
 use crate::parts::queue::{Queue, TWO_QUEUES, queue_of};
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 
-/// Set in the entry's byte, above the queue's bits, by a hit.
+/// Bit of the entry's byte, above the queue's bits, that a hit sets.
 const VISITED: u8 = TWO_QUEUES + 1;
 
 /// The SIEVE policy.
 #[derive(Clone, Debug)]
 pub struct Sieve {
     queues: [Queue<TWO_QUEUES>; 2],
-    /// Index of the queue that the hand still has to pass; it has passed the other.
+    /// Index of the queue with the entries that the hand has not passed in this round. The other
+    /// queue has those that it has passed.
     ahead: usize,
 }
 
 impl Sieve {
-    /// Returns the hand to the old end if nothing is left ahead of it.
+    /// Moves the hand to the old end if it has passed all entries.
     #[inline]
     fn wrap(&mut self) {
         if self.queues[self.ahead].is_empty() {

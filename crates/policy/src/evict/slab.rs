@@ -44,7 +44,7 @@ crate::knobs! {
     pub struct SlabConfig {
         /// Weight of a slab.
         slab: u32 = 1048576, 1 => 1073741824;
-        /// Factor from one class to the next.
+        /// Factor between the chunk sizes of two consecutive classes.
         factor: f64 = 1.25, 1.05 => 4.0;
         /// Minimum number of slabs in a full cache.
         fewest: u32 = 100, 1 => 1000000;
@@ -88,9 +88,9 @@ pub(super) fn slab_weight(slab: u32, fewest: u32, capacity: u64) -> u64 {
 pub trait Order: Send + 'static {
     /// Name of the policy.
     const NAME: &'static str;
-    /// Whether a request makes its slab the last to be emptied.
+    /// Whether a request for an entry makes its slab the last to be emptied.
     const IS_TOUCHED: bool = false;
-    /// Whether the slab is drawn at random.
+    /// Whether the slab is chosen at random.
     const IS_DRAWN: bool = false;
 }
 
@@ -135,28 +135,29 @@ fn push(numbers: &mut Vec<u32>, number: u32) -> usize {
     numbers.capacity() - before
 }
 
-/// A chunk without an entry has this bit, and below it the number of the next such chunk of the
-/// slab. (Slots are below [`Slot::LIMIT`].)
+/// Bit that is set in the number of a vacant chunk. The lower bits then are the number of the
+/// slab's next vacant chunk. An entry's slot never has this bit (see [`Slot::LIMIT`]).
 const HOLE: u32 = 1 << 31;
-/// The number after the last hole, and after the last slab.
+/// Number that ends a list of vacant chunks or of slabs.
 const NONE: u32 = HOLE - 1;
 
 #[derive(Clone, Debug, Default)]
 struct Slab {
-    /// Entries and holes, in the order in which they were first filled.
+    /// For each chunk the slot of its entry, or a [`HOLE`]. Chunks are in the order in which they
+    /// were first filled.
     chunks: Vec<u32>,
-    /// First hole.
+    /// First vacant chunk.
     hole: u32,
     /// Total number of chunks.
     room: u32,
     live: u32,
     class: u32,
-    /// Whether its class may fill it: it is listed in `open`.
+    /// Whether new entries of its class may be written to it. Then it is listed in `open`.
     is_open: bool,
     /// Neighbours in the order of eviction.
     older: u32,
     newer: u32,
-    /// Index in `standing`.
+    /// Index of the slab in `standing`.
     place: u32,
 }
 
@@ -164,18 +165,18 @@ struct Slab {
 #[derive(Clone, Debug)]
 pub struct Slabs<O> {
     slabs: Vec<Slab>,
-    /// Numbers of freed slabs.
+    /// Numbers of freed slabs, which are reused.
     vacant: Vec<u32>,
     /// Slabs that hold entries and are not being emptied, in no order.
     standing: Vec<u32>,
     oldest: u32,
     newest: u32,
-    /// For each class its slabs that have chunks to fill; the last is filled first.
+    /// For each class, its slabs with vacant chunks; the last one is filled first.
     open: Vec<Vec<u32>>,
-    /// Slab that is being emptied, and its next chunk.
+    /// Slab that is being emptied, and the next chunk to evict from it.
     leaving: Option<(u32, usize)>,
     live: usize,
-    /// Total capacity of the slabs' chunks and of the lists in `open`.
+    /// Total capacity of the slabs' `chunks` and of the lists in `open`, in numbers.
     numbers: usize,
     classes: Classes,
     slab_weight: u64,
@@ -234,7 +235,8 @@ impl<O: Order> Slabs<O> {
         id
     }
 
-    /// Takes a slab out of the lists, so that it is neither filled nor chosen any more.
+    /// Removes a slab from the lists, so that it is neither filled nor chosen for eviction any
+    /// more.
     fn withdraw(&mut self, id: u32) {
         self.unlink(id);
         let place = self.slab(id).place;

@@ -1,4 +1,4 @@
-//! Every policy of the list in the conformance suite, and the variants that its knobs make.
+//! Tests of every policy of the list, and of variants with other knobs, in the conformance suite.
 
 use crate::any::{AnyPolicy, PolicySpec};
 use crate::{evict, policy_suite};
@@ -51,7 +51,7 @@ policy_suite!(any_s3fifo, AnyPolicy, PolicySpec::default());
 policy_suite!(any_lru, AnyPolicy, PolicySpec::Lru(()));
 policy_suite!(any_random, AnyPolicy, PolicySpec::Random(()));
 
-/// Four slabs fill the cache, so that each holds many entries.
+/// Returns a config in which four slabs fill the cache, so that each holds many entries.
 fn slabs_of_4() -> evict::slab::SlabConfig {
     evict::slab::SlabConfig {
         fewest: 4,

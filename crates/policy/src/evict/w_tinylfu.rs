@@ -93,7 +93,7 @@ impl WTinyLfu {
     }
 
     fn set_capacity(&mut self, capacity: u64) {
-        // A window for at least one entry, and main for the rest.
+        // The window must have room for at least one entry; main gets the rest.
         let window = ((capacity as f64 * self.config.window) as u64).max(1);
         self.main_capacity = capacity.saturating_sub(window);
         self.protected_capacity = (self.main_capacity as f64 * self.config.protected) as u64;

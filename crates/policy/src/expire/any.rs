@@ -20,7 +20,8 @@ pub struct About {
     pub name: &'static str,
     /// Other accepted names.
     pub aliases: &'static [&'static str],
-    /// Bits kept beside an entry's deadline; up to 16 fit in the deadline's own word.
+    /// Number of bits kept for each entry in addition to its deadline. Up to 16 fit in the word of
+    /// the deadline.
     pub link_bits: u32,
     /// Knobs of the index.
     pub knobs: &'static [Knob],
@@ -48,14 +49,14 @@ pub fn find(name: &str) -> Result<&'static About, SpecError> {
     found.ok_or_else(|| SpecError::unknown_name("expiry index", name, names()))
 }
 
-/// Names for an index with some of its knobs set; more may follow.
+/// Preset names, each with the index and knobs that it stands for. More knobs may follow a preset.
 pub const PRESETS: &[(&str, &str)] = &[
     // Algorithm 2 of Xie and Chung with their N = 20, n = 10 and δ = 25 %: their reading of Redis
     // 5.
     ("sampled-5", "sampled:release=5:iterations=10"),
 ];
 
-/// Replaces a preset's name at the start of a specification by what it stands for.
+/// Replaces a preset's name at the start of a specification by the text that it stands for.
 fn written_out(text: &str) -> Option<String> {
     let name = text.split(':').next()?;
     let (_, spec) = PRESETS.iter().find(|(preset, _)| is_same(preset, name))?;
@@ -254,7 +255,7 @@ macro_rules! define_any {
 expiry_indexes!(define_any);
 
 impl AnyExpiry {
-    /// Returns the index as [`Ranked`](expire::ranked::Ranked), if it is that.
+    /// Returns the index if it is [`Ranked`](expire::ranked::Ranked).
     #[inline]
     pub fn ranked(&self) -> Option<&expire::ranked::Ranked> {
         match self {
@@ -265,7 +266,7 @@ impl AnyExpiry {
 }
 
 impl Default for ExpirySpec {
-    /// The wheel, which is exact.
+    /// Returns the wheel, because it is exact.
     fn default() -> Self {
         ExpirySpec::Wheel(())
     }

@@ -56,18 +56,18 @@ pub(super) const BUCKETS_MAX: u32 = 1 << 16;
 /// Knobs of [`Buckets`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketsConfig {
-    /// `NUM_BUCKETS`.
+    /// `NUM_BUCKETS` of the source.
     pub num_buckets: u32,
-    /// `BASE`, in milliseconds.
+    /// `BASE` of the source, in milliseconds.
     pub base: u64,
-    /// Maximum number of loops of a cycle in the second part; 0 is as many as its time allows.
+    /// Maximum number of loops in a cycle of the second part; 0 allows as many as its time allows.
     pub iterations: u32,
     /// Schedule of both parts.
     pub cycles: CyclesConfig,
 }
 
 impl Default for BucketsConfig {
-    /// The size that the authors found best for TTLs of up to a minute.
+    /// Returns the size that the authors found best for TTLs of up to a minute.
     fn default() -> Self {
         BucketsConfig {
             num_buckets: 120,
@@ -153,7 +153,7 @@ impl<C: Cells<u64>> Cells<u32> for InExpires<'_, C> {
     }
 }
 
-/// The same for reading only.
+/// The same as [`InExpires`], for reading only.
 pub(super) struct InExpiresView<'a, C>(pub(super) &'a C);
 
 impl<C: Cells<u64>> Facts for InExpiresView<'_, C> {
@@ -185,20 +185,20 @@ fn place_of(cells: &impl Cells<u64>, slot: Slot) -> Option<usize> {
         .map(|place| place as usize)
 }
 
-/// A first part of an activeExpiration, Algorithm 3, that is under way.
+/// A running first part of activeExpiration (Algorithm 3).
 struct Round {
-    /// Buckets still to be passed.
+    /// Number of buckets that are still to be processed.
     left: usize,
     spent_ns: u64,
 }
 
-/// The first parts of activeExpirations.
+/// Schedule and state of the first parts of activeExpiration.
 pub(super) struct Rounds {
-    /// `None` between two of them.
+    /// The first part that is running, if any.
     round: Option<Round>,
     next: Tick,
     pause_ms: u64,
-    /// `TIME_LIMIT`.
+    /// `TIME_LIMIT` of the source.
     limit_ns: u64,
 }
 
@@ -217,12 +217,12 @@ impl Rounds {
         self.next = self.next.min(Tick(now.0 + self.pause_ms));
     }
 
-    /// Ends the one that is under way.
+    /// Ends the first part that is running.
     pub(super) fn stop(&mut self) {
         self.round = None;
     }
 
-    /// Ends a round; the next is in step, however long this one took.
+    /// Ends a round. The next one begins at its regular time, however long this one took.
     fn end(&mut self, now: Tick) {
         if let Some(late) = now.0.checked_sub(self.next.0) {
             self.next = Tick(self.next.0 + (late / self.pause_ms + 1) * self.pause_ms);
@@ -230,12 +230,12 @@ impl Rounds {
         self.round = None;
     }
 
-    /// Whether a round may begin.
+    /// Whether a new round may begin.
     pub(super) fn is_due(&self, expires: &Sampled, now: Tick) -> bool {
         self.round.is_none() && now >= self.next && !expires.is_empty()
     }
 
-    /// Returns the next instant to be called at, given that of the second part.
+    /// Returns the next time at which a call is needed, given that of the second part.
     pub(super) fn next_due(&self, second: Tick) -> Tick {
         match self.round {
             Some(_) => Tick(0),
@@ -442,7 +442,7 @@ mod tests {
         config(1, 1)
     );
 
-    /// The host, the index, and the names of section 3.3.
+    /// The example of section 3.3: the host, the index, and the names of the keys.
     struct Illustration {
         host: Host<u64>,
         index: Buckets,
@@ -497,7 +497,7 @@ mod tests {
         let mut config = config(3, 1_000);
         config.cycles.hz = 1;
         let mut index = Buckets::new(Tick(0), &config, 1);
-        // The time of the second key is beyond it.
+        // The time limit is exceeded after the second key.
         index.rounds.limit_ns = 2 * EXPIRE_NS - 1;
         host.set_now(Tick(0));
         let mut it = Illustration { host, index };
@@ -517,18 +517,19 @@ mod tests {
         it.host.release(c);
         it.host.set_deadline(c, None);
         assert_eq!(it.bucket(2), [a, b, d]);
-        // 00:02: bucket 2 is taken by time 2; e is stored in `expires` alone.
+        // 00:02: bucket 2 is in use for time 2, so e is stored only in `expires`.
         assert_eq!(it.active_expiration(2), []);
         let e = it.set_expire(None, 5_015);
         assert_eq!(it.bucket(2), [a, b, d]);
         assert_eq!(it.index.expires.len(), 4);
         assert_eq!(place_of(&it.host, e), None);
-        // 00:03: time for two of bucket 2's three; current_bucket_id stays there.
+        // 00:03: there is time for two of the three entries in bucket 2; current_bucket_id stays
+        // there.
         let mut evicted = it.active_expiration(3);
         assert_eq!(evicted.len(), 2);
         assert_eq!(it.index.ring.current_bucket_id, 2);
         assert_eq!(it.index.next_due(), Some(Tick(4_000)), "its time is over");
-        // 00:04: the last of them.
+        // 00:04: the last entry of bucket 2 expires.
         evicted.extend(it.active_expiration(4));
         evicted.sort_unstable();
         assert_eq!(evicted, [a, b, d]);
@@ -549,7 +550,8 @@ mod tests {
             host.hold(slot);
             index.insert(&mut host, slot);
         };
-        // All in one bucket, and then as many that find theirs taken, for sampling alone.
+        // All entries are in one bucket. As many more find that their bucket is in use, so that
+        // only sampling finds them.
         (0..40_000).for_each(|_| add(&mut index, start.0 + 500));
         (0..40_000).for_each(|_| add(&mut index, start.0 + 120_000));
         assert_eq!(index.ring.len, 40_000);
@@ -569,7 +571,8 @@ mod tests {
             found.push((in_ring, before - index.len() - in_ring));
             index.check(&host);
         }
-        // 25 ms of 1 µs each; the second part also reads, and reads the clock in every 16th loop.
+        // 25 ms at 1 µs each. The second part also takes time to read entries, and reads the clock
+        // in every 16th loop.
         assert_eq!(found[0], (25_001, 0));
         assert_eq!(found[1].0, 14_999);
         assert!((8_500..9_100).contains(&found[1].1), "{found:?}");
@@ -599,7 +602,7 @@ mod tests {
             host.hold(slot);
             index.insert(&mut host, slot);
         }
-        // The bucket's second ends at 1,001,000; a turn comes every 800 ms.
+        // The bucket's second ends at 1,001,000. A round begins every 800 ms.
         let now = Tick(start.0 + 1_100);
         host.set_now(now);
         assert!(index.next_due().is_some_and(|due| due <= now));
@@ -632,7 +635,7 @@ mod tests {
                 }
             }
         }
-        // The rest of a second, and up to a tenth of a second until the next round.
+        // The lag is the rest of a second, and up to a tenth of a second until the next round.
         assert!((1_000..=1_100).contains(&lag_ms_max), "{lag_ms_max} ms");
         assert!((60_000..=61_200).contains(&index.len()), "{}", index.len());
     }

@@ -38,19 +38,20 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
 const NUM_BUCKETS_MIN: usize = 64;
 const NUM_BUCKETS_MAX: usize = 1 << 12;
-/// Number of entries per bucket.
+/// Mean number of entries per bucket that the ring's size aims at.
 const ENTRIES_PER_BUCKET: usize = 64;
-/// `NUM_BUCKETS` × `BASE` at the start: two minutes.
+/// Initial size of the ring in milliseconds, `NUM_BUCKETS` × `BASE`: about two minutes.
 const SIZE_START: u64 = 1 << 17;
 const SIZE_MAX: u64 = 1 << 48;
-/// Number of TTLs between two readings of the counters, which are then halved.
+/// Number of recorded TTLs after which the counters are read and then halved.
 const SEEN_EVERY: u32 = 1_024;
-/// One in this number of TTLs need not be covered.
+/// The ring must cover all TTLs except one in this number.
 const UNCOVERED: u32 = 100;
-/// A ring is carried over at most once in a quarter of its entries' number of new deadlines.
-/// Otherwise TTLs of which about one in a hundred is long would change it at every reading.
+/// Divisor of the number of entries that gives the minimum number of new deadlines between two
+/// changes of the ring. Otherwise, if about one TTL in a hundred is long, the ring would change at
+/// every reading.
 const SETS_PER_CHANGE: usize = 4;
-/// Bit of an entry's place that names the ring.
+/// Bit of an entry's place that selects one of the two rings.
 const RING_BIT: u32 = 1 << 31;
 
 /// Counts of TTLs by powers of two.
@@ -74,7 +75,8 @@ impl Seen {
         self.counts = self.counts.map(|count| count / 2);
     }
 
-    /// Returns twice the power of two that 99 % do not exceed; `None` before there are enough.
+    /// Returns twice the smallest power of two that 99 % of the TTLs do not exceed; `None` while
+    /// too few TTLs were counted.
     fn size(&self) -> Option<u64> {
         let sum: u32 = self.counts.iter().sum();
         if sum < SEEN_EVERY / 4 {
@@ -90,18 +92,20 @@ impl Seen {
     }
 }
 
-/// Buckets that follow the TTLs; see the [module](self).
+/// Buckets whose number and length adapt to the TTLs; see the [module](self).
 pub struct BucketsAuto {
     ring: Ring,
-    /// Previous ring, while it is carried over.
+    /// Previous ring, while its entries are being moved to the new one.
     old: Option<Ring>,
-    /// Set in the places of entries of `ring` and clear in those of `old`, or the other way round.
+    /// Value of [`RING_BIT`] in the places of entries of `ring`. Entries of `old` have the other
+    /// value.
     ring_bit: u32,
     expires: Sampled,
     rounds: Rounds,
     /// Boxed, because every index would otherwise be as large as the largest.
     seen: Box<Seen>,
-    /// Number of deadlines set since the ring was chosen: they pay for carrying the next one over.
+    /// Number of deadlines set since the ring was chosen. The next change is allowed when there are
+    /// enough.
     set_since: usize,
 }
 
@@ -120,7 +124,8 @@ impl BucketsAuto {
         let deadline = cells
             .deadline(slot)
             .expect("an entry is filed with its deadline");
-        // More than one turn ahead, it would block its bucket for several entries that die sooner.
+        // An entry that expires more than one turn ahead would block its bucket for several entries
+        // that expire sooner.
         self.rounds.clock_went_back(cells.now());
         let size = self.ring.num_buckets() as u64 * self.ring.base;
         let is_near = deadline.0.saturating_sub(cells.now().0) < size;
@@ -152,7 +157,7 @@ impl BucketsAuto {
         set_high_half(cells, slot, 0);
     }
 
-    /// Counts the TTL of an entry that is to be filed.
+    /// Records the TTL of an entry that is about to be filed.
     fn see(&mut self, cells: &impl Cells<u64>, slot: Slot) {
         let deadline = cells.deadline(slot).map_or(0, |deadline| deadline.0);
         self.set_since += 1;
@@ -162,7 +167,7 @@ impl BucketsAuto {
         }
     }
 
-    /// Starts a new ring if the present one is far from the right size.
+    /// Starts a new ring if the size of the present one differs much from the right size.
     fn choose(&mut self) {
         if self.old.is_some() || self.set_since < self.expires.len() / SETS_PER_CHANGE {
             return;
@@ -185,7 +190,8 @@ impl BucketsAuto {
         }
     }
 
-    /// Carries the previous ring over, one step per entry moved or bucket passed.
+    /// Moves entries from the previous ring to the new one, one step for each entry moved or bucket
+    /// passed.
     fn carry_over(&mut self, cells: &mut impl Cells<u64>, now: Tick, budget: &mut Budget) -> Due {
         while let Some(old) = &mut self.old {
             if old.len == 0 {
@@ -221,7 +227,8 @@ impl BucketsAuto {
 }
 
 impl ExpiryIndex for BucketsAuto {
-    /// The entry's places in `expires` and in its bucket, and which ring that is.
+    /// The entry's places in `expires` and in its bucket, and the bit that selects the ring of the
+    /// bucket.
     type Link = u64;
     type Config = CyclesConfig;
     const NAME: &'static str = "buckets-auto";
@@ -426,7 +433,7 @@ mod tests {
                 (2 * ttl..=8 * ttl).contains(&size),
                 "{size} ms for {ttl} ms"
             );
-            // Entries set before the ring had adapted wait for a sample.
+            // Entries that were set before the ring had adapted must wait for a sample.
             assert!(late_percent <= 2, "{late_percent} % late, {ttl} ms");
             assert!(traffic.index.old.is_none());
         }
@@ -455,8 +462,8 @@ mod tests {
             changes += u32::from(index.ring_bit != ring_bit);
             ring_bit = index.ring_bit;
         }
-        // Each is paid for by a quarter of the entries held: at most 16 until these are some
-        // 64,000, then 21.
+        // A change needs new deadlines of a quarter of the entries held. There are at most 16
+        // changes until some 64,000 entries are held, and 21 after that.
         assert!(changes <= 37, "{changes} changes of the ring");
         index.check(&host);
     }

@@ -41,12 +41,13 @@ crate::knobs! {
     }
 }
 
-/// Full scans at an interval; see the [module](self).
+/// Index that scans all entries at an interval; see the [module](self).
 pub struct Crawler {
     interval_ms: u64,
     items: SlotArray,
-    /// In a crawl, the number of the array's first entries that are still to be read. It falls,
-    /// because the entry that takes the place of a removed one comes from the end.
+    /// During a crawl, the number of entries at the start of the array that are still to be read. A
+    /// crawl reads from the end to the start, because the last entry takes the place of a removed
+    /// one.
     cursor: Option<usize>,
     next_crawl: Tick,
     /// Lower bound of all deadlines.
@@ -63,7 +64,7 @@ impl Crawler {
         self.clock_went_back(cells.now());
     }
 
-    /// Removes the entry at this place; the last takes its place.
+    /// Removes the entry at this place, which the last entry then takes.
     fn take(&mut self, cells: &mut impl Cells<u32>, index: usize) -> Slot {
         let slot = self.items.take(cells, index);
         if self.items.is_empty() {
@@ -85,7 +86,7 @@ impl Crawler {
 }
 
 impl ExpiryIndex for Crawler {
-    /// The entry's place in the array.
+    /// The entry's position in the array.
     type Link = u32;
     type Config = CrawlerConfig;
     const NAME: &'static str = "crawler";
@@ -103,7 +104,8 @@ impl ExpiryIndex for Crawler {
         }
     }
 
-    /// One interval: an entry that dies right after it was read is found by the next crawl.
+    /// Returns one interval, because an entry that expires right after it was read is found by the
+    /// next crawl.
     fn granularity(&self) -> Option<u64> {
         Some(self.interval_ms)
     }
@@ -129,7 +131,7 @@ impl ExpiryIndex for Crawler {
     fn pop_expired(&mut self, cells: &mut impl Cells<u32>, now: Tick, budget: &mut Budget) -> Due {
         self.begin(now);
         while let Some(cursor) = self.cursor {
-            // Removals may have left fewer.
+            // Removals may have left fewer entries.
             let Some(index) = cursor.min(self.items.len()).checked_sub(1) else {
                 self.cursor = None;
                 // The next crawl is already due if this one lasted for an interval.
@@ -154,7 +156,7 @@ impl ExpiryIndex for Crawler {
         self.next_crawl = self.next_crawl.min(Tick(now.0 + self.interval_ms));
     }
 
-    /// Start of the next crawl; the present if one is under way.
+    /// Returns the start of the next crawl, or the present if one is running.
     fn next_due(&self) -> Option<Tick> {
         match self.cursor {
             _ if self.items.is_empty() => None,
@@ -163,7 +165,7 @@ impl ExpiryIndex for Crawler {
         }
     }
 
-    /// All entries held, once the first may be dead.
+    /// Returns the number of all entries once the earliest deadline may have passed; 0 before.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now {
             self.items.len()

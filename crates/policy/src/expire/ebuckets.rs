@@ -79,13 +79,13 @@ impl Meta for Link {
 /// Head of a list, and links to the other segments of an extended bucket.
 #[derive(Clone, Copy)]
 struct Segment {
-    /// Low bound of the bucket; the tree has the first segment under it.
+    /// Lower bound of the deadlines in the bucket. The tree refers to the first segment by it.
     key: Tick,
-    /// The first entry.
+    /// First entry of the segment's list.
     head: u32,
     /// Next segment of the bucket.
     next: u32,
-    /// In the first segment, the last one; in the last, the first.
+    /// In the first segment of a bucket, the last segment; in the last segment, the first.
     last: u32,
     /// Previous segment; `NONE` in the first.
     before: u32,
@@ -95,11 +95,11 @@ const _: () = assert!(size_of::<Segment>() == 24);
 
 /// A tree of short lists; see the [module](self).
 pub struct Ebuckets {
-    /// First segments by low bound.
+    /// The first segments of all buckets, by lower bound.
     tree: RadixTree,
     segments: Dense<Segment>,
     len: usize,
-    /// Earliest deadline.
+    /// Earliest deadline of all entries.
     first: Option<Tick>,
 }
 
@@ -112,7 +112,7 @@ fn deadline_of(cells: &impl Cells<Link>, slot: u32) -> Tick {
     deadline.expect("an entry in a segment has a deadline")
 }
 
-/// The first `len` entries of an array: those of a segment, in order.
+/// The first `len` items of an array, which are the entries of a segment in order.
 struct Items {
     slots: [u32; SEG_MAX_ITEMS],
     len: usize,
@@ -212,7 +212,7 @@ impl Ebuckets {
         self.tree.remove(tree_key(key), segment, key_of);
     }
 
-    /// Changes the low bound of a bucket.
+    /// Changes the lower bound of a bucket.
     fn rebound(&mut self, segment: u32, key: Tick) {
         self.leave(self.segments.get(segment).key, segment);
         self.segments.get_mut(segment).key = key;
@@ -267,7 +267,7 @@ impl Ebuckets {
         let Some(middle) = best_middle(&deadlines) else {
             return self.add_to_shared(cells, bucket, deadlines[0], deadline, slot);
         };
-        // The entry is added to its half before either is linked.
+        // The entry is added to one of the halves before either half is linked.
         let (mut low, mut high) = (
             items.slots[..middle].to_vec(),
             items.slots[middle..].to_vec(),
@@ -318,7 +318,7 @@ impl Ebuckets {
         self.link(cells, segment, &[slot]);
     }
 
-    /// Removes an entry from its segment's list; the deadline by which it is filed may be any.
+    /// Removes an entry from its segment's list. Does not use the deadline, which may have changed.
     fn take(&mut self, cells: &mut impl Cells<Link>, slot: Slot) {
         let segment = Self::segment_of(cells, slot);
         let mut items = self.items(cells, segment);
@@ -332,7 +332,8 @@ impl Ebuckets {
         }
     }
 
-    /// Frees a segment whose list is empty, and its bucket with the last of them.
+    /// Frees a segment whose list is empty. With the last segment of a bucket, the bucket is
+    /// removed too.
     fn drop_segment(&mut self, cells: &mut impl Cells<Link>, segment: u32) {
         let Segment {
             key,
@@ -363,7 +364,7 @@ impl Ebuckets {
         self.free(cells, segment);
     }
 
-    /// Frees a segment that nothing names. The last of all takes its place.
+    /// Frees a segment that nothing refers to. The segment with the highest number takes its place.
     fn free(&mut self, cells: &mut impl Cells<Link>, segment: u32) {
         let moved = self.segments.swap_remove(segment);
         if moved == segment {
@@ -533,7 +534,7 @@ impl ExpiryIndex for Ebuckets {
         self.first.map(|first| Tick(first.0 + 1))
     }
 
-    /// All entries held, once the first is dead.
+    /// Returns the number of all entries once the first is dead; 0 before.
     fn backlog(&self, now: Tick) -> usize {
         match self.first {
             Some(first) if first < now => self.len,
@@ -616,7 +617,7 @@ mod tests {
     fn entries_of_one_deadline_extend_their_bucket() {
         let (mut host, mut index, slots) = filled((0..100).map(|_| 7));
         assert_eq!((index.tree.len(), index.segments.len), (1, 7));
-        // Deadlines before and after get buckets of their own.
+        // Deadlines before and after that of the bucket get buckets of their own.
         for deadline in [6, 8] {
             let slot = host.add(0, 1, Some(Tick(START + deadline)));
             host.hold(slot);
@@ -634,8 +635,8 @@ mod tests {
 
     #[test]
     fn extended_buckets_stay_valid_when_their_segments_are_moved() {
-        // When the last segment of a bucket was freed, the one before it once kept the former place
-        // of the first.
+        // Regression test: when the last segment of a bucket was freed, the one before it once kept
+        // the former place of the first.
         let (mut host, mut index, mut slots) = filled((0..300).map(|number| number % 4));
         let mut chance = Chance::new(1);
         for round in 0..20_000 {

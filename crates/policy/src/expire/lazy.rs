@@ -26,7 +26,7 @@
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 
-/// No index; see the [module](self).
+/// An index that records nothing; see the [module](self).
 pub struct Lazy {
     len: usize,
     /// Lower bound of all deadlines.
@@ -93,7 +93,7 @@ impl ExpiryIndex for Lazy {
         None
     }
 
-    /// All entries held, once the first may be dead.
+    /// Returns the number of all entries once the earliest deadline may have passed; 0 before.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now { self.len } else { 0 }
     }

@@ -29,10 +29,10 @@
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 use std::collections::BTreeMap;
 
-/// The plain model; see the [module](self).
+/// A simple index that serves as a model; see the [module](self).
 pub struct Ordered {
     slots: BTreeMap<(Tick, u64), Slot>,
-    /// Number of the last deadline set.
+    /// Number of deadlines set so far. Each gets the current number as part of its key.
     count: u64,
 }
 
@@ -54,7 +54,7 @@ impl Ordered {
 }
 
 impl ExpiryIndex for Ordered {
-    /// Number under which the entry is filed.
+    /// Number of the deadline in the key by which the entry is filed.
     type Link = u64;
     type Config = ();
     const NAME: &'static str = "ordered";
@@ -121,7 +121,8 @@ impl ExpiryIndex for Ordered {
             .map(|((deadline, _), _)| Tick(deadline.0 + 1))
     }
 
-    /// All entries held, once the first is dead: a tree without counts has no better bound in O(1).
+    /// Returns the number of all entries once the first is dead; 0 before. A tree without counts
+    /// has no better bound in O(1).
     fn backlog(&self, now: Tick) -> usize {
         match self.slots.first_key_value() {
             Some(((deadline, _), _)) if *deadline < now => self.slots.len(),
@@ -133,7 +134,7 @@ impl ExpiryIndex for Ordered {
         self.slots.len()
     }
 
-    /// An estimate: the tree's nodes have 11 places each and are about two thirds full.
+    /// Returns an estimate: the tree's nodes have 11 places each and are about two thirds full.
     fn heap_bytes(&self) -> usize {
         const NODE_BYTES: usize = 11 * (size_of::<(Tick, u64)>() + size_of::<Slot>()) + 12;
         self.slots.len().div_ceil(7) * NODE_BYTES

@@ -37,7 +37,7 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 #[derive(Default)]
 pub struct Radix {
     tree: RadixTree,
-    /// First leaf, with its deadline.
+    /// First leaf of the tree, with its deadline.
     first: Option<(Tick, Slot)>,
 }
 
@@ -139,7 +139,8 @@ impl ExpiryIndex for Radix {
         self.first.map(|(deadline, _)| Tick(deadline.0 + 1))
     }
 
-    /// All entries held, once the first is dead: a tree without counts has no better bound in O(1).
+    /// Returns the number of all entries once the first is dead; 0 before. A tree without counts
+    /// has no better bound in O(1).
     fn backlog(&self, now: Tick) -> usize {
         match self.first {
             Some((deadline, _)) if deadline < now => self.tree.len(),

@@ -39,7 +39,8 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
 /// Number of entries per place in the tree.
 const ENTRIES_PER_KEY: usize = 100;
 
-/// The tree, and the entries that its leaves name: places in `items`.
+/// The tree of the earliest deadlines, and the entries that its leaves refer to by their index in
+/// `items`.
 #[derive(Default)]
 struct EarliestTree {
     tree: RadixTree,
@@ -55,7 +56,7 @@ impl EarliestTree {
         self.tree.first().map(|leaf| self.item(leaf))
     }
 
-    /// Adds a live entry if there is room or it dies before the latest.
+    /// Adds a live entry if there is room, or if it expires before the latest entry of the tree.
     fn offer(&mut self, cap: usize, deadline: Tick, slot: Slot) {
         if cap == 0 {
             return;
@@ -76,7 +77,7 @@ impl EarliestTree {
         self.trim(cap);
     }
 
-    /// Drops the latest until at most `cap` are left.
+    /// Drops the latest entries until at most `cap` are left.
     fn trim(&mut self, cap: usize) {
         while self.tree.len() > cap {
             let last = self.tree.last().expect("it holds more than none");
@@ -89,7 +90,8 @@ impl EarliestTree {
         self.drop_leaf(first);
     }
 
-    /// The last of `items` takes its place, so that they shrink with the tree.
+    /// Removes a leaf's item. The last of `items` takes its place, so that `items` shrinks with the
+    /// tree.
     fn drop_leaf(&mut self, leaf: u32) {
         let items = &self.items;
         let key_of = |leaf: u32| key(items[leaf as usize].0, items[leaf as usize].1);
@@ -116,7 +118,7 @@ impl EarliestTree {
 pub struct RadixCapped {
     expires: Sampled,
     earliest_tree: EarliestTree,
-    /// Whether a cycle is under way and has not finished with the tree.
+    /// Whether a cycle is running and has not finished reading the tree.
     is_at_tree: bool,
 }
 
@@ -143,7 +145,7 @@ impl RadixCapped {
 }
 
 impl ExpiryIndex for RadixCapped {
-    /// The link of [`Sampled`].
+    /// The link is that of [`Sampled`].
     type Link = u32;
     type Config = CyclesConfig;
     const NAME: &'static str = "radix-capped";
@@ -262,12 +264,13 @@ mod tests {
         };
         assert_eq!(cycles(&mut index, &mut host, 100, 60_000), 0);
         assert_eq!(index.earliest_tree.tree.len(), 100);
-        // Some 12,000 samples of 10,000 entries saw about 70 % of them, so that the latest in the
-        // tree is about the 140th to die.
+        // Some 12,000 samples of 10,000 entries have read about 70 % of them, so that the latest
+        // entry in the tree is about the 140th to expire.
         let last = index.earliest_tree.tree.last().expect("it is full");
         let latest = index.earliest_tree.item(last).0.0 - start.0 - 100_000;
         assert!((110..200).contains(&latest), "{latest}");
-        // When those have died, the tree finds them, where a sample of 20 would find a few.
+        // When these entries have expired, the tree finds them, where a sample of 20 would find a
+        // few.
         let found = cycles(&mut index, &mut host, 100_200, 100_300);
         assert!(found >= 90, "{found} found by the tree");
         index.check(&host);

@@ -46,19 +46,19 @@ use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 
 /// Maximum number of entries in a leaf.
 const LEAF_MAX: usize = 64;
-/// A leaf with fewer entries is joined with a neighbour.
+/// Number of entries below which a leaf is merged with a neighbour.
 const LEAF_MIN: usize = 16;
-/// Maximum number of entries of two leaves that are joined.
+/// Maximum number of entries in two leaves that are merged.
 const LEAF_JOINED: usize = 48;
 /// Maximum number of leaves in a branch.
 const BRANCH_MAX: usize = 256;
-/// A branch with fewer leaves is joined with a neighbour.
+/// Number of leaves below which a branch is merged with a neighbour.
 const BRANCH_MIN: usize = 64;
-/// Maximum number of leaves of two branches that are joined.
+/// Maximum number of leaves in two branches that are merged.
 const BRANCH_JOINED: usize = 192;
-/// Step in which leaves grow, in entries: the allocator's size classes.
+/// Number of entries by which the allocation of a leaf grows. It fits the allocator's size classes.
 const LEAF_STEP: usize = 8;
-/// Step in which branches grow, in leaves.
+/// Number of leaves by which the allocation of a branch grows.
 const BRANCH_STEP: usize = 16;
 
 /// Sort key of an entry.
@@ -70,16 +70,16 @@ struct Leaf {
     slots: Vec<Slot>,
 }
 
-/// Leaves in order, never none.
+/// Leaves in order. There is at least one.
 struct Branch {
-    /// `low` of its first leaf.
+    /// Value of `low` in its first leaf.
     low: Place,
     /// Number of entries in its leaves.
     count: usize,
     leaves: Vec<Leaf>,
 }
 
-/// Position of a leaf: its branch, and its number there.
+/// Position of a leaf: the index of its branch, and its index in the branch.
 type At = (usize, usize);
 
 const FRONT: At = (0, 0);
@@ -91,7 +91,8 @@ pub struct Ranked {
     len: usize,
     /// Lower bound of all deadlines.
     first: Tick,
-    /// Whether the first leaf is sorted, the earliest place last.
+    /// Whether the first leaf is sorted in descending order, so that the earliest entry is the
+    /// last.
     is_front_sorted: bool,
     /// Bytes of the leaves and of the vectors that hold them.
     leaf_bytes: usize,
@@ -102,14 +103,14 @@ fn place_of(facts: &impl Facts, slot: Slot) -> Place {
     (deadline.expect("an entry held has a deadline"), slot)
 }
 
-/// Makes room for one more item, in steps.
+/// Grows the allocation by `step` items if it is full.
 fn grow<T>(items: &mut Vec<T>, step: usize) {
     if items.len() == items.capacity() {
         items.reserve_exact(step);
     }
 }
 
-/// Frees room in which two steps would fit.
+/// Shrinks the allocation if at least two steps of it are unused.
 fn trim<T>(items: &mut Vec<T>, step: usize) {
     if items.capacity() - items.len() >= 2 * step {
         items.shrink_to(items.len().next_multiple_of(step));
@@ -205,7 +206,7 @@ impl Ranked {
         }
         let mut at = self.find(place);
         if place < self.leaf(at).low {
-            // The place becomes the first of all.
+            // The new entry becomes the first of all.
             assert_eq!(at, FRONT);
             self.branches[0].low = place;
             self.branches[0].leaves[0].low = place;
@@ -251,8 +252,8 @@ impl Ranked {
         }
     }
 
-    /// Makes room in a full leaf: its later half moves to a new one behind it, or nothing does if
-    /// the new place is the last of all. Returns where that place belongs.
+    /// Makes room in a full leaf. Its later half moves to a new leaf behind it; if the new place is
+    /// the last of all, the new leaf stays empty. Returns the leaf that the place belongs to.
     #[inline(never)]
     fn split(&mut self, facts: &impl Facts, at: At, place: Place) -> At {
         let mut places = self.places(facts, at);
@@ -313,7 +314,8 @@ impl Ranked {
             Some(into) => (into, leaf),
             None if len(leaf) + len(leaf + 1) <= LEAF_JOINED => (leaf, leaf + 1),
             None if len(leaf) > 0 => return,
-            // Later entries for its range go to the leaf before, or become the first of all.
+            // Later entries for the range of this leaf are added to the leaf before it, or become
+            // the first of all.
             None => return self.drop_leaf(at),
         };
         let moved = self.change((branch, from), std::mem::take);
@@ -367,9 +369,9 @@ impl Ranked {
         branches.sum::<usize>() + leaves.map(|leaf| leaf.slots.len()).sum::<usize>()
     }
 
-    /// Passes the entries in order with their deadlines, from the one of a rank on, until `each`
-    /// returns false. Entries with the same deadline come in the order of their slots. Reads the
-    /// leaves that it passes.
+    /// Calls `each` with the entries in order and their deadlines, beginning at `rank`, until it
+    /// returns false. Entries with the same deadline are in the order of their slots. Reads the
+    /// entries of the leaves that it visits.
     pub fn walk(&self, facts: &impl Facts, rank: usize, each: &mut dyn FnMut(Tick, Slot) -> bool) {
         let mut skip = rank;
         for (number, branch) in self.branches.iter().enumerate() {

@@ -52,23 +52,24 @@ crate::knobs! {
     pub struct SampledConfig {
         /// Redis's `active-expire-effort`.
         effort: u32 = 1, 1 => 10;
-        /// Slow cycles per second.
+        /// Number of slow cycles per second.
         hz: u32 = 10, 1 => 500;
-        /// Release of Redis whose rules apply: 5, or those since 6.
+        /// Release of Redis whose rules are used: 5, or 6 and 7 for the rules since 6.
         release: u32 = 7, 5 => 7;
-        /// Number of indexes that share one server's cycles.
+        /// Number of indexes that share the cycles of one server.
         shards: u32 = 1, 1 => 4096;
-        /// Maximum number of loops in a cycle; 0 is as many as its time allows.
+        /// Maximum number of loops in a cycle; 0 allows as many as its time allows.
         iterations: u32 = 0, 0 => 1_000_000;
     }
 }
 
 crate::knobs! {
-    /// Knobs of indexes that sample by Redis 5.0's rules whatever they do not index.
+    /// Knobs of indexes that use sampling by the rules of Redis 5.0 for the entries that they do
+    /// not index.
     pub struct CyclesConfig {
-        /// Slow cycles per second.
+        /// Number of slow cycles per second.
         hz: u32 = 10, 1 => 500;
-        /// Number of indexes that share one server's cycles.
+        /// Number of indexes that share the cycles of one server.
         shards: u32 = 1, 1 => 4096;
     }
 }
@@ -86,23 +87,23 @@ impl CyclesConfig {
     }
 }
 
-/// Time that reading an entry counts as.
+/// Time that is charged for reading an entry.
 const LOOK_NS: u64 = 150;
-/// Time that returning an entry counts as.
+/// Time that is charged for returning an entry.
 pub(super) const EXPIRE_NS: u64 = 1_000;
-/// Redis reads the clock in every 16th loop.
+/// Number of loops after which the clock is read, as in Redis.
 const LOOPS_PER_CLOCK: u32 = 16;
 
-/// A cycle under way.
+/// A cycle that is running.
 struct Cycle {
     limit_ns: u64,
     spent_ns: u64,
     loop_count: u32,
     looks_left: u32,
-    /// Entries read in the current loop.
+    /// Number of entries read in the current loop.
     looked: u32,
     dead: u32,
-    /// Entries read in all loops.
+    /// Number of entries read in all loops of the cycle.
     looked_sum: u32,
     dead_sum: u32,
 }
@@ -111,7 +112,7 @@ struct Cycle {
 pub struct Sampled {
     config: SampledConfig,
     items: SlotArray,
-    /// Position at which the walk continues.
+    /// Position in the array at which the next loop continues.
     cursor: usize,
     random: u64,
     cycle: Option<Cycle>,
@@ -119,9 +120,9 @@ pub struct Sampled {
     next_fast: Tick,
     /// Whether the last cycle ended because its time ran out.
     was_cut: bool,
-    /// Running average of the dead entries among those read, in percent.
+    /// Running average of the share of dead entries among those read, in percent.
     stale_percent: f64,
-    /// Whether an entry came, left or changed since the last cycle.
+    /// Whether an entry was inserted, removed or changed since the last cycle.
     has_traffic: bool,
     /// Lower bound of all deadlines.
     earliest: Tick,
@@ -144,7 +145,7 @@ impl Sampled {
         20 + 20 / 4 * self.extra_effort()
     }
 
-    /// Acceptable share of dead entries, in percent.
+    /// Returns the acceptable share of dead entries, in percent.
     fn goal_percent(&self) -> u32 {
         if self.is_release_5() {
             25
@@ -158,8 +159,8 @@ impl Sampled {
         percent * 1_000_000_000 / u64::from(self.config.hz) / 100
     }
 
-    /// Returns the time and the pause of work of each index that shares the cycles, at every
-    /// cycle's time.
+    /// Returns the share of each index in the time of a slow cycle and in the interval between two,
+    /// if several indexes share the cycles.
     pub(super) fn share_ns_and_pause_ms(&self) -> (u64, u64) {
         let shards = u64::from(self.config.shards);
         (
@@ -180,7 +181,8 @@ impl Sampled {
         (2 * self.fast_limit_ns() / 1_000_000).max(1) * u64::from(self.config.shards)
     }
 
-    /// Whether a fast cycle is worth while.
+    /// Whether a fast cycle should run: the last cycle ran out of time, or, since release 6, too
+    /// many of the entries read were dead.
     fn wants_fast(&self) -> bool {
         let is_stale = self.stale_percent >= f64::from(self.goal_percent());
         self.has_traffic && (self.was_cut || (is_stale && !self.is_release_5()))
@@ -228,13 +230,14 @@ impl Sampled {
         self.begin_cycle(self.slow_limit_ns(), spent_ns);
     }
 
-    /// Skips the slow cycle that is due, because another index had its time.
+    /// Skips the slow cycle that is due, because another index has used its time.
     pub(super) fn pass_over_slow(&mut self, now: Tick) {
         self.end_turn(now);
         self.was_cut = false;
     }
 
-    /// Sets the next slow cycle in step with the tenths of a second, however late this one is.
+    /// Schedules the next slow cycle at a multiple of a tenth of a second, however late this one
+    /// is.
     fn end_turn(&mut self, now: Tick) {
         if let Some(late) = now.0.checked_sub(self.next_slow.0) {
             let interval = self.slow_interval_ms();
@@ -263,7 +266,8 @@ impl Sampled {
         self.items.len() > 0 && self.cycle.is_none() && now >= self.next_slow
     }
 
-    /// Whether this index holds the entry, if there is one: its link names a place that names it.
+    /// Whether this index holds the entry, if there is one: the entry's link is a place in the
+    /// array, and that place refers to the entry.
     pub(super) fn holds(&self, cells: &impl Cells<u32>, slot: Slot) -> bool {
         if !cells.is_live(slot) || cells.deadline(slot).is_none() {
             return false;
@@ -283,7 +287,8 @@ impl Sampled {
         cycle.dead_sum += cycle.dead;
         let is_time = cycle.loop_count.is_multiple_of(LOOPS_PER_CLOCK);
         let is_cut = is_time && cycle.spent_ns > cycle.limit_ns;
-        // Both as in Redis: whole percents, and in release 5 a number, however few were read.
+        // Both are as in Redis: the percentage is a whole number, and release 5 compares a number
+        // of entries, however few were read.
         let is_stale = if is_release_5 {
             cycle.dead > dead_enough
         } else {
@@ -302,7 +307,7 @@ impl Sampled {
         self.cycle = None;
     }
 
-    /// [`ExpiryIndex::pop_expired`], which also reports each live entry that was read.
+    /// Same as [`ExpiryIndex::pop_expired`], but also reports each live entry that was read.
     pub(super) fn pop_seeing(
         &mut self,
         cells: &mut impl Cells<u32>,
@@ -355,7 +360,7 @@ impl Sampled {
 }
 
 impl ExpiryIndex for Sampled {
-    /// The entry's place in the array.
+    /// The entry's position in the array.
     type Link = u32;
     type Config = SampledConfig;
     const NAME: &'static str = "sampled";
@@ -376,7 +381,7 @@ impl ExpiryIndex for Sampled {
             has_traffic: false,
             earliest: Tick::MAX,
         };
-        // Each index that shares the cycles has its own turn.
+        // Each index that shares the cycles has its own time.
         let turn = seed % u64::from(config.shards) + 1;
         let interval = index.slow_interval_ms() / u64::from(config.shards);
         index.next_slow = Tick(now.0 + turn * interval);
@@ -417,7 +422,7 @@ impl ExpiryIndex for Sampled {
         self.next_fast = self.next_fast.min(latest);
     }
 
-    /// Start of the next cycle; the present if one is under way.
+    /// Returns the start of the next cycle, or the present if one is running.
     fn next_due(&self) -> Option<Tick> {
         if self.items.is_empty() {
             None
@@ -430,7 +435,7 @@ impl ExpiryIndex for Sampled {
         }
     }
 
-    /// All entries held, once the first may be dead.
+    /// Returns the number of all entries once the earliest deadline may have passed; 0 before.
     fn backlog(&self, now: Tick) -> usize {
         if self.earliest < now {
             self.items.len()

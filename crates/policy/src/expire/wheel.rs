@@ -79,9 +79,10 @@ use many::{Found, Many, look};
 
 /// Maximum number of entries kept in a sorted array.
 const FEW_MAX: usize = 64;
-/// With this many entries or fewer a wheel becomes a sorted array again.
+/// Number of entries at which a wheel becomes a sorted array again.
 const FEW_AGAIN: usize = 16;
-/// Maximum number of references to be read for that: a sweep comes first when there are more.
+/// Maximum number of references that are read in order to make a sorted array. If there are more, a
+/// sweep is made first.
 const FEW_AGAIN_REFS: usize = 128;
 
 /// The default index; see the [module](self).
@@ -122,15 +123,15 @@ impl Wheel {
         }
         let mut few = Few::default();
         let mut filed = Vec::with_capacity(many.len);
-        // From the latest era to the earliest and from the lowest level up, which within one
-        // deadline is the order of filing.
+        // In the order from the latest era to the earliest and from the lowest level to the
+        // highest. Within one deadline this is the order of filing.
         many.each_ref(|place, index, slot| {
             if let Found::Filed(deadline) = look(cells, slot, place, index) {
                 filed.push((Tick(deadline), Slot(slot)));
             }
         });
         for (deadline, slot) in filed {
-            // A stale reference that was mistaken for the entry's own comes up as well.
+            // A stale reference that was mistaken for the entry's own is visited as well.
             if cells.get(slot) != Link::default() {
                 cells.set(slot, Link::default());
                 few.insert(deadline, slot);
@@ -176,7 +177,8 @@ impl ExpiryIndex for Wheel {
     #[inline]
     fn remove(&mut self, cells: &mut impl Cells<Link>, slot: Slot) {
         match &mut self.entries {
-            // Its reference is stale as soon as the host has taken the entry's deadline.
+            // The entry's reference becomes stale as soon as the host has cleared the entry's
+            // deadline.
             Entries::Many(many) => many.len -= 1,
             Entries::Few(few) => {
                 let deadline = cells

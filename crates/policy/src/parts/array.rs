@@ -7,7 +7,7 @@ use crate::{Cells, Slot, Tick};
 
 const PAGE_ITEMS: usize = 1 << 10;
 
-/// Slots in no order; each entry's bits are its place.
+/// Slots in arbitrary order. The bits of each entry are its index in the array.
 #[derive(Default)]
 pub struct SlotArray {
     pages: Vec<Box<[Slot; PAGE_ITEMS]>>,
@@ -39,7 +39,7 @@ impl SlotArray {
         let last = self.len.checked_sub(1)?;
         let slot = self.get(last);
         self.len = last;
-        // An empty page is kept against thrashing.
+        // One empty page is kept, so that a length that oscillates does not allocate each time.
         if last.div_ceil(PAGE_ITEMS) + 1 < self.pages.len() {
             self.pages.pop();
             if self.pages.len() < self.pages.capacity() / 4 {

@@ -15,7 +15,7 @@ use super::chance::scramble;
 
 /// Words of one filter in a block.
 const WORDS: usize = 4;
-/// Bits that a key sets. Each uses 8 bits of the hash.
+/// Number of bits that a key sets. Each is selected by 8 bits of the hash.
 const BITS_PER_KEY: u32 = 5;
 /// Keys per block up to which the filter is accurate: 16 bits per key in each half.
 pub const KEYS_PER_BLOCK: usize = 16;
@@ -31,7 +31,7 @@ struct Block {
     old: Half,
 }
 
-/// The pair of filters.
+/// A Bloom filter that forgets old keys, made of a young and an old half.
 #[derive(Clone, Debug)]
 pub struct Bloom {
     blocks: Vec<Block>,
@@ -53,7 +53,7 @@ impl Bloom {
         }
     }
 
-    /// Doubles the table if it is too small for this number of keys per round.
+    /// Doubles the table if it is too small for this number of keys per round of the hand.
     #[inline]
     pub fn expect(&mut self, keys: usize) {
         if keys > self.blocks.len() * KEYS_PER_BLOCK {
@@ -82,8 +82,8 @@ impl Bloom {
         covers(&block.young, &bits) || covers(&block.old, &bits)
     }
 
-    /// Moves the hand by one block. After [`Bloom::block_count`] turns every key that was not seen
-    /// since is in the older half; after as many again it is forgotten.
+    /// Moves the hand by one block. A key that was not seen during [`Bloom::block_count`] calls is
+    /// in the older half, and after as many again it is forgotten.
     #[inline]
     pub fn turn(&mut self) {
         let block = &mut self.blocks[self.hand];
@@ -91,7 +91,8 @@ impl Bloom {
         self.hand = (self.hand + 1) & (self.blocks.len() - 1);
     }
 
-    /// Number of turns in a round of the hand: a power of two.
+    /// Returns the number of blocks, which is the number of calls of [`Bloom::turn`] in a round of
+    /// the hand. It is a power of two.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
@@ -134,8 +135,8 @@ mod tests {
             steps in proptest::collection::vec((0u8..8, 0u64..500), 0..2000),
         ) {
             let mut bloom = Bloom::new();
-            // Turn of the hand until which a key is remembered: one round, as long as it was when
-            // the key was seen.
+            // Turn until which a key is remembered: one round of the hand, with the length that it
+            // had when the key was seen.
             let mut model = BTreeMap::new();
             let mut turns = 0;
             for (kind, key) in steps {

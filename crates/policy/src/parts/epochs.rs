@@ -43,7 +43,7 @@ pub type Tag = u8;
 struct Epoch {
     tag: Tag,
     refs: SlotRing,
-    /// Total weight filed here, including entries that have left.
+    /// Total weight that was filed in the epoch, including entries that have left the queue.
     filed_weight: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct EpochRing {
     refs: usize,
     /// Epoch being compacted, and the number of its references still to be examined.
     compacting: Option<(Tag, usize)>,
-    /// Number of references from which a compaction is worth while.
+    /// Number of references at which the next compaction begins.
     compact_at: usize,
 }
 
@@ -192,7 +192,8 @@ impl EpochRing {
         }
         self.tags_used |= 1 << tag;
         if self.epochs.len() == self.epochs.capacity() {
-            // Capacity grows to one, two, four … and at last 31: a small queue has only one epoch.
+            // Capacity grows to one, two, four … and at last 31 epochs, because a small queue has
+            // only one.
             let more = self
                 .epochs
                 .len()
@@ -230,8 +231,8 @@ impl EpochRing {
             let position = self.epochs.iter().position(|epoch| epoch.tag == tag);
             let position = position.unwrap_or(0);
             let epoch = &mut self.epochs[position];
-            // Rotating the epoch once keeps its order. Evictions in the meantime only end the
-            // rotation early, or let it go too far by as many references.
+            // Rotating the whole epoch once keeps its order. Evictions during the rotation have
+            // only two effects: it ends early, or it continues with as many references too many.
             if left > 0
                 && let Some(slot) = epoch.refs.pop()
             {

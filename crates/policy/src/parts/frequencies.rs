@@ -6,7 +6,7 @@
 
 use super::pool::{Chain, Chained, Links, NONE, Pool, chained};
 
-/// Number of the list of a node that runs through its group.
+/// Number of the list that links a node with the others of its group.
 pub const BY_FREQUENCY: usize = 1;
 
 /// A node that can be counted.
@@ -17,8 +17,9 @@ pub trait Counted: Chained + Chained<BY_FREQUENCY> {
     fn group_mut(&mut self) -> &mut u32;
 }
 
-/// Implements [`Counted`] for a node that keeps the number of its group in `group`, and its links
-/// in `recency` and `frequency` or, if it is in no other list, in the one field that is named.
+/// Implements [`Counted`] for a node. The node has the number of its group in `group`, and its
+/// links in `recency` and `frequency`, or, if it is in no other list, in the one field that is
+/// given.
 macro_rules! counted {
     ($node:ty) => {
         $crate::parts::frequencies::counted!($node: recency, frequency);
@@ -47,9 +48,9 @@ pub(crate) use counted;
 #[derive(Clone, Copy, Debug)]
 struct Group {
     frequency: u32,
-    /// The groups of the next lower and the next higher frequency.
+    /// Links to the groups of the next lower and the next higher frequency.
     links: Links,
-    /// Nodes of this frequency; the first to reach it is at the old end.
+    /// Nodes of this frequency, in the order in which they reached it.
     queue: Chain<BY_FREQUENCY>,
 }
 
@@ -96,7 +97,8 @@ impl Frequencies {
         self.groups.at(self.order.oldest()?).queue.newest()
     }
 
-    /// Adds a node as the youngest of a frequency. Passes the groups below it: none for 1.
+    /// Adds a node as the youngest of a frequency. Searches the groups from the lowest frequency
+    /// on, so that frequency 1 is found at once.
     pub fn enter<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32, frequency: u32) {
         debug_assert!(frequency > 0, "an entry was requested at least once");
         let mut above = self.order.oldest();
@@ -120,8 +122,8 @@ impl Frequencies {
         let higher = frequency.saturating_add(1);
         let is_free = above.is_none_or(|above| self.groups.at(above).frequency > higher);
         if queue.len() == 1 && is_free {
-            // It is the only node of its group and the next frequency has no group: the group
-            // itself rises.
+            // The node is the only one of its group and the next frequency has no group, so that
+            // the frequency of the group itself is increased.
             self.groups.at_mut(group).frequency = higher;
         } else if higher > frequency {
             let next = self.group(higher, above);
@@ -130,7 +132,7 @@ impl Frequencies {
         }
     }
 
-    /// Removes a node.
+    /// Removes a node from its group. A group without nodes is removed.
     #[inline]
     pub fn leave<T: Counted>(&mut self, pool: &mut Pool<T>, node: u32) {
         let group = pool.at(node).group();
@@ -142,8 +144,7 @@ impl Frequencies {
         }
     }
 
-    /// Returns the group of this frequency, which is the group `above` or becomes the one just
-    /// below it.
+    /// Returns the group of this frequency: either `above`, or a new group just below it.
     #[inline]
     fn group(&mut self, frequency: u32, above: Option<u32>) -> u32 {
         if let Some(above) = above
@@ -172,7 +173,7 @@ impl Frequencies {
         self.groups.heap_bytes()
     }
 
-    /// Panics if the structure contradicts itself. Returns the nodes that it holds.
+    /// Panics if the structure is inconsistent. Returns the nodes that it holds.
     pub fn check<T: Counted>(&self, pool: &Pool<T>) -> Vec<u32> {
         let (mut below, mut nodes) = (0, Vec::new());
         let groups = self.order.members(&self.groups);

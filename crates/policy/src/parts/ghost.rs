@@ -29,18 +29,20 @@
 const BUCKET: usize = 16;
 /// Target number of ghosts per segment: 16 buckets, 88 % full.
 const SEGMENT_AIMED: u64 = 224;
-/// Maximum number of buckets per segment; more would show that the expectation was wrong by a
-/// factor of 16.
+/// Maximum number of buckets per segment. More would be needed only if the expected number of
+/// ghosts were wrong by a factor of 16.
 const BUCKETS_MAX: usize = 256;
-/// Bits of the fingerprint, below the time.
+/// Number of bits of the fingerprint, which are the lower bits of a ghost's word. The upper ones
+/// are the time.
 const PRINT_BITS: u32 = 20;
 const PRINT_MASK: u32 = (1 << PRINT_BITS) - 1;
 /// Mask of the time.
 const TIME_MASK: u32 = (1 << (32 - PRINT_BITS)) - 1;
-/// Quanta of time in which the capacity is filed once; fewer if fewer ghosts are expected.
+/// Number of quanta of time during which ghosts of the whole capacity are filed. It is smaller if
+/// fewer ghosts are expected.
 const QUANTA_AIMED: u64 = 128;
-/// Maximum distance of the horizon, in multiples of the quanta aimed at: the more ghosts are found
-/// again, the further back the others reach.
+/// Maximum distance of the horizon, in multiples of [`QUANTA_AIMED`]. The more ghosts are found
+/// again, the longer the others are kept.
 const HORIZON_MAX: u64 = 8;
 /// Maximum number of segments swept by one call.
 const SWEEP_MAX: u32 = 4;
@@ -52,9 +54,9 @@ type Bucket = [u32; BUCKET];
 
 #[derive(Clone, Debug, Default)]
 struct Segment {
-    /// Empty before the first ghost.
+    /// Empty before the first ghost is filed.
     buckets: Box<[Bucket]>,
-    /// Ghosts filed since the segment was last measured.
+    /// Number of ghosts filed since the segment was last measured.
     filed: u32,
 }
 
@@ -63,16 +65,17 @@ struct Segment {
 pub struct Ghost {
     segments: Vec<Segment>,
     capacity: u64,
-    /// Capacity when the table was made, from which the quantum follows.
+    /// Capacity when the table was created, from which the quantum is computed.
     capacity_first: u64,
-    /// Weight in one quantum of time.
+    /// Weight of the ghosts that are filed in one quantum of time.
     quantum: u64,
-    /// Weight filed since the table was made.
+    /// Weight of the ghosts filed since the table was created.
     filed_weight: u64,
-    /// Ghosts filed in earlier quanta are dead.
+    /// Quantum before which all filed ghosts are dead.
     horizon: u64,
-    /// Weight found again, by the quantum in which it was filed, for the quanta since the horizon.
-    /// A ring whose length is a power of two and divides the range of times.
+    /// Weight of the ghosts that were found again, by the quantum in which they were filed, for the
+    /// quanta since the horizon. The array is a ring whose length is a power of two and divides the
+    /// range of times.
     met: Box<[u32]>,
     /// Sum of `met`.
     met_weight: u64,
@@ -101,7 +104,8 @@ impl Ghost {
         }
     }
 
-    /// Sets the capacity. Ghosts are dropped if it is far from the one that the table was made for.
+    /// Sets the capacity. Ghosts are dropped if it differs too much from the one for which the
+    /// table was created.
     pub fn resize(&mut self, capacity: u64) {
         let is_near = capacity / 2 <= self.capacity_first && self.capacity_first / 8 <= capacity;
         if is_near && capacity > 0 {
@@ -130,7 +134,8 @@ impl Ghost {
             if found != 0 {
                 let word = core::mem::take(&mut bucket[found.trailing_zeros() as usize]);
                 let met = (word >> PRINT_BITS) as usize & (self.met.len() - 1);
-                // The sum does not include what one quantum has no room to count.
+                // The sum does not include weight that exceeds the range of the counter of one
+                // quantum.
                 let counted = weight.min(u32::MAX - self.met[met]);
                 self.met[met] += counted;
                 self.met_weight += u64::from(counted);
@@ -245,7 +250,7 @@ impl Ghost {
         }
     }
 
-    /// Resizes a segment to what its live ghosts need, and removes the dead ones.
+    /// Resizes a segment to what its live ghosts need, and removes the dead ghosts.
     fn fit(&mut self, index: usize, now: u32) {
         let life = self.life();
         let segment = &mut self.segments[index];
@@ -309,8 +314,7 @@ impl Ghost {
 }
 
 impl Segment {
-    /// Returns the bucket that a fingerprint chooses, and the one for ghosts that it has no room
-    /// for.
+    /// Returns the bucket of a fingerprint, and the one for ghosts for which that has no room.
     #[inline]
     fn home(&self, print: u32) -> Option<(usize, usize)> {
         let count = self.buckets.len();
@@ -319,7 +323,7 @@ impl Segment {
         (count > 0).then_some((home, next))
     }
 
-    /// Puts a ghost where no ghost or a dead one is. Returns false if there is no such place.
+    /// Stores a ghost in a word that is vacant or has a dead ghost. Returns false if there is none.
     #[inline]
     fn place(&mut self, word: u32, now: u32, life: u32) -> bool {
         let Some((home, next)) = self.home(word & PRINT_MASK) else {
@@ -336,7 +340,7 @@ impl Segment {
         false
     }
 
-    /// Puts a ghost in the place of the oldest.
+    /// Stores a ghost in the word of the oldest ghost.
     #[cold]
     fn force(&mut self, word: u32, now: u32) {
         let Some((home, next)) = self.home(word & PRINT_MASK) else {
@@ -374,7 +378,7 @@ impl Segment {
     }
 }
 
-/// Returns one bit for each word of which `is` holds, without a branch.
+/// Returns a bit set of the words for which `is` returns true, without a branch.
 #[inline]
 fn matching(bucket: &Bucket, is: impl Fn(u32) -> bool) -> u32 {
     let mut mask = 0;
@@ -389,8 +393,8 @@ fn age(word: u32, now: u32) -> u32 {
     now.wrapping_sub(word >> PRINT_BITS) & TIME_MASK
 }
 
-/// Returns the next larger number of buckets: four sizes per doubling, which are the allocators'
-/// own.
+/// Returns the next larger number of buckets. There are four sizes per doubling, which are the
+/// allocators' size classes.
 fn larger(buckets: usize) -> usize {
     let octave = (buckets + 1).next_power_of_two() / 2;
     buckets + (octave / 4).max(1)
@@ -432,7 +436,8 @@ mod tests {
 
     #[test]
     fn the_sum_stays_correct_when_a_quantum_overflows() {
-        // The two together exceed 32 bits, and the sum once ignored that one of them was cut.
+        // The two weights together exceed 32 bits, and the sum once ignored that one of them was
+        // cut.
         let mut ghost = Ghost::new(1 << 50);
         ghost.file(scramble(1), 938, || 100);
         ghost.file(scramble(2), u32::MAX, || 100);

@@ -27,8 +27,8 @@ impl Placed for u32 {
     }
 }
 
-/// The heap; the lowest rank is on top. Each operation except [`Heap::top`] touches about log₄ n
-/// entries.
+/// A heap of slots with their ranks; the lowest rank is on top. Each operation except [`Heap::top`]
+/// changes about log₄ n entries.
 #[derive(Clone, Debug)]
 pub struct Heap<R> {
     items: Chunks<(R, Slot)>,

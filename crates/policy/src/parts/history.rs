@@ -14,7 +14,7 @@ const DROPS_MAX: usize = 8;
 struct Node<V> {
     key_hash: u64,
     weight: u32,
-    /// Next node of the bucket.
+    /// Next node in the same bucket of the hash table.
     chain: u32,
     links: Links,
     value: V,
@@ -123,8 +123,8 @@ impl<V: Copy> History<V> {
         Some((node.key_hash, node.weight, node.value))
     }
 
-    /// Drops the oldest keys while all weigh more than `weight_max`, a few per call. A call after
-    /// each push suffices.
+    /// Drops the oldest keys while the total weight exceeds `weight_max`, a few per call. A call
+    /// after each push is enough.
     pub fn bound(&mut self, weight_max: u64) {
         for _ in 0..DROPS_MAX {
             if self.weight <= weight_max {
@@ -146,7 +146,7 @@ impl<V: Copy> History<V> {
         self.nodes.heap_bytes() + self.lookup.heap_bytes()
     }
 
-    /// Panics if the structure contradicts itself.
+    /// Panics if the structure is inconsistent.
     pub fn check(&self) {
         let members = self.queue.members(&self.nodes);
         let nodes = members.iter().map(|&index| self.nodes.at(index));

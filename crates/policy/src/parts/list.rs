@@ -85,7 +85,8 @@ pub struct List {
     newest: u32,
     len: usize,
     id: u8,
-    /// Bits of a member's list number that are not part of the list's.
+    /// Bit of a member's list number that does not belong to the number but is used for something
+    /// else.
     mark: u8,
 }
 

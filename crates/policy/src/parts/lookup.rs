@@ -38,7 +38,7 @@ macro_rules! keyed {
 }
 pub(crate) use keyed;
 
-/// The index.
+/// A hash table of nodes by the hashes of their keys.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     buckets: Chunks<u32>,
@@ -66,7 +66,7 @@ impl Lookup {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no nodes in the index.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -137,7 +137,7 @@ impl Lookup {
         }
     }
 
-    /// Adds one bucket, which takes its share of the one that is split.
+    /// Adds one bucket, and moves to it those nodes of the bucket being split that belong there.
     fn split<T: Keyed>(&mut self, pool: &mut Pool<T>) {
         let fresh = self.buckets.len();
         self.buckets.push(NONE);

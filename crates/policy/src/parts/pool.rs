@@ -7,7 +7,7 @@
 
 use super::chunks::Chunks;
 
-/// No node: the end of a list.
+/// Number that stands for no node, at the end of a list.
 pub const NONE: u32 = u32::MAX;
 
 /// Neighbours of a node in one list.
@@ -34,8 +34,8 @@ pub trait Chained<const LIST: usize = 0>: Copy {
     fn links_mut(&mut self) -> &mut Links;
 }
 
-/// Names the field in which a node keeps its links of a list: of its only one, or of the one that
-/// is given.
+/// Implements [`Chained`] for a node type, by the field with the links of a list. The list is the
+/// only one or the given one.
 macro_rules! chained {
     ($node:ty: $links:ident) => {
         $crate::parts::pool::chained!($node, 0 => $links);
@@ -55,8 +55,8 @@ macro_rules! chained {
 }
 pub(crate) use chained;
 
-/// Nodes that are added and removed one by one; numbers are reused. The links of vacant nodes in
-/// list 0 chain them.
+/// Nodes that are added and removed one by one. Numbers of removed nodes are reused; these are
+/// linked by their links in list 0.
 #[derive(Clone, Debug)]
 pub struct Pool<T> {
     nodes: Chunks<T>,

@@ -19,9 +19,9 @@ pub const TWO_QUEUES: u8 = TAG_MASK | 1 << TAG_BITS;
 
 /// Bits of an entry whose low byte holds the tag and the number of the queue that the entry is in.
 pub trait Filed: Copy + Default {
-    /// The byte with tag and number; the policy may use its other bits.
+    /// Returns the byte with the tag and the number. The policy may use its other bits.
     fn filing(self) -> u8;
-    /// Replaces the bits of that byte which `mask` selects.
+    /// Returns the same bits, with those bits of the byte replaced that `mask` selects.
     fn with_filing(self, filing: u8, mask: u8) -> Self;
 }
 
@@ -61,7 +61,7 @@ pub struct Queue<const MASK: u8 = ONE_QUEUE> {
     len: usize,
     /// Weight of the queue when it is full.
     full_weight: u64,
-    /// The number of the queue, shifted to its place above the tag.
+    /// The number of the queue, shifted to its position above the tag.
     number: u8,
 }
 
@@ -94,7 +94,7 @@ impl<const MASK: u8> Queue<MASK> {
         }
     }
 
-    /// Sets the weight of the full queue, by which later entries are cut into epochs.
+    /// Sets the weight of the full queue, from which the weight of later epochs is computed.
     pub fn resize(&mut self, full_weight: u64) {
         self.full_weight = full_weight;
     }
@@ -111,7 +111,7 @@ impl<const MASK: u8> Queue<MASK> {
         self.len == 0
     }
 
-    /// Appends an entry that is in no queue; the policy's own bits of it become 0.
+    /// Appends an entry that is in no queue, and sets the policy's own bits of it to 0.
     #[inline]
     pub fn push<M: Filed>(&mut self, cells: &mut impl Cells<M>, slot: Slot) {
         self.push_with(cells, slot, M::default());
@@ -149,8 +149,8 @@ impl<const MASK: u8> Queue<MASK> {
         Some(slot)
     }
 
-    /// Removes and returns the oldest entry. `Err` has the result for eviction if the queue is
-    /// empty or the budget ran out; a stale reference costs a step, as an entry does.
+    /// Removes and returns the oldest entry. Returns `Err` with the result of the eviction if the
+    /// queue is empty or the budget ran out. A stale reference takes a step, as an entry does.
     #[inline]
     pub fn next<M: Filed>(
         &mut self,
@@ -216,8 +216,8 @@ impl<const MASK: u8> Queue<MASK> {
         self.refs.heap_bytes()
     }
 
-    /// Panics if the structure contradicts itself or the host. Returns the entries, in the order of
-    /// their slots.
+    /// Panics if the structure is inconsistent in itself or with the host. Returns the entries, in
+    /// the order of their slots.
     pub fn check<M: Filed>(&self, cells: &impl Cells<M>) -> Vec<Slot> {
         self.refs.check();
         let slots = self
@@ -244,7 +244,7 @@ impl<const MASK: u8> WeighedQueue<MASK> {
         }
     }
 
-    /// Sets the weight of the full queue, by which later entries are cut into epochs.
+    /// Sets the weight of the full queue, from which the weight of later epochs is computed.
     pub fn resize(&mut self, full_weight: u64) {
         self.queue.resize(full_weight);
     }
@@ -315,7 +315,7 @@ impl<const MASK: u8> WeighedQueue<MASK> {
         self.queue.heap_bytes()
     }
 
-    /// Panics if the structure contradicts itself or the host.
+    /// Panics if the structure is inconsistent in itself or with the host.
     pub fn check<M: Filed>(&self, cells: &impl Cells<M>) {
         let slots = self.queue.check(cells);
         let weights = slots.iter().map(|&slot| u64::from(cells.weight(slot)));

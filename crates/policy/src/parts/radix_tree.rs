@@ -25,7 +25,7 @@ const KEY_BYTES: u32 = 10;
 const LEAF: u32 = 1 << 31;
 /// Maximum number of children of each kind.
 const ROOMS: [usize; 4] = [4, 16, 48, 256];
-/// A node with this number of children becomes one of the next smaller kind.
+/// Number of children at which a node is replaced by one of the next smaller kind.
 const SHRINKS_AT: [usize; 4] = [0, 3, 12, 36];
 
 #[inline]
@@ -167,7 +167,7 @@ impl RadixTree {
         }
     }
 
-    /// Replaces the leaf of a key in the tree.
+    /// Replaces the leaf of a key that is in the tree.
     pub fn rename(&mut self, key: u128, old: u32, new: u32) {
         assert!(new < LEAF - 1);
         let mut parent = None;
@@ -279,7 +279,7 @@ impl RadixTree {
         (parent, at)
     }
 
-    /// Replaces the child on the key's path; without a node, the root.
+    /// Replaces the child of `node` on the key's path; the root if `node` is `None`.
     fn replace_child(&mut self, node: Option<u32>, key: u128, child: u32) {
         let Some(node) = node else {
             self.root = child;
@@ -329,12 +329,12 @@ impl RadixTree {
         };
         let converted = (kind as u32) << KIND_SHIFT | index;
         self.replace_child(parent, key, converted);
-        // The node moved by this is of the old kind.
+        // The node that this call moves is of the old kind.
         self.free(node, key_of);
         converted
     }
 
-    /// Frees a node without references. Another of its kind takes its place.
+    /// Frees a node to which no reference is left. Another node of its kind takes its place.
     fn free(&mut self, node: u32, key_of: impl Fn(u32) -> u128) {
         let index = node & INDEX_MASK;
         let last = match kind_of(node) {
@@ -347,7 +347,7 @@ impl RadixTree {
         if moved == node {
             return;
         }
-        // The path of any of its leaves leads to its parent.
+        // The parent is found on the path of any of the node's leaves.
         let key = key_of(self.leftmost(node));
         let mut parent = None;
         let mut at = self.root;
@@ -358,7 +358,7 @@ impl RadixTree {
         self.replace_child(parent, key, node);
     }
 
-    /// Panics if the tree contradicts itself or the keys of its leaves; may be slow.
+    /// Panics if the tree is inconsistent in itself or with the keys of its leaves; may be slow.
     pub fn check(&self, key_of: impl Fn(u32) -> u128) {
         let mut keys = Vec::new();
         let mut node_counts = [0; 4];
@@ -411,7 +411,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Keys that share many bytes or few.
+    /// Returns keys that have many leading bytes in common, or few.
     fn key((kind, number): (u8, u64)) -> u128 {
         let number = u128::from(number);
         match kind % 5 {

@@ -21,7 +21,8 @@ pub struct SlotRing {
     /// Number of slots in the last chunk.
     tail: usize,
     len: usize,
-    /// Sum of the chunks' lengths, kept because hosts read the bytes after every write.
+    /// Sum of the chunks' lengths. It is kept because hosts read the number of bytes after every
+    /// write.
     room: usize,
 }
 
@@ -94,8 +95,8 @@ impl SlotRing {
         self.chunks.front().map(|first| Slot(first[self.head]))
     }
 
-    /// Frees the room behind the youngest slot, for a ring that is not expected to grow any more.
-    /// Copies at most one chunk.
+    /// Frees the unused room behind the youngest slot, for a ring that is not expected to grow any
+    /// more. Copies at most one chunk.
     pub fn shrink(&mut self) {
         let tail = self.tail;
         if self.len == 0 {

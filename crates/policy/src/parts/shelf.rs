@@ -6,10 +6,10 @@
 use super::list::{List, Node};
 use crate::{Cells, Slot};
 
-/// Bit of an entry's list number that marks a hit.
+/// Bit of an entry's list number that is set by a hit.
 const MARK: u8 = 2;
 
-/// A list that chooses its victim.
+/// A list of entries that chooses its own victim.
 pub trait Shelf: Clone + core::fmt::Debug + Send {
     /// Creates an empty shelf, number 0 or 1.
     fn new(id: u8) -> Self;
@@ -19,13 +19,14 @@ pub trait Shelf: Clone + core::fmt::Debug + Send {
     fn push(&mut self, cells: &mut impl Cells<Node>, slot: Slot);
     /// Records a hit on a member.
     fn hit(&mut self, cells: &mut impl Cells<Node>, slot: Slot);
-    /// Examines one member, of which there must be one: removes it as the victim, or spares it.
+    /// Examines one member. Either removes and returns it as the victim, or keeps it. The shelf
+    /// must not be empty.
     fn step(&mut self, cells: &mut impl Cells<Node>) -> Option<Slot>;
     /// Removes a member.
     fn unlink(&mut self, cells: &mut impl Cells<Node>, slot: Slot);
     /// Handles the relocation of a member; its bits are already at `new`.
     fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot);
-    /// Panics if the structure contradicts itself. Returns the members' weight.
+    /// Panics if the structure is inconsistent. Returns the members' weight.
     fn check(&self, cells: &impl Cells<Node>) -> u64;
 }
 

@@ -22,7 +22,7 @@ const AGING: u64 = 10;
 /// Mask of the low three bits of each counter.
 const HALF_MASK: u64 = 0x7777_7777_7777_7777;
 
-/// The sketch.
+/// A count-min sketch of the recent requests for each key.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     words: Vec<u64>,
@@ -70,7 +70,7 @@ impl Sketch {
         self.pass();
     }
 
-    /// Ages the counts as an addition does.
+    /// Ages the counts as much as an addition does, without an addition.
     #[inline]
     pub fn pass(&mut self) {
         self.added += 1;
@@ -81,7 +81,8 @@ impl Sketch {
         }
     }
 
-    /// Returns how often the key was requested recently: 0 to 15, rather too high than too low.
+    /// Returns how often the key was requested recently: 0 to 15. The estimate is more often too
+    /// high than too low.
     #[inline]
     pub fn frequency(&self, key_hash: u64) -> u64 {
         let count = |row| {

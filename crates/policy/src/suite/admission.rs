@@ -6,7 +6,7 @@ use crate::admit::Admission;
 use crate::evict::lru::Lru;
 use crate::parts::chance::scramble;
 
-/// Number of keys that steps choose from; others come once.
+/// Number of keys that steps choose from. Other keys are requested once.
 const KEYS: u64 = 200;
 /// Initial capacity in units of weight; the average entry weighs 5.
 const CAPACITY: u64 = 200;
@@ -85,7 +85,8 @@ impl<F: Admission> Run<F> {
     }
 }
 
-/// Runs random steps with `check` after each. The same steps and seed must give the same decisions.
+/// Runs random steps with `check` after each, and checks that the same steps and seed give the same
+/// decisions.
 pub fn keeps_contract<F: Admission>(config: &F::Config, seed: u64, steps: &[Step]) {
     let run = || {
         let mut run = Run::<F>::new(CAPACITY, config, seed);
@@ -98,8 +99,8 @@ pub fn keeps_contract<F: Admission>(config: &F::Config, seed: u64, steps: &[Step
     assert_eq!(run(), run(), "equal seeds give equal decisions");
 }
 
-/// Sends hundreds of thousands of keys that come once to a small cache. The memory of a filter must
-/// be bounded by the cache, or by a constant below half a mebibyte.
+/// Sends hundreds of thousands of keys that are requested once to a small cache, and checks that
+/// the memory of the filter is bounded by the cache, or by a constant below half a mebibyte.
 pub fn bounds_memory_under_new_keys<F: Admission>(config: &F::Config) {
     let mut run = Run::<F>::new(1000, config, 1);
     for key in 0..300_000 {

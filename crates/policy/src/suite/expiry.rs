@@ -16,7 +16,7 @@ use super::host::Host;
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
 use std::cell::Cell;
 
-/// Start of the clock: an instant of this century that is no round number.
+/// Time at which the tests start, in this century and not divisible by any unit of time.
 const START: Tick = Tick(1_763_640_000_123);
 const HOUR_MS: u64 = 3_600_000;
 const DECADE_MS: u64 = 10 * 365 * 24 * HOUR_MS;
@@ -138,7 +138,7 @@ fn filled<I: ExpiryIndex>(
     (host, index, slots)
 }
 
-/// No call reads many more entries than its budget allows, whatever the data.
+/// Checks that no call reads many more entries than its budget allows, whatever the data.
 pub fn calls_keep_to_their_budget<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 20_000;
     const STEPS: u32 = 50;
@@ -190,8 +190,9 @@ pub fn calls_keep_to_their_budget<I: ExpiryIndex>(config: &I::Config) {
     }
 }
 
-/// Neither deadlines that keep moving earlier nor entries that come and leave make the index grow,
-/// even if the dead are never collected; and it shrinks again when most entries have left.
+/// Checks that the index does not grow if deadlines keep moving earlier or entries are inserted and
+/// removed, even if dead entries are never collected, and that it shrinks again when most entries
+/// were removed.
 pub fn memory_of_stale_references_is_bounded<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 4_000;
     const FLOOR_BYTES: usize = 16 << 10;
@@ -247,7 +248,8 @@ pub fn memory_of_stale_references_is_bounded<I: ExpiryIndex>(config: &I::Config)
     );
 }
 
-/// An index that is called at its `next_due` returns every entry some time after its deadline.
+/// Checks that an index that is called at its `next_due` returns every entry some time after its
+/// deadline.
 pub fn every_dead_entry_is_returned<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 3_000;
     let deadlines = (0..COUNT).map(|number| Tick(START.0 + number * 31 % 10_007));
@@ -285,8 +287,8 @@ pub fn every_dead_entry_is_returned<I: ExpiryIndex>(config: &I::Config) {
     );
 }
 
-/// The clock jumps ten years forward and back, and nothing is inserted since: the entries that the
-/// index had no time to return in between are returned as if there had been no jump.
+/// The clock jumps ten years forward and back, and nothing is inserted after that. The entries that
+/// the index had no time to return in between must be returned as if there had been no jump.
 pub fn a_jump_there_and_back_delays_nothing<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 3_000;
     let deadlines = (0..COUNT).map(|number| Tick(START.0 + 10_000 + number * 31 % 10_007));
@@ -315,8 +317,8 @@ pub fn a_jump_there_and_back_delays_nothing<I: ExpiryIndex>(config: &I::Config) 
     index.check(&host);
 }
 
-/// A million entries share one deadline, and some follow: no call does more than its budget allows,
-/// only dead entries are returned, all of them in the end, and their memory is freed.
+/// A million entries share one deadline, and some have later ones. No call may exceed its budget.
+/// Only dead entries may be returned, all of them in the end, and their memory must be freed.
 pub fn a_million_on_one_deadline<I: ExpiryIndex>(config: &I::Config) {
     const COUNT: u64 = 1_000_000;
     const STEPS: u32 = 500;
@@ -351,10 +353,10 @@ pub fn a_million_on_one_deadline<I: ExpiryIndex>(config: &I::Config) {
     );
 }
 
-/// The clock jumps an hour and ten years forward and back, among deadlines from the epoch to the
-/// horizon. After each jump some entries are inserted. No entry is returned early; entries overdue
-/// by more than the granularity have been returned; and at the end of time all have, if the index
-/// returns any at all.
+/// The clock jumps an hour and ten years forward and back, with deadlines from the epoch to the
+/// horizon. After each jump some entries are inserted. No entry may be returned early. Entries
+/// overdue by more than the granularity must have been returned. At the latest time all entries
+/// must have been returned, if the index returns any.
 pub fn jumps_of_the_clock_are_handled<I: ExpiryIndex>(config: &I::Config) {
     const PER_KIND: u64 = 20;
     let (mut host, mut index, _) = filled::<I>(config, core::iter::empty());
@@ -398,7 +400,7 @@ pub fn jumps_of_the_clock_are_handled<I: ExpiryIndex>(config: &I::Config) {
                 held.push((slot, Tick(deadline)));
             }
         }
-        // The index is called for two minutes, so that work at intervals has run.
+        // The index is called during two minutes, so that work at intervals is done.
         let end = now.0 + 120_000;
         while let Some(due) = index.next_due().filter(|due| due.0 <= end) {
             now = now.max(due);

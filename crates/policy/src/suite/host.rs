@@ -15,10 +15,11 @@ struct Entry<M> {
     held_index: Option<u32>,
 }
 
-/// A host for one algorithm whose bits in each entry are an `M`.
+/// A host for one algorithm that keeps bits of type `M` in each entry.
 ///
-/// It changes only by calls of the test: time, request count, insertions, removals and relocations.
-/// `is_live` and `deadline` may be called for a vacant slot; any other call for it panics.
+/// It changes only by the test's calls: time, request count, insertions, removals and relocations.
+/// `is_live` and `deadline` may be called for a vacant slot; any other call for a vacant slot
+/// panics.
 #[derive(Clone, Debug, Default)]
 pub struct Host<M> {
     now: Tick,
@@ -137,7 +138,7 @@ impl<M: Copy + Default> Host<M> {
         entry.is_some_and(|entry| entry.held_index.is_some())
     }
 
-    /// Returns the entries that the algorithm holds, in no order.
+    /// Returns the entries that the algorithm holds, in arbitrary order.
     pub fn held(&self) -> &[Slot] {
         &self.held
     }

@@ -105,10 +105,10 @@ pub struct Trial<P: Policy> {
     pub policy: P,
     /// Host of its entries.
     pub host: Host<P::Meta>,
-    /// Entries by key, including those that the policy does not hold.
+    /// Entries by key, including those that the host has but the policy does not hold.
     pub table: BTreeMap<u64, Slot>,
     capacity: u64,
-    /// Keys evicted, in order.
+    /// Keys that were evicted, in order.
     pub victims: Vec<u64>,
     keys: BTreeMap<Slot, u64>,
 }
@@ -126,7 +126,7 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// Handles a hit, whatever it costs the policy.
+    /// Handles a hit, by the call that the policy's `ON_HIT` requires.
     pub fn hit(&mut self, slot: Slot) {
         self.foretell(slot);
         match P::ON_HIT {
@@ -141,8 +141,8 @@ impl<P: Policy> Trial<P> {
         }
     }
 
-    /// Handles a request: a hit, or a miss that inserts if the policy admits it. Room is made with
-    /// budgets of `budget`, as in [`Trial::make_room`].
+    /// Handles a request: a hit, or a miss that inserts the key if the policy admits it. Evictions
+    /// get budgets of `budget` steps, as in [`Trial::make_room`].
     pub fn request(&mut self, key: u64, weight: u32, budget: u32) {
         self.host.count_request();
         self.host.set_now(Tick(self.host.now().0 + 7));
@@ -216,8 +216,8 @@ impl<P: Policy> Trial<P> {
         self.policy.insert(&mut self.host, slot);
     }
 
-    /// Evicts until `weight` fits or the policy is empty; the rest then belongs to entries that it
-    /// does not hold.
+    /// Evicts until `weight` fits or the policy holds no entry. In the second case the capacity is
+    /// used by entries that it does not hold.
     pub fn make_room(&mut self, weight: u64, budget: u32) {
         while self.host.weight_sum() + weight > self.capacity && self.evict_one(budget) {}
     }
@@ -233,7 +233,8 @@ impl<P: Policy> Trial<P> {
         true
     }
 
-    /// Returns the policy's next victim, which the policy no longer holds and which is still live.
+    /// Returns the policy's next victim. The policy no longer holds it, but it is still live in the
+    /// host.
     fn choose_victim(&mut self, budget: u32) -> Option<Slot> {
         let held = self.host.held().len();
         if budget == 0 {
@@ -290,7 +291,7 @@ impl<P: Policy> Trial<P> {
         key
     }
 
-    /// Deletes a key, as a command or its deadline would.
+    /// Deletes a key, for a reason other than eviction.
     pub fn remove(&mut self, key: u64) {
         if let Some(&slot) = self.table.get(&key) {
             if self.host.is_held(slot) {
@@ -359,7 +360,7 @@ impl<P: Policy> Trial<P> {
         self.make_room(0, budget);
     }
 
-    /// Runs a step.
+    /// Executes one step.
     pub fn step(&mut self, (kind, key, amount): Step) {
         let budget = u32::from(amount >> 12);
         let amount = u64::from(amount & 0xFFF);
@@ -380,13 +381,13 @@ impl<P: Policy> Trial<P> {
                 self.evict_one(budget);
             }
             27 => {
-                // A miss whose insertion never comes.
+                // A miss that no insertion follows.
                 if !self.table.contains_key(&key) {
                     self.policy.miss(&self.host, scramble(key), weight);
                 }
             }
             28 => (0..20).for_each(|_| {
-                // The same slot is vacated and filed again and again.
+                // The same slot is vacated and inserted again and again.
                 self.remove(key);
                 self.request(key, weight, budget);
             }),
@@ -451,7 +452,7 @@ pub fn bounds_memory_under_churn<P: Policy>(config: &P::Config) {
     while trial.evict_one(1000) {}
 }
 
-/// A policy in its plainest implementation: keys in vectors, no budget, no slots.
+/// A policy in a simple implementation: keys in vectors, no budget, no slots.
 pub trait NaivePolicy {
     /// Handles a request for a key that is held.
     fn hit(&mut self, key: u64);
@@ -459,7 +460,7 @@ pub trait NaivePolicy {
     fn miss(&mut self, _key: u64) {}
     /// Inserts a key.
     fn insert(&mut self, key: u64, weight: u32);
-    /// Removes a key that leaves for a reason other than eviction.
+    /// Removes a key for a reason other than eviction.
     fn remove(&mut self, key: u64);
     /// Changes the weight of a key.
     fn reweigh(&mut self, _key: u64, _weight: u32) {}

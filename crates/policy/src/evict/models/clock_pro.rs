@@ -48,7 +48,7 @@ impl PlainClockPro {
             self.narrow(weight);
         }
     }
-    /// Ends the tests that HAND_hot passes until it is at a hot page.
+    /// Ends the tests of all pages that HAND_hot passes until it is at a hot page.
     fn end_passed_tests(&mut self) {
         while let Some(hand) = self.find(|page| page.is_hot)
             && let Some(at) = self.find(|page| page.is_tested).filter(|&at| at < hand)

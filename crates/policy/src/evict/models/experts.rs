@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 const CAPACITY: u64 = 60;
 
-/// Frequency, time at which it was reached, and weight of a key.
+/// State of a key: its frequency, the time at which it reached that frequency, and its weight.
 #[derive(Clone, Copy)]
 struct Entry {
     frequency: u32,
@@ -24,7 +24,7 @@ struct PlainLecar {
     /// Position of SIEVE's hand.
     hand: Option<usize>,
     entries: BTreeMap<u64, Entry>,
-    /// For each expert its victims: key, weight, and request of the eviction.
+    /// For each expert its victims: key, weight, and number of the request that evicted it.
     regrets: [VecDeque<(u64, u32, u64)>; 2],
     trust: [f64; 2],
     chance: Chance,
@@ -51,7 +51,7 @@ impl PlainLecar {
         self.moments
     }
 
-    /// Returns the victim of LRU or SIEVE.
+    /// Returns the victim of the expert for recency, LRU or SIEVE.
     fn recent(&mut self) -> u64 {
         let Some(hand) = &mut self.hand else {
             return self.queue[0].0;

@@ -19,7 +19,7 @@ fn pop_lowest<R: Copy + PartialOrd>(ranks: &mut BTreeMap<u64, R>) -> Option<(u64
     Some((key, rank))
 }
 
-/// For each key its frequency and when it reached it.
+/// For each key, its frequency and the time at which it reached that frequency.
 #[derive(Default)]
 struct PlainLfu {
     keys: BTreeMap<u64, (u32, u64)>,
@@ -44,7 +44,8 @@ impl NaivePolicy for PlainLfu {
     }
 }
 
-/// For each key its last request but one and its last request; for every evicted key, its last.
+/// For each key, its last request but one and its last request; for each evicted key, its last
+/// request.
 #[derive(Default)]
 struct PlainLruTwo {
     keys: BTreeMap<u64, (u64, u64)>,
@@ -76,7 +77,7 @@ impl NaivePolicy for PlainLruTwo {
     }
 }
 
-/// For each key its frequency, weight, and rank at its last request.
+/// For each key, its frequency, its weight, and its rank at its last request.
 #[derive(Default)]
 struct PlainGreedyDual {
     keys: BTreeMap<u64, (u32, u32)>,

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 /// Number of caches.
 pub(super) const COUNT: usize = 8;
-/// Maximum number of hits counted.
+/// Maximum number of hits that is counted for a key.
 const HITS_MAX: u8 = 3;
 /// Weight of the ghosts, as a share of the capacity.
 const GHOST: f64 = 0.9;
@@ -53,9 +53,9 @@ const STALE: u8 = 15 << 4;
 struct Key {
     key_hash: u64,
     weight: u32,
-    /// Next key of the bucket.
+    /// Next key in the same bucket of the hash table.
     chain: u32,
-    /// Used by vacant nodes only.
+    /// Links of a vacant node in the list of vacant nodes.
     links: Links,
     states: [State; COUNT],
 }
@@ -66,7 +66,7 @@ keyed!(Key);
 /// One cache, which uses its own state of each key.
 #[derive(Clone, Debug, Default)]
 struct Cache {
-    /// Small, main and ghosts, the oldest first.
+    /// Keys in small, in main and in the ghost queue, the oldest first.
     queues: [VecDeque<u32>; 3],
     weights: [u64; 3],
     ghosts: usize,
@@ -162,7 +162,7 @@ impl Miniatures {
         references * size_of::<u32>() + self.keys.heap_bytes() + self.lookup.heap_bytes()
     }
 
-    /// Panics if the caches contradict themselves.
+    /// Panics if the caches are inconsistent.
     pub(super) fn check(&self) {
         for (number, cache) in self.caches.iter().enumerate() {
             let state = |index: &u32| self.keys.at(*index).states[number];
@@ -181,7 +181,7 @@ impl Miniatures {
     }
 }
 
-/// The keys as one cache sees them during a request.
+/// The table of keys during a request, with access to the state of one cache.
 struct Table<'a> {
     keys: &'a mut Pool<Key>,
     lookup: &'a mut Lookup,
@@ -198,7 +198,7 @@ impl Table<'_> {
         u64::from(self.keys.at(index).weight)
     }
 
-    /// Stores a key's state. A key that is in no cache any more is removed.
+    /// Stores a key's state. A key that is in no cache any more is removed from the table.
     fn set_state(&mut self, index: u32, state: State) {
         self.keys.at_mut(index).states[self.number] = state;
         if index != self.current && self.keys.at(index).states == [0; COUNT] {
@@ -214,7 +214,7 @@ impl Cache {
         let (index, state) = (table.current, table.state(table.current));
         let weight = table.weight(index);
         let is_back = state & QUEUE == LEFT;
-        // The reference in the ghost queue stays and is skipped later.
+        // The key's reference in the ghost queue stays there and is skipped later.
         let mut stale = state & STALE;
         if is_back {
             self.ghosts -= 1;
@@ -230,7 +230,7 @@ impl Cache {
         } else {
             (0, SMALL)
         };
-        // An eviction may have skipped some of them.
+        // An eviction may have skipped some of the stale references.
         stale = table.state(index) & STALE;
         table.set_state(index, stale | name);
         self.queues[queue].push_back(index);
@@ -240,8 +240,8 @@ impl Cache {
         }
     }
 
-    /// Evicts one key. Returns false if there is none. In main each key is spared three times at
-    /// most.
+    /// Evicts one key. Returns false if there is none. In main each key is kept at most three
+    /// times.
     fn evict(&mut self, table: &mut Table, capacity: u64) -> bool {
         self.has_evicted = true;
         let main_is_over = self.weights[1] > capacity.saturating_sub(self.small_capacity);
@@ -281,8 +281,8 @@ impl Cache {
     fn remember(&mut self, table: &mut Table, index: u32, capacity: u64) {
         let state = table.state(index);
         if state & STALE == STALE {
-            // The key returned fifteen times within one round of ghosts: it is dropped, because the
-            // count has no more room.
+            // The key returned fifteen times within one round of ghosts. It is removed, because the
+            // count of stale references cannot increase further.
             table.set_state(index, state & STALE);
             return;
         }
@@ -295,7 +295,7 @@ impl Cache {
         }
     }
 
-    /// Drops the oldest reference, and the ghost if it stands for one.
+    /// Drops the oldest reference of the ghost queue, and the ghost if the reference is not stale.
     fn drop_oldest(&mut self, table: &mut Table) {
         let ghosts = &mut self.queues[2];
         let index = ghosts.pop_front().expect("what has weight has references");
@@ -314,7 +314,7 @@ impl Cache {
         table.set_state(index, 0);
     }
 
-    /// Drops the stale references: a key's are its oldest.
+    /// Drops all stale references. Of the references to a key, these are the oldest.
     fn sweep(&mut self, table: &mut Table) {
         for _ in 0..self.queues[2].len() {
             let index = self.queues[2]
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use crate::parts::chance::Chance;
 
-    /// One cache in its plainest implementation.
+    /// The same cache in a simple implementation, for comparison.
     struct Plain {
         border: Border,
         capacity: u64,
@@ -443,7 +443,7 @@ mod tests {
             let mut plain = borders().map(|border| Plain::new(border, capacity));
             let mut chance = Chance::new(seed);
             for request in 0..6_000 {
-                // Popular keys, and stretches that repeat.
+                // Popular keys, and sequences that repeat.
                 let key = match request / 500 % 3 {
                     2 => request % 150,
                     _ => (chance.unit() * chance.unit() * keys) as u64,
@@ -467,7 +467,8 @@ mod tests {
         let mut miniatures = Miniatures::new(borders(), 100);
         for key in 0..50_000 {
             miniatures.request(key, 1);
-            // Each of the eight holds 100 and remembers 90, mostly the same.
+            // Each of the eight caches holds 100 keys and remembers 90, and they are mostly the
+            // same keys.
             assert!(miniatures.keys.len() < 500);
         }
         miniatures.check();
@@ -476,7 +477,7 @@ mod tests {
             "{}",
             miniatures.heap_bytes()
         );
-        // A pair that moves between cache and ghosts.
+        // Two keys that move between cache and ghosts.
         for round in 0..50_000 {
             miniatures.request(round % 191, 1);
         }

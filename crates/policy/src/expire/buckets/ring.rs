@@ -2,10 +2,10 @@
 
 use crate::{Facts, Slot, Tick};
 
-/// References per full page of a bucket.
+/// Number of references in a full page of a bucket.
 const PAGE_ITEMS: usize = 1 << 10;
 
-/// A set of slots: pages of a thousand, of which the last grows and shrinks.
+/// A set of slots: pages of 1,024, of which only the last grows and shrinks.
 #[derive(Default)]
 pub(super) struct Bucket {
     pages: Vec<Vec<Slot>>,
@@ -67,13 +67,13 @@ impl Bucket {
 pub(in crate::expire) enum Status {
     /// The bucket is empty.
     Empty,
-    /// Its time has not passed.
+    /// The period of the bucket has not passed.
     TimeUnreached,
-    /// Its time has passed: one of its entries, removed.
+    /// The period of the bucket has passed. This is one of its entries, which was removed.
     Expired(Slot),
 }
 
-/// `buckets`, `times` and `current_bucket_id`.
+/// The ring of buckets: `buckets`, `times` and `current_bucket_id` of the source.
 pub(in crate::expire) struct Ring {
     pub(super) buckets: Box<[Bucket]>,
     pub(super) times: Box<[u64]>,
@@ -107,7 +107,8 @@ impl Ring {
         (deadline.0 / self.base % self.buckets.len() as u64) as usize
     }
 
-    /// Adds the entry to its bucket unless another time has that. Returns its place there.
+    /// Adds the entry to its bucket, unless the bucket is in use for another time. Returns its
+    /// place there, or `None`.
     pub(in crate::expire) fn add(&mut self, deadline: Tick, slot: Slot) -> Option<usize> {
         let id = self.timestamp_to_bucket_id(deadline);
         let time = deadline.0 / self.base;
@@ -162,7 +163,7 @@ impl Ring {
         bucket.set(place, new);
     }
 
-    /// Removes one entry from the bucket if its time has passed.
+    /// Removes one entry from the bucket if the bucket's period has passed.
     pub(in crate::expire) fn expire_bucket(&mut self, id: usize, now: Tick) -> Status {
         if self.buckets[id].pages.is_empty() {
             return Status::Empty;
@@ -173,7 +174,7 @@ impl Ring {
         Status::Expired(self.take_last(id).expect("the bucket is not empty"))
     }
 
-    /// Removes any entry from the bucket.
+    /// Removes an arbitrary entry from the bucket.
     pub(in crate::expire) fn empty_bucket(&mut self, id: usize) -> Option<Slot> {
         self.take_last(id)
     }
@@ -182,7 +183,7 @@ impl Ring {
         self.bytes + self.buckets.len() * (size_of::<Bucket>() + size_of::<u64>())
     }
 
-    /// Panics if the ring contradicts itself or the places that `place_of` returns.
+    /// Panics if the ring is inconsistent in itself or with the places that `place_of` returns.
     pub(in crate::expire) fn check(
         &self,
         facts: &impl Facts,

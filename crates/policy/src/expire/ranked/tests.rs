@@ -97,11 +97,11 @@ impl Trial {
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64),
-    /// Adds this number of entries, at this distance.
+    /// Adds this number of entries, with deadlines at this distance from each other.
     Fill(u16, u64),
     Update(u16, u64),
     Remove(u16),
-    /// Removes this number of entries, the first to die or any.
+    /// Removes this number of entries: those that expire first if true, else arbitrary ones.
     Thin(u16, bool),
     Pop(u64, u16),
 }
@@ -181,8 +181,8 @@ proptest! {
     }
 }
 
-/// Enough entries for several branches, on one deadline and on distinct ones, filled in order and
-/// at random.
+/// There are enough entries for several branches, on one deadline and on distinct ones, filled in
+/// order and at random.
 #[test]
 fn a_rank_reads_one_leaf_among_many() {
     const COUNT: u64 = 60_000;
@@ -195,7 +195,7 @@ fn a_rank_reads_one_leaf_among_many() {
         trial.check(COUNT);
         let bytes = trial.index.heap_bytes() as f64 / COUNT as f64;
         assert!(bytes < 6.0, "{bytes} bytes an entry");
-        // Entries moved elsewhere, and a thinning, leave it in order.
+        // Moving entries to other slots and removing many of them must keep the order.
         let slots: Vec<Slot> = trial.model.iter().map(|place| place.1).collect();
         for slot in slots.into_iter().step_by(3) {
             trial.remove(slot);

@@ -3,17 +3,17 @@
 use super::pool::{self, Pool};
 use crate::Meta;
 
-/// Bits of a deadline that one level distinguishes.
+/// Number of bits of a deadline that select a bucket of one level.
 pub(super) const DIGIT_BITS: u32 = 6;
 /// Buckets of a level.
 pub(super) const BUCKETS: usize = 1 << DIGIT_BITS;
-/// Number of levels: together they cover every possible deadline.
+/// Number of levels. Together they cover every possible deadline.
 pub(super) const LEVELS: usize = 8;
-/// Maximum number of stacked eras: the clock may jump back seven times within what it jumped back
-/// before.
+/// Maximum number of eras at a time. It allows seven backward jumps of the clock, each to a time
+/// before all eras.
 pub(super) const ERAS: usize = 8;
 
-/// Bits of a bucket's word that count the free words of its last chunk.
+/// Number of bits of a bucket's word that count the free words of its last chunk.
 const ROOM_BITS: u32 = 32 - pool::CHUNK_BITS;
 const ROOM_MASK: u32 = (1 << ROOM_BITS) - 1;
 
@@ -86,9 +86,9 @@ impl Link {
     }
 }
 
-/// A bucket's word: its last chunk, and the number of that chunk's words that are still free.
+/// A bucket's word: its last chunk, and the number of free words in that chunk.
 ///
-/// The chunks form a ring: after the last comes the first.
+/// The chunks form a ring: the last is followed by the first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tail(u32);
 
@@ -112,7 +112,7 @@ impl Tail {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
     pub(super) place: Place,
-    /// Next word of the first chunk; 0 if that chunk was not begun.
+    /// Next word of the first chunk to be read; 0 if none of it was read yet.
     pub(super) index: u32,
 }
 
@@ -126,7 +126,8 @@ pub(super) struct Era {
     /// All entries with deadlines before this were returned.
     pub(super) elapsed: u64,
     pub(super) drain: Option<Drain>,
-    /// Level for new deadlines in the range of the drain: the drain's own.
+    /// Minimum level for new deadlines while a bucket is drained: the level of that bucket. Applies
+    /// to deadlines in the range of the bucket.
     floor: u8,
     /// Bit set of the levels that have an occupied bucket.
     levels: u8,
@@ -304,7 +305,7 @@ impl Era {
         self.tails.iter().flatten().count() * size_of::<[Tail; BUCKETS]>()
     }
 
-    /// Panics if the occupancy contradicts itself.
+    /// Panics if the bit sets of occupied buckets are inconsistent.
     pub(super) fn check(&self) {
         for level in 0..LEVELS {
             let is_used = self.levels >> level & 1 != 0;

@@ -3,10 +3,10 @@
 
 use crate::{Slot, Tick};
 
-/// 12 bytes: the deadline in two words, the slot.
+/// A deadline in two words, and a slot: 12 bytes.
 type Item = [u32; 3];
 
-/// Items from the last due to the first due: the first due is at the end of the array.
+/// Items in descending order of deadlines, so that the first due item is at the end of the array.
 #[derive(Default)]
 pub(super) struct Few {
     items: Vec<Item>,

@@ -8,25 +8,27 @@ use crate::{Budget, Cells, Due, Slot, Tick};
 
 /// Number of references read together, so that their cache misses overlap.
 const GROUP: usize = 16;
-/// A deadline before every era anchors a new one at the start of the present 64⁴ ms (4.66 hours),
-/// so that others shortly before it fit in as well.
+/// Mask of the low bits of the time at which a new era starts. A deadline before every era creates
+/// an era that starts at the beginning of the present period of 64⁴ ms (4.66 hours), so that other
+/// deadlines shortly before it fit in the era as well.
 const ANCHOR_MASK: u64 = (1 << 24) - 1;
-/// Maximum lag of the anchor behind the clock before an insertion moves it.
+/// Maximum lag of the era's start behind the clock before an insertion moves it.
 const ANCHOR_LAG_MS: u64 = 4096;
-/// With fewer references the words of an empty level are freed.
+/// With fewer references than this, the words of an empty level are freed.
 const SMALL_REFS: usize = 4096;
 
 /// Eras of references in one pool.
 pub(super) struct Many {
     /// Era of deadlines to come.
     pub(super) base: Era,
-    /// Eras for deadlines before the one below, made by a clock that jumped back. None is empty,
-    /// except in the middle of a call.
+    /// Eras for deadlines before the base era's start, created when the clock jumped back. Outside
+    /// of a call none is empty.
     pub(super) above: Vec<Era>,
     pub(super) pool: Pool,
     /// Number of entries held.
     pub(super) len: usize,
-    /// References in the pool: one that is not stale for each entry held, and the stale ones.
+    /// Number of references in the pool: one valid reference for each entry held, and the stale
+    /// ones.
     pub(super) ref_count: usize,
     pub(super) sweep: Sweep,
 }
@@ -34,7 +36,7 @@ pub(super) struct Many {
 /// State of a reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Its slot is vacant, has no deadline, or is filed elsewhere.
+    /// Stale: its slot is vacant, has no deadline, or is filed in another place.
     Stale,
     /// Its entry is filed here and has this deadline.
     Filed(u64),
@@ -99,7 +101,7 @@ impl Many {
             .deadline(slot)
             .expect("an updated entry has a deadline");
         let place = cells.get(slot).place().expect("an updated entry is filed");
-        // It is read in time where it is, and then filed again.
+        // It will be read in time at its present place, and is filed again then.
         if deadline.0 < self.era(place.era()).start_of(place) {
             self.file_new(cells, slot, deadline);
         }
@@ -112,7 +114,7 @@ impl Many {
         self.file_new(cells, new, deadline);
     }
 
-    /// Files an entry and does the share of the sweep that the added reference may require.
+    /// Files an entry, and does as much of a sweep as the added reference may make necessary.
     #[inline]
     fn file_new(&mut self, cells: &mut impl Cells<Link>, slot: Slot, deadline: Tick) {
         self.file(cells, slot, deadline.0);
@@ -172,13 +174,14 @@ impl Many {
         Some(Place::new(era, level, bucket))
     }
 
-    /// Returns when to process a bucket: a millisecond's entries are dead after it, any other
-    /// bucket is cascaded as soon as it begins.
+    /// Returns the time at which a bucket is processed. At level 0 its entries are dead after their
+    /// millisecond. Any other bucket is cascaded as soon as its period begins.
     pub(super) fn due_of(&self, place: Place) -> u64 {
         self.era(place.era()).start_of(place) + u64::from(place.level() == 0)
     }
 
-    /// Follows the clock where no bucket is passed, so that new deadlines are filed low.
+    /// Moves the wheel's time to the clock's as far as no occupied bucket is passed, so that new
+    /// deadlines are filed at low levels.
     pub(super) fn advance(&mut self, now: u64) {
         if !self.above.is_empty() || self.base.drain.is_some() {
             return;
@@ -279,7 +282,7 @@ impl Many {
         }
     }
 
-    /// Whether a bucket was begun and is not empty yet.
+    /// Whether the draining of a bucket was begun and is not finished.
     pub(super) fn is_draining(&self) -> bool {
         (0..=self.above.len()).any(|era| self.era(era).drain.is_some())
     }
@@ -291,7 +294,7 @@ impl Many {
         self.era_mut(place.era()).ref_counts[place.level()] -= 1;
     }
 
-    /// Files a group of the drained bucket's references lower.
+    /// Files a group of the drained bucket's references at lower levels.
     fn cascade(&mut self, cells: &mut impl Cells<Link>, place: Place, budget: &mut Budget) {
         let (chunk, index, last) = self.drain_front(place);
         let count = (index + 1 - last).min(budget.0).min(GROUP as u32);
@@ -312,7 +315,7 @@ impl Many {
         self.drain_to(place, chunk, index - count);
     }
 
-    /// Files an entry again that came up at `place`, which is being drained.
+    /// Files an entry again whose reference was read at `place`, which is being drained.
     #[inline]
     fn file_again(
         &mut self,
@@ -323,7 +326,7 @@ impl Many {
     ) {
         let era = self.era(place.era());
         let (level, bucket) = era.place_of(deadline.max(era.elapsed), true);
-        // A deadline that moved beyond an earlier era belongs to a later one.
+        // An entry of an earlier era with a deadline after that era's end belongs to a later era.
         if place.era() > 0 && deadline >= self.era(place.era() - 1).elapsed {
             self.file(cells, slot, deadline);
         } else {
@@ -331,7 +334,7 @@ impl Many {
         }
     }
 
-    /// Returns the next entry of the drained millisecond that is dead, if the front group has one.
+    /// Returns the next dead entry of the drained millisecond, if the front group has one.
     fn return_dead(
         &mut self,
         cells: &mut impl Cells<Link>,
@@ -362,7 +365,8 @@ impl Many {
         dead
     }
 
-    /// Upper bound of the number of entries dead at `now`: those of the levels that have begun.
+    /// Returns an upper bound of the number of entries dead at `now`: the number of references at
+    /// levels whose first bucket has begun.
     pub(super) fn backlog(&self, now: Tick) -> usize {
         let mut count = 0;
         for era in 0..=self.above.len() {
@@ -378,7 +382,8 @@ impl Many {
         count.min(self.len)
     }
 
-    /// Passes every word that may hold a reference: its place, index and value. Slow.
+    /// Calls `see` with the place, the index and the value of each word that may hold a reference.
+    /// Slow.
     pub(super) fn each_ref(&self, mut see: impl FnMut(Place, u32, u32)) {
         for era in 0..=self.above.len() {
             for level in 0..LEVELS {
@@ -465,7 +470,7 @@ impl Many {
         self.check_sweep();
     }
 
-    /// Whether this bucket may hold deadlines from before every era.
+    /// Whether this bucket may hold deadlines before the start of every era.
     fn is_clamped(&self, place: Place) -> bool {
         place.era() == ERAS - 1
     }

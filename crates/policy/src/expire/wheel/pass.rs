@@ -6,9 +6,9 @@ use super::era::{Place, Tail};
 #[derive(Default)]
 pub(super) struct Sweep {
     pub(super) pass: Pass,
-    /// Bucket that is worked on, or the first that was not processed yet.
+    /// Bucket that the pass is working on, or the first that it has not processed yet.
     pub(super) cursor: u16,
-    /// `Pool::given_count` at the end of the last pass.
+    /// Value of `Pool::given_count` at the end of the last pass.
     pub(super) given_before: usize,
 }
 
@@ -17,22 +17,22 @@ pub(super) enum Pass {
     #[default]
     None,
     Sift(Option<Sifted>),
-    /// With the last chunk that was read in the bucket at the cursor.
+    /// Packing. The value is the last chunk that was read in the bucket at the cursor.
     Pack(Option<u32>),
 }
 
 /// Progress of sifting within the bucket at the cursor.
 #[derive(Clone, Copy)]
 pub(super) struct Sifted {
-    /// Chunk that is read, and its next word; 0 if that chunk was not begun.
+    /// Chunk that is being read. The next field is its next word, or 0 if no word was read yet.
     pub(super) read: u32,
     pub(super) index: u32,
-    /// Last chunk that was written, and its number of free words.
+    /// Last chunk that was written, and the number of its free words.
     pub(super) written: Option<Tail>,
 }
 
 impl Sweep {
-    /// Drops the state about the chunks of a bucket that is being drained.
+    /// Discards the pass's position within a bucket, because that bucket is being drained.
     #[inline]
     pub(super) fn leave(&mut self, place: Place) {
         if self.cursor != place.0 {

@@ -17,18 +17,18 @@
 const CELL_WORDS: usize = 8;
 /// Cells per page: one bit each in a word.
 const PAGE_CELLS: usize = 32;
-/// Words of a page.
+/// Number of words in a page.
 const PAGE_WORDS: usize = CELL_WORDS * PAGE_CELLS;
 /// Bytes of a page.
 const PAGE_BYTES: usize = PAGE_WORDS * size_of::<u32>();
-/// With this number of pages, one more that is empty does not matter.
+/// With at least this number of pages, an additional empty page is kept.
 const KEEPS_EMPTY: usize = 32;
 
 /// Value of a word that holds no reference.
 pub(super) const HOLE: u32 = u32::MAX;
-/// Bits of a chunk's name.
+/// Number of bits in a chunk's name.
 pub(super) const CHUNK_BITS: u32 = 26;
-/// Ordinal of all chunks from the tenth of a chain on.
+/// Ordinal of a chunk in its chain; this value stands for all from the tenth on.
 pub(super) const ORDINAL_MAX: u32 = 9;
 
 /// Number of references in the largest chunk.
@@ -48,8 +48,8 @@ enum Size {
 }
 
 impl Size {
-    /// Returns the size of a chunk: the first of a chain is small; large ones come when they are at
-    /// most half of it.
+    /// Returns the size of a chunk: the first chunks of a chain are small. A larger size is used
+    /// when it is at most half of the chain.
     fn of(ordinal: u32) -> Size {
         debug_assert!(ordinal <= ORDINAL_MAX);
         match ordinal {
@@ -80,7 +80,7 @@ impl Size {
         }
     }
 
-    /// Returns the run to take: one that does not break a larger one, if there is one.
+    /// Returns the run to take. It prefers a run whose use does not split a larger one.
     fn best(self, free: u32) -> u32 {
         let runs = self.runs(free);
         let within_larger = match self {
@@ -99,11 +99,11 @@ pub(super) fn capacity(ordinal: u32) -> u32 {
     Size::of(ordinal).cells() * CELL_WORDS as u32 - 1
 }
 
-/// A set of page numbers that finds its least member.
+/// A set of page numbers that finds its smallest member quickly.
 #[derive(Default)]
 struct PageSet {
     words: Vec<u64>,
-    /// Index before which no word has a bit set.
+    /// Index of the first word that may have a bit set.
     lowest: usize,
 }
 
@@ -330,7 +330,7 @@ impl Pool {
                 .sum::<usize>()
     }
 
-    /// Panics if the counts contradict the pages.
+    /// Panics if the counts are inconsistent with the pages.
     pub(super) fn check(&self) {
         let held = self.pages.iter().filter(|page| page.is_some()).count();
         assert_eq!(held, self.page_count);

@@ -20,21 +20,22 @@ use super::pass::{Pass, Sifted};
 use super::pool::{self, HOLE};
 use crate::{Budget, Cells, Slot};
 
-/// Number of stale references, besides one per entry, below which no pass is made.
+/// Number of stale references, in addition to one per entry, below which no pass is made.
 const STALE_FREE: usize = 64;
-/// Number of cells freed since the last packing, besides half of those in use, below which no other
-/// is made.
+/// Number of cells freed since the last packing, in addition to half of those in use, below which
+/// no other packing is made.
 const GIVEN_FREE: usize = 16;
 
 impl Many {
-    /// Whether stale references outnumber the entries, or are being sifted out.
+    /// Whether there are more stale references than entries, or a pass that removes them is
+    /// running.
     #[inline]
     pub(super) fn has_many_stale(&self) -> bool {
         matches!(self.sweep.pass, Pass::Sift(_)) || self.ref_count > 2 * self.len + STALE_FREE
     }
 
-    /// Whether a pass should run, or runs. Packing may not help, so it is tried again only when the
-    /// pool has changed.
+    /// Whether a pass should be started or is running. A pass that packs may not succeed, so it is
+    /// tried again only when the pool has changed.
     pub(super) fn wants_sweep(&self) -> bool {
         if self.has_many_stale() || matches!(self.sweep.pass, Pass::Pack(_)) {
             return true;
@@ -228,7 +229,7 @@ impl Many {
         true
     }
 
-    /// Panics if the chunk at hand is not in the bucket at the cursor.
+    /// Panics if the chunk that the pass is at is not in the bucket at the cursor.
     pub(super) fn check_sweep(&self) {
         let Some(wanted) = (match self.sweep.pass {
             Pass::None => None,

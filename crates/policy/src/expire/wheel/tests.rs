@@ -42,7 +42,7 @@ impl Trial {
         self.host.set_now(Tick(now));
     }
 
-    /// Calls once with this budget and returns the deadline of the entry returned.
+    /// Calls the index once with this budget, and returns the deadline of the returned entry.
     fn pop(&mut self, steps: u32) -> Result<u64, Due> {
         let now = self.host.now();
         match self
@@ -177,7 +177,8 @@ fn stale_references_stay_within_bounds_while_nothing_is_popped() {
         let slot = slots.swap_remove(round % 997);
         trial.remove(slot);
         slots.push(trial.insert(START.0 + 3_600_000 + round as u64 * 17 % 1_000_000));
-        // One per entry, 64, and those added while a sixteenth of them is read each time.
+        // One reference per entry, 64 more, and those that are added while a sixteenth of all is
+        // read in each step.
         let bound = (2 * 1_000 + 64) * 17 / 16 + 1;
         assert!(
             trial.many().ref_count <= bound,
@@ -218,7 +219,7 @@ fn beyond_the_last_era_entries_are_late_but_not_early_or_lost() {
         count += 70;
         trial.index.check(&trial.host);
     }
-    // Time reached by the last era that there was room for: the start of its 64⁴ ms.
+    // Earliest time that the last possible era covers: the start of its period of 64⁴ ms.
     let reached = START.0 - (ERAS as u64 - 1) * 10 * hour;
     trial.set_now(reached + 100_000);
     let late = trial.drain().len();
@@ -235,7 +236,7 @@ fn a_bucket_can_fall_due_while_its_chunks_are_being_moved() {
     for number in 0..20_000 {
         trial.insert(START.0 + 10 + number % 4 * 1_000);
     }
-    // Ended a step at a time, the pass is in the middle of a ring when time goes on.
+    // Ended a step at a time, the pass is in the middle of a ring when the clock advances.
     for now in [11, 1_011, 2_011, 3_011] {
         trial.set_now(START.0 + now);
         let mut count = 0;

@@ -1,10 +1,10 @@
 //! Nodes of the tree, and the pages that hold them.
 
-/// First of the bits of a reference that name the node's kind.
+/// Position of the bits of a reference that give the kind of the node.
 pub(super) const KIND_SHIFT: u32 = 29;
 /// Mask of the bits of a reference that hold the index among the nodes of its kind.
 pub(super) const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
-/// No reference.
+/// Reference value that stands for no node.
 pub(super) const NOTHING: u32 = u32::MAX;
 /// Approximate number of bytes allocated at once.
 const PAGE_BYTES: usize = 4096;
@@ -128,7 +128,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns the last child whose byte is less than this; with 256, the last.
+    /// Returns the last child whose byte is less than `byte`; with 256, the last child.
     pub(super) fn below(&self, byte: usize) -> Option<u32> {
         match self {
             View::Sorted(bytes, children) => {
@@ -212,7 +212,7 @@ impl<T: Copy> Dense<T> {
         self.len as u32 - 1
     }
 
-    /// Removes an item; the last takes its place. Returns the index that the last had.
+    /// Removes an item, whose place the last item takes. Returns the index that the last item had.
     pub(crate) fn swap_remove(&mut self, index: u32) -> u32 {
         let page = self.pages.last_mut().expect("it holds the item");
         let last = page.pop().expect("no page is empty");

@@ -12,7 +12,7 @@ const PAST_DEADLINES_MAX: u32 = 4;
 /// One step of a history: a kind and two numbers that choose its details.
 pub type Step = (u8, u64, u64);
 
-/// Runs a history that begins with `crowd` entries, and checks after every step.
+/// Runs a history that begins with `crowd` entries, and checks the index after every step.
 pub fn run_history<I: ExpiryIndex>(config: &I::Config, steps: &[Step], crowd: usize) {
     let mut trial = Trial::<I>::new(config);
     for number in 0..crowd as u64 {
@@ -35,7 +35,8 @@ pub fn run_history<I: ExpiryIndex>(config: &I::Config, steps: &[Step], crowd: us
     }
 }
 
-/// Runs histories of thousands of entries that come and leave, and checks at intervals.
+/// Runs histories in which thousands of entries are inserted and removed, and checks the index at
+/// intervals.
 pub fn run_long_history<I: ExpiryIndex>(config: &I::Config) {
     for seed in 1..=4_u64 {
         let mut trial = Trial::<I>::new(config);
@@ -50,7 +51,8 @@ pub fn run_long_history<I: ExpiryIndex>(config: &I::Config) {
         for round in 0..6_000_u32 {
             let (choice, number) = (random(), random());
             match round / 1_000 % 3 {
-                // A crowd arrives; the index is called with small budgets; the crowd leaves.
+                // A crowd of entries is inserted; the index is called with small budgets; the crowd
+                // is removed.
                 0 => trial.insert(choice, number),
                 1 => trial.step(((choice % 100) as u8, choice >> 7, number)),
                 _ => trial.step((32 + (choice % 55) as u8, choice >> 7, number)),
@@ -72,7 +74,8 @@ struct Expected {
     deadline: Tick,
     /// Number of deadlines set before it.
     order: u64,
-    /// Whether its order within the millisecond is promised.
+    /// Whether entries with equal deadlines must be returned in the order in which this entry and
+    /// the others were inserted. False once the entry was updated or relocated.
     is_plain: bool,
 }
 
@@ -84,14 +87,14 @@ struct Trial<I: ExpiryIndex> {
     /// Live entries without a deadline.
     persistent: Vec<Slot>,
     now: Tick,
-    /// Latest deadline that was set: others are set to the same.
+    /// Deadline that was set last; other entries get the same one.
     recent: Tick,
     order: u64,
     slot_count: u32,
     back_jumps: u32,
     past_deadlines: u32,
     is_exact: bool,
-    /// Whether `next_due` ever returned an instant.
+    /// Whether `next_due` ever returned a time.
     has_asked: bool,
 }
 
@@ -150,7 +153,8 @@ impl<I: ExpiryIndex> Trial<I> {
         self.recent
     }
 
-    /// Returns this deadline, or the present if it has passed and that happened often enough.
+    /// Returns this deadline. Returns the present instead if the deadline has passed and enough
+    /// past deadlines were set.
     fn bounded(&mut self, deadline: u64) -> Tick {
         let mut deadline = Tick(deadline.min(Tick::MAX.0));
         if deadline < self.now {
@@ -182,7 +186,7 @@ impl<I: ExpiryIndex> Trial<I> {
         });
     }
 
-    /// Takes one of the expected entries out of the index; it stays live.
+    /// Removes one of the expected entries from the index, but not from the host.
     fn take(&mut self, choice: u64) -> Option<Slot> {
         if self.expected.is_empty() {
             return None;
@@ -229,7 +233,7 @@ impl<I: ExpiryIndex> Trial<I> {
         self.index.update(&mut self.host, slot, old);
     }
 
-    /// Makes many changes at once, so that stale state piles up in the index.
+    /// Makes many changes at once, so that stale state accumulates in the index.
     fn churn(&mut self, mut choice: u64, number: u64) {
         for round in 0..choice % 60 {
             choice = (choice ^ number)
@@ -275,7 +279,7 @@ impl<I: ExpiryIndex> Trial<I> {
         }
     }
 
-    /// Calls the index once. Returns whether another call may be worth while.
+    /// Calls the index once. Returns whether another call may return an entry.
     fn pop(&mut self, steps: u32) -> bool {
         let mut budget = Budget(steps);
         let due = self
@@ -381,7 +385,7 @@ impl<I: ExpiryIndex> Trial<I> {
         let Some(first) = self.expected.iter().map(|expected| expected.deadline).min() else {
             return;
         };
-        // An index that holds entries and waits for nothing never returns any.
+        // An index that holds entries but never has a time to wait for returns no entries.
         let Some(next) = self.index.next_due() else {
             assert!(!self.is_exact, "an exact index has something to wait for");
             assert!(!self.has_asked, "it asked to be called before");
