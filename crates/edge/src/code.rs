@@ -158,7 +158,7 @@ impl Code {
         })
     }
 
-    /// Returns a chunk as the factors of a sum of data chunks.
+    /// Returns the factors of the data chunks whose sum of products is the given chunk.
     fn row(&self, chunk: usize) -> Vec<u8> {
         match chunk.checked_sub(self.k) {
             Some(parity) => self.parity.row(parity).to_vec(),
@@ -192,7 +192,8 @@ impl Reconstruction {
         Ok(())
     }
 
-    /// Computes the same without machine-specific instructions, for tests and benchmarks.
+    /// Computes the same chunks as [`Reconstruction::run`] without machine-specific instructions,
+    /// for tests and benchmarks.
     #[doc(hidden)]
     pub fn run_portable(&self, sources: &[&[u8]], made: &mut [&mut [u8]]) -> Result<(), CodeError> {
         self.check(sources, made)?;

@@ -25,19 +25,20 @@ pub struct MapHistory {
     older_max: usize,
 }
 
-/// Result of offering a map.
+/// Result of adding a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OfferOutcome {
     /// The map is now the current one.
     Current,
-    /// The map is older than the current one, or has the same version and a smaller fingerprint. It
-    /// is kept.
+    /// The map was stored as an older one: it is older than the current one, or has the same
+    /// version and a smaller fingerprint.
     Older,
     /// The map was already stored.
     Known,
-    /// The map is older than all maps kept, and their number is at its maximum.
+    /// The map was not stored, because it is older than all maps kept and their number is at its
+    /// maximum.
     TooOld,
-    /// The map belongs to another cluster: its configuration differs.
+    /// The map was not stored, because it belongs to another cluster: its configuration differs.
     Foreign,
 }
 

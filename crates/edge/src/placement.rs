@@ -53,13 +53,14 @@ pub type Placed = Vec<Option<u32>>;
 /// Algorithm that places parity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
-    /// Largest first on the least loaded server, then exchanges until the loads are even.
+    /// Places the largest parity first on the least loaded server, then exchanges parity until the
+    /// loads are even.
     #[default]
     Greedy,
-    /// Max-flow and rounding, as in the source.
+    /// Computes a maximum flow and rounds it, as in the source.
     MaxFlow,
-    /// The next servers on the bucket's walk of the ring, without balancing (C2DN-NoRebal). Only
-    /// [`crate::Map`] can do it, because it needs the ring.
+    /// Uses the next servers on the bucket's walk of the ring, without balancing (C2DN-NoRebal).
+    /// Only [`crate::Map`] can do it, because it needs the ring.
     Ring,
 }
 
@@ -190,8 +191,8 @@ pub(crate) mod tests {
     use crate::ring::{BucketId, Ring, ServerId, mix};
     use proptest::prelude::*;
 
-    /// Data of buckets by consistent hashing; the chunks of a bucket have between half and one and
-    /// a half gigabytes.
+    /// Returns a problem whose data is placed by consistent hashing; the chunks of a bucket have
+    /// between half and one and a half gigabytes.
     pub(crate) fn example(buckets: u32, servers: u32, k: usize, p: usize, seed: u64) -> Problem {
         let ring = Ring::new((0..servers).map(|id| (ServerId(id), 1)), 100, seed);
         let mut problem = Problem {

@@ -4,7 +4,7 @@
 use crate::chunks::CHUNKS_MAX;
 use std::fmt;
 
-/// Default size in bytes from which on objects are coded (section 5.4).
+/// Default minimum size in bytes of objects that are coded (section 5.4).
 pub const CODED_FROM_BYTES: u64 = 128 << 10;
 /// Default length of a sub-chunk in bytes, at which disks and the code reach their full speed
 /// (section 5.4).
@@ -20,8 +20,8 @@ pub struct Scheme {
     pub k: u8,
     /// Parity chunks of an object (P).
     pub p: u8,
-    /// Size in bytes from which on objects are coded; smaller ones are replicated. `None`: nothing
-    /// is coded.
+    /// Minimum size in bytes of objects that are coded; smaller ones are replicated. `None`:
+    /// nothing is coded.
     pub coded_from_bytes: Option<u64>,
     /// Number of servers that store a replicated object.
     pub replicas: u8,

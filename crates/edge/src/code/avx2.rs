@@ -21,7 +21,7 @@ use core::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-/// Bytes processed at a time: two registers.
+/// Number of bytes processed at a time: two registers.
 const BLOCK: usize = 64;
 
 /// Number of sums computed at a time. They take two registers each, and with the sources most of
@@ -138,7 +138,7 @@ mod tests {
     use super::super::portable;
     use super::*;
 
-    /// Small enough for an interpreter that checks every memory access.
+    /// The cases are small enough for an interpreter that checks every memory access.
     #[test]
     fn avx2_and_portable_code_give_the_same_sums() {
         for (sources, sums, len, shift) in [

@@ -38,9 +38,10 @@ pub(super) const fn inverse(a: u8) -> u8 {
     power
 }
 
-/// A factor, with its products with all numbers whose upper, or lower, four bits are 0. The product
-/// with any number is the sum of two of them. Both tables are stored twice, for instructions that
-/// look up in two halves of a register.
+/// A factor and tables of its products: one with all numbers whose upper four bits are 0, and one
+/// with all numbers whose lower four bits are 0. The product with any number is the sum of an entry
+/// of each table. Both tables are stored twice, for instructions that look up in two halves of a
+/// register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Factor {
     pub(super) number: u8,

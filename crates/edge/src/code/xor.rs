@@ -1,4 +1,4 @@
-//! The XOR of byte slices: all that a code with one parity needs.
+//! The XOR of byte slices, which is the only operation that a code with one parity chunk needs.
 //!
 //! The code consists of plain loops over bytes, which the compiler vectorises on any machine.
 

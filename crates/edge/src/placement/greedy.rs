@@ -29,7 +29,8 @@ pub const TOLERANCE: f64 = 0.001;
 /// Maximum number of exchanges for each parity.
 const EXCHANGES: usize = 4;
 
-/// Maximum number of pairs of parities that are examined for exchanges, in some ten milliseconds.
+/// Maximum number of pairs of parities that are examined for exchanges, which takes some ten
+/// milliseconds.
 const LOOKS: usize = 4 << 20;
 
 /// Places parity. It stays where `old` has it, if that is allowed and the balance permits it.
@@ -71,7 +72,8 @@ struct State<'a> {
     looks_left: usize,
 }
 
-/// A chunk that moves from the fuller server to the emptier one, and possibly one that moves back.
+/// Move of a parity chunk from the fuller server to the emptier one, possibly with a move of
+/// another chunk back.
 #[derive(Clone, Copy)]
 struct Exchange {
     from: usize,
@@ -145,7 +147,8 @@ impl State<'_> {
         if most - least <= TOLERANCE * least {
             return false;
         }
-        // The fullest with the emptier ones first, then the emptiest with the fuller ones.
+        // Tries pairs of the fullest server with the emptier ones first, then of the emptiest with
+        // the fuller ones.
         let down = order
             .iter()
             .filter(|&&to| to != fullest)

@@ -8,19 +8,19 @@ use std::ops::Range;
 /// State of one sub-chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not requested, or not available from the servers tried so far.
+    /// The sub-chunk was not requested, or is not available from the servers tried so far.
     Idle,
-    /// Requested from a server at this time.
+    /// The sub-chunk was requested from a server at this time.
     Requested(ServerId, Moment),
-    /// Arrived, with a right checksum.
+    /// The sub-chunk arrived, and its checksum is right.
     Received,
 }
 
-/// A sub-chunk.
+/// State of a sub-chunk, and the sources that were tried.
 #[derive(Clone, Copy, Debug)]
 struct SubChunk {
     state: State,
-    /// Sources that were tried, a bit each.
+    /// Sources that were tried, as a set of bits.
     tried: u64,
     /// Time of the request to the origin, which may be outstanding together with one to a slow
     /// server.
@@ -44,11 +44,11 @@ pub(super) struct Stripe {
 /// Next request of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// A sub-chunk, from the source with this index.
+    /// Request the sub-chunk with the first number from its source with the second number.
     Fetch(usize, usize),
-    /// Data sub-chunks, from the origin.
+    /// Request these data sub-chunks from the origin.
     Origin(ChunkSet),
-    /// None: neither the servers nor the origin can provide the stripe.
+    /// Report a failure: neither the servers nor the origin can provide the stripe.
     Fail,
 }
 
@@ -56,9 +56,9 @@ pub(super) enum Next {
 /// and are read from the origin.
 struct Progress {
     received: ChunkSet,
-    /// Requested, and not late.
+    /// Sub-chunks that were requested and are not late.
     coming: ChunkSet,
-    /// Late, and still expected before an answer of the origin.
+    /// Sub-chunks that are late, and still expected before an answer of the origin.
     late: ChunkSet,
     idle: ChunkSet,
 }
@@ -170,7 +170,8 @@ impl Stripe {
                 false => Next::Origin(self.wanted.without(obtainable)),
             });
         }
-        // The missing sub-chunks themselves, if that takes no more requests than decoding them.
+        // The missing sub-chunks themselves are requested if that takes no more requests than
+        // decoding them.
         let is_direct = progress.idle.has_all(missing) && missing.count() <= self.k - sure.count();
         let candidates = if is_direct { missing } else { progress.idle };
         let sourced = candidates
