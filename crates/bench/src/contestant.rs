@@ -64,9 +64,8 @@ impl Hosting {
     pub(crate) fn program(&self) -> Result<PathBuf> {
         match &self.program {
             Some(path) => Ok(path.clone()),
-            None => {
-                std::env::current_exe().map_err(Error::system("cannot tell which program this is"))
-            }
+            None => std::env::current_exe()
+                .map_err(Error::system("cannot determine this program's path")),
         }
     }
 
@@ -251,7 +250,7 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
 /// working directory and its ancestors.
 fn find_valkey() -> Result<PathBuf> {
     let here =
-        std::env::current_dir().map_err(Error::system("cannot tell the working directory"))?;
+        std::env::current_dir().map_err(Error::system("cannot determine the working directory"))?;
     let in_use = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
     let near = here.ancestors().map(|folder| folder.join(".venv"));
     let mut found = in_use.into_iter().chain(near).filter_map(|venv| {
@@ -601,7 +600,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_are_told_apart_by_their_names() {
+    fn peers_are_distinguished_by_their_names() {
         let program = |path: &str| PathBuf::from(path);
         assert_eq!(peer_kind("redis=/x").ok(), Some(Kind::Redis(program("/x"))));
         assert_eq!(

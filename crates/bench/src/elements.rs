@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn page_and_tables_tell_every_round_and_what_was_left_out() {
+    fn page_and_tables_contain_every_round_and_name_omissions() {
         let mut report = report();
         let html = page::page(&report).to_html();
         assert_eq!(html.matches("<figure>").count(), 3);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_once() {
+    fn a_refusal_is_reported_once() {
         let mut report = report();
         let again = report.left_out[0].clone();
         report.keep(Err(again), |report| &mut report.drain);

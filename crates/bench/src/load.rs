@@ -312,7 +312,7 @@ impl<T> Connection<T> {
             let token = self
                 .in_flight
                 .pop_front()
-                .ok_or("a reply that nobody asked for")?;
+                .ok_or("a reply without a request")?;
             self.batch_left = self.batch_left.saturating_sub(1);
             if let Some(more) = driver.reply(token, &input[at..at + len], &mut self.output) {
                 self.in_flight.push_back(more);

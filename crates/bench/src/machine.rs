@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_in_any_bytes_is_told() {
+    fn a_command_of_any_bytes_is_reported() {
         use std::os::unix::ffi::OsStringExt;
         let words = [
             b"/bin/mayfly".to_vec(),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_told() {
+    fn this_machine_is_described() {
         let machine = Machine::here();
         assert!(machine.cores > 0);
         assert!(machine.memory_bytes > 1 << 20);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_steps_time_and_what_begins() {
+    fn a_line_shows_steps_time_and_the_next_step() {
         assert_eq!(line(3, 20, 185, "a wheel"), "[3 of 20, 3:05] a wheel");
     }
 }

@@ -312,16 +312,12 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let (widths, bytes) = (&self.blocks.widths, self.blocks.arena.from(slot.0));
         let is_same_owner = shape.owner == old_shape.owner;
         let has_both_deadlines = old_shape.deadline.is_some() && shape.deadline.is_some();
-        let policy_bits = if is_same_owner {
-            widths.policy_bits(bytes)
-        } else {
-            0
-        };
-        let link = if has_both_deadlines {
-            widths.link_bits(bytes)
-        } else {
-            0
-        };
+        let policy_bits = is_same_owner
+            .then(|| widths.policy_bits(bytes))
+            .unwrap_or_default();
+        let link = has_both_deadlines
+            .then(|| widths.link_bits(bytes))
+            .unwrap_or_default();
         self.owned[old_shape.owner as usize] -= 1;
         self.owned[shape.owner as usize] += 1;
         self.deadlines -= usize::from(old_shape.deadline.is_some());

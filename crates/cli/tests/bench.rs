@@ -48,7 +48,7 @@ fn peer() -> &'static str {
 }
 
 #[test]
-fn throughput_tells_cpu_time_of_every_test_and_pipeline() {
+fn throughput_reports_cpu_time_of_every_test_and_pipeline() {
     let text = "throughput --keys 100 --clients 3 --rounds 2 --seconds 0.05 --pipeline 1,8 --tests get,set,setex,incr,ping";
     let rows = rows(&format!("{text}{}", peer()));
     let contestants = 1 + usize::from(!peer().is_empty());
@@ -73,7 +73,7 @@ fn threads_compares_numbers_of_data_threads() {
 }
 
 #[test]
-fn every_probe_tells_of_its_death_whatever_becomes_of_the_others() {
+fn every_probe_reports_its_expiration_whatever_the_other_keys_do() {
     let shapes = ["hour", "next-ten-minutes", "same-second", "refreshed"];
     std::thread::scope(|scope| {
         for shape in shapes {
@@ -266,7 +266,7 @@ fn what_a_peer_cannot_do_is_left_out_with_a_line() {
 }
 
 #[test]
-fn memory_is_told_for_every_case() {
+fn memory_is_reported_for_every_case() {
     let rows = rows("memory --keys 20k --case plain,ttl,policy,shrink --settle 1s");
     assert_eq!(rows.len(), 4);
     for row in &rows {
@@ -394,7 +394,7 @@ fn engines_are_compared_by_misses_and_speed() {
 }
 
 #[test]
-fn mistakes_in_arguments_are_told_clearly() {
+fn mistakes_in_arguments_are_reported_clearly() {
     let bad = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad.csv");
     std::fs::write(&bad, "time,key,size\n1,2,3\n1,2\n").expect("the folder is there");
     let bad = bad.display().to_string();
@@ -406,7 +406,7 @@ fn mistakes_in_arguments_are_told_clearly() {
         ),
         (
             "replay --trace BAD --ttl-mix cluster99",
-            "built in are cluster4",
+            "expected cluster4",
         ),
         (
             "replay --trace BAD --ttl-scale 0",
@@ -445,7 +445,7 @@ fn mistakes_in_arguments_are_told_clearly() {
             "bad.csv:3: expected one column for each name",
         ),
         ("segment --limit 1k", "too few for a server"),
-        ("segment --ttl-mix cluster99", "built in are cluster4"),
+        ("segment --ttl-mix cluster99", "expected cluster4"),
         ("segment --size 0%", "is no share"),
         ("segment --rounds 0", "--rounds"),
         ("segment --keys 0", "--keys"),

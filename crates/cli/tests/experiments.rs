@@ -256,7 +256,7 @@ fn bad_arguments_are_refused_before_a_replay() {
             "unit 'nonsense': expected objects or bytes",
         ),
         ("segment-knobs /nowhere.csv", "cannot read /nowhere.csv"),
-        ("segment-knobs --ttl-mix cluster99", "built in are cluster4"),
+        ("segment-knobs --ttl-mix cluster99", "expected cluster4"),
         ("segment-knobs --segment-size 1q", "size '1q': expected"),
     ];
     for (arguments, expected) in cases {

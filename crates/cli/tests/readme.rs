@@ -7,8 +7,8 @@ use std::process::Command;
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut paths = vec![];
-    for folder in [root.clone(), root.join("docs")] {
-        let entries = std::fs::read_dir(&folder).expect("the repository can be read");
+    for folder in ["", "docs", "docs/guide", "docs/reference", "docs/lab"] {
+        let entries = std::fs::read_dir(root.join(folder)).expect("the repository can be read");
         paths.extend(entries.map(|entry| entry.expect("an entry can be read").path()));
     }
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
@@ -22,29 +22,37 @@ fn pages() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The commands of a page that start with `mayfly`: lines of blocks and spans between backticks.
+/// The commands of a page that start with `mayfly`, with the line at which their paragraph starts:
+/// lines of blocks and spans between backticks. Tables that a command has written are left out,
+/// because they record the command as it was at that time.
 fn commands(page: &str) -> Vec<(usize, String)> {
     let mut found = vec![];
-    let mut is_block = false;
-    for (n, line) in page.lines().enumerate() {
+    let (mut is_block, mut is_written) = (false, false);
+    let mut paragraph = (1, String::new());
+    for (n, line) in page.lines().chain([""]).enumerate() {
         if line.trim_start().starts_with("```") {
             is_block = !is_block;
-            continue;
-        }
-        let spans: Vec<&str> = if is_block {
-            vec![line.trim().trim_start_matches("$ ")]
-        } else {
-            line.split('`').skip(1).step_by(2).collect()
-        };
-        for span in spans {
-            let span = span.strip_prefix("./target/release/").unwrap_or(span);
-            let span = span.replace("cargo run --release --", "mayfly");
-            if span.starts_with("mayfly ") {
-                found.push((n + 1, span));
-            }
+        } else if line.starts_with("<!--") {
+            is_written = line.contains("begin");
+        } else if is_block {
+            found.push((n + 1, line.trim().trim_start_matches("$ ").to_string()));
+        } else if line.is_empty() {
+            let spans = paragraph.1.split('`').skip(1).step_by(2);
+            found.extend(spans.map(|span| (paragraph.0, span.to_string())));
+            paragraph = (n + 2, String::new());
+        } else if !is_written {
+            paragraph.1 += line;
+            paragraph.1.push(' ');
         }
     }
-    found
+    let ours = found.into_iter().map(|(n, command)| {
+        let command = command
+            .strip_prefix("./target/release/")
+            .unwrap_or(&command);
+        (n, command.replace("cargo run --release --", "mayfly"))
+    });
+    ours.filter(|(_, command)| command.starts_with("mayfly "))
+        .collect()
 }
 
 /// What `mayfly WORDS --help` prints; `None` when it does not know the words.

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_fits_its_place_and_few_commands_need_elements_made_anew() {
+    fn each_number_fits_its_place_and_few_commands_need_new_elements() {
         for kind in [Kind::Hash, Kind::Set, Kind::Zset] {
             let (mut state, mut anew_count) = (State::Plain, 0);
             for test in kind.tests() {

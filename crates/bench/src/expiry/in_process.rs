@@ -160,7 +160,7 @@ impl Group {
     }
 }
 
-const SUMMARY: &str = "Who wins what; in brackets by how much the wheel exceeds the best. The aim: the wheel best in \
+const SUMMARY: &str = "Winners; in parentheses, by how much the wheel exceeds the best. The aim: the wheel best in \
 two of memory, lag and CPU and within 25 % in the third; against all, and against those that were never later \
 than a second.";
 

@@ -42,7 +42,7 @@ impl Memory {
         ];
         named.extend(
             self.backlog
-                .map(|backlog| ("backlog as the server tells", backlog)),
+                .map(|backlog| ("backlog as the server reports it", backlog)),
         );
         named
     }

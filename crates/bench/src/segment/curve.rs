@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_is_told_as_a_share() {
+    fn required_memory_is_reported_as_a_share() {
         let needed = Needed {
             memory: 30.0,
             is_at_most: true,

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_wait_for_their_time_and_lives_shrink_with_it() {
+    fn requests_wait_for_their_time_and_ttls_shrink_with_it() {
         let late = Request::new(4000, 2, 20);
         let workload = toy(&[Request::new(0, 1, 20), late]);
         let lifetimes = "40s:1".parse().expect("a mix");

@@ -106,7 +106,7 @@ pub(super) const SHAPES: [Shape; 12] = [
         refresh_ms: Some(MINUTE_MS),
         ..plain(
             "sessions",
-            "2 min, set anew by a request a minute on average",
+            "2 min, reset by a request a minute on average",
             Ttls::Between(2 * MINUTE_MS, 2 * MINUTE_MS),
             3 * MINUTE_MS,
         )

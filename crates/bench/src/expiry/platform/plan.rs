@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(counts, [contestants.len(), 4, 3, 3, 3, 3, 3]);
         assert!(
             is_chosen(&chosen[2], "wheel:1", true),
-            "what was asked for runs"
+            "the selected groups run"
         );
         // Each run ends with a TTL of 3 s and starts within a second.
         let runs: usize = counts.iter().sum();

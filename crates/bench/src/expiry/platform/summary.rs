@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn peaks_means_and_floors_are_told_from_looks() {
+    fn peaks_means_and_floors_are_computed_from_samples() {
         // Ten bytes per entry and 100 for the empty server, polled at uneven intervals.
         let looks = [
             look(0.0, 100.0, 0, 0),
