@@ -47,10 +47,10 @@ fn mayfly(words: &[&str], trace: &Path, more: &[&OsStr]) -> Output {
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["sim", "--size", "10%,20%"], "Miss ratios"),
     (&["sim", "--explain", "--size", "20%"], "Demotion"),
-    (&["sim", "curve", "--points", "5"], "Miss-ratio curves"),
+    (&["sim", "curve", "--points", "5"], "Miss ratio curves"),
     (
         &["sim", "curve", "--compare-ttl"],
-        "With and without lifetimes",
+        "With and without TTLs",
     ),
     (&["sim", "advise"], "The recommended policy"),
     (

@@ -394,7 +394,7 @@ fn statements_that_the_trace_does_not_allow_are_listed() {
     let is_named = advice
         .left_out
         .iter()
-        .any(|reason| reason.starts_with("When lifetimes end"));
+        .any(|reason| reason.starts_with("Expiration times"));
     assert!(is_named, "{:?}", advice.left_out);
 }
 

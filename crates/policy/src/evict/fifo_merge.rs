@@ -132,7 +132,7 @@ impl FifoMerge {
             } else {
                 1 - self.ahead
             };
-            self.queues[queue].push_with(cells, one.slot, hits);
+            self.queues[queue].put_back(cells, one.slot, hits);
         }
         self.is_planned = true;
     }

@@ -121,6 +121,13 @@ impl<const MASK: u8> Queue<MASK> {
     #[inline]
     pub fn push_with<M: Filed>(&mut self, cells: &mut impl Cells<M>, slot: Slot, own: M) {
         self.file(cells, slot, own, self.full_weight);
+        self.compact(cells);
+    }
+
+    /// Appends an entry that was popped from this queue or its twin. No stale reference is dropped,
+    /// because the number of references does not grow: a batch of these examines no other entry.
+    pub fn put_back<M: Filed>(&mut self, cells: &mut impl Cells<M>, slot: Slot, own: M) {
+        self.file(cells, slot, own, self.full_weight);
     }
 
     #[inline]
@@ -129,7 +136,6 @@ impl<const MASK: u8> Queue<MASK> {
         let tag = self.refs.push(slot, cells.weight(slot), full_weight);
         cells.set(slot, own.with_filing(self.number | tag, MASK));
         self.len += 1;
-        self.compact(cells);
     }
 
     /// Removes the oldest reference and returns its entry; `None` if the reference was stale, which
@@ -278,6 +284,7 @@ impl<const MASK: u8> WeighedQueue<MASK> {
     pub fn push_with<M: Filed>(&mut self, cells: &mut impl Cells<M>, slot: Slot, own: M) {
         let full_weight = self.queue.full_weight.max(self.weight);
         self.queue.file(cells, slot, own, full_weight);
+        self.queue.compact(cells);
         self.weight += u64::from(cells.weight(slot));
     }
 

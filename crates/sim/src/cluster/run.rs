@@ -174,7 +174,7 @@ pub fn check(columns: &Columns, rules: &ClusterRules, setup: &Setup) -> Result<(
     }
     if setup.policy.needs_future() {
         return bad(format!(
-            "{} must know the future, and what a server is request for depends on the others",
+            "{} needs future requests, and the requests of a server depend on the other servers",
             setup.policy
         ));
     }
