@@ -309,15 +309,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             return (slot, None);
         }
         let old_shape = self.shape(slot);
-        let (widths, bytes) = (&self.blocks.widths, self.blocks.arena.from(slot.0));
-        let is_same_owner = shape.owner == old_shape.owner;
-        let has_both_deadlines = old_shape.deadline.is_some() && shape.deadline.is_some();
-        let policy_bits = is_same_owner
-            .then(|| widths.policy_bits(bytes))
-            .unwrap_or_default();
-        let link = has_both_deadlines
-            .then(|| widths.link_bits(bytes))
-            .unwrap_or_default();
+        let (policy_bits, link) = self.kept_bits(slot, old_shape, shape);
         self.owned[old_shape.owner as usize] -= 1;
         self.owned[shape.owner as usize] += 1;
         self.deadlines -= usize::from(old_shape.deadline.is_some());
@@ -361,6 +353,19 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.rewritten = old;
         debug_assert_eq!(self.shape(slot), shape);
         (slot, dropped)
+    }
+
+    /// Bits of policy and expiry index that an entry keeps when its shape changes from `old`.
+    fn kept_bits(&self, slot: Slot, old: Shape, new: Shape) -> (u64, u64) {
+        let (widths, bytes) = (&self.blocks.widths, self.blocks.arena.from(slot.0));
+        let (mut policy_bits, mut link) = (0, 0);
+        if new.owner == old.owner {
+            policy_bits = widths.policy_bits(bytes);
+        }
+        if old.deadline.is_some() && new.deadline.is_some() {
+            link = widths.link_bits(bytes);
+        }
+        (policy_bits, link)
     }
 
     /// Handles the common case in which the block keeps its size and layout: a deadline or an

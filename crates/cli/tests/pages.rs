@@ -48,10 +48,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["sim", "--size", "10%,20%"], "Miss ratios"),
     (&["sim", "--explain", "--size", "20%"], "Demotion"),
     (&["sim", "curve", "--points", "5"], "Miss ratio curves"),
-    (
-        &["sim", "curve", "--compare-ttl"],
-        "With and without TTLs",
-    ),
+    (&["sim", "curve", "--compare-ttl"], "With and without TTLs"),
     (&["sim", "advise"], "The recommended policy"),
     (
         &["sim", "advise", "--sample-only", "--memory", "20%"],

@@ -155,7 +155,6 @@ macro_rules! define_any {
         /// [`AnyPolicy::meta_bits`] may be set.
         #[derive(Debug)]
         #[expect(missing_docs, reason = "the variants are the policies, whose files describe them")]
-        #[expect(clippy::large_enum_variant, reason = "a shard holds one, beside megabytes of entries")]
         pub enum AnyPolicy {
             $($name($policy),)+
         }

@@ -21,12 +21,18 @@ pub(crate) struct Entry {
     /// Systems whose traces are published in it.
     pub(crate) workload: Workload,
     /// Opens a stream.
-    pub(crate) open:
-        for<'a> fn(Input<'a>, &TextLayout<'_>) -> Result<Box<dyn Source + 'a>, OpenError>,
+    pub(crate) open: Open,
     /// Prepares the rows of a trace to be written; `None` for a format that is only read. The error
     /// says what does not fit.
-    pub(crate) encode: Option<fn(&TraceInfo<'_>) -> Result<Encoding, String>>,
+    pub(crate) encode: Option<Encode>,
 }
+
+/// Opens a stream of a format.
+pub(crate) type Open =
+    for<'a> fn(Input<'a>, &TextLayout<'_>) -> Result<Box<dyn Source + 'a>, OpenError>;
+
+/// Prepares the rows of a trace to be written.
+pub(crate) type Encode = fn(&TraceInfo<'_>) -> Result<Encoding, String>;
 
 /// Source of the column names of a format.
 #[derive(Clone, Copy, PartialEq, Eq)]

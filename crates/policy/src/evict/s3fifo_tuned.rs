@@ -342,7 +342,7 @@ mod tests {
         BORDERS[tuner.current]
     }
 
-    /// Returns keys of which each occurs three times. The last occurrence is so late that a small
+    /// Returns keys of which each occurs three times. The last occurrence comes after a small
     /// queue of a tenth has evicted the key.
     fn late_thirds(count: u64) -> Vec<u64> {
         (0..count)

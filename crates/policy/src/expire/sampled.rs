@@ -263,7 +263,7 @@ impl Sampled {
 
     /// Whether the time of a slow cycle has come and it has not begun.
     pub(super) fn is_slow_due(&self, now: Tick) -> bool {
-        self.items.len() > 0 && self.cycle.is_none() && now >= self.next_slow
+        !self.items.is_empty() && self.cycle.is_none() && now >= self.next_slow
     }
 
     /// Whether this index holds the entry, if there is one: the entry's link is a place in the
@@ -315,7 +315,7 @@ impl Sampled {
         budget: &mut Budget,
         mut see: impl FnMut(Tick, Slot),
     ) -> Due {
-        while self.cycle.is_some() || (self.items.len() > 0 && self.begin(now)) {
+        while self.cycle.is_some() || (!self.items.is_empty() && self.begin(now)) {
             let looks_left = self.cycle.as_ref().map_or(0, |cycle| cycle.looks_left);
             if looks_left == 0 || self.items.is_empty() {
                 self.end_loop();

@@ -130,10 +130,7 @@ fn write_rows(rows: &[Row]) {
     std::fs::write(path, text).expect("this file can be written");
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "whether the table is written is the caller's choice"
-)]
+/// Whether the caller wants the table to be written.
 fn is_update() -> bool {
     std::env::var_os("UPDATE").is_some()
 }

@@ -56,7 +56,7 @@ impl Trials {
         }
     }
 
-    /// Whether the cache has grown so much that the sample of its keys is too large.
+    /// Whether the cache has outgrown its sample of keys, which is then too large.
     pub(super) fn is_outgrown(&self, held: usize) -> bool {
         held >> self.shift >= 2 * ENTRIES_MIN
     }

@@ -230,7 +230,8 @@ impl<'a> Sections<'a> {
         };
         plot_by_size(section, &own, "Hit ratio", "hit ratio");
         plot_by_size(section, &own, "Throughput", "million/s");
-        let measures: [(&str, fn(&Row) -> Cell); 3] = [
+        type Measure = (&'static str, fn(&Row) -> Cell);
+        let measures: [Measure; 3] = [
             ("misses", |row| {
                 decimals(row.hit_ratio.map(|hits| 1.0 - hits))
             }),
