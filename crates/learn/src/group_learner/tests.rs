@@ -1,10 +1,10 @@
-//! With an engine that is a list of groups of known utility.
+//! Tests with an engine that is a list of groups of known utility.
 
 use super::*;
 use policy::groups::{Extent, Features, Rates};
 use std::cell::{Cell, RefCell};
 
-/// Utility of a group by its features.
+/// Function that computes the utility of a group from its features and a random number.
 type Worth = fn(&Features, u64) -> f64;
 
 #[derive(Default)]
@@ -17,8 +17,8 @@ struct Toy {
     samples_max: usize,
     sampled: Cell<usize>,
     ranking: RefCell<(Vec<usize>, usize)>,
-    /// Whether its ranking is not used up; and the numbers of rankings and of passes over the
-    /// groups.
+    /// Whether its ranking is not used up. The next fields are the numbers of rankings and of
+    /// passes over the groups.
     is_content: bool,
     rankings: Cell<u64>,
     looks: Cell<u64>,
@@ -27,7 +27,7 @@ struct Toy {
 }
 
 impl Toy {
-    /// Groups that differ in age and requests.
+    /// Creates an engine with groups that differ in age and requests.
     fn new(groups: usize, worth: Worth) -> Toy {
         let features = |n: usize| {
             [
@@ -56,7 +56,8 @@ impl Toy {
         }
     }
 
-    /// Lets a second pass, in which a group is begun.
+    /// Advances the time by a second, counts 40 requests and a new group, and lets the learner do
+    /// what is due.
     fn pass(&mut self, learner: &mut GroupLearner) {
         self.now.0 += 1000;
         self.requests += 40;
@@ -171,14 +172,14 @@ fn the_ranking_of_a_model_that_failed_validation_is_withdrawn() {
     pass(&mut toy, &mut learner, 600);
     assert!(learner.is_trained());
     assert!(!toy.ranking.borrow().0.is_empty());
-    // NaN teaches nothing, and the model before stays.
+    // NaN cannot be learned, and the previous model stays.
     toy.worth = Some(|_, _| f64::NAN);
     let failures = learner.lessons().failures;
     pass(&mut toy, &mut learner, 300);
     assert!(learner.lessons().failures > failures);
     assert!(learner.is_trained());
     assert!(!toy.ranking.borrow().0.is_empty());
-    // A model of noise passes validation now and then by chance, and fails more often.
+    // A model of noise passes validation sometimes, by chance, and fails more often.
     toy.worth = Some(|_, random| (random >> 40) as f64);
     let mut believed = [0, 0];
     for _ in 0..1200 {

@@ -371,7 +371,8 @@ mod tests {
             }
         }
 
-        /// Expected rates and weights within the given number of requests.
+        /// Returns the expected number of requests for each key among `requests` requests, and its
+        /// weight.
         fn rates(&self, requests: f64) -> Vec<(f64, f64)> {
             let total = self.sums[self.sums.len() - 1];
             let count = self.sums.len();

@@ -179,7 +179,8 @@ impl Lirs {
         self.queue.push(&mut self.nodes, index);
     }
 
-    /// Brings LIR entries, stack bottom and stack back within their bounds, a few nodes per call.
+    /// Demotes LIR entries beyond their share, prunes the stack below the oldest LIR entry, and
+    /// drops evicted entries beyond the stack's bound. Each call handles only a few nodes.
     #[inline]
     fn settle(&mut self) {
         for _ in 0..STEPS_MAX {

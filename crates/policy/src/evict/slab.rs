@@ -176,7 +176,7 @@ pub struct Slabs<O> {
     /// Slab that is being emptied, and the next chunk to evict from it.
     leaving: Option<(u32, usize)>,
     live: usize,
-    /// Total capacity of the slabs' `chunks` and of the lists in `open`, in numbers.
+    /// Total capacity of the vectors `chunks` of all slabs and `open` of all classes, in elements.
     numbers: usize,
     classes: Classes,
     slab_weight: u64,

@@ -222,8 +222,8 @@ impl<P: Policy> Trial<P> {
         while self.host.weight_sum() + weight > self.capacity && self.evict_one(budget) {}
     }
 
-    /// Evicts one entry, in calls of at most `budget` steps (0 is tried once). Returns false if the
-    /// policy holds none.
+    /// Evicts one entry, in calls of at most `budget` steps (at least one; with 0, a call without a
+    /// step is made first). Returns false if the policy holds none.
     pub fn evict_one(&mut self, budget: u32) -> bool {
         let Some(victim) = self.choose_victim(budget) else {
             return false;

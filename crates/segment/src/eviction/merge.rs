@@ -26,7 +26,8 @@ const MEASURE_RECENT: usize = 2;
 const MERGE_SECONDS: u16 = 600;
 /// Estimated words of the hash table for each object, which are added to its size.
 const TABLE_WORDS: f32 = 1.5;
-/// Maximum number of segments that one merge takes, those that fit altogether included.
+/// Maximum number of segments that one merge takes, including those that are added because all
+/// their objects fit.
 const SOURCES_MAX: u8 = 2 * MERGED_MAX;
 
 /// Target, thresholds and progress of a merge.

@@ -108,8 +108,9 @@ impl TtlBucket {
         }
     }
 
-    /// Returns the step to which deadlines are rounded: the width, or a multiple of it of at most
-    /// `slack_ms` that divides those of longer TTLs and greater slack.
+    /// Returns the interval to whose multiples a deadline is rounded down if it is kept and may
+    /// become `slack_ms` earlier: the width of the bucket or a multiple of it. Each interval
+    /// divides those of longer TTLs and of greater slack.
     pub(crate) fn grid_ms(self, slack_ms: u64) -> u64 {
         let width_ms = self.width_ms();
         if width_ms == FINEST_MS && slack_ms >= FINE_MS {

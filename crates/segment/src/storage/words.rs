@@ -21,8 +21,8 @@ pub(crate) type Line = [AtomicU64; LINE];
 /// Words that are copied at once.
 const BLOCK: usize = 4;
 
-/// Up to eight bytes as a word, the first byte lowest. Loads that overlap replace a copy whose
-/// length is known at run time only, because such a copy is a function call.
+/// Returns up to eight bytes as a word, the first byte lowest. It uses loads that overlap instead
+/// of a copy, because a copy of a length known only at run time is a function call.
 #[inline(always)]
 pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     if let Some(chunk) = bytes.first_chunk::<WORD>() {

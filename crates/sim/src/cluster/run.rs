@@ -209,8 +209,8 @@ pub fn check(columns: &Columns, rules: &ClusterRules, setup: &Setup) -> Result<(
     Ok(())
 }
 
-/// Estimated maximum bytes of a run: by server and object for policies and chunk numbers, and by
-/// object for what servers share.
+/// Returns the estimated maximum bytes of a run: those of policies and chunk numbers, for each
+/// server and object, and those of data that servers share, for each object.
 pub(super) fn bytes_needed(columns: &Columns, setup: &Setup) -> u64 {
     let by_policy = |policy: &PolicySpec| policy.visit(BytesPerObject(&crate::Rules::default()));
     let memory = match setup.memory_share > 0.0 {

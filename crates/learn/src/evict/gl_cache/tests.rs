@@ -1,5 +1,5 @@
-//! Compares the policy with its plainest model, and runs it on traces that a model can or cannot
-//! learn from.
+//! Compares the policy with a simple model of itself, and runs it on traces from which a model can
+//! or cannot learn.
 
 use super::*;
 use crate::schedule::DAY_MS;
@@ -7,7 +7,8 @@ use crate::{Interval, Maker, TrainError};
 use policy::Tick;
 use policy::suite::policy::{NaivePolicy, Trial, agrees_with_model};
 
-/// Predicts a known utility from the start: requests, and a little for size.
+/// A model that predicts a known utility from the start: the number of requests, and with a small
+/// weight the size.
 struct KnownUtility;
 
 fn known_utility(mean_size: f32, requests: f32, requested: f32) -> f32 {
@@ -32,7 +33,7 @@ impl Regressor for KnownUtility {
     }
 }
 
-/// Never learns.
+/// A model whose training never succeeds.
 struct NeverTrained;
 
 impl Regressor for NeverTrained {
@@ -111,14 +112,15 @@ struct NaiveGroup {
     requested: f32,
 }
 
-/// The policy as plainly as possible, for each strategy, with a model that knows the utility.
+/// The policy in a simple implementation, for each strategy, with a model that computes the
+/// utility.
 struct Naive {
     way: Strategy,
     size: usize,
     merged: usize,
     fraction: f32,
     groups: Vec<NaiveGroup>,
-    /// Whether the last group is being written.
+    /// Whether the last group is still being written.
     is_open: bool,
     hand: u64,
     leaving: Vec<Member>,
@@ -178,7 +180,7 @@ impl Naive {
         self.ranked = by_utility.into_iter().map(|(_, serial)| serial).collect();
     }
 
-    /// Index of the group to be merged next.
+    /// Returns the index of the group to be merged next.
     fn choose(&mut self) -> usize {
         if self.way != Strategy::Model {
             return match self.place(self.hand) {
@@ -197,7 +199,7 @@ impl Naive {
         }
     }
 
-    /// Indexes of the first and the last group merged with this one.
+    /// Returns the indexes of the first and the last group of those merged with this one.
     fn neighbours(&self, place: usize) -> (usize, usize) {
         let (mut from, mut to) = (place, place + 1);
         let is_enough = |from: usize, to: usize| match self.way {
@@ -368,8 +370,8 @@ proptest::proptest! {
     }
 }
 
-/// A few keys that are requested repeatedly, among bursts of new keys that never are: a group's
-/// miss ratio at creation and its requests separate the two.
+/// Requests a few keys repeatedly, among bursts of new keys that are never requested again. A
+/// group's miss ratio at creation and its requests distinguish the two kinds.
 fn with_scans(trial: &mut Trial<GlCache>, requests: u64) -> u64 {
     let mut hits = 0;
     for n in 0..requests {
@@ -455,7 +457,7 @@ fn it_trains_daily_by_a_clock_that_jumps() {
     trial.policy.check(&trial.host);
 }
 
-/// Hits among 60,000 requests in a cache of 1,000 entries without a model.
+/// Returns the number of hits among 60,000 requests in a cache of 1,000 entries without a model.
 fn hits_of(way: Option<Strategy>, key: impl Fn(u64) -> u64) -> u64 {
     let config = GlConfig {
         way,
@@ -488,7 +490,7 @@ fn it_uses_the_strategy_that_misses_least_in_miniature() {
     let (by_asked, by_merge) = (hits_of(asked, scanned), hits_of(merge, scanned));
     assert!(by_asked > by_merge * 11 / 10, "{by_asked}, {by_merge}");
     let by_trial = hits_of(None, scanned);
-    // It takes some requests until the miniatures have shown it.
+    // It takes some requests until the miniatures show the difference.
     assert!(by_trial > by_merge * 12 / 10, "{by_trial}, {by_merge}");
     let (by_asked, by_merge) = (hits_of(asked, looped), hits_of(merge, looped));
     assert!(by_merge > by_asked * 11 / 10, "{by_merge}, {by_asked}");
@@ -517,7 +519,7 @@ fn samples_count_each_entry_once_and_ghosts_count_evicted_ones() {
     });
     assert_eq!(compared, [(0.0, 1.0 / 50.0 + 1.0 / 100.0)]);
     samples.add_utility(sample, 170, 1); // It was learned from already.
-    // Finite, though no time has passed and the weight is 0.
+    // The utility is finite, although no time has passed and the weight is 0.
     samples.resolve_ghost(79, 160);
     samples.check();
     samples.take_older_than(161, |features, utility| {

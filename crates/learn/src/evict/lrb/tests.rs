@@ -70,7 +70,7 @@ policy::policy_suite!(
 );
 policy::policy_suite!(suite_of_lrb_that_always_knows, Lrb, recorded(small()));
 
-/// Keys that look random and have ranks of popularity.
+/// Draws a key below 60. The smaller a key, the more often it is drawn.
 fn key_of(chance: &mut Chance) -> u64 {
     (chance.unit() * chance.unit() * 60.0) as u64
 }
@@ -110,8 +110,9 @@ fn labels_are_the_distances_in_the_trace() {
     for &key in &requested {
         trial.request(key, weight, 3);
     }
-    // Every object at every moment of the trace, and its label. It is dropped, and begins again,
-    // when the window has passed; how soon after depends on evictions, so both are allowed.
+    // Each object in each state that it may have at a moment of the trace, and its label. An object
+    // is dropped, and begins again, when the window has passed. The time of this depends on
+    // evictions, so that both states are allowed.
     let mut possible = HashSet::new();
     let mut past_labels = 0;
     let label_past = logarithm(2 * window).to_bits();
@@ -178,7 +179,7 @@ fn the_victim_is_the_furthest_of_the_drawn_entries() {
     let mut trial = Trial::<Lrb>::new(capacity, &recorded(knobs), 2);
     let (mut sum, mut count) = (0.0, 0);
     for key in 0..12_000u64 {
-        // Some are requested twice, which gives labels.
+        // Some keys are requested twice, which gives labels.
         trial.request(if key % 8 == 0 { key / 16 } else { key }, 1, 100);
         if let Some(victim) = trial.victims.pop()
             && trial.policy.lessons.trainings > 0
@@ -192,12 +193,12 @@ fn the_victim_is_the_furthest_of_the_drawn_entries() {
         }
     }
     assert!(count > 5_000);
-    // The best of nine from a uniform draw is at nine tenths on average.
+    // The expected age of the oldest of nine uniformly drawn entries is nine tenths.
     let mean = sum / f64::from(count);
     assert!((mean - 0.9).abs() < 0.01, "{mean}");
 }
 
-/// Share of hits in the last fifth, and the number of trainings.
+/// Returns the share of hits in the last fifth of the keys, and the state at the end.
 fn hits<P: Policy>(config: &P::Config, keys: &[u64], capacity: u64) -> (f64, Trial<P>) {
     let mut trial = Trial::<P>::new(capacity, config, 1);
     let tail = keys.len() / 5 * 4;
@@ -212,7 +213,8 @@ fn hits<P: Policy>(config: &P::Config, keys: &[u64], capacity: u64) -> (f64, Tri
 
 #[test]
 fn a_trained_model_keeps_objects_that_are_requested_again() {
-    // Half of the requests go to 80 objects, the others to objects that are never requested again.
+    // Half of the requests are for 80 objects, the others for objects that are never requested
+    // again.
     let mut chance = Chance::new(5);
     let keys: Vec<u64> = (0..20_000)
         .map(|index| match chance.below(2) {
