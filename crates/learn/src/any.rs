@@ -14,7 +14,7 @@ use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
-/// Passes the list to another macro.
+/// Passes the list of all policies that learn to another macro.
 macro_rules! learned_policies {
     ($use:ident) => {
         $use! {

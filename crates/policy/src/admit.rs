@@ -9,7 +9,7 @@ use crate::{Admit, Facts, Slot};
 
 pub mod any;
 
-/// Passes the list to another macro.
+/// Passes the list of all admission filters to another macro.
 macro_rules! admission_filters {
     ($use:ident) => {
         $use! {

@@ -6,7 +6,7 @@
 
 pub mod any;
 
-/// Passes the list to another macro.
+/// Passes the list of all expiry indexes to another macro.
 macro_rules! expiry_indexes {
     ($use:ident) => {
         $use! {

@@ -218,8 +218,8 @@ pub trait Policy: Sized + Send {
     /// the capacity ignores it.
     fn resize(&mut self, _capacity: u64) {}
     /// Decides about a key that was missed, before room is made for it. Ghosts are looked up here,
-    /// and filters can reject the key. What is found may be kept until the matching `insert`, which
-    /// might not come.
+    /// and filters can reject the key. A ghost that was found may be remembered until the matching
+    /// `insert`, which is not certain to follow.
     #[inline]
     fn miss(&mut self, _facts: &impl Facts, _key_hash: u64, _weight: u32) -> Admit {
         Admit::Yes

@@ -4,10 +4,10 @@
 //! The best size of the small queue and the best number of hits that leads to main differ by
 //! workload, and eight pairs of both cover what helps. A hashed sample of the keys is replayed
 //! through eight miniature S3-FIFO caches, one for each pair. When one of them misses clearly less
-//! than the pair in use, its pair is used from then on. A change loses what main had gathered, and
-//! a miniature does not pay for that. So the misses of the cache itself on the sample are compared
-//! as well: when they clearly exceed those of S3-FIFO's default pair, by more than the new pair
-//! seemed to gain, the default returns, each time for twice as long.
+//! than the pair in use, its pair is used from then on. A change of the pair can evict popular
+//! entries from main. The miniatures do not measure these losses. So the misses of the cache itself
+//! on the sample are compared as well: when they clearly exceed those of S3-FIFO's default pair, by
+//! more than the new pair seemed to gain, the default returns, each time for twice as long.
 //!
 //! # Source
 //! Our own, of known parts: S3-FIFO (J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues
@@ -32,7 +32,7 @@
 //! miniature over which misses fade by a factor of e.
 //!
 //! # Departures
-//! None, for there is no source. The pairs, in the order in which they are tried: a tenth and 2
+//! None, because there is no source. The pairs, in the order in which they are tried: a tenth and 2
 //! (S3-FIFO's), a tenth and 1, a hundredth and 2 or 1, three hundredths and 1, three tenths and 2
 //! or 1, eight tenths and 1. Deleted and expired keys stay in the miniatures.
 //!
