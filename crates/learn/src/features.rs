@@ -54,7 +54,7 @@ struct Past {
 }
 
 impl Window {
-    /// Begins with these totals.
+    /// Sets the totals from which the rates of the first group are counted.
     pub fn begin(&mut self, totals: Totals) {
         self.from = totals;
     }

@@ -29,7 +29,7 @@ const WIDTH_MS: u64 = 8_000;
 const GROWTH_BITS: u64 = 4;
 const FINE_FIRST: u64 = GROUP * GROUPS;
 const FINE_MS: u64 = 500;
-/// Shorter TTLs are in the finer groups.
+/// TTL in milliseconds below which buckets are in the finer groups.
 const FINE_BELOW_MS: u64 = 64_000;
 const FINEST_FIRST: u64 = FINE_FIRST + FINE_BELOW_MS / FINE_MS;
 const FINEST_MS: u64 = 25;

@@ -21,7 +21,7 @@ pub struct Finding {
 /// Results under one heading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// Heading.
+    /// Heading under which the results are shown.
     pub heading: &'static str,
     /// Results in reading order.
     pub list: Vec<Finding>,

@@ -19,7 +19,8 @@ struct OlderServers {
     remaining: Vec<u32>,
 }
 
-/// A server that begins or ceases to count for the objects of a bucket.
+/// A server on which requests begin or cease to find the objects of a bucket, after a change of the
+/// map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct ReachChange {
     pub(super) server: u16,

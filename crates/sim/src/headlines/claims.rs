@@ -1,4 +1,5 @@
-//! The claims: a policy misses less than another, in figures of the thesis.
+//! The claims. Each states that a policy misses less than another, with the numbers that the thesis
+//! gives and the section where it gives them.
 
 use super::TraceKind;
 use policy::any::POLICIES;

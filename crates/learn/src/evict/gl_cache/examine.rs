@@ -1,4 +1,4 @@
-//! How victims are found: groups are ranked, and the least useful is merged with its neighbours,
+//! Choice of victims: groups are ranked, and the least useful is merged with its neighbours,
 //! step by step.
 
 use super::entry::{GHOSTED, LEAVING};

@@ -51,7 +51,7 @@ pub struct GlConfig {
     pub fraction: Option<f32>,
     /// The strategy; `None` for the one that misses least in miniature.
     pub way: Option<Strategy>,
-    /// When the model is trained.
+    /// Interval between two trainings of the model.
     pub interval: Interval,
     /// Maximum number of sampled groups.
     pub samples: u16,
