@@ -350,8 +350,8 @@ impl Entrant {
         if let (Some(hz), Kind::Redis(_)) = (settings.hz, &self.kind) {
             client.configure("hz", &hz.to_string())?;
         }
-        let is_told_at_start = matches!(self.kind, Kind::Mayfly(_));
-        if let Some(bytes) = settings.memory_max.filter(|_| !is_told_at_start) {
+        let is_set_at_start = matches!(self.kind, Kind::Mayfly(_));
+        if let Some(bytes) = settings.memory_max.filter(|_| !is_set_at_start) {
             let policy = settings.policy.as_deref().filter(|_| self.is_ours);
             client.configure("maxmemory", &bytes.to_string())?;
             client.configure("maxmemory-policy", policy.unwrap_or("allkeys-lru"))?;

@@ -202,7 +202,7 @@ impl Elements {
             }
         }
         progress.finish_and_clear();
-        self.tell(&report)
+        self.write_report(&report)
     }
 
     fn check(&self) -> Result<()> {
@@ -264,13 +264,13 @@ impl Elements {
         progress: &Progress,
         report: &mut Report,
     ) -> Result<()> {
-        let tell = |entrant: &Entrant| {
+        let announce = |entrant: &Entrant| {
             progress.set_message(format!("{round:?}: {}, {}", entrant.label, data.name()));
         };
         match round {
             Round::Memory => {
                 for (entrant, has_ttls) in pairs(entrants, &[false, true]) {
-                    tell(entrant);
+                    announce(entrant);
                     let row = memory::measure(self, entrant, data, *has_ttls)?;
                     report.keep(row, |report| &mut report.memory);
                     progress.inc(1);
@@ -286,7 +286,7 @@ impl Elements {
                 // all of them.
                 for _ in 0..self.rounds {
                     for entrant in entrants {
-                        tell(entrant);
+                        announce(entrant);
                         let row = drain::measure(self, entrant, data)?;
                         report.keep(row, |report| &mut report.drain);
                         progress.inc(1);
@@ -295,7 +295,7 @@ impl Elements {
             }
             Round::Lag => {
                 for entrant in entrants {
-                    tell(entrant);
+                    announce(entrant);
                     let row = lag::measure(self, entrant, data)?;
                     report.keep(row, |report| &mut report.lag);
                     progress.inc(1);
@@ -313,9 +313,9 @@ impl Elements {
         self.loaded.unwrap_or(self.elements.div_ceil(2) * 3)
     }
 
-    fn tell(&self, report: &Report) -> Result<()> {
+    fn write_report(&self, report: &Report) -> Result<()> {
         self.files
-            .tell(report, page::page(report), self.contest.json)
+            .write_report(report, page::page(report), self.contest.json)
     }
 }
 

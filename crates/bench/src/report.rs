@@ -33,7 +33,12 @@ pub(crate) struct Files {
 impl Files {
     /// Writes the page to the requested files, and the report or the page's text to standard
     /// output.
-    pub(crate) fn tell(&self, report: &impl Serialize, page: Page, is_json: bool) -> Result<()> {
+    pub(crate) fn write_report(
+        &self,
+        report: &impl Serialize,
+        page: Page,
+        is_json: bool,
+    ) -> Result<()> {
         if let Some(folder) = &self.svg {
             let failed = Error::system(format!("cannot make {}", folder.display()));
             std::fs::create_dir_all(folder).map_err(failed)?;

@@ -137,7 +137,7 @@ impl Round {
 
 /// Facts about the trace.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Told {
+struct Reported {
     name: String,
     requests: u64,
     objects: u64,
@@ -148,7 +148,7 @@ struct Told {
     left_out: u64,
 }
 
-impl Told {
+impl Reported {
     fn line(&self) -> String {
         let mib = self.footprint_bytes as f64 / f64::from(1 << 20);
         format!(
@@ -163,7 +163,7 @@ impl Told {
 struct Report {
     command: String,
     machine: Machine,
-    trace: Option<Told>,
+    trace: Option<Reported>,
     /// Bytes of a value, and number of keys, in the round `speed`.
     value_size: usize,
     keys: u64,
@@ -197,7 +197,7 @@ impl Segment {
         if self.has(Round::Speed) {
             self.race(&players, &mut report)?;
         }
-        self.tell(&report)
+        self.write_report(&report)
     }
 
     fn has(&self, round: Round) -> bool {
@@ -228,7 +228,7 @@ impl Segment {
     /// Runs the round that replays a trace.
     fn replay(&self, players: &[Player], report: &mut Report) -> Result<()> {
         let workload = Workload::read(&self.source, self.limit(), self.seed)?;
-        report.trace = Some(Told {
+        report.trace = Some(Reported {
             name: workload.name.clone(),
             requests: workload.requests.len() as u64,
             objects: workload.objects,
@@ -337,7 +337,8 @@ impl Segment {
         Duration::from_secs_f64(seconds.clamp(0.0, 1e6))
     }
 
-    fn tell(&self, report: &Report) -> Result<()> {
-        self.files.tell(report, page::page(report), self.json)
+    fn write_report(&self, report: &Report) -> Result<()> {
+        self.files
+            .write_report(report, page::page(report), self.json)
     }
 }

@@ -232,7 +232,7 @@ fn invalid_arguments_are_refused() {
         (&["--request-rate", "0"], "more than 0 requests a second"),
         (
             &["--request-rate", "1e-12", "--outages", "drawn"],
-            "outages are drawn for at most 95 years",
+            "expected at most 95 years",
         ),
         (&["--min-coded-size", "5gb"], "less than 4 GiB"),
         (&["--memory-limit", "20kb"], "--memory-limit"),

@@ -79,7 +79,7 @@ macro_rules! define_any {
         /// does not learn.
         pub fn lessons_of(policy: &dyn Any) -> Option<LearningStats> {
             $(if let Some(policy) = policy.downcast_ref::<$policy>() {
-                return policy.lessons();
+                return policy.learning_stats();
             })+
             None
         }

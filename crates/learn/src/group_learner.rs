@@ -107,7 +107,7 @@ pub struct GroupLearner {
     trained: u64,
     /// Samples are drawn each time that this many groups were begun.
     stride: u64,
-    lessons: LearningStats,
+    learning_stats: LearningStats,
     learned_at: Option<Tick>,
     held_out: Option<HeldOut>,
     rows: Rows,
@@ -131,7 +131,7 @@ impl GroupLearner {
             drawn: 0,
             trained: 0,
             stride: 1,
-            lessons: LearningStats::default(),
+            learning_stats: LearningStats::default(),
             learned_at: None,
             held_out: None,
             rows: Rows::new(FEATURES.len()),
@@ -145,12 +145,12 @@ impl GroupLearner {
     }
 
     /// Counts of trainings and predictions so far.
-    pub fn lessons(&self) -> LearningStats {
-        let mut lessons = self.lessons.clone();
+    pub fn learning_stats(&self) -> LearningStats {
+        let mut learning_stats = self.learning_stats.clone();
         let shares = self.regressor.importances();
-        lessons.importances = FEATURES.into_iter().zip(shares).collect();
-        lessons.learning_bytes = self.heap_bytes() as u64;
-        lessons
+        learning_stats.importances = FEATURES.into_iter().zip(shares).collect();
+        learning_stats.learning_bytes = self.heap_bytes() as u64;
+        learning_stats
     }
 
     /// Returns the comparison of the last model's predictions of held-out samples with the observed
@@ -229,7 +229,7 @@ impl GroupLearner {
         self.stride = ((self.seen - begun) * draws(groups))
             .div_ceil(wanted)
             .max(1);
-        self.lessons.training_rows += targets.len() as u64;
+        self.learning_stats.training_rows += targets.len() as u64;
         let learned = targets.len() - targets.len() / HELD_OUT_PART;
         let (mut first, mut last) = (Rows::new(FEATURES.len()), Rows::new(FEATURES.len()));
         for (index, row) in rows.iter().enumerate() {
@@ -240,7 +240,7 @@ impl GroupLearner {
         }
         if self.regressor.train(&first, &targets[..learned]).is_err() {
             // The previous model stays in use, if there was one.
-            self.lessons.failures += 1;
+            self.learning_stats.failures += 1;
             return;
         }
         self.predictions.clear();
@@ -252,15 +252,15 @@ impl GroupLearner {
             .and_then(|compared| compared.correlation);
         self.is_valid = correlation.is_some_and(|compared| compared >= CORRELATION_MIN);
         match self.is_valid {
-            true => self.lessons.trainings += 1,
+            true => self.learning_stats.trainings += 1,
             false => {
-                self.lessons.failures += 1;
+                self.learning_stats.failures += 1;
                 groups.rank(&[], 0);
             }
         }
         self.is_new = self.is_valid;
         self.learned_at = Some(totals_now.now);
-        self.lessons.trained_at = Some(totals_now.requests);
+        self.learning_stats.trained_at = Some(totals_now.requests);
     }
 
     /// Whether a ranking is needed and there is a valid model.
@@ -281,8 +281,8 @@ impl GroupLearner {
         self.named_none = names.is_empty().then_some(self.seen);
         self.predictions.clear();
         self.regressor.predict(&self.rows, &mut self.predictions);
-        self.lessons.inferences += 1;
-        self.lessons.inference_rows += names.len() as u64;
+        self.learning_stats.inferences += 1;
+        self.learning_stats.inference_rows += names.len() as u64;
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by(|&a, &b| self.predictions[a].total_cmp(&self.predictions[b]));
         let quota = ((names.len() as f32 * self.fraction) as usize).max(1);

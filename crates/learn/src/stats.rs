@@ -29,5 +29,5 @@ pub struct LearningStats {
 /// A policy that learns, with its statistics.
 pub trait Learns: Policy {
     /// Returns the statistics so far; `None` for a policy that knows the future.
-    fn lessons(&self) -> Option<LearningStats>;
+    fn learning_stats(&self) -> Option<LearningStats>;
 }

@@ -45,7 +45,7 @@ pub trait Groups {
     type Name: Copy;
 
     /// Whether the engine evicts by the ranking.
-    fn wants_lessons(&self) -> bool;
+    fn is_learning(&self) -> bool;
     /// Returns the size of the cache and the number of writes.
     fn extent(&self) -> Extent;
     /// Sets the rates that groups store when they are begun from now on.

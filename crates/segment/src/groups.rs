@@ -9,7 +9,7 @@ use policy::groups::{Extent, Features, Groups, Rates};
 impl<C: Objects> Groups for Segcache<C> {
     type Name = SegmentName;
 
-    fn wants_lessons(&self) -> bool {
+    fn is_learning(&self) -> bool {
         self.eviction().learns()
     }
 

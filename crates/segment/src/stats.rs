@@ -61,7 +61,7 @@ pub struct Census {
     /// Number of objects that have not expired.
     pub live: u64,
     /// Number of those that have a deadline.
-    pub mortal: u64,
+    pub with_deadline_count: u64,
     /// Number of expired objects that are still in memory.
     pub dead: u64,
     /// Bytes of the expired objects.
@@ -162,11 +162,11 @@ impl<C: Objects> Segcache<C> {
             }
             census.live += count;
             if deadline != NEVER {
-                census.mortal += count;
+                census.with_deadline_count += count;
                 left_ms += u128::from(deadline.0 - now.0) * u128::from(count);
             }
         }
-        census.mean_ttl_ms = (left_ms / u128::from(census.mortal.max(1))) as u64;
+        census.mean_ttl_ms = (left_ms / u128::from(census.with_deadline_count.max(1))) as u64;
         census
     }
 }

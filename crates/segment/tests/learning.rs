@@ -232,7 +232,7 @@ fn rankings_of_freed_segments_and_for_other_evictions_are_ignored() {
     assert_eq!(world.cache.stats().segments_ranked, 0);
     assert!(world.cache.wants_ranking());
     assert_eq!(world.cache.set_eviction(Eviction::Fifo), Ok(()));
-    assert!(!world.cache.wants_lessons());
+    assert!(!world.cache.is_learning());
     let names: Vec<_> = world.groups().into_iter().map(|(name, _)| name).collect();
     world.cache.rank(&names, 10);
     world.fill(0..100 * BY_SEGMENT);

@@ -129,7 +129,7 @@ struct Postponed {
 impl Postponed {
     /// Records whether a kind of work is wanted and whether it is allowed. Returns whether it
     /// should be done now.
-    fn is_done(&mut self, is_wanted: bool, may_be: bool) -> bool {
+    fn starts(&mut self, is_wanted: bool, may_be: bool) -> bool {
         let waits = is_wanted && !may_be;
         self.count += u64::from(waits && !self.waits);
         self.waits = waits;
@@ -141,7 +141,7 @@ impl Postponed {
 struct Learner<'s> {
     server: &'s Server,
     segments: &'s Segments,
-    tutor: GroupLearner,
+    group_learner: GroupLearner,
     start: Instant,
     last_turn: Duration,
     allowance: Allowance,
@@ -167,7 +167,7 @@ impl<'s> Learner<'s> {
         Learner {
             server,
             segments,
-            tutor: GroupLearner::new(&tutoring),
+            group_learner: GroupLearner::new(&tutoring),
             start: Instant::now(),
             last_turn: Duration::ZERO,
             allowance: Allowance::default(),
@@ -192,7 +192,8 @@ impl<'s> Learner<'s> {
         self.heard.misses += missed;
         self.counted = (hits, misses);
         self.heard.now = self.server.clock.now();
-        self.tutor.observe(&self.segments.cache, &self.heard);
+        self.group_learner
+            .observe(&self.segments.cache, &self.heard);
     }
 
     /// Runs one turn and returns how long to sleep.
@@ -227,18 +228,18 @@ impl<'s> Learner<'s> {
         let has_time = self.allowance.has_time() || !respects_load;
         let may_train = has_time && (self.load.may_train(now) || !respects_load);
         let may_rank = has_time && (self.load.may_rank(now) || !respects_load);
-        let is_due = self.tutor.wants_training(cache, &self.heard);
-        if self.trainings.is_done(is_due, may_train) {
-            self.tutor.train(cache, &self.heard);
+        let is_due = self.group_learner.wants_training(cache, &self.heard);
+        if self.trainings.starts(is_due, may_train) {
+            self.group_learner.train(cache, &self.heard);
             return Some(Step::Training);
         }
-        let is_used_up = self.tutor.wants_ranking(cache);
-        if self.rankings.is_done(is_used_up, may_rank) {
-            self.tutor.rank(cache, self.heard.now);
+        let is_used_up = self.group_learner.wants_ranking(cache);
+        if self.rankings.starts(is_used_up, may_rank) {
+            self.group_learner.rank(cache, self.heard.now);
             return Some(Step::Ranking);
         }
-        if self.tutor.wants_samples() && may_train {
-            self.tutor.sample(cache, self.heard.now);
+        if self.group_learner.wants_samples() && may_train {
+            self.group_learner.sample(cache, self.heard.now);
             return Some(Step::Sampling);
         }
         None
@@ -248,12 +249,12 @@ impl<'s> Learner<'s> {
         let age_ms = |at: Tick| self.heard.now.0.saturating_sub(at.0);
         if self.server.config.number(Id::LearnCpu) == 0 {
             State::Off
-        } else if !self.tutor.is_trained() {
+        } else if !self.group_learner.is_trained() {
             State::Untrained
         } else if self.rankings.waits {
             State::Overloaded
         } else if self
-            .tutor
+            .group_learner
             .learned_at()
             .is_some_and(|at| age_ms(at) > STALE_MS)
         {
@@ -266,9 +267,9 @@ impl<'s> Learner<'s> {
     fn publish_report(&self) {
         let report = Report {
             state: self.state(),
-            lessons: self.tutor.lessons(),
-            learned_at: self.tutor.learned_at(),
-            held_out: self.tutor.held_out().cloned(),
+            learning_stats: self.group_learner.learning_stats(),
+            learned_at: self.group_learner.learned_at(),
+            held_out: self.group_learner.held_out().cloned(),
             rankings_postponed: self.rankings.count,
             trainings_postponed: self.trainings.count,
             cpu: self.cpu,
@@ -297,12 +298,12 @@ pub fn run(server: &Server) {
     // workers.
     let _declined = rustix::process::setpriority_process(None, NICE);
     while !server.stops() {
-        if !segments.cache.wants_lessons() {
+        if !segments.cache.is_learning() {
             segments.learning.sleep(None);
             continue;
         }
         let mut learner = Learner::new(server, segments);
-        while !server.stops() && segments.cache.wants_lessons() {
+        while !server.stops() && segments.cache.is_learning() {
             let sleep = learner.turn();
             segments.learning.sleep(Some(sleep));
         }
@@ -379,13 +380,13 @@ mod tests {
     fn postponed_work_is_counted_once() {
         let mut postponed = Postponed::default();
         for _ in 0..5 {
-            assert!(!postponed.is_done(true, false));
+            assert!(!postponed.starts(true, false));
         }
         assert_eq!((postponed.count, postponed.waits), (1, true));
-        assert!(postponed.is_done(true, true));
-        assert!(!postponed.is_done(false, false));
+        assert!(postponed.starts(true, true));
+        assert!(!postponed.starts(false, false));
         assert_eq!((postponed.count, postponed.waits), (1, false));
-        assert!(!postponed.is_done(true, false));
+        assert!(!postponed.starts(true, false));
         assert_eq!(postponed.count, 2);
     }
 }

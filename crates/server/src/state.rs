@@ -177,13 +177,13 @@ impl Server {
             notifies: AtomicBool::new(false),
             clock,
         };
-        server.heed_settings();
-        server.heed_limits();
+        server.apply_settings();
+        server.apply_limits();
         Ok(server)
     }
 
     /// Copies the password and the notification settings to the components that cache them.
-    pub fn heed_settings(&self) {
+    pub fn apply_settings(&self) {
         let has_password = !self.config.text(Id::RequirePass).is_empty();
         self.needs_password.store(has_password, Relaxed);
         let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
@@ -192,7 +192,7 @@ impl Server {
     }
 
     /// Copies the limits of packed collections to the keyspace.
-    pub fn heed_limits(&self) {
+    pub fn apply_limits(&self) {
         let limits = self.keyspace.limits();
         for (id, name) in LIMITS {
             let is_known = limits.set(name, self.config.number(id));

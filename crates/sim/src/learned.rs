@@ -15,7 +15,7 @@ const TRAININGS_MIN: u64 = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
     /// Counters, which are deterministic.
-    pub lessons: LearningStats,
+    pub learning_stats: LearningStats,
     /// CPU time of training, part of the replay's.
     pub training_time: Duration,
     /// CPU time of predictions, part of the replay's.
@@ -32,7 +32,7 @@ pub struct Learned {
 impl Learned {
     /// Whether the policy trained often enough for the result to depend on learning.
     pub fn is_trained(&self) -> bool {
-        self.lessons.trainings >= TRAININGS_MIN
+        self.learning_stats.trainings >= TRAININGS_MIN
     }
 
     /// Mean rank correlation of predictions and targets, weighted by the rows of each training.
@@ -75,12 +75,12 @@ impl Learned {
 
     /// Collects the statistics of the replay that this thread has just finished and that started
     /// with [`begin`].
-    pub(crate) fn of(lessons: LearningStats, requests: u64, held: u64) -> Learned {
+    pub(crate) fn of(learning_stats: LearningStats, requests: u64, held: u64) -> Learned {
         let age = |trained_at: u64| requests.saturating_sub(trained_at);
         Learned {
-            model_age: lessons.trained_at.map(age),
-            bytes_per_entry: lessons.learning_bytes as f64 / held.max(1) as f64,
-            lessons,
+            model_age: learning_stats.trained_at.map(age),
+            bytes_per_entry: learning_stats.learning_bytes as f64 / held.max(1) as f64,
+            learning_stats,
             training_time: TRAINING.get(),
             inference_time: INFERENCE.get(),
             held_out: HELD_OUT.take(),

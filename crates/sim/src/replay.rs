@@ -202,7 +202,8 @@ where
             Box::new(observer.explained(self.job.capacity, miss_ratio))
         });
         let observer_bytes = self.observer.as_ref().map_or(0, Observer::heap_bytes);
-        let lessons = (self.shard.policy().0).and_then(|policy| learn::any::lessons_of(policy));
+        let learning_stats =
+            (self.shard.policy().0).and_then(|policy| learn::any::lessons_of(policy));
         let entries = &self.shard.entries;
         let meta_bytes = entries.len() * size_of::<P::Meta>() + entries.traits.deadline_count() * 8;
         ReplayResult {
@@ -218,9 +219,9 @@ where
             flash_written: None,
             cpu_time,
             explained,
-            learned: lessons.map(|lessons| {
+            learned: learning_stats.map(|learning_stats| {
                 let requests = self.job.columns.len() as u64;
-                Box::new(Learned::of(lessons, requests, entries.len() as u64))
+                Box::new(Learned::of(learning_stats, requests, entries.len() as u64))
             }),
         }
     }

@@ -150,23 +150,23 @@ fn with_explanations(table: TableOfRows<'_>) -> TableOfRows<'_> {
 fn with_learning(table: TableOfRows<'_>) -> TableOfRows<'_> {
     table
         .column(Column::count("trainings"), |row| {
-            row.learned(|learned| learned.lessons.trainings)
+            row.learned(|learned| learned.learning_stats.trainings)
         })
         .column(Column::text("is_trained").labelled("trained"), |row| {
             row.learned(|learned| ["no", "yes"][usize::from(learned.is_trained())])
         })
         .column(Column::count("training_rows").detail(), |row| {
-            row.learned(|learned| learned.lessons.training_rows)
+            row.learned(|learned| learned.learning_stats.training_rows)
         })
         .column(
             Column::decimals("training_seconds", 4).labelled("training s"),
             |row| row.learned(|learned| learned.training_time.as_secs_f64()),
         )
         .column(Column::count("inferences").detail(), |row| {
-            row.learned(|learned| learned.lessons.inferences)
+            row.learned(|learned| learned.learning_stats.inferences)
         })
         .column(Column::count("inference_rows").detail(), |row| {
-            row.learned(|learned| learned.lessons.inference_rows)
+            row.learned(|learned| learned.learning_stats.inference_rows)
         })
         .column(
             Column::decimals("inference_seconds", 4).labelled("inference s"),
@@ -176,7 +176,7 @@ fn with_learning(table: TableOfRows<'_>) -> TableOfRows<'_> {
             row.learned(|learned| learned.model_age)
         })
         .column(Column::count("groups_evicted").detail(), |row| {
-            row.learned(|learned| learned.lessons.groups_evicted)
+            row.learned(|learned| learned.learning_stats.groups_evicted)
         })
         .column(
             Column::decimals("learning_bytes_per_entry", 2).detail(),
@@ -188,7 +188,7 @@ fn with_learning(table: TableOfRows<'_>) -> TableOfRows<'_> {
         )
         .column(Column::text("feature_importances").detail(), |row| {
             row.learned(|learned| {
-                let shares = learned.lessons.importances.iter();
+                let shares = learned.learning_stats.importances.iter();
                 let shares = shares.map(|(name, share)| format!("{name} {share:.3}"));
                 shares.collect::<Vec<_>>().join("; ")
             })

@@ -204,7 +204,7 @@ struct SegmentReplay<'a> {
     misses: Vec<u32>,
     /// The learner of evictions that learn. It runs when a segment was opened or a ranking was used
     /// up, so that equal traces give equal results.
-    tutor: Option<GroupLearner>,
+    group_learner: Option<GroupLearner>,
     /// Number of segments opened until its last run.
     begun: u64,
     /// Number of all requests, including those that are not counted.
@@ -233,7 +233,7 @@ impl<'a> SegmentReplay<'a> {
             now: Tick(0),
             counts: Counts::default(),
             misses: vec![0; columns.objects()],
-            tutor: learns.then(|| GroupLearner::new(&tutoring)),
+            group_learner: learns.then(|| GroupLearner::new(&tutoring)),
             begun: 0,
             requests: 0,
             missed: 0,
@@ -293,11 +293,11 @@ impl<'a> SegmentReplay<'a> {
             cpu_time,
             flash_written: None,
             explained: None,
-            learned: self.tutor.map(|tutor| {
-                let mut lessons = tutor.lessons();
-                lessons.groups_evicted = stats.segments_ranked;
-                lessons.learning_bytes += self.cache.learning_bytes();
-                Box::new(Learned::of(lessons, self.requests, stats.items))
+            learned: self.group_learner.map(|group_learner| {
+                let mut learning_stats = group_learner.learning_stats();
+                learning_stats.groups_evicted = stats.segments_ranked;
+                learning_stats.learning_bytes += self.cache.learning_bytes();
+                Box::new(Learned::of(learning_stats, self.requests, stats.items))
             }),
         }
     }
@@ -368,16 +368,18 @@ impl<'a> SegmentReplay<'a> {
     }
 
     fn learn(&mut self) {
-        let Some(tutor) = &mut self.tutor else { return };
+        let Some(group_learner) = &mut self.group_learner else {
+            return;
+        };
         let begun = self.cache.segments_begun();
-        if begun != self.begun || tutor.wants_ranking(&self.cache) {
+        if begun != self.begun || group_learner.wants_ranking(&self.cache) {
             self.begun = begun;
             let heard = CacheTotals {
                 now: self.now,
                 requests: self.requests,
                 misses: self.missed,
             };
-            tutor.turn(&self.cache, &heard);
+            group_learner.turn(&self.cache, &heard);
         }
     }
 }

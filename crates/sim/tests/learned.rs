@@ -56,16 +56,16 @@ fn learning_does_not_depend_on_parallel_replays() {
     let all = |jobs| {
         let found = run(&columns, Unit::Bytes, 60_000, &NAMES, jobs);
         let result = found.into_iter().map(|found| {
-            let lessons = found.learned.map(|learned| learned.lessons);
-            (found.counts, lessons)
+            let learning_stats = found.learned.map(|learned| learned.learning_stats);
+            (found.counts, learning_stats)
         });
         result.collect::<Vec<_>>()
     };
     let alone = all(1);
     assert_eq!(alone, all(3));
-    let trainings = alone.iter().map(|(_, lessons)| {
-        let lessons = lessons.as_ref();
-        lessons.map(|lessons| lessons.trainings)
+    let trainings = alone.iter().map(|(_, learning_stats)| {
+        let learning_stats = learning_stats.as_ref();
+        learning_stats.map(|learning_stats| learning_stats.trainings)
     });
     let trainings: Vec<Option<u64>> = trainings.collect();
     assert!(trainings[0] > Some(2), "{trainings:?}");
@@ -91,7 +91,10 @@ fn days_of_a_clock_train_by_day() {
         1,
     );
     let learned = found[0].learned.as_ref().expect("it learns");
-    assert!((8..10).contains(&learned.lessons.trainings), "{learned:?}");
+    assert!(
+        (8..10).contains(&learned.learning_stats.trainings),
+        "{learned:?}"
+    );
     assert!(learned.is_trained());
 }
 
@@ -164,7 +167,7 @@ fn hidden_features_do_not_reach_the_model() {
         found.learned.expect("it learns")
     };
     let (all, some) = (with(&[]), with(&[0, 1, 2, 3, 4]));
-    let shares = |learned: &sim::Learned| learned.lessons.importances.clone();
+    let shares = |learned: &sim::Learned| learned.learning_stats.importances.clone();
     assert!(shares(&all)[..5].iter().any(|(_, share)| *share > 0.0));
     assert!(shares(&some)[..5].iter().all(|(_, share)| *share == 0.0));
     assert!(shares(&some)[5..].iter().any(|(_, share)| *share > 0.0));

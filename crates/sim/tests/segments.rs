@@ -95,12 +95,12 @@ fn learning_is_reported_and_repeatable() {
     let one = replay(&columns, text, 600_000);
     let learned = one.learned.as_ref().expect("it learns");
     assert!(learned.is_trained(), "{learned:?}");
-    assert!(learned.lessons.groups_evicted > 100, "{learned:?}");
+    assert!(learned.learning_stats.groups_evicted > 100, "{learned:?}");
     assert!(learned.correlation() > Some(0.2), "{learned:?}");
     let two = replay(&columns, text, 600_000);
     assert_eq!(one.counts, two.counts);
     let again = two.learned.expect("it learns");
-    assert_eq!(learned.lessons, again.lessons);
+    assert_eq!(learned.learning_stats, again.learning_stats);
     assert_eq!(learned.held_out, again.held_out);
     assert!(replay(&columns, "segcache", 600_000).learned.is_none());
 }

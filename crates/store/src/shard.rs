@@ -166,11 +166,12 @@ impl Locked {
 
     /// Removes an entry, with the event and the counter that its reason requires.
     pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
-        let is_told = shared.is_notifying() && removal != Removal::Deleted;
+        let is_published = shared.is_notifying() && removal != Removal::Deleted;
         let data = self.dbs[db as usize]
             .as_mut()
             .expect("the database holds the entry");
-        let key = (is_told || !self.watched.is_empty()).then(|| data.entries.key(slot).to_vec());
+        let key =
+            (is_published || !self.watched.is_empty()).then(|| data.entries.key(slot).to_vec());
         let object = match removal {
             Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
                 data.delete(slot)
@@ -194,7 +195,7 @@ impl Locked {
         };
         let Some(key) = key else { return };
         self.mark_watchers(db, &key);
-        if is_told {
+        if is_published {
             self.push_event(db, class, name, key, shared);
         }
     }

@@ -145,7 +145,7 @@ impl Gist {
             rows.push(self.measure(contestant, &progress)?);
         }
         progress.finish_and_clear();
-        self.tell(Report {
+        self.write_report(Report {
             command: machine::command(),
             machine: Machine::here(),
             keys: self.keys,
@@ -262,8 +262,9 @@ impl Gist {
         })
     }
 
-    fn tell(&self, report: Report) -> Result<()> {
-        self.files.tell(&report, page(&report), self.contest.json)
+    fn write_report(&self, report: Report) -> Result<()> {
+        self.files
+            .write_report(&report, page(&report), self.contest.json)
     }
 }
 

@@ -126,7 +126,7 @@ impl InProcess {
             runs: self.runs,
             groups,
         };
-        self.files.tell(&report, page(&report), self.json)
+        self.files.write_report(&report, page(&report), self.json)
     }
 
     fn shapes(&self) -> Result<Vec<Shape>> {

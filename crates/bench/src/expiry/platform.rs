@@ -157,7 +157,7 @@ impl Platform {
             progress.inc(1);
         }
         progress.finish_and_clear();
-        self.tell(self.compare(runs, scale))
+        self.write_report(self.compare(runs, scale))
     }
 
     /// Whether the run consists of the chosen series: neither all groups nor those that the user
@@ -324,9 +324,9 @@ impl Platform {
         }
     }
 
-    fn tell(&self, report: Report) -> Result<()> {
+    fn write_report(&self, report: Report) -> Result<()> {
         self.files
-            .tell(&report, page::page(&report), self.contest.json)
+            .write_report(&report, page::page(&report), self.contest.json)
     }
 }
 

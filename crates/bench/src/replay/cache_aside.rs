@@ -42,7 +42,7 @@ pub(super) struct CacheAside<'a, F> {
     sets: Latencies,
     /// Bytes from which values are cut. It grows to the size of the largest object.
     value: Vec<u8>,
-    living: Living,
+    living: LiveKeys,
     problem: Option<Problem>,
 }
 
@@ -78,7 +78,7 @@ impl<'a, F: Fn(u64) -> Option<u64>> CacheAside<'a, F> {
             gets: Latencies::new(),
             sets: Latencies::new(),
             value: Vec::new(),
-            living: Living::new(published),
+            living: LiveKeys::new(published),
             problem: None,
         }
     }
@@ -185,7 +185,7 @@ impl<F: Fn(u64) -> Option<u64>> Driver for CacheAside<'_, F> {
 }
 
 /// Counts the keys that have a deadline in the future, or none.
-struct Living {
+struct LiveKeys {
     /// Deadline of each key; `u64::MAX` for none.
     deadlines: HashMap<u64, u64>,
     /// Deadlines in ascending order. Some belong to keys whose deadline was replaced since.
@@ -194,9 +194,9 @@ struct Living {
     published: Arc<AtomicU64>,
 }
 
-impl Living {
-    fn new(published: Arc<AtomicU64>) -> Living {
-        Living {
+impl LiveKeys {
+    fn new(published: Arc<AtomicU64>) -> LiveKeys {
+        LiveKeys {
             deadlines: HashMap::new(),
             queue: BinaryHeap::new(),
             in_flight: 0,
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn keys_live_until_their_last_deadline_has_passed() {
         let published = Arc::new(AtomicU64::new(0));
-        let mut living = Living::new(published.clone());
+        let mut living = LiveKeys::new(published.clone());
         let mut set = |key, ttl_ms, now_ms| {
             living.set_sent();
             living.set_done(key, ttl_ms, now_ms);

@@ -5,7 +5,7 @@
 //! sequential replay. If it misses, it counts as a hit, and the object is not written again. The
 //! report gives the number of such reads.
 
-use super::workload::{Asked, Workload};
+use super::workload::{TraceRequest, Workload};
 use crate::error::{Error, Result};
 use crate::load::{Driver, Next};
 use crate::protocol::{Answer, Protocol};
@@ -101,7 +101,7 @@ impl<'a> LookAside<'a> {
         }
     }
 
-    fn write(&mut self, asked: &Asked, out: &mut Vec<u8>) {
+    fn write(&mut self, asked: &TraceRequest, out: &mut Vec<u8>) {
         let size = asked.value_size();
         if self.value.len() < size {
             self.value.resize(size, b'v');

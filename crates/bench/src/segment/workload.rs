@@ -28,7 +28,7 @@ const MADE_SPAN_SECONDS: f64 = 600.0;
 
 /// One request, in 32 bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct TraceRequest {
     pub key: u64,
     /// Milliseconds since the first request.
     pub time_ms: u64,
@@ -39,7 +39,7 @@ pub(super) struct Asked {
     pub op: Op,
 }
 
-impl Asked {
+impl TraceRequest {
     /// Returns the TTL, in milliseconds of the trace's time, of the object that the request stores.
     pub(super) fn lifetime_ms(&self, lifetimes: &Lifetimes, seed: u64) -> Option<u64> {
         lifetimes.ttl_ms(self.key, self.ttl_ms, seed)
@@ -64,7 +64,7 @@ impl Asked {
 #[derive(Debug, Default)]
 pub(super) struct Workload {
     pub name: String,
-    pub requests: Vec<Asked>,
+    pub requests: Vec<TraceRequest>,
     pub objects: u64,
     /// Bytes of all objects at their first sizes.
     pub footprint: u64,
@@ -127,7 +127,7 @@ impl Workload {
             return;
         }
         sizes.entry(request.key).or_insert(size);
-        self.requests.push(Asked {
+        self.requests.push(TraceRequest {
             key: request.key,
             time_ms: request.time_ms,
             ttl_ms: request.ttl_ms,
@@ -235,7 +235,7 @@ mod tests {
             sized(30, 7),
             sized(0, 2_000_000),
         ]);
-        let lens = |asked: &Asked| {
+        let lens = |asked: &TraceRequest| {
             let mut key = Vec::new();
             asked.key(&mut key);
             assert!(key.ends_with(b"0000000000000abc"));

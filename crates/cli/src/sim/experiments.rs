@@ -109,7 +109,7 @@ impl Common {
     }
 
     /// Prints the report, and writes the files.
-    fn tell(&self, report: &impl Serialize, mut page: report::Page) -> Result<()> {
+    fn write_report(&self, report: &impl Serialize, mut page: report::Page) -> Result<()> {
         let machine = bench::Machine::here();
         page.fact("machine", &machine.line());
         let page = crate::pages::completed(page);
@@ -283,7 +283,7 @@ impl Learned {
                 plan.run(jobs, done, &mut report)
             })?;
         }
-        self.common.tell(&report, report.page())
+        self.common.write_report(&report, report.page())
     }
 }
 
@@ -360,6 +360,6 @@ impl SegmentKnobs {
             })?);
         }
         self.common
-            .tell(&json!({ "rows": rows }), segment_knobs::page(&rows))
+            .write_report(&json!({ "rows": rows }), segment_knobs::page(&rows))
     }
 }

@@ -131,7 +131,7 @@ pub struct GlCache<const ORACLE: bool = false> {
     /// groups were filled.
     closed: usize,
     stride: usize,
-    lessons: LearningStats,
+    learning_stats: LearningStats,
     chance: Chance,
     /// The strategy of the present merge.
     merging_strategy: Strategy,
@@ -256,12 +256,12 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         });
         match self.regressor.train(&self.rows, &targets) {
             Ok(()) => {
-                self.lessons.trainings += 1;
-                self.lessons.trained_at = Some(facts.requests());
+                self.learning_stats.trainings += 1;
+                self.learning_stats.trained_at = Some(facts.requests());
             }
-            Err(_) => self.lessons.failures += 1,
+            Err(_) => self.learning_stats.failures += 1,
         }
-        self.lessons.training_rows += targets.len() as u64;
+        self.learning_stats.training_rows += targets.len() as u64;
         self.schedule.trained(facts.now(), facts.requests());
         let wanted = self.samples.limit().max(1);
         self.stride = (self.closed * DRAWS).div_ceil(wanted).max(1);
@@ -271,12 +271,12 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
 }
 
 impl<const ORACLE: bool> Learns for GlCache<ORACLE> {
-    fn lessons(&self) -> Option<LearningStats> {
+    fn learning_stats(&self) -> Option<LearningStats> {
         let shares = self.regressor.importances();
-        let mut lessons = self.lessons.clone();
-        lessons.importances = features::names().zip(shares).collect();
-        lessons.learning_bytes = self.learning_bytes() as u64;
-        (!ORACLE).then_some(lessons)
+        let mut learning_stats = self.learning_stats.clone();
+        learning_stats.importances = features::names().zip(shares).collect();
+        learning_stats.learning_bytes = self.learning_bytes() as u64;
+        (!ORACLE).then_some(learning_stats)
     }
 }
 
@@ -307,7 +307,7 @@ impl<const ORACLE: bool> Policy for GlCache<ORACLE> {
             schedule: Schedule::new(config.interval),
             closed: 0,
             stride: 1,
-            lessons: LearningStats::default(),
+            learning_stats: LearningStats::default(),
             chance: Chance::new(seed),
             merging_strategy: Strategy::default(),
             trials: None,

@@ -263,7 +263,7 @@ pub struct Lrb {
     /// Rows of the drawn entries, and their predictions.
     candidate_rows: Rows,
     compared: Vec<f32>,
-    lessons: LearningStats,
+    learning_stats: LearningStats,
     /// Entries drawn for the present eviction. The next field is the number of draws left.
     drawn: Vec<u32>,
     undrawn: u16,
@@ -373,12 +373,12 @@ impl Lrb {
     fn train(&mut self) {
         match self.model.train(&self.rows, &self.labels) {
             Ok(()) => {
-                self.lessons.trainings += 1;
-                self.lessons.trained_at = Some(self.now);
+                self.learning_stats.trainings += 1;
+                self.learning_stats.trained_at = Some(self.now);
             }
-            Err(_) => self.lessons.failures += 1,
+            Err(_) => self.learning_stats.failures += 1,
         }
-        self.lessons.training_rows += self.labels.len() as u64;
+        self.learning_stats.training_rows += self.labels.len() as u64;
         self.rows.clear();
         self.labels.clear();
     }
@@ -411,8 +411,8 @@ impl Lrb {
             self.candidate_rows.push(&object.features(self.now, window));
         }
         self.model.predict(&self.candidate_rows, &mut self.compared);
-        self.lessons.inferences += 1;
-        self.lessons.inference_rows += self.drawn.len() as u64;
+        self.learning_stats.inferences += 1;
+        self.learning_stats.inference_rows += self.drawn.len() as u64;
         let mut furthest: Option<(f32, u32)> = None;
         for (&number, &distance) in self.drawn.iter().zip(&self.compared) {
             let weight = self.objects[number as usize].weight;
@@ -429,18 +429,18 @@ impl Lrb {
 }
 
 impl Learns for Lrb {
-    fn lessons(&self) -> Option<LearningStats> {
+    fn learning_stats(&self) -> Option<LearningStats> {
         let shares = self.model.importances();
-        let mut lessons = self.lessons.clone();
-        lessons.learning_bytes = self.heap_bytes() as u64;
+        let mut learning_stats = self.learning_stats.clone();
+        learning_stats.learning_bytes = self.heap_bytes() as u64;
         if let [age, rest @ ..] = &shares[..] {
             let (gaps, others) = rest.split_at(PAST - 1);
             let compared = [*age, gaps.iter().sum()]
                 .into_iter()
                 .chain(others.iter().copied());
-            lessons.importances = FEATURES.into_iter().zip(compared).collect();
+            learning_stats.importances = FEATURES.into_iter().zip(compared).collect();
         }
-        Some(lessons)
+        Some(learning_stats)
     }
 }
 
@@ -466,7 +466,7 @@ impl Policy for Lrb {
             labels: Vec::new(),
             candidate_rows: Rows::new(WIDTH),
             compared: Vec::new(),
-            lessons: LearningStats::default(),
+            learning_stats: LearningStats::default(),
             drawn: Vec::new(),
             undrawn: config.knobs.candidates,
             chance: Chance::new(seed),

@@ -69,7 +69,7 @@ impl Toy {
 impl Groups for Toy {
     type Name = usize;
 
-    fn wants_lessons(&self) -> bool {
+    fn is_learning(&self) -> bool {
         true
     }
     fn extent(&self) -> Extent {
@@ -150,12 +150,12 @@ fn the_least_useful_groups_are_ranked_first_after_training() {
     assert_eq!((names.len(), quota), (10, 5));
     let requests = names.iter().map(|&name| toy.groups[name][5]);
     assert!(requests.clone().all(|requests| requests < 6.0), "{names:?}");
-    let lessons = learner.lessons();
+    let learning_stats = learner.learning_stats();
     assert!(
-        lessons.trainings >= 2 && lessons.failures == 0,
-        "{lessons:?}"
+        learning_stats.trainings >= 2 && learning_stats.failures == 0,
+        "{learning_stats:?}"
     );
-    assert!(lessons.importances[5].1 > 0.5, "{lessons:?}");
+    assert!(learning_stats.importances[5].1 > 0.5, "{learning_stats:?}");
     assert!(learner.held_out().and_then(|compared| compared.correlation) > Some(0.9));
     assert!(learner.learned_at() > Some(Tick(100_000)));
     let rates = *toy.rates.borrow();
@@ -174,9 +174,9 @@ fn the_ranking_of_a_model_that_failed_validation_is_withdrawn() {
     assert!(!toy.ranking.borrow().0.is_empty());
     // NaN cannot be learned, and the previous model stays.
     toy.worth = Some(|_, _| f64::NAN);
-    let failures = learner.lessons().failures;
+    let failures = learner.learning_stats().failures;
     pass(&mut toy, &mut learner, 300);
-    assert!(learner.lessons().failures > failures);
+    assert!(learner.learning_stats().failures > failures);
     assert!(learner.is_trained());
     assert!(!toy.ranking.borrow().0.is_empty());
     // A model of noise passes validation sometimes, by chance, and fails more often.
@@ -200,9 +200,9 @@ fn a_new_model_ranks_at_once() {
     let mut learner = learner();
     pass(&mut toy, &mut learner, 390);
     toy.is_content = true;
-    let (trainings, rankings) = (learner.lessons().trainings, toy.rankings.get());
+    let (trainings, rankings) = (learner.learning_stats().trainings, toy.rankings.get());
     pass(&mut toy, &mut learner, 300);
-    let trained = learner.lessons().trainings - trainings;
+    let trained = learner.learning_stats().trainings - trainings;
     assert!(trained >= 2);
     assert_eq!(toy.rankings.get() - rankings, trained);
 }
@@ -245,18 +245,21 @@ fn samples_are_spread_over_the_time_between_trainings() {
     toy.samples_max = 200;
     let mut learner = learner();
     pass(&mut toy, &mut learner, 390);
-    let (failures, trainings) = (learner.lessons().failures, learner.lessons().trainings);
+    let (failures, trainings) = (
+        learner.learning_stats().failures,
+        learner.learning_stats().trainings,
+    );
     let sampled = toy.sampled.get();
-    while learner.lessons().trainings == trainings {
+    while learner.learning_stats().trainings == trainings {
         toy.pass(&mut learner);
     }
     let start = toy.sampled.get();
     assert!(start > sampled);
-    while learner.lessons().trainings == trainings + 1 {
+    while learner.learning_stats().trainings == trainings + 1 {
         toy.pass(&mut learner);
     }
     assert!((100..=200).contains(&(toy.sampled.get() - start)));
-    assert_eq!(learner.lessons().failures, failures);
+    assert_eq!(learner.learning_stats().failures, failures);
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn nothing_is_learned_from_one_group_constant_features_or_no_groups() {
         let mut learner = learner();
         pass(&mut toy, &mut learner, 400);
         assert!(!learner.is_trained());
-        assert_eq!(learner.lessons().trainings, 0);
+        assert_eq!(learner.learning_stats().trainings, 0);
         assert!(toy.ranking.borrow().0.is_empty());
     }
     let mut alike = Toy::new(64, |_, random| (random >> 40) as f64);
@@ -276,7 +279,7 @@ fn nothing_is_learned_from_one_group_constant_features_or_no_groups() {
         .for_each(|features| *features = [f32::NAN; 7]);
     let mut learner = learner();
     pass(&mut alike, &mut learner, 400);
-    assert!(learner.lessons().failures > 0);
+    assert!(learner.learning_stats().failures > 0);
     assert!(!learner.is_trained());
 }
 
@@ -303,7 +306,7 @@ fn equal_seeds_give_equal_rankings() {
         let mut learner = learner();
         pass(&mut toy, &mut learner, 400);
         let ranking = toy.ranking.borrow().clone();
-        (ranking, learner.lessons())
+        (ranking, learner.learning_stats())
     };
     assert_eq!(run(), run());
 }

@@ -4,7 +4,7 @@
 use super::choice::{Keep, MergeChoice};
 use super::evictor::Evictor;
 use super::job::{Cause, Job};
-use super::merge::{Beginning, Merge, measure, middling_worth};
+use super::merge::{Beginning, Merge, measure, worth_at_middle_age};
 use super::plan::Plan;
 use super::{compact, in_turn, rent, single};
 use crate::config::Eviction;
@@ -134,7 +134,9 @@ impl<C: Objects> Evictor<'_, C> {
                 let by_word = objects as f32 / words.max(1) as f32;
                 by_word
                     * match keep {
-                        Keep::MostRecent => middling_worth(header.usage.opened().0 / 1000, second),
+                        Keep::MostRecent => {
+                            worth_at_middle_age(header.usage.opened().0 / 1000, second)
+                        }
                         _ => 1.0,
                     }
             }

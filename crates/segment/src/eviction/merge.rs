@@ -81,7 +81,7 @@ pub(super) fn measure(keep: Keep, age: Age) -> usize {
 
 /// Returns the worth of an object whose age is the geometric mean of one second and the age of its
 /// segment. It is the initial threshold.
-pub(super) fn middling_worth(opened_second: u64, second: u64) -> f32 {
+pub(super) fn worth_at_middle_age(opened_second: u64, second: u64) -> f32 {
     let age = second.saturating_sub(opened_second) as f32;
     1.0 / (0.5 + age.sqrt())
 }

@@ -155,13 +155,13 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
 fn apply(server: &Server, id: Id) -> Result<(), String> {
     server.engine().apply(id, &server.config)?;
     match id {
-        Id::RequirePass | Id::NotifyKeyspaceEvents => server.heed_settings(),
+        Id::RequirePass | Id::NotifyKeyspaceEvents => server.apply_settings(),
         Id::LogLevel => {
             let level = find("loglevel").map(|param| server.config.show(param));
             logging::set_level(&level.unwrap_or_default());
         }
         Id::SlowlogMaxLen => server.slowlog.shrink(server.config.number(id) as usize),
-        id if LIMITS.iter().any(|(limit, _)| *limit == id) => server.heed_limits(),
+        id if LIMITS.iter().any(|(limit, _)| *limit == id) => server.apply_limits(),
         _ => {}
     }
     Ok(())

@@ -60,13 +60,16 @@ pub fn learning(report: &mut Report<'_>) {
         .learned_at
         .map_or(-1, |at| (now_ms.saturating_sub(at.0) / 1000) as i64);
     report.field("learning_model_age_seconds", age_s);
-    let bytes = segments.cache.learning_bytes() + learner.lessons.learning_bytes;
+    let bytes = segments.cache.learning_bytes() + learner.learning_stats.learning_bytes;
     for (name, number) in [
-        ("learning_trainings", learner.lessons.trainings),
-        ("learning_failures", learner.lessons.failures),
+        ("learning_trainings", learner.learning_stats.trainings),
+        ("learning_failures", learner.learning_stats.failures),
         ("learning_trainings_postponed", learner.trainings_postponed),
-        ("learning_training_samples", learner.lessons.training_rows),
-        ("learning_rankings", learner.lessons.inferences),
+        (
+            "learning_training_samples",
+            learner.learning_stats.training_rows,
+        ),
+        ("learning_rankings", learner.learning_stats.inferences),
         ("learning_rankings_postponed", learner.rankings_postponed),
         ("learning_segments_evicted", by_rankings),
         ("learning_bytes", bytes),
@@ -79,7 +82,7 @@ pub fn learning(report: &mut Report<'_>) {
     report.field("learning_bytes_per_object", format_args!("{by_object:.3}"));
     let percent = 100.0 * share(learner.cpu.as_secs_f64(), learner.span.as_secs_f64());
     report.field("learning_cpu_percent", format_args!("{percent:.2}"));
-    for (name, share) in &learner.lessons.importances {
+    for (name, share) in &learner.learning_stats.importances {
         let name = format!("learning_importance_{}", name.replace(' ', "_"));
         report.field(&name, format_args!("{share:.3}"));
     }
@@ -111,7 +114,7 @@ pub fn expiry(report: &mut Report<'_>, segments: &Segments) {
     report.field("expiry_width_ms_below_32768s", 128_000);
     report.field("expiry_width_ms_below_524288s", 2_048_000);
     report.field("expiry_width_ms_above", 32_768_000);
-    report.field("keys_with_ttl", census.mortal);
+    report.field("keys_with_ttl", census.with_deadline_count);
     report.field("expired_backlog_keys", census.dead);
     report.field("expired_backlog_bytes", census.dead_bytes);
     report.field("expiry_lag_samples", lag.total);

@@ -10,7 +10,7 @@ fn trained<'a>(rows: &[&'a Row]) -> Vec<(String, &'a Learned)> {
     let trained = rows.iter().filter_map(|row| {
         let learned = row.found.learned.as_deref()?;
         let name = format!("{} {}", row.policy, row.size);
-        (learned.lessons.trainings > 0).then_some((name, learned))
+        (learned.learning_stats.trainings > 0).then_some((name, learned))
     });
     trained.take(LINES_MAX).collect()
 }
@@ -31,7 +31,7 @@ pub(super) fn section(section: &mut Section, rows: &[&Row]) {
 }
 
 fn importances(trained: &[(String, &Learned)]) -> Plot {
-    let of_row = |learned: &'_ Learned| learned.lessons.importances.clone();
+    let of_row = |learned: &'_ Learned| learned.learning_stats.importances.clone();
     let names = distinct(
         trained
             .iter()

@@ -205,8 +205,8 @@ impl Locked {
             return None;
         }
         cache::Entries::begin(&mut data.entries, now);
-        let is_told = shared.is_notifying() || !self.watched.is_empty();
-        let key = is_told.then(|| data.entries.key(slot).to_vec());
+        let is_published = shared.is_notifying() || !self.watched.is_empty();
+        let key = is_published.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
         let worked = self.edit_value((db, slot), index_state, own, now, |object| {
             let mut expired = |deadline, n| {

@@ -1,6 +1,6 @@
 //! The clients of YCSB. Each sends one command and waits for its reply before the next.
 
-use super::living::Living;
+use super::living::LiveKeys;
 use super::workload::{Operation, Stream};
 use crate::latency::{Latencies, Percentiles};
 use crate::load::{Driver, Next};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Shared {
     pub start: Instant,
     pub operations: Arc<AtomicU64>,
-    living: Arc<Mutex<Living>>,
+    living: Arc<Mutex<LiveKeys>>,
 }
 
 impl Shared {
@@ -26,7 +26,7 @@ impl Shared {
     }
 
     /// Updates or reads the number of unexpired keys at the given instant.
-    fn living<T>(&self, action: impl FnOnce(&mut Living, u64) -> T) -> T {
+    fn living<T>(&self, action: impl FnOnce(&mut LiveKeys, u64) -> T) -> T {
         let mut living = self.living.lock().expect("nobody panics with the lock");
         let now_ms = self.start.elapsed().as_millis() as u64;
         action(&mut living, now_ms)
@@ -181,7 +181,7 @@ impl Driver for Clients {
             }
             Stage::Expire => {
                 let expire =
-                    |living: &mut Living, now_ms| living.expire(step.key, step.ttl_ms, now_ms);
+                    |living: &mut LiveKeys, now_ms| living.expire(step.key, step.ttl_ms, now_ms);
                 self.shared.living(expire);
                 None
             }

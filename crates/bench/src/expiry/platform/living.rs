@@ -11,7 +11,7 @@ const NEVER: u64 = u64::MAX;
 
 /// Counts keys whose deadlines are in the future. Times are milliseconds from any origin.
 #[derive(Debug, Default)]
-pub(super) struct Living {
+pub(super) struct LiveKeys {
     /// Deadline of each key that was ever set.
     deadlines: Vec<Option<u64>>,
     /// Number of keys that expire at each future time.
@@ -20,7 +20,7 @@ pub(super) struct Living {
     count: u64,
 }
 
-impl Living {
+impl LiveKeys {
     /// Returns the number of keys that are unexpired now.
     pub(super) fn count(&mut self, now: u64) -> u64 {
         // A key is dead when the clock has passed its deadline.
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn counts_agree_with_looking_at_all_keys() {
-        let mut living = Living::default();
+        let mut living = LiveKeys::default();
         let mut model = [None; 50];
         let mut random = Random::new(9);
         let mut now = 0;

@@ -147,7 +147,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         for &id in &self.merging {
             self.groups.at_mut(id).is_merging = true;
         }
-        self.lessons.groups_evicted += self.merging.len() as u64;
+        self.learning_stats.groups_evicted += self.merging.len() as u64;
         self.stage = Stage::Examining;
     }
 
@@ -160,7 +160,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
                     .map(|&id| self.groups.at(id).members.len());
                 lens.sum::<usize>() >= EXAMINED_MIN
             }
-            Strategy::Asked | Strategy::Model => self.merging.len() >= self.merged,
+            Strategy::Requested | Strategy::Model => self.merging.len() >= self.merged,
         }
     }
 
@@ -201,8 +201,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             for (ranked, &utility) in self.ranked.iter_mut().zip(&self.predictions) {
                 ranked.utility = utility;
             }
-            self.lessons.inferences += 1;
-            self.lessons.inference_rows += self.rows.len() as u64;
+            self.learning_stats.inferences += 1;
+            self.learning_stats.inference_rows += self.rows.len() as u64;
         }
         self.ranked.sort_unstable_by(|a, b| {
             let by_utility = b.utility.total_cmp(&a.utility);
@@ -240,7 +240,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         cells.set(slot, note.in_group(LEAVING));
         let merit = match self.merging_strategy {
             Strategy::Merge => note.hits() as f32,
-            Strategy::Asked | Strategy::Model => 1.0 / time as f32,
+            Strategy::Requested | Strategy::Model => 1.0 / time as f32,
         };
         self.examined.push(Examined {
             slot,

@@ -21,14 +21,14 @@ pub enum Strategy {
     #[default]
     Merge,
     /// By age, keeping only requested entries.
-    Asked,
+    Requested,
     /// By the model's predictions. The same as `Merge` until the model is trained.
     Model,
 }
 
 impl Strategy {
     /// All strategies, in the order of their trials.
-    pub const ALL: [Strategy; COUNT] = [Strategy::Merge, Strategy::Asked, Strategy::Model];
+    pub const ALL: [Strategy; COUNT] = [Strategy::Merge, Strategy::Requested, Strategy::Model];
 
     /// The name in options.
     pub const fn name(self) -> &'static str {

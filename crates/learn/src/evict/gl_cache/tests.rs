@@ -91,7 +91,7 @@ policy::policy_suite!(that_never_learns, GlCache, config(2, 3, dull()));
 policy::policy_suite!(
     that_keeps_what_was_asked_for,
     GlCache,
-    going(Strategy::Asked, config(5, 2, dull()))
+    going(Strategy::Requested, config(5, 2, dull()))
 );
 policy::policy_suite!(by_oracle, GlCache<true>, config(5, 2, compared()));
 
@@ -242,8 +242,8 @@ impl Naive {
         let asked = members.iter().filter(|one| one.was_requested).count();
         let kept = match (self.way, count) {
             (Strategy::Merge, _) => members.len() / 2,
-            (Strategy::Asked, 1) => asked.min(members.len() / self.merged),
-            (Strategy::Asked, _) => asked.min(size),
+            (Strategy::Requested, 1) => asked.min(members.len() / self.merged),
+            (Strategy::Requested, _) => asked.min(size),
             (Strategy::Model, 1) => members.len() / self.merged,
             (Strategy::Model, _) => members.len().min(size),
         };
@@ -398,16 +398,20 @@ fn learning_about_scans_saves_misses() {
         let mut trial = Trial::<GlCache>::new(800, &config, 1);
         let hits = with_scans(&mut trial, 80_000);
         trial.policy.check(&trial.host);
-        (hits, trial.policy.lessons().expect("it learns"))
+        (hits, trial.policy.learning_stats().expect("it learns"))
     };
     let (untrained_hits, untrained) = run(dull());
-    let (hits, lessons) = run(Maker::default());
+    let (hits, learning_stats) = run(Maker::default());
     assert_eq!(untrained.trainings, 0);
     assert!(untrained.failures > 2, "it was tried: {untrained:?}");
-    assert!(lessons.trainings > 2, "{lessons:?}");
-    assert!(lessons.inference_rows > lessons.inferences);
+    assert!(learning_stats.trainings > 2, "{learning_stats:?}");
+    assert!(learning_stats.inference_rows > learning_stats.inferences);
     assert!(hits > untrained_hits, "{hits} over {untrained_hits}");
-    let shares: f32 = lessons.importances.iter().map(|(_, share)| share).sum();
+    let shares: f32 = learning_stats
+        .importances
+        .iter()
+        .map(|(_, share)| share)
+        .sum();
     assert!((shares - 1.0).abs() < 1e-4);
 }
 
@@ -416,7 +420,10 @@ fn it_stays_untrained_on_a_short_trace_and_with_one_group() {
     let mut trial = Trial::<GlCache>::new(30, &GlConfig::default(), 1);
     (0..40).for_each(|key| trial.request(key, 1, 5));
     assert_eq!(
-        trial.policy.lessons().map(|compared| compared.trainings),
+        trial
+            .policy
+            .learning_stats()
+            .map(|compared| compared.trainings),
         Some(0)
     );
     for key in 0..40 {
@@ -440,8 +447,8 @@ fn it_trains_daily_by_a_clock_that_jumps() {
     };
     let mut trial = Trial::<GlCache>::new(100, &daily, 1);
     let trainings = |trial: &Trial<GlCache>| {
-        let lessons = trial.policy.lessons().expect("it learns");
-        lessons.trainings + lessons.failures
+        let learning_stats = trial.policy.learning_stats().expect("it learns");
+        learning_stats.trainings + learning_stats.failures
     };
     with_scans(&mut trial, 6000);
     assert_eq!(trainings(&trial), 0, "the day is long");
@@ -485,7 +492,7 @@ fn it_uses_the_strategy_that_misses_least_in_miniature() {
     };
     // A loop that is a little larger than the cache.
     let looped = |n: u64| n % 1300;
-    let asked = Some(Strategy::Asked);
+    let asked = Some(Strategy::Requested);
     let merge = Some(Strategy::Merge);
     let (by_asked, by_merge) = (hits_of(asked, scanned), hits_of(merge, scanned));
     assert!(by_asked > by_merge * 11 / 10, "{by_asked}, {by_merge}");

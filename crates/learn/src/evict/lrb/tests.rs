@@ -165,7 +165,7 @@ fn it_is_lru_until_it_is_trained() {
         lru.request(key, 1, 2);
     }
     assert_eq!(lrb.victims, lru.victims);
-    assert_eq!(lrb.policy.lessons.trainings, 0);
+    assert_eq!(lrb.policy.learning_stats.trainings, 0);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn the_victim_is_the_furthest_of_the_drawn_entries() {
         // Some keys are requested twice, which gives labels.
         trial.request(if key % 8 == 0 { key / 16 } else { key }, 1, 100);
         if let Some(victim) = trial.victims.pop()
-            && trial.policy.lessons.trainings > 0
+            && trial.policy.learning_stats.trainings > 0
         {
             let older = trial.policy.cached.values();
             let older = older.map(|&number| trial.policy.objects[number as usize].last);
@@ -230,8 +230,12 @@ fn a_trained_model_keeps_objects_that_are_requested_again() {
     };
     let (lru, _) = hits::<Lru>(&(), &keys, 90);
     let (lrb, trial) = hits::<Lrb>(&boosted(knobs), &keys, 90);
-    assert!(trial.policy.lessons.trainings >= 3);
-    let importances = trial.policy.lessons().expect("it learns").importances;
+    assert!(trial.policy.learning_stats.trainings >= 3);
+    let importances = trial
+        .policy
+        .learning_stats()
+        .expect("it learns")
+        .importances;
     assert_eq!(importances.len(), FEATURES.len());
     let sum: f32 = importances.iter().map(|(_, share)| share).sum();
     assert!((sum - 1.0).abs() < 1e-4, "{sum}");
@@ -244,7 +248,7 @@ fn labels_that_teach_nothing_do_no_harm() {
     // No object is requested again: every label is the same.
     let keys: Vec<u64> = (0..5_000).collect();
     let (_, trial) = hits::<Lrb>(&boosted(small()), &keys, 20);
-    assert_eq!(trial.policy.lessons.trainings, 0);
+    assert_eq!(trial.policy.learning_stats.trainings, 0);
     assert!(trial.victims.is_sorted(), "first in, first out");
 }
 

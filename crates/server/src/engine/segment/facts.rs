@@ -50,7 +50,7 @@ impl Facts for Segments {
         let census = self.cache.census(now);
         DbFacts {
             keys: census.live,
-            with_deadline: census.mortal,
+            with_deadline: census.with_deadline_count,
             with_element_deadlines: 0,
             mean_ttl_ms: census.mean_ttl_ms,
         }

@@ -41,7 +41,7 @@ pub struct Report {
     /// State of the model.
     pub state: State,
     /// Counters of training, ranking and sampling.
-    pub lessons: LearningStats,
+    pub learning_stats: LearningStats,
     /// Time at which the last model was trained.
     pub learned_at: Option<Tick>,
     /// Accuracy of the last model on held-out samples.

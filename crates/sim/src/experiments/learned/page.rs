@@ -38,7 +38,7 @@ impl Report {
         };
         sections.ceiling();
         sections.baselines();
-        sections.lessons();
+        sections.learning_stats();
         sections.compared();
         sections.warm_up();
         sections.features();
@@ -201,7 +201,7 @@ impl<'a> Sections<'a> {
         section.table(by_name(&own, "bytes an entry", caption));
     }
 
-    fn lessons(&mut self) {
+    fn learning_stats(&mut self) {
         let learners = self.learners();
         if learners.is_empty() {
             return;

@@ -185,7 +185,7 @@ fn speed_of(found: &ReplayResult) -> Option<f64> {
 }
 
 fn learning(found: &ReplayResult, learned: &Learned) -> Learning {
-    let lessons = &learned.lessons;
+    let learning_stats = &learned.learning_stats;
     let all = found.cpu_time.as_secs_f64();
     let share = |time: Duration| match all > 0.0 {
         true => (time.as_secs_f64() / all).min(1.0),
@@ -194,22 +194,25 @@ fn learning(found: &ReplayResult, learned: &Learned) -> Learning {
     let each =
         |time: Duration, count: u64| (count > 0).then(|| time.as_secs_f64() * 1e3 / count as f64);
     Learning {
-        trainings: lessons.trainings,
+        trainings: learning_stats.trainings,
         is_trained: learned.is_trained(),
-        training_rows: lessons.training_rows,
-        inferences: lessons.inferences,
-        inference_rows: lessons.inference_rows,
+        training_rows: learning_stats.training_rows,
+        inferences: learning_stats.inferences,
+        inference_rows: learning_stats.inference_rows,
         model_age: learned.model_age,
-        groups_evicted: lessons.groups_evicted,
+        groups_evicted: learning_stats.groups_evicted,
         training_share: share(learned.training_time),
         inference_share: share(learned.inference_time),
-        training_ms: each(learned.training_time, lessons.trainings + lessons.failures),
-        inference_ms: each(learned.inference_time, lessons.inferences),
+        training_ms: each(
+            learned.training_time,
+            learning_stats.trainings + learning_stats.failures,
+        ),
+        inference_ms: each(learned.inference_time, learning_stats.inferences),
         learning_bytes_per_entry: learned.bytes_per_entry,
         rank_correlation: learned.correlation(),
         fifths: learned
             .fifths()
             .map_or(Vec::new(), |fifths| fifths.to_vec()),
-        importances: lessons.importances.clone(),
+        importances: learning_stats.importances.clone(),
     }
 }
