@@ -34,7 +34,7 @@ pub struct Arguments {
     /// Addresses to listen on, separated by blanks [default: "127.0.0.1 -::1"]
     #[arg(long, value_name = "ADDRESSES", allow_hyphen_values = true)]
     bind: Option<String>,
-    /// Number of worker threads [default: 1 on up to two cores, else one per core]
+    /// Number of data threads [default: 1 on up to two cores, else one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<String>,
     /// Maximum memory, such as 100mb, beyond which keys are evicted or writes refused [default: no
@@ -151,7 +151,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Some(path) = path {
         if arguments.file.is_some() && !path.exists() {
             return Err(anyhow!(
-                "{}: expected a subcommand (serve, bench, sim, edge, trace) or an existing config file",
+                "{}: no such config file, and no subcommand (serve, bench, sim, edge, trace)",
                 path.display()
             ));
         }

@@ -18,7 +18,7 @@ pub struct Knob {
     pub range: &'static str,
 }
 
-/// Knobs of a policy, filter or index, by name. Implemented by [`knobs!`](crate::knobs).
+/// Knobs of a policy, filter or index, by name. Implemented by [`knobs!`](macro@crate::knobs).
 pub trait Knobs: Default {
     /// All knobs, in the order in which they may be given without their names.
     const KNOBS: &'static [Knob];

@@ -8,7 +8,7 @@
 //! On the segment engine items are objects with marks, and there are no other types.
 //!
 //! `run` executes one request. `text` and `meta` implement the two command sets on the trait
-//! [`crate::engine::items::Items`], which both engines implement.
+//! `Items`, which both engines implement.
 
 mod answers;
 mod meta;

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(span_ms("1.5"), Ok(1_500));
         assert_eq!(span_ms("2h"), Ok(7_200_000));
         assert_eq!(span("3d"), Ok(Duration::from_secs(259_200)));
-        for text in ["", "k", "-1", "1.5", "1e3", "nan", "9999999999g", "1kb"] {
+        for text in ["", "k", "-1", "1.5", "1e3", "nan", "99999999999g", "1kb"] {
             assert!(count(text).is_err(), "{text:?}");
         }
         for text in ["", "s", "-1s", "1y", "1e3s", "inf"] {

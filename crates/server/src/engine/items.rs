@@ -5,8 +5,8 @@
 //! then set the TTL. They are atomic on the slab engine only. If there is no room for the new
 //! deadline, the old one stays.
 //!
-//! Functions of the stored item decide what a request does ([`store_action`], [`counted`],
-//! [`RemoveRequest::refusal`]). Therefore an engine can call them again after another client has
+//! Functions of the stored item decide what a request does (`store_action`, `counted`,
+//! `RemoveRequest::refusal`). Therefore an engine can call them again after another client has
 //! changed the item.
 
 use super::Strings;
