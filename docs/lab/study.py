@@ -1,4 +1,4 @@
-"""The study of the open traces in docs/lab/study.md: measures all of them and writes its tables anew.
+"""The study of the open traces in docs/lab/study.md: measures all of them and writes its tables again.
 
     python3 docs/lab/study.py --mayfly target/release/mayfly --traces FOLDER [--pages FOLDER]
 
