@@ -107,8 +107,8 @@ mod tests {
             b"bench".to_vec(),
             b"a\xff.csv".to_vec(),
         ];
-        let told = joined(words.into_iter().map(OsString::from_vec));
-        assert_eq!(told, "mayfly bench 'a\u{fffd}.csv'");
+        let reported = joined(words.into_iter().map(OsString::from_vec));
+        assert_eq!(reported, "mayfly bench 'a\u{fffd}.csv'");
     }
 
     #[test]

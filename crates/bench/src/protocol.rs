@@ -114,14 +114,14 @@ mod tests {
         let mut parser = Parser::new(Limits {
             value_bytes_max: 100,
         });
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut at = 0;
         while at < out.len() {
             let mut spans = Vec::new();
             match parser.parse(&out[at..], &mut spans) {
                 Parsed::Request { consumed, request } => {
                     let value = out[at..][request.value.range()].to_vec();
-                    told.push((request.verb, request.exptime, value));
+                    reported.push((request.verb, request.exptime, value));
                     at += consumed;
                 }
                 other => panic!("{other:?}"),
@@ -138,7 +138,7 @@ mod tests {
             .into_iter()
             .map(|(verb, ttl, value)| (verb, ttl, value.to_vec()))
             .collect();
-        assert_eq!(told, wanted);
+        assert_eq!(reported, wanted);
     }
 
     #[test]

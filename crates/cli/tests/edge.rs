@@ -110,7 +110,7 @@ fn results_of_a_generated_trace_are_printed_as_text_json_and_a_page() {
 
 #[test]
 fn equal_seeds_give_equal_results_for_any_number_of_jobs() {
-    let told = |seed, jobs| {
+    let reported = |seed, jobs| {
         let arguments = [
             "--requests",
             "3k",
@@ -128,8 +128,8 @@ fn equal_seeds_give_equal_results_for_any_number_of_jobs() {
         json["requests_per_second"] = 0.into();
         json
     };
-    assert_eq!(told("1", "1"), told("1", "4"));
-    assert_ne!(told("1", "1"), told("2", "1"));
+    assert_eq!(reported("1", "1"), reported("1", "4"));
+    assert_ne!(reported("1", "1"), reported("2", "1"));
 }
 
 #[test]

@@ -118,10 +118,10 @@ fn each_figure_of_learned_eviction_has_results() {
     let page = std::fs::read_to_string(&html).expect("the page was written");
     let document = std::fs::read_to_string(&markdown).expect("the document is there");
     for figure in 6..=17 {
-        let told = |text: &str| text.contains(&format!("6.{figure}"));
+        let mentions = |text: &str| text.contains(&format!("6.{figure}"));
         // The spectrum is a plot of what the tables of others hold.
         assert!(
-            told(&page) && (told(&document) || figure == 16),
+            mentions(&page) && (mentions(&document) || figure == 16),
             "figure 6.{figure}"
         );
     }
@@ -145,7 +145,7 @@ fn a_week_is_generated_without_a_trace() {
     let span_ms = number(&report, "/traces/0/span_ms");
     assert!((6.5..7.5).contains(&(span_ms / 86_400e3)), "{span_ms}");
     let rows = list(&report, "/rows");
-    let told: Vec<_> = rows
+    let found: Vec<_> = rows
         .iter()
         .map(|row| [row["name"].as_str(), row["value"].as_str()])
         .collect();
@@ -155,7 +155,7 @@ fn a_week_is_generated_without_a_trace() {
         ["fifo", "3/7"],
         ["lru", "3/7"],
     ];
-    assert_eq!(told, wanted.map(|two| two.map(Some)));
+    assert_eq!(found, wanted.map(|two| two.map(Some)));
 }
 
 #[test]
@@ -170,8 +170,8 @@ fn replays_by_bytes_are_left_out_for_a_trace_without_sizes() {
     let rows = list(&report, "/rows");
     assert_eq!(rows.len(), 8);
     assert!(rows.iter().all(|row| row["unit"] == "objects"));
-    let told = ["bytes on learned-ids", "the round engine on learned-ids"];
-    assert_eq!(list(&report, "/left_out"), told);
+    let expected = ["bytes on learned-ids", "the round engine on learned-ids"];
+    assert_eq!(list(&report, "/left_out"), expected);
 }
 
 #[test]

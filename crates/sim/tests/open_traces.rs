@@ -112,7 +112,7 @@ fn samples_of_the_default_rate_are_within_one_percent() {
             let sizes = SHARES.map(|share| ((footprint * share) as u64).max(1));
             let policies = std::slice::from_ref(&lru);
             let done = AtomicU64::new(0);
-            let told = exact(&whole, &rules, policies, &sizes, 1, &done).expect("it runs");
+            let exact_ratios = exact(&whole, &rules, policies, &sizes, 1, &done).expect("it runs");
             let estimates: Vec<Curve> = samples
                 .iter()
                 .map(|sample| {
@@ -120,7 +120,7 @@ fn samples_of_the_default_rate_are_within_one_percent() {
                     curves.expect("it runs").remove(0)
                 })
                 .collect();
-            let (means, within) = errors(&told[0], &estimates);
+            let (means, within) = errors(&exact_ratios[0], &estimates);
             inside += within;
             compared += means.len() * estimates.len();
             let cells: Vec<String> = means.iter().map(|e| format!("{e:.3}")).collect();

@@ -290,8 +290,8 @@ fn fill_load(server: &Server) -> Result<Load<()>> {
 /// Returns the name of the command in `words` if the server lacks it, otherwise `None`.
 pub(super) fn lacks(client: &mut Client, words: &'static str) -> Result<Option<&'static str>> {
     let name = words.split(' ').next().unwrap_or(words);
-    let told = client.call(&["COMMAND", "INFO", name])?;
-    let is_known = told
+    let reported = client.call(&["COMMAND", "INFO", name])?;
+    let is_known = reported
         .as_list()
         .and_then(<[Value]>::first)
         .is_some_and(|entry| entry.as_list().is_some_and(|facts| !facts.is_empty()));

@@ -261,8 +261,8 @@ impl Platform {
         let entry_bytes = (KEY_BYTES + self.value_size) as f64;
         let mut summary = Summary::of(looks, empty_bytes, entry_bytes, expired);
         // Other servers lack this section.
-        let told = client.info("expiry").unwrap_or_default();
-        let field = |name: &str| told.get(name).and_then(|value| value.parse().ok());
+        let reported = client.info("expiry").unwrap_or_default();
+        let field = |name: &str| reported.get(name).and_then(|value| value.parse().ok());
         summary.lag_p99_us = field("expiry_lag_us_p99");
         summary.lag_max_us = field("expiry_lag_us_max");
         Ok(summary)

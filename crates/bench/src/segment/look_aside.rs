@@ -254,8 +254,8 @@ mod tests {
             }
         });
         assert_eq!(writes, ["set 0000000000000001 0 2 4\r\nvvvv\r\n"]);
-        let told = [counts.reads, counts.misses, counts.overtaken, counts.writes];
-        assert_eq!(told, [4, 1, 2, 1]);
+        let reported = [counts.reads, counts.misses, counts.overtaken, counts.writes];
+        assert_eq!(reported, [4, 1, 2, 1]);
     }
 
     #[test]
@@ -270,8 +270,8 @@ mod tests {
             "del" => "NOT_FOUND\r\n",
             _ => "END\r\n",
         });
-        let told = [counts.reads, counts.misses, counts.writes, counts.refused];
-        assert_eq!(told, [1, 1, 2, 2]);
+        let reported = [counts.reads, counts.misses, counts.writes, counts.refused];
+        assert_eq!(reported, [1, 1, 2, 2]);
     }
 
     #[test]

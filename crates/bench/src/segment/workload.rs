@@ -144,11 +144,11 @@ impl Workload {
         let has_time = self.requests.iter().any(|asked| asked.time_ms != first);
         let mut now = 0;
         for (index, asked) in self.requests.iter_mut().enumerate() {
-            let told = match has_time {
+            let timestamp = match has_time {
                 true => asked.time_ms.saturating_sub(first),
                 false => index as u64 * 1000 / RATE_DEFAULT,
             };
-            now = told.max(now);
+            now = timestamp.max(now);
             asked.time_ms = now;
         }
         self.span_ms = now.max(1);
@@ -184,10 +184,10 @@ impl Size {
         };
         let rounded = (bytes + SIZE_STEP / 2) / SIZE_STEP * SIZE_STEP;
         if rounded < SIZE_MIN {
-            let told = format!(
+            let problem = format!(
                 "--size: {bytes} bytes are too few for a server: it takes 8 MiB at least, and all objects of the trace are {footprint} bytes"
             );
-            return Err(Error::Usage(told));
+            return Err(Error::Usage(problem));
         }
         Ok(rounded)
     }

@@ -120,7 +120,7 @@ fn info_reports_objects_that_wait_to_be_freed() {
     bench.say(&format!("rpush list {}", elements.join(" ")));
     bench.say("set small v");
     bench.say("del large list small");
-    let told = |bench: &mut Bench| {
+    let reported = |bench: &mut Bench| {
         let text = bench.say("info memory");
         let number = |name: &str| -> u64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -131,16 +131,16 @@ fn info_reports_objects_that_wait_to_be_freed() {
             number("lazyfreed_objects:"),
         )
     };
-    assert_eq!(told(&mut bench), (2, 0));
+    assert_eq!(reported(&mut bench), (2, 0));
     let space = &bench.server.keyspace;
     for shard in 0..space.shard_count() {
         while space.background_step(shard, Tick(NOW), 100, &mut Vec::new()) {}
     }
-    assert_eq!(told(&mut bench), (0, 2));
+    assert_eq!(reported(&mut bench), (0, 2));
     bench.table(&[
         ("mset a 1 b 2", "+OK"),
         ("flushall", "+OK"),
         ("config resetstat", "+OK"),
     ]);
-    assert_eq!(told(&mut bench), (2, 0));
+    assert_eq!(reported(&mut bench), (2, 0));
 }
