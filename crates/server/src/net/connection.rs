@@ -103,8 +103,12 @@ pub struct Connection {
     pub stream: TcpStream,
     /// The client's session.
     pub session: Session,
-    /// Commands that were received but not executed. The last one may be incomplete.
+    /// Commands that were received but not executed, from `executed` on. The last one may be
+    /// incomplete.
     input: Vec<u8>,
+    /// Number of bytes at the front of `input` that were executed already. They are removed when
+    /// they are the larger part, so that removing them takes linear time in total.
+    executed: usize,
     parser: Parser,
     /// Parser of memcached's protocol, if the connection uses it.
     memcached: Option<wire::memcached::Parser>,
@@ -115,6 +119,9 @@ pub struct Connection {
     is_stalled: bool,
     /// Whether the client has closed its sending side.
     is_hung_up: bool,
+    /// Whether the last read filled its buffer, so that the socket may hold more input without
+    /// another event.
+    pub may_have_more: bool,
     /// Whether the socket is registered for writability.
     pub waits_to_write: bool,
     /// Whether the connection is in the worker's list of connections to serve again.
@@ -134,12 +141,14 @@ impl Connection {
             stream,
             session,
             input: Vec::new(),
+            executed: 0,
             parser: Parser::default(),
             memcached: None,
             output: Vec::new(),
             sent: 0,
             is_stalled: false,
             is_hung_up: false,
+            may_have_more: false,
             waits_to_write: false,
             is_listed: false,
             over_since: None,
@@ -181,8 +190,7 @@ impl Connection {
         output: &mut Vec<u8>,
     ) -> Next {
         if self.session.is_blocked() {
-            // Input stays in the socket's buffer. The poll reports a disconnection.
-            return self.next_of(Stop::Blocked);
+            return self.read_ahead(executor, scratch);
         }
         if self.session.is_closing || output.len() - self.sent > BACKPRESSURE_BYTES {
             return Next::Wait;
@@ -201,6 +209,7 @@ impl Connection {
             Ok(len) => {
                 scratch.traffic.input_bytes += len as u64;
                 self.received_bytes += len as u64;
+                self.may_have_more = len == input.len();
                 let stop = if self.input.is_empty() {
                     let (used, stop) = self.run(&mut input[..len], executor, scratch, output);
                     self.input.extend_from_slice(&input[used..len]);
@@ -228,6 +237,61 @@ impl Connection {
         next
     }
 
+    /// Reads input of a blocked client without executing it. Otherwise a client that sends more
+    /// than the socket buffers hold and disconnects would stay blocked, because its FIN arrives
+    /// only after the bytes before it were read.
+    fn read_ahead(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) -> Next {
+        if self.is_hung_up {
+            return Next::Close;
+        }
+        let mut input = std::mem::take(&mut scratch.input);
+        scratch.traffic.reads += 1;
+        let result = self.stream.read(&mut input);
+        self.may_have_more = false;
+        let next = match result {
+            Ok(0) => Next::Close,
+            Ok(len) => {
+                scratch.traffic.input_bytes += len as u64;
+                self.received_bytes += len as u64;
+                self.may_have_more = len == input.len();
+                self.input.extend_from_slice(&input[..len]);
+                if self.is_over_query_limit(executor) {
+                    Next::Close
+                } else {
+                    Next::Blocked
+                }
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => Next::Blocked,
+                ErrorKind::Interrupted => {
+                    self.may_have_more = true;
+                    Next::Blocked
+                }
+                _ => Next::Close,
+            },
+        };
+        scratch.input = input;
+        next
+    }
+
+    /// Whether more input is buffered than `client-query-buffer-limit` allows. If it is, counts and
+    /// logs the disconnection, which is up to the caller.
+    fn is_over_query_limit(&self, executor: &Executor<'_>) -> bool {
+        let server = executor.server();
+        let limit = server.config.number(Id::QueryBufferLimit) as usize;
+        if self.input.len() - self.executed <= limit {
+            return false;
+        }
+        let stats = &server.stats;
+        stats.query_limit_disconnections.fetch_add(1, Relaxed);
+        log::warn!(
+            "closing client {} ({}): its query buffer exceeds client-query-buffer-limit",
+            self.session.info.id,
+            self.session.info.address
+        );
+        true
+    }
+
     fn next_of(&mut self, stop: Stop) -> Next {
         self.is_stalled = matches!(stop, Stop::Backpressure | Stop::Held | Stop::Blocked);
         match stop {
@@ -247,25 +311,19 @@ impl Connection {
         output: &mut Vec<u8>,
     ) -> Stop {
         let mut input = std::mem::take(&mut self.input);
-        let (used, stop) = self.run(&mut input, executor, scratch, output);
-        if used == input.len() {
+        let (used, stop) = self.run(&mut input[self.executed..], executor, scratch, output);
+        self.executed += used;
+        if self.executed == input.len() {
             // The memory of a large value is freed at once.
-            input.clear();
-            input.shrink_to(0);
-        } else {
-            input.drain(..used);
+            input = Vec::new();
+            self.executed = 0;
+        } else if self.executed > input.len() / 2 {
+            input.drain(..self.executed);
+            self.executed = 0;
         }
         self.input = input;
         self.is_stalled = matches!(stop, Stop::Backpressure | Stop::Held | Stop::Blocked);
-        let limit = executor.server().config.number(Id::QueryBufferLimit) as usize;
-        if self.input.len() > limit && stop == Stop::Exhausted {
-            let stats = &executor.server().stats;
-            stats.query_limit_disconnections.fetch_add(1, Relaxed);
-            log::warn!(
-                "closing client {} ({}): its query buffer exceeds client-query-buffer-limit",
-                self.session.info.id,
-                self.session.info.address
-            );
+        if stop == Stop::Exhausted && self.is_over_query_limit(executor) {
             self.session.is_closing = true;
             return Stop::Closing;
         }
@@ -524,7 +582,8 @@ impl Connection {
         info.received_bytes.store(self.received_bytes, Relaxed);
         info.sent_bytes.store(self.sent_bytes, Relaxed);
         info.commands.store(self.command_count, Relaxed);
-        info.input_bytes.store(self.input.len() as u64, Relaxed);
+        let unread = self.input.len() - self.executed;
+        info.input_bytes.store(unread as u64, Relaxed);
         if self.session.is_closing {
             self.session.set_flag(flag::CLOSING, true);
         }

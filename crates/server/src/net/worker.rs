@@ -198,6 +198,7 @@ impl Worker {
     /// Serves the ready connections. Returns the time at which expiry last ran.
     fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) -> Instant {
         let mut expired_at = start;
+        self.close_vanished(events, executor);
         let again = std::mem::take(&mut self.again);
         for (number, index) in again.into_iter().enumerate() {
             if let Some(connection) = self.connection(index) {
@@ -243,6 +244,22 @@ impl Worker {
         executor.set_now(executor.server().clock.now());
         self.expiry_driver.run(executor.server(), turn);
         *expired_at = Instant::now();
+    }
+
+    /// Closes blocked clients that have disconnected. It comes before the commands of other
+    /// clients, because these could pass elements to a client that cannot receive them.
+    fn close_vanished(&mut self, events: &Events, executor: &mut Executor<'_>) {
+        for event in events.iter() {
+            if !(event.is_read_closed() || event.is_error()) {
+                continue;
+            }
+            let Token(index) = event.token();
+            let is_blocked = |connection: &Connection| connection.session.is_blocked();
+            let connection = self.connections.get(index).and_then(Option::as_deref);
+            if connection.is_some_and(is_blocked) {
+                self.close(index, executor);
+            }
+        }
     }
 
     fn ready(&mut self, index: usize, event: &Event, executor: &mut Executor<'_>) {
@@ -313,6 +330,10 @@ impl Worker {
                 if let Some(deadline) = waiter.and_then(|waiter| waiter.deadline) {
                     let id = connection.session.info.id;
                     self.waits.insert((deadline, index, id));
+                }
+                if connection.may_have_more && !connection.is_listed {
+                    connection.is_listed = true;
+                    self.again.push(index);
                 }
             }
             Next::Close => self.close(index, executor),

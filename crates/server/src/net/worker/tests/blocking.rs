@@ -413,3 +413,91 @@ fn workers_serve_the_blocked_clients_of_other_workers() {
     assert!(server.blocking.is_empty());
     assert_eq!(server.keyspace.waited_keys(), 0);
 }
+
+/// Sends commands without waiting for their replies. Panics if the server does not read them.
+fn flood(bench: &mut Bench<'_>, client: &mut Socket, bytes: &[u8]) {
+    let mut sent = 0;
+    for _ in 0..TURNS_MAX {
+        match client.write(&bytes[sent..]) {
+            Ok(len) => sent += len,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => bench.turn(),
+            Err(error) => panic!("{error}"),
+        }
+        if sent == bytes.len() {
+            return;
+        }
+    }
+    panic!("the server read only {sent} of {} bytes", bytes.len());
+}
+
+#[test]
+fn a_blocked_client_that_disconnects_is_noticed_behind_much_input() {
+    // Regression: the socket of a blocked client was not read. More input than the socket buffers
+    // hold kept the FIN away, and a push gave its element to the client that was gone.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.send(&mut client, "BLPOP q 0\r\n", "");
+    assert_eq!(server.blocking.len(), 1);
+    flood(&mut bench, &mut client, &b"PING\r\n".repeat(1 << 20));
+    drop(client);
+    for _ in 0..TURNS_MAX {
+        if server.blocking.is_empty() {
+            break;
+        }
+        bench.turn();
+    }
+    assert!(server.blocking.is_empty());
+    bench.send(&mut other, "RPUSH q job\r\nLLEN q\r\n", ":1\r\n:1\r\n");
+}
+
+#[test]
+fn a_disconnection_is_noticed_before_a_push_that_arrived_with_it() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut other, mut client) = (bench.client(), bench.client());
+    bench.send(&mut other, "PING\r\n", "+PONG\r\n");
+    bench.send(&mut client, "BLPOP q 0\r\n", "");
+    // Both events are in one iteration, that of the push first.
+    other
+        .write_all(b"RPUSH q job\r\nLLEN q\r\n")
+        .expect("there is room");
+    drop(client);
+    bench.expect_output(&mut other, ":1\r\n:1\r\n");
+}
+
+#[test]
+fn input_behind_a_blocked_command_is_bounded_and_runs_after_it() {
+    let (server, listeners) = server(&[("client-query-buffer-limit", "1mb")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.send(&mut client, "BLPOP q 0\r\n", "");
+    flood(&mut bench, &mut client, &b"INCR n\r\n".repeat(100_000));
+    bench.send(&mut other, "GET n\r\nRPUSH q x\r\n", "$-1\r\n:1\r\n");
+    let last = ":100000\r\n";
+    let mut got = String::new();
+    let mut chunk = [0; 65536];
+    for _ in 0..TURNS_MAX {
+        match client.read(&mut chunk) {
+            Ok(len) => got.push_str(&String::from_utf8_lossy(&chunk[..len])),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => bench.turn(),
+            Err(error) => panic!("{error}"),
+        }
+        if got.ends_with(last) {
+            break;
+        }
+    }
+    assert!(got.starts_with(&popped("q", "x")) && got.ends_with(last));
+    // Beyond the limit the client is disconnected, as it is with an incomplete command.
+    bench.send(&mut client, "BLPOP q 0\r\n", "");
+    flood(&mut bench, &mut client, &b"INCR n\r\n".repeat(1 << 17));
+    let _ = client.write_all(b"INCR n\r\n");
+    for _ in 0..TURNS_MAX {
+        if server.blocking.is_empty() {
+            break;
+        }
+        bench.turn();
+    }
+    assert!(server.blocking.is_empty());
+    assert_eq!(server.stats.query_limit_disconnections.load(Relaxed), 1);
+}
