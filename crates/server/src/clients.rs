@@ -26,11 +26,23 @@ pub mod flag {
     pub const NO_TOUCH: u32 = 1 << 5;
     /// Blocked in a blocking command.
     pub const BLOCKED: u32 = 1 << 6;
+    /// CLIENT TRACKING is on.
+    pub const TRACKING: u32 = 1 << 7;
+    /// The client to which invalidations are redirected is gone.
+    pub const BROKEN_REDIRECT: u32 = 1 << 8;
+    /// CLIENT TRACKING is on with BCAST.
+    pub const BROADCAST: u32 = 1 << 9;
+    /// Sent MONITOR.
+    pub const MONITOR: u32 = 1 << 10;
     /// Letters of the flags, in the order of CLIENT LIST.
     pub const LETTERS: &[(u32, char)] = &[
+        (MONITOR, 'O'),
         (PUBSUB, 'P'),
         (MULTI, 'x'),
         (BLOCKED, 'b'),
+        (TRACKING, 't'),
+        (BROKEN_REDIRECT, 'R'),
+        (BROADCAST, 'B'),
         (DIRTY, 'd'),
         (CLOSING, 'c'),
         (NO_EVICT, 'e'),
@@ -98,6 +110,9 @@ pub struct ClientInfo {
     pub sent_bytes: AtomicU64,
     /// Number of executed commands.
     pub commands: AtomicU64,
+    /// Id of the client that receives the invalidations of this one; 0 means this one itself, −1
+    /// that tracking is off.
+    pub redirect: AtomicI64,
     /// Whether CLIENT KILL has selected the client.
     pub is_killed: AtomicBool,
 }
@@ -144,6 +159,7 @@ impl ClientInfo {
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            redirect: AtomicI64::new(-1),
             is_killed: AtomicBool::new(false),
         }
     }
@@ -205,7 +221,8 @@ impl ClientInfo {
         );
         let _ = write!(
             line,
-            " user=default redir=-1 resp={} lib-name={} lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+            " user=default redir={} resp={} lib-name={} lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+            self.redirect.load(Relaxed),
             self.resp.load(Relaxed),
             names.lib_name,
             names.lib_ver,
@@ -255,6 +272,12 @@ impl Clients {
             .lock()
             .expect("the lock is not poisoned")
             .remove(&id);
+    }
+
+    /// Returns the client with this id.
+    pub fn get(&self, id: u64) -> Option<Arc<ClientInfo>> {
+        let all = self.all.lock().expect("the lock is not poisoned");
+        all.get(&id).cloned()
     }
 
     /// Returns the number of connections.

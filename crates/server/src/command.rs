@@ -23,6 +23,7 @@ pub mod sorted_set;
 pub mod string;
 mod subcommand;
 mod table;
+pub mod tracking;
 pub mod transaction;
 
 use crate::context::{Spec, Table};
@@ -42,6 +43,7 @@ const FAMILIES: &[&[Spec]] = &[
     connection::TABLE,
     transaction::TABLE,
     client::TABLE,
+    tracking::TABLE,
     config::TABLE,
     pubsub::TABLE,
     introspection::TABLE,

@@ -6,9 +6,10 @@ mod prefetch;
 mod segment;
 
 use crate::blocking;
+use crate::clients;
 use crate::clock::Moment;
 use crate::command::refusal::OUT_OF_MEMORY;
-use crate::command::{self};
+use crate::command::{self, tracking};
 use crate::context::{Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
@@ -238,6 +239,9 @@ impl<'s> Executor<'s> {
             command::transaction::queue(server, session, (index, spec), args, &mut reply);
             return false;
         }
+        if server.monitors.is_on() {
+            tracking::show(server, session, spec, args);
+        }
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             self.has_written = true;
         }
@@ -251,6 +255,9 @@ impl<'s> Executor<'s> {
         if let Some(view) = held.whole.as_mut() {
             let mut ctx = context(server, view, &Locks::All, session, memo, reply);
             call(&mut ctx, spec, args);
+            if view.has_invalidated() {
+                tracking::send(server, view, session.info.id);
+            }
             if view.has_ready() {
                 blocking::serve(server, command::table(), view, &mut Locks::All);
             }
@@ -260,6 +267,9 @@ impl<'s> Executor<'s> {
         let mut view = lock(&server.keyspace, &held.locks, now);
         let mut ctx = context(server, &mut view, &held.locks, session, memo, reply);
         call(&mut ctx, spec, args);
+        if view.has_invalidated() {
+            tracking::send(server, &mut view, session.info.id);
+        }
         if view.has_ready() {
             blocking::serve(server, command::table(), &mut view, &mut held.locks);
         }
@@ -304,6 +314,10 @@ impl<'s> Executor<'s> {
         session.unsubscribe_all(&self.server.pubsub);
         session.end_transaction();
         self.end_wait(session);
+        if session.tracking.is_some() || session.has_flag(clients::flag::MONITOR) {
+            self.finish();
+            tracking::forget(self.server, session);
+        }
         if session.watched.is_empty() {
             return;
         }
@@ -317,8 +331,11 @@ impl<'s> Executor<'s> {
     }
 }
 
-/// Publishes the events of the keys in locked shards.
+/// Publishes the events of the keys in locked shards, and the invalidations that no client caused.
 fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
+    if server.tracking.is_on() {
+        tracking::send(server, view, 0);
+    }
     if server.notifies() {
         view.take_events(events);
         notify::publish(server, events);
@@ -519,6 +536,10 @@ fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
         return ctx.reply.error(OUT_OF_MEMORY);
     }
     (spec.run.slab)(ctx, args);
+    if ctx.session.tracking.is_some() {
+        tracking::remember(ctx, spec, args);
+        tracking::end_command(ctx.session, spec);
+    }
 }
 
 /// Runs one command without a connection, for tests.

@@ -169,6 +169,7 @@ impl Cycle {
             let did = space.expire(shard, now, self.steps.count, events, report);
             expired += u64::from(did.keys);
             self.measure(server);
+            invalidate(server, shard);
             self.steps.adapt(before.elapsed().as_micros(), did.more);
             // Shards whose deadline does not change although nothing expired must not keep this
             // thread busy.
@@ -215,6 +216,7 @@ impl Cycle {
                     .keyspace
                     .background_step(shard, now, BACKGROUND_STEPS, &mut self.events);
             notify::publish(server, &mut self.events);
+            invalidate(server, shard);
             if !has_more {
                 self.background_next = (self.background_next + 1) % self.shards.len();
                 self.background_left -= 1;
@@ -236,6 +238,21 @@ impl Cycle {
                 .latency
                 .add("expire-cycle", micros / 1000, server.clock.now().0);
         }
+    }
+}
+
+/// Notifies the clients that cache keys of this shard which have expired or were evicted.
+fn invalidate(server: &Server, shard: usize) {
+    if !server.tracking.is_on() {
+        return;
+    }
+    let mut invalidations = Vec::new();
+    server
+        .keyspace
+        .take_invalidations(shard, &mut invalidations);
+    if !invalidations.is_empty() {
+        let (inboxes, clients) = (&server.inboxes, &server.clients);
+        server.tracking.send(inboxes, clients, &invalidations, 0);
     }
 }
 

@@ -51,6 +51,12 @@ impl Inbox {
     pub fn push(&self, worker: usize, message: Message) -> bool {
         let size = match &message {
             Message::Deliver(_, publication, _) => publication.bytes() + size_of::<Message>(),
+            Message::Send(_, bytes) | Message::Monitor(_, bytes) => {
+                bytes.len() + size_of::<Message>()
+            }
+            Message::Invalidate(_, keys, _) => {
+                keys.as_ref().map_or(0, |keys| keys.len()) + size_of::<Message>()
+            }
             _ => 0,
         };
         if size > 0 && self.bytes.load(Ordering::Relaxed) + size > INBOX_BYTES_MAX {

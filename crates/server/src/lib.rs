@@ -24,6 +24,7 @@ pub mod locks;
 pub mod logging;
 pub mod memcached;
 pub mod message;
+pub mod monitor;
 pub mod net;
 pub mod notify;
 pub mod process;
@@ -38,6 +39,7 @@ pub mod spec;
 pub mod state;
 pub mod stats;
 pub mod timing;
+pub mod tracking;
 pub mod version;
 pub mod waiting;
 

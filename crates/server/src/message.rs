@@ -1,6 +1,7 @@
 //! Messages between workers: connections to serve, publications to deliver, replies to blocked
 //! clients, clients to disconnect.
 
+use crate::clients::ClientInfo;
 use mio::net::TcpStream;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +25,17 @@ pub struct Subscriber {
     pub slot: usize,
     /// Client id. It prevents delivery to a later connection at the same index.
     pub client: u64,
+}
+
+impl Subscriber {
+    /// Returns the address of a client.
+    pub fn of(info: &ClientInfo) -> Subscriber {
+        Subscriber {
+            worker: info.worker,
+            slot: info.slot,
+            client: info.id,
+        }
+    }
 }
 
 /// One message, shared by all its receivers.
@@ -65,6 +77,13 @@ pub enum Message {
     Adopt(TcpStream, SocketAddr, PortProtocol),
     /// Send a publication to a subscriber, with the pattern through which it matched.
     Deliver(Subscriber, Arc<Publication>, Option<Arc<[u8]>>),
+    /// Send these bytes to a client.
+    Send(Subscriber, Arc<[u8]>),
+    /// Send the line of a command to a client, if it still monitors.
+    Monitor(Subscriber, Arc<[u8]>),
+    /// Request a client to drop keys from its cache: an array of keys in RESP, or all keys if there
+    /// is none. True if another client redirects its invalidations to this one.
+    Invalidate(Subscriber, Option<Arc<[u8]>>, bool),
     /// Disconnect the client with this connection index and id.
     Kill(usize, u64),
     /// Send this reply to the blocked client with this connection index and id.

@@ -6,6 +6,7 @@ use crate::config::ClientClass;
 use crate::message::Subscriber;
 use crate::pubsub::{PubSub, Space, Subscriptions};
 use crate::queue::Transaction;
+use crate::tracking::TrackingOptions;
 use crate::waiting::{BlockingState, Waiter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,6 +49,8 @@ pub struct Session {
     pub is_dirty: Arc<AtomicBool>,
     /// Subscribed channels and patterns.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// Options of CLIENT TRACKING while it is on.
+    pub tracking: Option<Box<TrackingOptions>>,
     /// Record of the client that other workers can read.
     pub info: Arc<ClientInfo>,
 }
@@ -87,6 +90,7 @@ impl Session {
             watched: Vec::new(),
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: None,
+            tracking: None,
             info,
         }
     }
@@ -111,11 +115,7 @@ impl Session {
 
     /// Returns the client's address for messages.
     pub fn subscriber(&self) -> Subscriber {
-        Subscriber {
-            worker: self.info.worker,
-            slot: self.info.slot,
-            client: self.info.id,
-        }
+        Subscriber::of(&self.info)
     }
 
     /// Returns the class whose output limits apply.
@@ -149,6 +149,11 @@ impl Session {
         } else {
             self.info.flags.fetch_and(!bits, Relaxed);
         }
+    }
+
+    /// Whether all of these bits of `clients::flag` are set.
+    pub fn has_flag(&self, bits: u32) -> bool {
+        self.info.flags.load(Relaxed) & bits == bits
     }
 
     /// Discards the queued commands and ends the transaction.

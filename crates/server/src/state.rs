@@ -8,11 +8,13 @@ use crate::engine::Facts;
 use crate::engine::segment::Segments;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
+use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
 use crate::slowlog::Slowlog;
 use crate::spec::flag;
 use crate::stats::Stats;
+use crate::tracking::TrackingClients;
 use crate::waiting::Blocking;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -84,6 +86,10 @@ pub struct Server {
     pub blocking: Blocking,
     /// Subscriptions.
     pub pubsub: PubSub,
+    /// Clients that cache keys.
+    pub tracking: TrackingClients,
+    /// Clients that sent MONITOR.
+    pub monitors: Monitors,
     /// Counters.
     pub stats: Stats,
     /// Slow commands.
@@ -162,6 +168,8 @@ impl Server {
             clients: Clients::default(),
             blocking: Blocking::default(),
             pubsub: PubSub::default(),
+            tracking: TrackingClients::default(),
+            monitors: Monitors::default(),
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),

@@ -5,6 +5,7 @@ use crate::facts::Counters;
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
 use crate::shared::{DATABASES, Db, Shared};
+use crate::tracking::{InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
 use cache::Outside;
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
@@ -35,6 +36,8 @@ pub(crate) struct Locked {
     pub dbs: [Option<Box<Db>>; DATABASES],
     pub watched: HashMap<DbKey, Vec<Arc<AtomicBool>>>,
     pub waiting: WaitQueues,
+    /// Keys that clients cache, while there are such clients.
+    pub tracked: Option<Box<Tracked>>,
     pub events: EventQueue,
     pub counters: Counters,
     /// Values that are to be dropped outside the lock, a limited number at a time.
@@ -70,9 +73,21 @@ impl Locked {
         self.dbs[db as usize].as_deref()
     }
 
-    /// Fails the transactions that watch a changed key.
+    /// Returns whether invalidations of tracked keys are queued.
     #[inline]
-    pub fn mark_watchers(&mut self, db: u8, key: &[u8]) {
+    pub fn has_invalidated(&self) -> bool {
+        self.tracked
+            .as_deref()
+            .is_some_and(|tracked| tracked.has_pending())
+    }
+
+    /// Fails the transactions that watch a changed key and invalidates it for clients that cache
+    /// it.
+    #[inline]
+    pub fn mark_changed(&mut self, db: u8, key: &[u8], cause: InvalidationCause) {
+        if let Some(tracked) = &mut self.tracked {
+            tracked.invalidate(key, cause);
+        }
         if !self.watched.is_empty()
             && let Some(flags) = self.watched.get(&(db, Box::from(key)))
         {
@@ -170,8 +185,8 @@ impl Locked {
         let data = self.dbs[db as usize]
             .as_mut()
             .expect("the database holds the entry");
-        let key =
-            (is_published || !self.watched.is_empty()).then(|| data.entries.key(slot).to_vec());
+        let is_observed = !self.watched.is_empty() || self.tracked.is_some();
+        let key = (is_published || is_observed).then(|| data.entries.key(slot).to_vec());
         let object = match removal {
             Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
                 data.delete(slot)
@@ -194,7 +209,11 @@ impl Locked {
             }
         };
         let Some(key) = key else { return };
-        self.mark_watchers(db, &key);
+        let cause = match removal {
+            Removal::Deleted => InvalidationCause::Command,
+            _ => InvalidationCause::Server,
+        };
+        self.mark_changed(db, &key, cause);
         if is_published {
             self.push_event(db, class, name, key, shared);
         }
@@ -333,6 +352,9 @@ impl Locked {
 
     /// Panics if a structure is inconsistent.
     pub fn check(&mut self) {
+        if let Some(tracked) = &self.tracked {
+            tracked.check();
+        }
         for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
             if let Some(db) = db {
                 db.check();

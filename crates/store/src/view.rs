@@ -11,6 +11,7 @@ use crate::object::{Object, encoding_of, has_deadlines, kind_of};
 use crate::shard::{EditedValue, IndexState, Locked, Removal};
 use crate::shared::{Db, Key};
 use crate::tags::{TAG_ITEM, TAG_STRING};
+use crate::tracking::InvalidationCause;
 use cache::{NewValue, Value};
 use policy::{Budget, Facts, Slot, Tick};
 use std::sync::Arc;
@@ -21,10 +22,12 @@ mod collections;
 mod databases;
 mod items;
 mod prefetch;
+mod tracking;
 mod waiting;
 
 pub use collections::Edited;
 pub use prefetch::Pages;
+pub use tracking::Tracking;
 
 /// Maximum number of steps that a command spends on the expired elements of one collection.
 const PURGE_STEPS: u32 = 64;
@@ -53,6 +56,8 @@ pub struct View<'a> {
     now: Tick,
     /// Whether a command has written a key on which clients are blocked.
     pub(crate) has_ready: bool,
+    /// Whether a command has queued invalidations of tracked keys.
+    has_invalidated: bool,
 }
 
 /// Returns a string as a value for an entry of this key.
@@ -103,6 +108,7 @@ impl<'a> View<'a> {
             guards,
             now,
             has_ready: false,
+            has_invalidated: false,
         }
     }
 
@@ -332,15 +338,17 @@ impl<'a> View<'a> {
     #[inline]
     fn written(&mut self, key: &Key<'_>, deadline: Option<Tick>) {
         let (space, shard, locked) = self.parts(key);
-        locked.mark_watchers(key.db, key.bytes);
+        locked.mark_changed(key.db, key.bytes, InvalidationCause::Command);
         locked.account(key.db, space.shared());
         if deadline.is_some() {
             space.publish_deadline(shard, key.db, locked);
         }
+        let has_invalidated = locked.has_invalidated();
         if !locked.waiting.is_empty() {
             let number = || space.shared().next_event();
             self.has_ready |= locked.waiting.mark_ready(key.db, key.bytes, number);
         }
+        self.has_invalidated |= has_invalidated;
     }
 
     /// Stores a string under a key and replaces a value of any type. Evicts entries if memory is
@@ -478,6 +486,8 @@ impl<'a> View<'a> {
         let (space, _, locked) = self.parts(key);
         locked.remove_entry(key.db, slot, removal, space.shared());
         locked.account(key.db, space.shared());
+        let has_invalidated = locked.has_invalidated();
+        self.has_invalidated |= has_invalidated;
         true
     }
 

@@ -2,6 +2,7 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
+use super::tracking;
 use crate::blocking;
 use crate::clients::{self, ClientInfo};
 use crate::clock::Moment;
@@ -24,6 +25,10 @@ pub const TABLE: &[Spec] = commands! {
 
 /// Text of CLIENT HELP.
 const HELP: &[&str] = &[
+    "CACHING (YES|NO)",
+    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+    "GETREDIR",
+    "    Return the client ID we are redirecting to when tracking is enabled.",
     "GETNAME",
     "    Return the name of the current connection.",
     "ID",
@@ -47,6 +52,11 @@ const HELP: &[&str] = &[
     "    Set client meta attr: LIB-NAME, LIB-VER.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Control server assisted client side caching.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Unblock the specified blocked client.",
     "UNPAUSE",
@@ -90,10 +100,10 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             ctx.reply.ok();
         }
         (b"unblock", 3 | 4) => unblock(ctx, args),
-        (b"getredir", 2) => ctx.reply.integer(-1),
-        (b"tracking" | b"caching" | b"trackinginfo", _) => {
-            ctx.reply.error("ERR client tracking is not supported")
-        }
+        (b"getredir", 2) => tracking::redirection(ctx),
+        (b"tracking", 3..) => tracking::tracking(ctx, args),
+        (b"caching", 3) => tracking::caching(ctx, args),
+        (b"trackinginfo", 2) => tracking::describe(ctx),
         (b"help", 2) => help(ctx, "CLIENT", HELP),
         _ => refuse_subcommand(ctx, args, HELP),
     }

@@ -1,6 +1,7 @@
 //! Commands about the connection: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
 
 use super::table::commands;
+use super::tracking;
 use super::transaction;
 use crate::clients;
 use crate::config::Id;
@@ -216,6 +217,7 @@ fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.end_transaction();
     transaction::forget_watched(ctx);
     ctx.session.unsubscribe_all(&ctx.server.pubsub);
+    tracking::stop(ctx);
     ctx.session.db = 0;
     ctx.session.reply_mode = ReplyMode::On;
     ctx.session.is_authenticated = !ctx.server.needs_password();

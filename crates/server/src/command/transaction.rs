@@ -6,6 +6,7 @@
 //! see `Ctx::unlocked`.
 
 use super::table::commands;
+use super::tracking;
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
@@ -188,7 +189,13 @@ fn run_one(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
         table: ctx.table,
         memo: None,
     };
+    if inner.server.monitors.is_on() {
+        tracking::show(inner.server, inner.session, spec, args);
+    }
     (spec.run.slab)(&mut inner, args);
+    if inner.session.tracking.is_some() {
+        tracking::remember(&mut inner, spec, args);
+    }
     let nanos = start.elapsed().as_nanos() as u64;
     let now = ctx.view.now();
     timing::note_slow(ctx.server, spec, ctx.session, args, nanos / 1000, now);

@@ -64,7 +64,7 @@ pub(super) fn clients(report: &mut Report<'_>) {
     report.field("client_recent_max_input_buffer", input);
     report.field("client_recent_max_output_buffer", output);
     report.field("blocked_clients", server.blocking.len());
-    report.field("tracking_clients", 0);
+    report.field("tracking_clients", server.tracking.counts().0);
     report.field("pubsub_clients", subscribers);
     report.field("watching_clients", watching);
     report.field("clients_in_timeout_table", server.blocking.with_deadline());
@@ -235,9 +235,11 @@ fn keys(report: &mut Report<'_>) {
     report.field("active_defrag_key_misses", 0);
     report.field("total_active_defrag_time", 0);
     report.field("current_active_defrag_time", 0);
-    report.field("tracking_total_keys", 0);
-    report.field("tracking_total_items", 0);
-    report.field("tracking_total_prefixes", 0);
+    let (keys, items) = report.server.keyspace.tracked_counts();
+    report.field("tracking_total_keys", keys);
+    report.field("tracking_total_items", items);
+    let (_, prefixes) = report.server.tracking.counts();
+    report.field("tracking_total_prefixes", prefixes);
 }
 
 /// Third part of `stats`: errors, event loop iterations, disconnected clients.

@@ -16,10 +16,11 @@ use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::session::Session;
 use crate::state::Server;
+use crate::tracking;
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
-use wire::{Limits, Parsed, Parser, Reply, Span};
+use wire::{Limits, Parsed, Parser, Protocol, Reply, Span};
 
 /// Number of unsent reply bytes beyond which no further command of the client is executed.
 pub const BACKPRESSURE_BYTES: usize = 1 << 20;
@@ -542,6 +543,33 @@ impl Connection {
     pub fn deliver(&mut self, publication: &Publication, pattern: Option<&[u8]>) {
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         publication.write(pattern, &mut reply);
+    }
+
+    /// Adds bytes in the client's protocol to the output.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+    }
+
+    /// Adds an invalidation of keys that the client caches: an array of keys in RESP, or all keys.
+    /// A client with RESP2 receives it only as a message of the channel for invalidations, if
+    /// another client redirects its invalidations to this one.
+    pub fn invalidate(&mut self, keys: Option<&[u8]>, is_redirected: bool) {
+        let protocol = self.session.protocol;
+        let mut reply = Reply::new(&mut self.output, protocol);
+        if protocol == Protocol::Resp3 {
+            reply.push(2);
+            reply.bulk(b"invalidate");
+        } else if is_redirected && self.session.is_subscriber() {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(tracking::CHANNEL);
+        } else {
+            return;
+        }
+        match keys {
+            Some(keys) => reply.raw(keys),
+            None => reply.null(),
+        }
     }
 
     /// Adds the reply of a blocked command to the output and unblocks the session.

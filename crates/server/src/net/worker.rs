@@ -7,13 +7,14 @@
 
 mod waits;
 
+use crate::clients::flag;
 use crate::clock::Moment;
 use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
 use crate::inbox;
-use crate::message::Message;
 use crate::message::PortProtocol;
+use crate::message::{Message, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::session::Session;
@@ -447,19 +448,23 @@ impl Worker {
                     self.adopt(stream, address, protocol, executor);
                 }
                 Message::Deliver(to, publication, pattern) => {
-                    let Some(connection) = self.client(to.slot, to.client) else {
-                        continue;
+                    let add = |c: &mut Connection| c.deliver(&publication, pattern.as_deref());
+                    self.add_output(to, add, executor);
+                }
+                Message::Send(to, bytes) => {
+                    self.add_output(to, |connection| connection.append(&bytes), executor);
+                }
+                Message::Monitor(to, line) => {
+                    let add = |connection: &mut Connection| {
+                        if connection.session.has_flag(flag::MONITOR) {
+                            connection.append(&line);
+                        }
                     };
-                    if connection.session.is_closing {
-                        continue;
-                    }
-                    let was_idle = connection.pending_bytes() == 0;
-                    connection.deliver(&publication, pattern.as_deref());
-                    if was_idle {
-                        self.touched.push(to.slot);
-                    } else if connection.is_over_limit(server, executor.moment()) {
-                        self.after(to.slot, Next::Wait, executor);
-                    }
+                    self.add_output(to, add, executor);
+                }
+                Message::Invalidate(to, keys, is_redirected) => {
+                    let add = |c: &mut Connection| c.invalidate(keys.as_deref(), is_redirected);
+                    self.add_output(to, add, executor);
                 }
                 Message::Answer(slot, client, reply) => {
                     self.answer(slot, client, &reply, executor);
@@ -477,6 +482,29 @@ impl Worker {
                 let next = connection.flush(&mut self.scratch);
                 self.after(index, next, executor);
             }
+        }
+    }
+
+    /// Adds a message to the output of a client, if it is still connected. The output is sent at
+    /// the end of [`Worker::deliver`].
+    fn add_output(
+        &mut self,
+        to: Subscriber,
+        add: impl FnOnce(&mut Connection),
+        executor: &mut Executor<'_>,
+    ) {
+        let Some(connection) = self.client(to.slot, to.client) else {
+            return;
+        };
+        if connection.session.is_closing {
+            return;
+        }
+        let was_idle = connection.pending_bytes() == 0;
+        add(connection);
+        if was_idle {
+            self.touched.push(to.slot);
+        } else if connection.is_over_limit(executor.server(), executor.moment()) {
+            self.after(to.slot, Next::Wait, executor);
         }
     }
 

@@ -4,6 +4,7 @@ use super::{Locked, Removal};
 use crate::collection::Deadlines;
 use crate::object::{Object, has_deadlines};
 use crate::shared::{Db, Shared};
+use crate::tracking::InvalidationCause;
 use cache::{NewValue, Value};
 use policy::{Budget, Slot, Tick};
 
@@ -205,7 +206,8 @@ impl Locked {
             return None;
         }
         cache::Entries::begin(&mut data.entries, now);
-        let is_published = shared.is_notifying() || !self.watched.is_empty();
+        let is_observed = !self.watched.is_empty() || self.tracked.is_some();
+        let is_published = shared.is_notifying() || is_observed;
         let key = is_published.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
         let worked = self.edit_value((db, slot), index_state, own, now, |object| {
@@ -219,7 +221,7 @@ impl Locked {
         let ((class, name), edited) = worked.expect("the closure returns a result");
         self.counters.expired_elements += u64::from(count);
         if let Some(key) = key.filter(|_| count > 0) {
-            self.mark_watchers(db, &key);
+            self.mark_changed(db, &key, InvalidationCause::Server);
             if shared.is_notifying() {
                 self.push_event(db, class, name, key, shared);
             }

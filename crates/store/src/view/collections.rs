@@ -9,6 +9,7 @@ use crate::item::WrongType;
 use crate::object::{InObject, Object, kind_of};
 use crate::shard::{EditedValue, IndexState, Removal, file};
 use crate::shared::{Db, Key};
+use crate::tracking::InvalidationCause;
 use crate::types::{Hash, List, Set, SortedSet};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
@@ -200,6 +201,8 @@ impl<'a> View<'a> {
         let (space, _, locked) = self.parts(key);
         locked.remove_entry(key.db, slot, removal, space.shared());
         locked.account(key.db, space.shared());
+        let has_invalidated = locked.has_invalidated();
+        self.has_invalidated |= has_invalidated;
     }
 
     /// Stores an object in the entry `found` or in a new one.
@@ -302,7 +305,7 @@ impl<'a> View<'a> {
             Value::Outside(_) => None,
         };
         let object = db.delete(slot).or(inline);
-        locked.mark_watchers(from.db, from.bytes);
+        locked.mark_changed(from.db, from.bytes, InvalidationCause::Command);
         locked.account(from.db, space.shared());
         let found = self.live(to);
         let object = object.expect("a value is inline or outside");

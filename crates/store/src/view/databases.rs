@@ -105,6 +105,7 @@ impl View<'_> {
                 space.publish_due(shard, locked);
             }
         }
+        self.forget_tracked();
     }
 
     /// Swaps two databases. Needs all shards.
@@ -116,5 +117,6 @@ impl View<'_> {
             has_ready |= locked.waiting.has_ready();
         }
         self.has_ready |= has_ready;
+        self.forget_tracked();
     }
 }

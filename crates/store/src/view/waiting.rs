@@ -25,9 +25,10 @@ impl View<'_> {
     /// Replaces the locked shards by those of another view. Keeps the information whether a command
     /// has written a key on which clients are blocked.
     pub fn exchange(&mut self, other: Self) {
-        let has_ready = self.has_ready;
+        let (has_ready, has_invalidated) = (self.has_ready, self.has_invalidated);
         *self = other;
         self.has_ready |= has_ready;
+        self.has_invalidated |= has_invalidated;
     }
 
     /// Returns whether [`View::take_ready`] has keys to return.

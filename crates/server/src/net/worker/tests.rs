@@ -202,3 +202,4 @@ fn a_clock_jump_does_not_count_towards_the_soft_limit() {
 }
 
 mod blocking;
+mod tracking;

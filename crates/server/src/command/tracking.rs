@@ -1,0 +1,324 @@
+//! The subcommands of CLIENT for caches of clients (TRACKING, CACHING, TRACKINGINFO, GETREDIR), and
+//! MONITOR.
+
+use super::table::commands;
+use crate::clients;
+use crate::context::{Ctx, Run, Spec};
+use crate::monitor;
+use crate::session::Session;
+use crate::spec::Keys;
+use crate::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
+use crate::state::Server;
+use crate::tracking::{Mode, TrackingOptions};
+use std::sync::Arc;
+use store::View;
+use wire::Args;
+use wire::number::parse_i64;
+
+/// Table of this family's commands.
+pub const TABLE: &[Spec] = commands! {
+    in "server":
+    "monitor" 1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI, Keys::None, "1.0.0", Run::any(monitor),
+        "Sends a line for each executed command.";
+};
+
+const SYNTAX: &str = "ERR syntax error";
+
+/// CLIENT TRACKING.
+pub(super) fn tracking(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if ctx.server.segments.is_some() {
+        return ctx.reply.error(
+            "ERR CLIENT TRACKING is not served by the segment engine; start with --engine slab",
+        );
+    }
+    let options = match read_tracking(ctx, args) {
+        Ok(options) => options,
+        Err(why) => return ctx.reply.error(&why),
+    };
+    set(ctx, options);
+    ctx.reply.ok();
+}
+
+/// Switches tracking of a session on with these options, or off.
+fn set(ctx: &mut Ctx<'_, '_>, options: Option<TrackingOptions>) {
+    ctx.session.tracking = options.clone().map(Box::new);
+    let info = Arc::clone(&ctx.session.info);
+    ctx.unlocked(|server| register(server, &info, options));
+}
+
+fn register(server: &Server, info: &Arc<clients::ClientInfo>, options: Option<TrackingOptions>) {
+    let apply = |state| server.keyspace.set_tracking(state);
+    server.tracking.set(info, options, apply);
+}
+
+/// Switches tracking of a session off, if it is on. `ctx` is that of RESET.
+pub(super) fn stop(ctx: &mut Ctx<'_, '_>) {
+    if ctx.session.tracking.is_some() {
+        set(ctx, None);
+    }
+    stop_monitor(ctx.server, ctx.session);
+}
+
+/// Removes a client that disconnects. No shard may be locked.
+pub fn forget(server: &Server, session: &mut Session) {
+    if session.tracking.take().is_some() {
+        register(server, &session.info, None);
+    }
+    stop_monitor(server, session);
+}
+
+/// Reads the arguments of CLIENT TRACKING. `None` means off.
+fn read_tracking(ctx: &Ctx<'_, '_>, args: Args<'_>) -> Result<Option<TrackingOptions>, String> {
+    let mut options = TrackingOptions::default();
+    let (mut is_broadcast, mut is_opt_in, mut is_opt_out) = (false, false, false);
+    let mut at = 3;
+    while let Some(word) = args.get(at) {
+        match &word.to_ascii_lowercase()[..] {
+            b"redirect" if at + 1 < args.len() => {
+                at += 1;
+                if options.redirect != 0 {
+                    return Err("ERR A client can only redirect to a single other client".into());
+                }
+                options.redirect = read_redirect(ctx, &args[at])?;
+            }
+            b"bcast" => is_broadcast = true,
+            b"optin" => is_opt_in = true,
+            b"optout" => is_opt_out = true,
+            b"noloop" => options.is_noloop = true,
+            b"prefix" if at + 1 < args.len() => {
+                at += 1;
+                options.prefixes.push(args[at].to_vec());
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+        at += 1;
+    }
+    match &args[2].to_ascii_lowercase()[..] {
+        b"on" => {}
+        b"off" => return Ok(None),
+        _ => return Err(SYNTAX.into()),
+    }
+    if !is_broadcast && !options.prefixes.is_empty() {
+        return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
+    }
+    if is_broadcast && (is_opt_in || is_opt_out) {
+        return Err("ERR OPTIN and OPTOUT are not compatible with BCAST".into());
+    }
+    if is_opt_in && is_opt_out {
+        return Err("ERR You can't specify both OPTIN mode and OPTOUT mode".into());
+    }
+    options.mode = match (is_broadcast, is_opt_in, is_opt_out) {
+        (true, ..) => Mode::Broadcast,
+        (_, true, _) => Mode::OptIn,
+        (_, _, true) => Mode::OptOut,
+        _ => Mode::Reads,
+    };
+    if let Some(before) = ctx.session.tracking.as_deref() {
+        check_switch(before, &options)?;
+        // Further prefixes are added to those of earlier calls.
+        let added = std::mem::take(&mut options.prefixes);
+        options.prefixes = before.prefixes.clone();
+        options.prefixes.extend(added);
+    }
+    if options.mode == Mode::Broadcast {
+        check_prefixes(&mut options.prefixes)?;
+    }
+    Ok(Some(options))
+}
+
+fn read_redirect(ctx: &Ctx<'_, '_>, id: &[u8]) -> Result<u64, String> {
+    let id = parse_i64(id).ok_or("ERR value is not an integer or out of range")?;
+    let found = u64::try_from(id).ok().filter(|id| {
+        let is_known = *id == ctx.session.info.id || ctx.server.clients.get(*id).is_some();
+        *id != 0 && is_known
+    });
+    found.ok_or_else(|| "ERR The client ID you want redirect to does not exist".into())
+}
+
+/// Checks that a client that tracks already does not change its mode.
+fn check_switch(before: &TrackingOptions, after: &TrackingOptions) -> Result<(), String> {
+    let broadcasts = |options: &TrackingOptions| options.mode == Mode::Broadcast;
+    let what = if broadcasts(before) != broadcasts(after) {
+        "BCAST mode on/off"
+    } else if before.mode != after.mode {
+        "OPTIN/OPTOUT mode"
+    } else {
+        return Ok(());
+    };
+    Err(format!(
+        "ERR You can't switch {what} before disabling tracking for this client, and then re-enabling it with a different mode."
+    ))
+}
+
+/// Removes duplicates and refuses prefixes of which one begins with another.
+fn check_prefixes(prefixes: &mut Vec<Vec<u8>>) -> Result<(), String> {
+    if prefixes.is_empty() {
+        prefixes.push(Vec::new());
+    }
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    // After sorting, a prefix of another one stands directly before one that begins with it.
+    match prefixes.windows(2).find(|two| two[1].starts_with(&two[0])) {
+        None => Ok(()),
+        Some(two) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Err(format!(
+                "ERR Prefix '{}' overlaps with an existing prefix '{}'. Prefixes for a single client must not overlap.",
+                text(&two[1]),
+                text(&two[0])
+            ))
+        }
+    }
+}
+
+/// CLIENT CACHING.
+pub(super) fn caching(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let Some(tracking) = ctx
+        .session
+        .tracking
+        .as_deref_mut()
+        .filter(|tracking| matches!(tracking.mode, Mode::OptIn | Mode::OptOut))
+    else {
+        return ctx.reply.error("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled");
+    };
+    let (is_on, mode, name) = if args.is(2, "yes") {
+        (true, Mode::OptIn, "OPTIN")
+    } else if args.is(2, "no") {
+        (false, Mode::OptOut, "OPTOUT")
+    } else {
+        return ctx.reply.error(SYNTAX);
+    };
+    if tracking.mode != mode {
+        let word = if is_on { "YES" } else { "NO" };
+        return ctx.reply.error(&format!(
+            "ERR CLIENT CACHING {word} is only valid when tracking is enabled in {name} mode."
+        ));
+    }
+    tracking.caching = Some(is_on);
+    ctx.reply.ok();
+}
+
+/// CLIENT GETREDIR.
+pub(super) fn redirection(ctx: &mut Ctx<'_, '_>) {
+    let tracking = ctx.session.tracking.as_deref();
+    ctx.reply
+        .integer(tracking.map_or(-1, |tracking| tracking.redirect as i64));
+}
+
+/// CLIENT TRACKINGINFO.
+pub(super) fn describe(ctx: &mut Ctx<'_, '_>) {
+    let tracking = ctx.session.tracking.as_deref().cloned();
+    let mut flags = Vec::new();
+    match &tracking {
+        None => flags.push("off"),
+        Some(tracking) => {
+            flags.push("on");
+            match tracking.mode {
+                Mode::Reads => {}
+                Mode::OptIn => flags.push("optin"),
+                Mode::OptOut => flags.push("optout"),
+                Mode::Broadcast => flags.push("bcast"),
+            }
+            match tracking.caching {
+                Some(true) => flags.push("caching-yes"),
+                Some(false) => flags.push("caching-no"),
+                None => {}
+            }
+            if tracking.is_noloop {
+                flags.push("noloop");
+            }
+            if ctx.session.has_flag(clients::flag::BROKEN_REDIRECT) {
+                flags.push("broken_redirect");
+            }
+        }
+    }
+    let reply = &mut ctx.reply;
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.bulk(b"redirect");
+    let redirect = tracking.as_ref().map_or(-1, |t| t.redirect as i64);
+    reply.integer(redirect);
+    reply.bulk(b"prefixes");
+    let mut prefixes = tracking.map_or_else(Vec::new, |tracking| tracking.prefixes);
+    prefixes.retain(|prefix| !prefix.is_empty());
+    reply.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| reply.bulk(prefix));
+}
+
+/// Records the keys that a command has read, for a client that tracks keys.
+pub fn remember(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
+    let is_tracked = |tracking: &TrackingOptions| tracking.tracks_reads();
+    if !spec.has(READONLY) || !ctx.session.tracking.as_deref().is_some_and(is_tracked) {
+        return;
+    }
+    let server = ctx.server;
+    let keys_max = match server
+        .config
+        .number(crate::config::Id::TrackingTableMaxKeys)
+    {
+        0 => usize::MAX,
+        keys_max => keys_max as usize,
+    };
+    let id = ctx.session.info.id;
+    let is_connected = |id: u64| server.clients.get(id).is_some();
+    let keys = spec.keys;
+    keys.each(args, |index| {
+        let key = ctx.key(&args[index]);
+        ctx.view.track(&key, id, keys_max, &is_connected);
+    });
+}
+
+/// Ends the effect of CLIENT CACHING after a command, except within a transaction.
+#[cold]
+pub fn end_command(session: &mut Session, spec: &Spec) {
+    if session.transaction.is_none()
+        && spec.name != "client"
+        && let Some(tracking) = session.tracking.as_deref_mut()
+    {
+        tracking.caching = None;
+    }
+}
+
+/// Sends the invalidations that the locked shards have queued. `writer` is the client whose command
+/// caused them, or 0.
+#[cold]
+pub fn send(server: &Server, view: &mut View<'_>, writer: u64) {
+    let mut invalidations = Vec::new();
+    view.take_invalidations(&mut invalidations);
+    if !invalidations.is_empty() {
+        let (inboxes, clients) = (&server.inboxes, &server.clients);
+        server
+            .tracking
+            .send(inboxes, clients, &invalidations, writer);
+    }
+}
+
+fn monitor(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    let bit = clients::flag::MONITOR;
+    if !ctx.session.has_flag(bit) {
+        ctx.session.set_flag(bit, true);
+        ctx.server.monitors.add(ctx.session.subscriber());
+    }
+    ctx.reply.ok();
+}
+
+fn stop_monitor(server: &Server, session: &Session) {
+    if session.has_flag(clients::flag::MONITOR) {
+        session.set_flag(clients::flag::MONITOR, false);
+        server.monitors.remove(session.subscriber());
+    }
+}
+
+/// Sends the line of a command to the monitoring clients. Commands for administrators and those
+/// with passwords are omitted.
+#[cold]
+pub fn show(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) {
+    if spec.has(ADMIN) || matches!(spec.name, "auth" | "hello" | "exec") {
+        return;
+    }
+    let now_us = server.clock.now_us();
+    let line = monitor::line(now_us, session.db.into(), &session.info.address, args);
+    server.monitors.send(&server.inboxes, line);
+}
