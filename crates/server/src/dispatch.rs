@@ -322,7 +322,7 @@ impl<'s> Executor<'s> {
             return;
         }
         self.finish();
-        for (db, bytes) in session.watched.drain(..) {
+        for (db, bytes) in session.watched.drain() {
             let key = self.server.keyspace.key(db, &bytes);
             let shard = self.server.keyspace.shard_of(&key);
             let mut view = self.server.keyspace.lock_one(shard, self.now);

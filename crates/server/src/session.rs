@@ -8,6 +8,7 @@ use crate::pubsub::{PubSub, Space, Subscriptions};
 use crate::queue::Transaction;
 use crate::tracking::TrackingOptions;
 use crate::waiting::{BlockingState, Waiter};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::Protocol;
@@ -44,7 +45,7 @@ pub struct Session {
     /// Queued commands within MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases.
-    pub watched: Vec<(u8, Vec<u8>)>,
+    pub watched: HashSet<(u8, Vec<u8>)>,
     /// Flag that the store sets when a watched key changes.
     pub is_dirty: Arc<AtomicBool>,
     /// Subscribed channels and patterns.
@@ -87,7 +88,7 @@ impl Session {
             blocking_state: BlockingState::MayBlock,
             reply_mode: ReplyMode::On,
             transaction: None,
-            watched: Vec::new(),
+            watched: HashSet::new(),
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: None,
             tracking: None,

@@ -96,15 +96,13 @@ fn watch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     let db = ctx.session.db;
     for bytes in args.from(1).iter() {
-        let watched = &ctx.session.watched;
-        if watched.iter().any(|(at, key)| *at == db && key == bytes) {
+        if !ctx.session.watched.insert((db, bytes.to_vec())) {
             continue;
         }
         let key = ctx.key(bytes);
         // An expired key is removed now, so that its removal does not count as a change later.
         let _ = ctx.view.kind(&key);
         ctx.view.watch(&key, &ctx.session.is_dirty);
-        ctx.session.watched.push((db, bytes.to_vec()));
     }
     let count = ctx.session.watched.len() as u32;
     ctx.session.info.watched.store(count, Relaxed);
