@@ -86,7 +86,10 @@ pub struct Cycle {
     /// Deadlines that the last call reported, each with the number of keys and elements that had
     /// it.
     deadlines: Vec<(Tick, u64)>,
-    /// Whether the shard with the earliest deadline was due but had nothing to expire.
+    /// Shards that another thread had locked in the last call.
+    locked: Vec<usize>,
+    /// Whether the shard with the earliest deadline was due but had nothing to expire or was
+    /// locked.
     pub found_nothing: bool,
 }
 
@@ -104,6 +107,7 @@ impl Cycle {
             background_left: 0,
             events: Vec::new(),
             deadlines: Vec::new(),
+            locked: Vec::new(),
             found_nothing: false,
         }
     }
@@ -119,17 +123,17 @@ impl Cycle {
     /// Returns the next due shard to call, if there is one. It is the shard with the earliest
     /// deadline. If the last call of shard `idle` expired nothing, for example because an index is
     /// being reorganized, it is the next due shard in numerical order, so that no shard delays the
-    /// others.
+    /// others. Shards that were found locked are skipped until the next call of `run`.
     fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
-        let is_due = |shard: usize| {
-            server
-                .keyspace
-                .next_due(shard)
-                .is_some_and(|due| due <= now)
+        let due = |shard: usize| {
+            let due = server.keyspace.next_due(shard).filter(|due| *due <= now)?;
+            (!self.locked.contains(&shard)).then_some(due)
         };
+        let is_due = |shard: usize| due(shard).is_some();
         let Some(idle) = idle else {
-            let (due, shard) = self.earliest(server)?;
-            return (due <= now).then_some(shard);
+            let all = self.shards.iter();
+            let earliest = all.filter_map(|&shard| Some((due(shard)?, shard))).min();
+            return earliest.map(|(_, shard)| shard);
         };
         let (before, after) = self
             .shards
@@ -152,6 +156,7 @@ impl Cycle {
         let mut now = server.clock.now();
         let due = self.earliest(server).filter(|(due, _)| *due <= now);
         self.found_nothing = false;
+        self.locked.clear();
         if due.is_none() && self.background_left == 0 {
             return false;
         }
@@ -168,6 +173,9 @@ impl Cycle {
             let (space, events) = (&server.keyspace, &mut self.events);
             let did = space.expire(shard, now, self.steps.count, events, report);
             expired += u64::from(did.keys);
+            if did.is_locked {
+                self.locked.push(shard);
+            }
             self.measure(server);
             invalidate(server, shard);
             self.steps.adapt(before.elapsed().as_micros(), did.more);
@@ -185,6 +193,8 @@ impl Cycle {
         self.run_background_work(server, now, start, limit);
         self.report(server, expired, start.elapsed());
         let is_due = self.next(server, server.clock.now(), None).is_some();
+        // The caller pauses before it tries the locked shards again.
+        self.found_nothing |= !is_due && !self.locked.is_empty();
         self.background_left > 0 || (is_due && !self.found_nothing)
     }
 
@@ -262,6 +272,40 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::Config;
     use store::NewDeadline;
+
+    #[test]
+    fn a_shard_that_another_thread_has_locked_is_expired_later() {
+        // Regression: a worker waited for the lock of a long command on another worker and served
+        // none of its clients meanwhile.
+        const NOW: u64 = 1_700_000_000_000;
+        let server = Server::new(Config::default(), Clock::manual(NOW)).expect("valid options");
+        let space = &server.keyspace;
+        let mut view = space.lock_all(Tick(NOW));
+        for name in 0..1_000u32 {
+            let name = format!("{name}");
+            let deadline = NewDeadline::At(Tick(NOW + 1));
+            view.set(&space.key(0, name.as_bytes()), b"v", deadline);
+        }
+        drop(view);
+        server.clock.set_ms(NOW + 3);
+        let expired = || server.stats.workers[0].expired_keys.load(Relaxed);
+        let mut cycle = Cycle::new(&server, 0);
+        let held = space.lock_one(0, Tick(NOW));
+        for _ in 0..100 {
+            cycle.request_background_work();
+            cycle.run(&server, Duration::from_millis(1));
+        }
+        assert!(expired() > 0, "the other shards are expired");
+        assert!(expired() < 1_000);
+        assert!(
+            cycle.found_nothing,
+            "the worker pauses before the next attempt"
+        );
+        drop(held);
+        while cycle.run(&server, Duration::from_millis(1)) {}
+        assert_eq!(expired(), 1_000);
+        assert!(!cycle.found_nothing);
+    }
 
     #[test]
     fn reorganizing_one_index_does_not_delay_other_shards() {

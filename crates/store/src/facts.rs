@@ -138,6 +138,8 @@ pub struct Expired {
     pub bytes: u64,
     /// Whether more keys or elements are due now, so that the caller should call again soon.
     pub more: bool,
+    /// Whether the shard was locked, so that nothing was done.
+    pub is_locked: bool,
     /// Instant at which the next call is needed if `more` is false; `None` if nothing has a
     /// deadline.
     pub next_due: Option<Tick>,

@@ -12,8 +12,14 @@ use policy::expire::any::{ExpirySpec, INDEXES, PRESETS};
 use policy::knobs::SpecError;
 use policy::{Budget, ExpiryIndex, Facts, Tick};
 use siphasher::sip::SipHasher13;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Number of calls of background work in a row that may find a shard locked, before further calls
+/// try several times.
+const MISSES_MAX: u32 = 8;
+/// Number of attempts of such a call to lock the shard.
+const PATIENT_TRIES: u32 = 1000;
 
 /// Options of a keyspace.
 #[derive(Clone, Debug)]
@@ -42,6 +48,8 @@ struct Cell {
     /// Earliest deadline of the shard's indexes in milliseconds, readable without the lock;
     /// `u64::MAX` means none.
     next_due: AtomicU64,
+    /// Number of consecutive calls of background work that found the shard locked.
+    missed: AtomicU32,
 }
 
 /// Databases of keys, divided into shards that are locked one by one.
@@ -69,6 +77,7 @@ impl Keyspace {
         let cell = |_| Cell {
             locked: Mutex::default(),
             next_due: AtomicU64::new(u64::MAX),
+            missed: AtomicU32::new(0),
         };
         Ok(Keyspace {
             cells: (0..options.shards).map(cell).collect(),
@@ -164,6 +173,31 @@ impl Keyspace {
         self.cells[shard].locked.try_lock().ok()
     }
 
+    /// Locks a shard for background work, or returns `None` if it is locked. After some calls
+    /// without success in a row, further calls try several times, about 50 µs in total. A shard
+    /// that is always locked for short times is therefore served too, and one that is locked for
+    /// long delays no caller.
+    fn background_guard(&self, shard: usize) -> Option<MutexGuard<'_, Locked>> {
+        let cell = &self.cells[shard];
+        let tries = match cell.missed.load(Ordering::Relaxed) {
+            0..MISSES_MAX => 1,
+            _ => PATIENT_TRIES,
+        };
+        for _ in 0..tries {
+            match cell.locked.try_lock() {
+                Ok(guard) => {
+                    cell.missed.store(0, Ordering::Relaxed);
+                    return Some(guard);
+                }
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if tries > 1 => std::hint::spin_loop(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        cell.missed.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -200,6 +234,9 @@ impl Keyspace {
     /// The work is limited to about `steps` steps. A step is an entry or element examined or
     /// removed, or an empty bucket of the index skipped. Each deadline is passed to `report`, with
     /// the number of keys and elements that had it.
+    ///
+    /// Does nothing if the shard is locked, as [`Expired::is_locked`] reports. The caller tries
+    /// again later.
     pub fn expire(
         &self,
         shard: usize,
@@ -208,8 +245,11 @@ impl Keyspace {
         events: &mut Vec<Event>,
         report: &mut dyn FnMut(Tick, u32),
     ) -> Expired {
-        let mut locked = self.guard(shard);
         let mut expired = Expired::default();
+        let Some(mut locked) = self.background_guard(shard) else {
+            expired.is_locked = true;
+            return expired;
+        };
         let used_before = locked.used_bytes();
         let mut budget = Budget(steps);
         locked.observe_clock(now);
@@ -234,6 +274,8 @@ impl Keyspace {
     /// The work is: moving entries out of sparse pages, draining a replaced policy, evicting down
     /// to a lowered limit, and dropping large values and flushed databases. It also detects a clock
     /// that went back, because [`Keyspace::next_due`] may then be far in the future.
+    ///
+    /// Does nothing and returns false if the shard is locked.
     pub fn background_step(
         &self,
         shard: usize,
@@ -241,7 +283,9 @@ impl Keyspace {
         steps: u32,
         events: &mut Vec<Event>,
     ) -> bool {
-        let mut locked = self.guard(shard);
+        let Some(mut locked) = self.background_guard(shard) else {
+            return false;
+        };
         self.apply_new_settings(shard, &mut locked);
         if locked.observe_clock(now) {
             self.publish_due(shard, &locked);
