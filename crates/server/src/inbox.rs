@@ -3,12 +3,13 @@
 use crate::message::Message;
 use mio::Waker;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Maximum number of bytes of published messages that wait for one worker. A subscriber whose
-/// message does not fit is disconnected, like one whose output buffer is full, so that it notices
-/// the loss. Messages between workers other than publications are not counted.
+/// Maximum number of bytes of messages that wait for one worker when a published message is added.
+/// A subscriber whose message does not fit is disconnected, like one whose output buffer is full,
+/// so that it notices the loss. Other messages are counted too, but never refused: there is at most
+/// one per connection.
 pub const INBOX_BYTES_MAX: usize = 64 << 20;
 
 thread_local! {
@@ -20,11 +21,17 @@ pub fn enter(worker: usize) {
     CURRENT.set(worker);
 }
 
+/// Messages with the sum of their bytes.
+#[derive(Default)]
+struct Queue {
+    messages: Vec<Message>,
+    bytes: usize,
+}
+
 /// Inbox of one worker.
 #[derive(Default)]
 pub struct Inbox {
-    queue: Mutex<Vec<Message>>,
-    bytes: AtomicUsize,
+    queue: Mutex<Queue>,
     is_filled: AtomicBool,
     waker: OnceLock<Waker>,
     /// Time at which the worker will wake to check its deadlines, in ms since 1970; 0 while it is
@@ -49,24 +56,14 @@ impl Inbox {
 
     /// Adds a message. Returns false if there is no space for it.
     pub fn push(&self, worker: usize, message: Message) -> bool {
-        let size = match &message {
-            Message::Deliver(_, publication, _) => publication.bytes() + size_of::<Message>(),
-            Message::Send(_, bytes) | Message::Monitor(_, bytes) => {
-                bytes.len() + size_of::<Message>()
-            }
-            Message::Invalidate(_, keys, _) => {
-                keys.as_ref().map_or(0, |keys| keys.len()) + size_of::<Message>()
-            }
-            _ => 0,
-        };
-        if size > 0 && self.bytes.load(Ordering::Relaxed) + size > INBOX_BYTES_MAX {
+        let size = message.bytes();
+        let mut queue = self.queue.lock().expect("the lock is not poisoned");
+        if message.may_be_refused() && queue.bytes.saturating_add(size) > INBOX_BYTES_MAX {
             return false;
         }
-        self.bytes.fetch_add(size, Ordering::Relaxed);
-        self.queue
-            .lock()
-            .expect("the lock is not poisoned")
-            .push(message);
+        queue.bytes += size;
+        queue.messages.push(message);
+        drop(queue);
         if !self.is_filled.swap(true, Ordering::AcqRel) && CURRENT.get() != worker {
             self.wake();
         }
@@ -82,8 +79,8 @@ impl Inbox {
     pub fn take(&self, into: &mut Vec<Message>) {
         self.is_filled.store(false, Ordering::Release);
         let mut queue = self.queue.lock().expect("the lock is not poisoned");
-        into.append(&mut queue);
-        self.bytes.store(0, Ordering::Relaxed);
+        into.append(&mut queue.messages);
+        queue.bytes = 0;
     }
 
     /// Publishes the time at which the worker will wake. After this call the worker checks its
@@ -98,17 +95,54 @@ impl Inbox {
     /// or this call finds the published time.
     pub fn wake_by(&self, due_ms: u64) {
         std::sync::atomic::fence(Ordering::SeqCst);
-        let planned = self.planned_ms.load(Ordering::SeqCst);
-        if planned > due_ms {
-            let swapped = self.planned_ms.compare_exchange(
-                planned,
-                due_ms,
-                Ordering::SeqCst,
-                Ordering::SeqCst,
-            );
-            if swapped.is_ok() {
-                self.wake();
-            }
+        let lower = |planned: u64| (planned > due_ms).then_some(due_ms);
+        // It repeats if the worker publishes another time meanwhile, which may also be too late.
+        let order = Ordering::SeqCst;
+        if self.planned_ms.fetch_update(order, order, lower).is_ok() {
+            self.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Publication, Source, Subscriber};
+    use std::sync::Arc;
+
+    fn publication(len: usize) -> Message {
+        let to = Subscriber {
+            worker: 0,
+            slot: 0,
+            client: 1,
+        };
+        let mut publication = Publication::default();
+        publication.push(Source::Channel, b"news", &vec![b'x'; len]);
+        Message::Deliver(to, Arc::new(publication))
+    }
+
+    #[test]
+    fn all_messages_count_and_only_publications_are_refused() {
+        // Regression: replies of blocked clients were not counted.
+        let inbox = Inbox::default();
+        enter(0);
+        assert!(inbox.push(0, Message::Answer(0, 1, vec![0; INBOX_BYTES_MAX / 2])));
+        assert!(inbox.push(0, publication(INBOX_BYTES_MAX / 4)));
+        assert!(!inbox.push(0, publication(INBOX_BYTES_MAX / 4)));
+        assert!(inbox.push(0, Message::Answer(0, 1, vec![0; INBOX_BYTES_MAX / 2])));
+        let mut taken = Vec::new();
+        inbox.take(&mut taken);
+        assert_eq!(taken.len(), 3);
+        assert!(inbox.push(0, publication(INBOX_BYTES_MAX / 2)));
+    }
+
+    #[test]
+    fn a_deadline_before_the_planned_time_replaces_it() {
+        let inbox = Inbox::default();
+        for (planned, due, expected) in [(100, 50, 50), (80, 90, 80), (0, 50, 0)] {
+            inbox.plan(planned);
+            inbox.wake_by(due);
+            assert_eq!(inbox.planned_ms.load(Ordering::SeqCst), expected);
         }
     }
 }

@@ -4,8 +4,8 @@
 use crate::clients::ClientInfo;
 use mio::net::TcpStream;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use wire::Reply;
+use std::sync::{Arc, OnceLock};
+use wire::{Protocol, Reply};
 
 /// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,45 +38,86 @@ impl Subscriber {
     }
 }
 
-/// One message, shared by all its receivers.
-#[derive(Debug)]
+/// Messages of one subscription, encoded once and shared by all its subscribers.
+#[derive(Debug, Default)]
 pub struct Publication {
-    /// Channel that it was published to.
-    pub channel: Box<[u8]>,
-    /// Content of the message.
-    pub payload: Box<[u8]>,
-    /// Whether it was published with SPUBLISH.
-    pub is_sharded: bool,
+    /// The messages in RESP2, one behind the other.
+    resp2: Vec<u8>,
+    /// Offset of each message but the first.
+    starts: Vec<u32>,
+    /// The messages in RESP3, encoded for the first subscriber that uses it.
+    resp3: OnceLock<Vec<u8>>,
 }
 
 impl Publication {
-    /// Returns the size of the message on the heap in bytes.
-    pub fn bytes(&self) -> usize {
-        self.channel.len() + self.payload.len()
-    }
-
-    /// Encodes the message for one subscriber. `pattern` is the pattern through which it matched.
-    pub fn write(&self, pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
-        reply.push(if pattern.is_some() { 4 } else { 3 });
-        match pattern {
-            Some(pattern) => {
+    /// Adds a message. `pattern` is the pattern through which the subscribers receive it.
+    pub fn push(&mut self, source: Source<'_>, channel: &[u8], payload: &[u8]) {
+        assert!(self.resp3.get().is_none(), "it has not been sent");
+        if !self.resp2.is_empty() {
+            let start = u32::try_from(self.resp2.len());
+            self.starts.push(start.expect("a batch is far below 4 GiB"));
+        }
+        let mut reply = Reply::new(&mut self.resp2, Protocol::Resp2);
+        reply.push(if matches!(source, Source::Pattern(_)) {
+            4
+        } else {
+            3
+        });
+        match source {
+            Source::Channel => reply.bulk(b"message"),
+            Source::Shard => reply.bulk(b"smessage"),
+            Source::Pattern(pattern) => {
                 reply.bulk(b"pmessage");
                 reply.bulk(pattern);
             }
-            None if self.is_sharded => reply.bulk(b"smessage"),
-            None => reply.bulk(b"message"),
         }
-        reply.bulk(&self.channel);
-        reply.bulk(&self.payload);
+        reply.bulk(channel);
+        reply.bulk(payload);
     }
+
+    /// Whether there are no messages.
+    pub fn is_empty(&self) -> bool {
+        self.resp2.is_empty()
+    }
+
+    /// Returns the size of the messages in bytes.
+    pub fn bytes(&self) -> usize {
+        self.resp2.len()
+    }
+
+    /// Returns the messages as a subscriber receives them. The protocols differ in the first byte
+    /// of each message.
+    pub fn encoded(&self, protocol: Protocol) -> &[u8] {
+        match protocol {
+            Protocol::Resp2 => &self.resp2,
+            Protocol::Resp3 => self.resp3.get_or_init(|| {
+                let mut bytes = self.resp2.clone();
+                for &start in [0].iter().chain(&self.starts) {
+                    bytes[start as usize] = b'>';
+                }
+                bytes
+            }),
+        }
+    }
+}
+
+/// Kind of the subscription through which a message is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// A channel.
+    Channel,
+    /// A shard channel.
+    Shard,
+    /// A pattern.
+    Pattern(&'a [u8]),
 }
 
 /// A request of one worker to another.
 pub enum Message {
     /// Serve this connection.
     Adopt(TcpStream, SocketAddr, PortProtocol),
-    /// Send a publication to a subscriber, with the pattern through which it matched.
-    Deliver(Subscriber, Arc<Publication>, Option<Arc<[u8]>>),
+    /// Send messages to a subscriber.
+    Deliver(Subscriber, Arc<Publication>),
     /// Send these bytes to a client.
     Send(Subscriber, Arc<[u8]>),
     /// Send the line of a command to a client, if it still monitors.
@@ -88,4 +129,30 @@ pub enum Message {
     Kill(usize, u64),
     /// Send this reply to the blocked client with this connection index and id.
     Answer(usize, u64, Vec<u8>),
+}
+
+impl Message {
+    /// Returns the number of bytes that the message occupies in an inbox.
+    pub fn bytes(&self) -> usize {
+        let held = match self {
+            Message::Deliver(_, publication) => publication.bytes(),
+            Message::Send(_, bytes) | Message::Monitor(_, bytes) => bytes.len(),
+            Message::Invalidate(_, keys, _) => keys.as_ref().map_or(0, |keys| keys.len()),
+            Message::Answer(_, _, reply) => reply.len(),
+            Message::Adopt(..) | Message::Kill(..) => 0,
+        };
+        held + size_of::<Message>()
+    }
+
+    /// Whether the message is refused if there is no space for it. The client is disconnected in
+    /// that case.
+    pub fn may_be_refused(&self) -> bool {
+        match self {
+            Message::Deliver(..)
+            | Message::Send(..)
+            | Message::Monitor(..)
+            | Message::Invalidate(..) => true,
+            Message::Answer(..) | Message::Adopt(..) | Message::Kill(..) => false,
+        }
+    }
 }

@@ -1,9 +1,13 @@
 //! Publish and subscribe: the subscriptions of all clients, and the delivery of messages across
 //! workers.
 
+mod batch;
+
+pub use batch::Batch;
+
 use crate::glob;
 use crate::inbox::Inbox;
-use crate::message::{Message, Publication, Subscriber};
+use crate::message::{Message, Publication, Source, Subscriber};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
@@ -133,36 +137,23 @@ impl PubSub {
             return 0;
         }
         let tables = self.tables.read().expect("the lock is not poisoned");
-        let mut publication = None;
         let mut count = 0;
-        let mut send = |listeners: &Listeners, pattern: Option<&Arc<[u8]>>| {
-            let publication = publication.get_or_insert_with(|| {
-                Arc::new(Publication {
-                    channel: channel.into(),
-                    payload: payload.into(),
-                    is_sharded,
-                })
-            });
-            for listener in listeners {
-                count += 1;
-                deliver(inboxes, *listener, publication, pattern);
-            }
-        };
-        if is_sharded {
-            if let Some(listeners) = tables.shards.get(channel) {
-                send(listeners, None);
-            }
-            return count;
-        }
-        if let Some(listeners) = tables.channels.get(channel) {
-            send(listeners, None);
-        }
-        for (pattern, listeners) in &tables.patterns {
-            if glob::matches(pattern, channel, false) {
-                send(listeners, Some(pattern));
-            }
-        }
+        tables.receivers(channel, is_sharded, &mut |listeners, source| {
+            let mut publication = Publication::default();
+            publication.push(source, channel, payload);
+            deliver(inboxes, listeners, Arc::new(publication));
+            count += listeners.len();
+        });
         count
+    }
+
+    /// Sends the messages that `produce` adds to a batch. The subscriptions do not change
+    /// meanwhile.
+    pub fn collect(&self, inboxes: &[Inbox], produce: impl FnOnce(&mut Batch<'_>)) {
+        let tables = self.tables.read().expect("the lock is not poisoned");
+        let mut batch = Batch::new(&tables, inboxes);
+        produce(&mut batch);
+        batch.send();
     }
 
     /// Returns the channels with subscribers whose names match the pattern.
@@ -204,17 +195,40 @@ impl PubSub {
     }
 }
 
-fn deliver(
-    inboxes: &[Inbox],
-    to: Subscriber,
-    publication: &Arc<Publication>,
-    pattern: Option<&Arc<[u8]>>,
-) {
-    let Some(inbox) = inboxes.get(to.worker) else {
-        return;
-    };
-    let message = Message::Deliver(to, Arc::clone(publication), pattern.cloned());
-    if !inbox.push(to.worker, message) {
-        inbox.push(to.worker, Message::Kill(to.slot, to.client));
+impl Tables {
+    /// Passes the subscribers that receive a message to `each`, one subscription at a time.
+    fn receivers<'t>(
+        &'t self,
+        channel: &[u8],
+        is_sharded: bool,
+        each: &mut dyn FnMut(&'t Listeners, Source<'t>),
+    ) {
+        if is_sharded {
+            if let Some(listeners) = self.shards.get(channel) {
+                each(listeners, Source::Shard);
+            }
+            return;
+        }
+        if let Some(listeners) = self.channels.get(channel) {
+            each(listeners, Source::Channel);
+        }
+        for (pattern, listeners) in &self.patterns {
+            if glob::matches(pattern, channel, false) {
+                each(listeners, Source::Pattern(pattern));
+            }
+        }
+    }
+}
+
+/// Sends messages to all subscribers of one subscription.
+fn deliver(inboxes: &[Inbox], listeners: &Listeners, publication: Arc<Publication>) {
+    for to in listeners {
+        let Some(inbox) = inboxes.get(to.worker) else {
+            continue;
+        };
+        let message = Message::Deliver(*to, Arc::clone(&publication));
+        if !inbox.push(to.worker, message) {
+            inbox.push(to.worker, Message::Kill(to.slot, to.client));
+        }
     }
 }

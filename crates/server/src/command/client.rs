@@ -97,6 +97,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"unpause", 2) => {
             ctx.server.pause.end();
             ctx.server.wake_all();
+            ctx.server.wake_all();
             ctx.reply.ok();
         }
         (b"unblock", 3 | 4) => unblock(ctx, args),

@@ -127,6 +127,10 @@ pub struct Connection {
     pub waits_to_write: bool,
     /// Whether the connection is in the worker's list of connections to serve again.
     pub is_listed: bool,
+    /// Whether the connection is in the worker's list of leaving connections.
+    pub is_leaving: bool,
+    /// Whether a leaving connection is closed without executing its further commands.
+    pub is_cut_off: bool,
     /// Time since which the unsent replies have exceeded the soft limit.
     over_since: Option<Moment>,
     held_bytes: usize,
@@ -152,6 +156,8 @@ impl Connection {
             may_have_more: false,
             waits_to_write: false,
             is_listed: false,
+            is_leaving: false,
+            is_cut_off: false,
             over_since: None,
             held_bytes: 0,
             received_bytes: 0,
@@ -539,10 +545,10 @@ impl Connection {
         next
     }
 
-    /// Adds a published message to the output.
-    pub fn deliver(&mut self, publication: &Publication, pattern: Option<&[u8]>) {
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
-        publication.write(pattern, &mut reply);
+    /// Adds published messages to the output.
+    pub fn deliver(&mut self, publication: &Publication) {
+        let messages = publication.encoded(self.session.protocol);
+        self.output.extend_from_slice(messages);
     }
 
     /// Adds bytes in the client's protocol to the output.

@@ -5,6 +5,7 @@
 //! connections, delivers messages from other workers, and spends a time slice on expiry. The clock
 //! is read once per iteration, and again in iterations longer than a millisecond.
 
+mod leaving;
 mod waits;
 
 use crate::clients::flag;
@@ -22,7 +23,7 @@ use crate::state::Server;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +56,12 @@ pub struct Worker {
     /// Connections to serve again without a socket event.
     again: Vec<usize>,
     /// Connections held by CLIENT PAUSE.
-    held: Vec<usize>,
+    held: BTreeSet<usize>,
+    /// Connections whose client has hung up or is to be disconnected, in this order. An index is
+    /// ignored if the connection there is not marked as leaving.
+    leaving: VecDeque<usize>,
+    /// Number of leaving clients that may still be served in this iteration.
+    leaving_left: usize,
     /// Blocked connections with a timeout: end of the timeout, index and client id, ordered by the
     /// end.
     waits: BTreeSet<(Moment, usize, u64)>,
@@ -91,7 +97,9 @@ impl Worker {
             connections: Vec::new(),
             free: Vec::new(),
             again: Vec::new(),
-            held: Vec::new(),
+            held: BTreeSet::new(),
+            leaving: VecDeque::new(),
+            leaving_left: 0,
             waits: BTreeSet::new(),
             touched: Vec::new(),
             messages: Vec::new(),
@@ -158,7 +166,8 @@ impl Worker {
             self.due = self.expiry_driver.earliest(server);
         }
         let inbox = &server.inboxes[self.index];
-        if self.is_busy || inbox.is_filled() || !self.again.is_empty() || self.listeners.is_ready {
+        let has_waiting = !self.again.is_empty() || !self.leaving.is_empty();
+        if self.is_busy || inbox.is_filled() || has_waiting || self.listeners.is_ready {
             return Duration::ZERO;
         }
         if server.threads > 1 {
@@ -185,10 +194,9 @@ impl Worker {
             timeout = timeout.min(span(due).max(min));
         }
         let now = server.clock.moment();
-        if !self.held.is_empty()
-            && let Some(end) = server.pause.until(now)
-        {
-            timeout = timeout.min(Duration::from_millis(end.since(now)));
+        if !self.held.is_empty() {
+            let left = |end: Moment| Duration::from_millis(end.since(now));
+            timeout = timeout.min(server.pause.until(now).map_or(Duration::ZERO, left));
         }
         if let Some((deadline, _, _)) = self.waits.first() {
             timeout = timeout.min(Duration::from_millis(deadline.since(now) + 1));
@@ -199,11 +207,14 @@ impl Worker {
     /// Serves the ready connections. Returns the time at which expiry last ran.
     fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) -> Instant {
         let mut expired_at = start;
+        self.serve_leaving(executor);
         self.close_vanished(events, executor);
         let again = std::mem::take(&mut self.again);
         for (number, index) in again.into_iter().enumerate() {
-            if let Some(connection) = self.connection(index) {
-                connection.is_listed = false;
+            // A connection that was closed meanwhile remains in the list.
+            if let Some(connection) = self.connection(index)
+                && std::mem::take(&mut connection.is_listed)
+            {
                 self.serve(index, executor);
             }
             self.expire_in_long_turn(number, &mut expired_at, executor);
@@ -247,7 +258,7 @@ impl Worker {
         *expired_at = Instant::now();
     }
 
-    /// Closes blocked clients that have disconnected. It comes before the commands of other
+    /// Disconnects blocked clients that have hung up. It comes before the commands of other
     /// clients, because these could pass elements to a client that cannot receive them.
     fn close_vanished(&mut self, events: &Events, executor: &mut Executor<'_>) {
         for event in events.iter() {
@@ -258,7 +269,7 @@ impl Worker {
             let is_blocked = |connection: &Connection| connection.session.is_blocked();
             let connection = self.connections.get(index).and_then(Option::as_deref);
             if connection.is_some_and(is_blocked) {
-                self.close(index, executor);
+                self.cut_off(index, executor);
             }
         }
     }
@@ -267,14 +278,17 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
-        if event.is_read_closed() || event.is_error() {
+        let has_hung_up = event.is_read_closed() || event.is_error();
+        if has_hung_up {
             connection.hang_up();
         }
         if event.is_writable() && connection.waits_to_write {
             let next = connection.flush(&mut self.scratch);
             self.after(index, next, executor);
         }
-        if event.is_readable() || event.is_read_closed() || event.is_error() {
+        if has_hung_up {
+            self.leave(index, executor);
+        } else if event.is_readable() {
             self.serve(index, executor);
         }
     }
@@ -324,8 +338,9 @@ impl Worker {
                 connection.is_listed = true;
                 self.again.push(index);
             }
-            Next::Held if self.held.contains(&index) => {}
-            Next::Held => self.held.push(index),
+            Next::Held => {
+                self.held.insert(index);
+            }
             Next::Blocked => {
                 let waiter = connection.session.waiter();
                 if let Some(deadline) = waiter.and_then(|waiter| waiter.deadline) {
@@ -355,9 +370,7 @@ impl Worker {
         server.stats.workers[self.index]
             .connections
             .fetch_sub(1, Relaxed);
-        self.held.retain(|held| *held != index);
-        self.again.retain(|again| *again != index);
-        self.touched.retain(|touched| *touched != index);
+        self.held.remove(&index);
         self.free.push(index);
     }
 
@@ -424,16 +437,6 @@ impl Worker {
         self.serve(index, executor);
     }
 
-    /// Serves the connections that CLIENT PAUSE held, once the pause has ended.
-    fn release_held(&mut self, executor: &mut Executor<'_>) {
-        if self.held.is_empty() || executor.server().pause.until(executor.moment()).is_some() {
-            return;
-        }
-        for index in std::mem::take(&mut self.held) {
-            self.serve(index, executor);
-        }
-    }
-
     /// Handles messages from other workers and from this worker's own commands.
     fn deliver(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
@@ -447,8 +450,8 @@ impl Worker {
                 Message::Adopt(stream, address, protocol) => {
                     self.adopt(stream, address, protocol, executor);
                 }
-                Message::Deliver(to, publication, pattern) => {
-                    let add = |c: &mut Connection| c.deliver(&publication, pattern.as_deref());
+                Message::Deliver(to, publication) => {
+                    let add = |connection: &mut Connection| connection.deliver(&publication);
                     self.add_output(to, add, executor);
                 }
                 Message::Send(to, bytes) => {
@@ -471,7 +474,7 @@ impl Worker {
                 }
                 Message::Kill(slot, client) => {
                     if self.client(slot, client).is_some() {
-                        self.close(slot, executor);
+                        self.cut_off(slot, executor);
                     }
                 }
             }
@@ -593,7 +596,7 @@ impl Worker {
                 && now.since(active) > timeout_ms
                 && !connection.session.is_subscriber();
             if is_idle {
-                self.close(index, executor);
+                self.cut_off(index, executor);
             } else if connection.pending_bytes() > 0 {
                 self.after(index, Next::Wait, executor);
             }

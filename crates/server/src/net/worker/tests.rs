@@ -186,19 +186,90 @@ fn a_clock_jump_does_not_count_towards_the_soft_limit() {
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
     bench.send(&mut client, "PING\r\n", "+PONG\r\n");
-    let message = crate::message::Publication {
-        channel: Box::default(),
-        payload: Box::default(),
-        is_sharded: false,
-    };
+    let mut message = crate::message::Publication::default();
+    message.push(crate::message::Source::Channel, b"", b"");
     let connection = bench.worker.connection(0).expect("it is the first");
-    connection.deliver(&message, None);
+    connection.deliver(&message);
     for jumps in [NOW, NOW + HOUR_MS, NOW - HOUR_MS] {
         bench.jump(jumps);
         assert!(bench.worker.connection(0).is_some());
     }
     bench.pass(60_001);
     assert!(bench.worker.connection(0).is_none());
+}
+
+#[test]
+fn many_held_clients_are_served_over_several_iterations() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut clients: Vec<Socket> = (0..100).map(|_| bench.client()).collect();
+    bench.send(&mut clients[0], "CLIENT PAUSE 60000\r\n", "+OK\r\n");
+    for client in &mut clients[1..] {
+        client.write_all(b"INCR a\r\n").expect("there is room");
+    }
+    while bench.worker.held.len() < 99 {
+        bench.turn();
+    }
+    server.clock.pass_ms(60_000);
+    let timeout = bench.worker.timeout(&mut bench.executor);
+    assert!(timeout.is_zero(), "the pause has ended");
+    bench.turn();
+    assert!(!bench.worker.held.is_empty());
+    bench.turn();
+    assert!(bench.worker.held.len() < 98);
+    while !bench.worker.held.is_empty() {
+        bench.turn();
+    }
+    bench.send(&mut clients[0], "GET a\r\n", "$2\r\n99\r\n");
+}
+
+#[test]
+fn clients_that_leave_together_are_closed_over_several_iterations() {
+    // Regression: 9,000 connections that closed at once delayed other clients by 85 ms.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut other = bench.client();
+    bench.send(&mut other, "PING\r\n", "+PONG\r\n");
+    let mut clients: Vec<Socket> = (0..200).map(|_| bench.client()).collect();
+    let connected = |bench: &Bench<'_>| bench.worker.connections.iter().flatten().count();
+    while connected(&bench) < 201 {
+        bench.turn();
+    }
+    for client in &mut clients {
+        // Commands before the end are executed.
+        client.write_all(b"INCR a\r\n").expect("there is room");
+    }
+    drop(clients);
+    let mut last = connected(&bench);
+    let mut turns = 0;
+    while last > 1 {
+        bench.turn();
+        let left = connected(&bench);
+        assert!(last - left <= 32, "{last} to {left} in one iteration");
+        last = left;
+        turns += 1;
+        assert!(turns < 10_000);
+    }
+    bench.send(&mut other, "GET a\r\n", "$3\r\n200\r\n");
+    assert_eq!(server.clients.len(), 1);
+}
+
+#[test]
+fn clients_that_are_killed_together_are_closed_over_several_iterations() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut killer = bench.client();
+    bench.send(&mut killer, "PING\r\n", "+PONG\r\n");
+    let mut clients: Vec<Socket> = (0..100).map(|_| bench.client()).collect();
+    for client in &mut clients {
+        bench.send(client, "PING\r\n", "+PONG\r\n");
+    }
+    bench.send(&mut killer, "CLIENT KILL TYPE normal\r\n", ":100\r\n");
+    assert!(!bench.worker.leaving.is_empty());
+    for client in &mut clients {
+        bench.expect_output(client, CLOSED);
+    }
+    assert_eq!(server.clients.len(), 1);
 }
 
 mod blocking;
