@@ -1,0 +1,41 @@
+"""Sends GET of one key about once a millisecond until its input ends, then writes starts and durations as doubles.
+
+A process of its own, so that the work of the checks does not delay it.
+"""
+
+import array
+import os
+import select
+import socket
+import sys
+import time
+
+
+def main() -> None:
+    port, key = int(sys.argv[1]), sys.argv[2].encode()
+    request = b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key)
+    numbers, clock = array.array("d"), time.monotonic
+    connection = socket.create_connection(("127.0.0.1", port), timeout=120)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    is_first = True
+    while is_first or not select.select([0], [], [], 0.0007)[0]:
+        start = clock()
+        try:
+            connection.sendall(request)
+            is_open = bool(connection.recv(4096))
+        except OSError:
+            is_open = False
+        numbers.extend((start, clock() - start if is_open else float("inf")))
+        if not is_open:
+            break
+        if is_first:
+            os.write(1, b".")
+            is_first = False
+    if is_first:
+        os.write(1, b".")
+    output = numbers.tobytes()
+    while output:
+        output = output[os.write(1, output) :]
+
+
+main()
