@@ -6,6 +6,7 @@ pub mod client;
 pub mod config;
 pub mod connection;
 pub mod element_ttl;
+pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 pub mod introspection;
@@ -40,6 +41,7 @@ const FAMILIES: &[&[Spec]] = &[
     key::TABLE,
     hash::TABLE,
     sorted_set::TABLE,
+    geo::TABLE,
     connection::TABLE,
     transaction::TABLE,
     client::TABLE,

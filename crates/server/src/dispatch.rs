@@ -603,7 +603,6 @@ fn not_served(name: &str) -> Option<&'static str> {
     ];
     match name {
         "migrate" => Some("moving keys between servers is"),
-        _ if name.starts_with("geo") => Some("geographic indexes are"),
         _ if STREAMS.contains(&name) => Some("streams are"),
         _ if SCRIPTS.contains(&name) => Some("scripts and functions are"),
         _ => None,

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use wire::Args;
 
 /// Maximum number of commands: the size of the statistics by command.
-pub const COMMANDS_MAX: usize = 256;
+pub const COMMANDS_MAX: usize = 512;
 
 /// Index of a command in the table.
 pub type SpecIndex = u16;
@@ -35,6 +35,9 @@ pub enum Keys {
     /// The first argument and the one after STORE. A pattern among the options may refer to any
     /// key, so that all shards are locked (SORT).
     Sort,
+    /// The first argument and those after STORE and STOREDIST, which may follow from this index on
+    /// (GEORADIUS).
+    FirstAndStored(i16),
     /// No keys among the arguments, but those of the queued commands and the watched keys (EXEC).
     Queued,
     /// No keys among the arguments, but the watched keys (UNWATCH, DISCARD, RESET).
@@ -59,6 +62,16 @@ impl Keys {
                 counted(args, at, 1)
             }
             Keys::CountedStep(at, step) => counted(args, at, step),
+            Keys::FirstAndStored(from) => {
+                let is_store = |at: &usize| {
+                    ["store", "storedist"]
+                        .iter()
+                        .any(|word| args.is(at - 1, word))
+                };
+                let from = from as usize + 1;
+                (from..args.len()).filter(is_store).for_each(&mut each);
+                (1, 1, 1)
+            }
             Keys::Sort => {
                 let is_store = |index: &usize| args.is(index - 1, "store");
                 (3..args.len()).filter(is_store).for_each(&mut each);
@@ -202,7 +215,7 @@ pub struct Table<R: 'static> {
 }
 
 /// Slots of the lookup table: a power of two, several times the number of commands.
-const SLOTS: usize = 2048;
+const SLOTS: usize = 4096;
 
 impl<R> Table<R> {
     /// Creates the table of these families, in their order.
@@ -265,5 +278,5 @@ fn slot_of(name: &[u8]) -> usize {
     let tail = name.last().map_or(0, |byte| u64::from(byte | 0x20));
     let folded =
         (u64::from_le_bytes(word) | 0x2020_2020_2020_2020) ^ (name.len() as u64) << 57 ^ tail << 48;
-    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 53) as usize % SLOTS
+    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52) as usize % SLOTS
 }

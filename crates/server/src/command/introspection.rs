@@ -147,7 +147,9 @@ pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
         "generic" => all.push("keyspace"),
         "server" if spec.keys == Keys::Whole => all.push("keyspace"),
         "sorted-set" => all.push("sortedset"),
-        group @ ("string" | "bitmap" | "hyperloglog" | "hash" | "list" | "set") => all.push(group),
+        group @ ("string" | "bitmap" | "hyperloglog" | "hash" | "list" | "set" | "geo") => {
+            all.push(group)
+        }
         "connection" => all.push("connection"),
         "transactions" => all.push("transaction"),
         _ => {}
@@ -169,7 +171,7 @@ fn infos(ctx: &mut Ctx<'_, '_>, specs: Vec<Option<&Spec>>) {
 fn key_range(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::Range(first, last, step) => (i64::from(first), i64::from(last), i64::from(step)),
-        Keys::FirstAndCounted(_) | Keys::Sort => (1, 1, 1),
+        Keys::FirstAndCounted(_) | Keys::FirstAndStored(_) | Keys::Sort => (1, 1, 1),
         _ => (0, 0, 0),
     }
 }

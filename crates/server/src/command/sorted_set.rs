@@ -1,7 +1,7 @@
 //! Commands on sorted sets. The submodules implement the commands of this table.
 
-mod access;
-mod add;
+pub mod access;
+pub mod add;
 mod combine;
 mod interval;
 mod pop;
@@ -10,7 +10,7 @@ mod range;
 mod read;
 mod remove;
 mod reply;
-mod result;
+pub mod result;
 mod scan;
 
 use super::element_ttl::family;

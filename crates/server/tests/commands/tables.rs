@@ -85,6 +85,7 @@ scripts! {
     distinct_elements_are_counted: "hyperloglog.txt",
     sorted_sets_are_ordered: "sorted_set.txt",
     members_of_sorted_sets_expire: "sorted_set_deadlines.txt",
+    geographic_indexes_hold_positions: "geo.txt",
     hashes_hold_fields: "hash.txt",
     fields_are_counted_and_listed: "hash_more.txt",
     fields_have_deadlines: "hash_deadlines.txt",

@@ -6,7 +6,7 @@ use store::{Class, Key, Scene, SortedSet};
 
 /// Calls `read` with the sorted set under a key. Publishes a miss and returns `None` if there is
 /// none.
-pub(super) fn read<R>(
+pub fn read<R>(
     ctx: &mut Ctx<'_, '_>,
     key: &Key<'_>,
     work: impl FnOnce(&SortedSet, &Scene<'_>) -> R,

@@ -8,12 +8,15 @@ use wire::number::parse_f64;
 
 /// Options of ZADD.
 #[derive(Clone, Copy, Default)]
-struct Options {
-    nx: bool,
-    xx: bool,
+pub struct Options {
+    /// Only adds members.
+    pub nx: bool,
+    /// Only changes scores.
+    pub xx: bool,
     gt: bool,
     lt: bool,
-    ch: bool,
+    /// Whether the reply counts changed scores, too.
+    pub ch: bool,
     incr: bool,
 }
 
@@ -121,7 +124,7 @@ impl Options {
 /// `ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member …]`
 pub fn zadd(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (options, first) = Options::parse(args)?;
-    add(ctx, args, options, first)
+    add(ctx, &args[1], &parse_entries(args, first)?, options)
 }
 
 /// `ZINCRBY key increment member`
@@ -130,21 +133,32 @@ pub fn zincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         incr: true,
         ..Options::default()
     };
-    add(ctx, args, options, 2)
+    add(ctx, &args[1], &parse_entries(args, 2)?, options)
 }
 
-fn add(ctx: &mut Ctx<'_, '_>, args: Args<'_>, options: Options, first: usize) -> Answer {
+/// Parses pairs of a score and a member.
+fn parse_entries<'a>(args: Args<'a>, first: usize) -> Result<Vec<(f64, &'a [u8])>, Refusal> {
+    let mut entries = Vec::with_capacity((args.len() - first) / 2);
     let pairs = args.from(first);
-    let mut numbers = Vec::with_capacity(pairs.len() / 2);
-    for text in pairs.iter().step_by(2) {
-        numbers.push(parse_f64(text).ok_or(Refusal::NotFloat)?);
-    }
-    let key = ctx.key(&args[1]);
-    let (mut added, mut changed, mut persisted, mut score) = (0, 0, false, None);
     let members = pairs.iter().skip(1).step_by(2);
+    for (score, member) in pairs.iter().step_by(2).zip(members) {
+        entries.push((parse_f64(score).ok_or(Refusal::NotFloat)?, member));
+    }
+    Ok(entries)
+}
+
+/// Adds members with their scores to the sorted set under a key, and replies.
+pub fn add(
+    ctx: &mut Ctx<'_, '_>,
+    key: &[u8],
+    entries: &[(f64, &[u8])],
+    options: Options,
+) -> Answer {
+    let key = ctx.key(key);
+    let (mut added, mut changed, mut persisted, mut score) = (0, 0, false, None);
     let mut refusal = None;
     let edited = ctx.view.edit_sorted_set(&key, !options.xx, |set, scene| {
-        for (number, member) in numbers.iter().zip(members) {
+        for (number, member) in entries {
             match options.apply(set, *number, member, scene) {
                 Ok(Effect::Added(new)) => (added, score) = (added + 1, Some(new)),
                 Ok(Effect::Changed(new)) => (changed, score) = (changed + 1, Some(new)),
