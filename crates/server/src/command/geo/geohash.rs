@@ -40,8 +40,8 @@ impl Position {
         let cells = (1u64 << step) as f64;
         let longitude = (self.longitude + LONGITUDE_MAX) / (2.0 * LONGITUDE_MAX);
         let latitude = (self.latitude + latitude_max) / (2.0 * latitude_max);
-        // The conversion to an integer rounds down. The largest latitude and longitude are in a cell
-        // of their own beyond the last one.
+        // The conversion to an integer rounds down. The largest latitude and longitude are in a
+        // cell of their own beyond the last one.
         spread((latitude * cells) as u64) | spread((longitude * cells) as u64) << 1
     }
 

@@ -340,8 +340,8 @@ pub fn geosearch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     request.run(ctx, &args[1], "geosearch")
 }
 
-/// `GEOSEARCHSTORE destination source …`, with the options of GEOSEARCH except those that begin with
-/// WITH, and STOREDIST
+/// `GEOSEARCHSTORE destination source …`, with the options of GEOSEARCH except those that begin
+/// with WITH, and STOREDIST
 pub fn geosearchstore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut request = Request::new(None, None, 1.0);
     request.destination = Some(Destination {
