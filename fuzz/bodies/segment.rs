@@ -221,6 +221,7 @@ impl World {
                 .get_framed(&self.cache.key(&name), self.now, &mut out, |out, item| {
                     out.push(b'>');
                     framed = item.len;
+                    true
                 });
         let Some(item) = item else {
             assert_eq!(out, b"before");

@@ -85,25 +85,26 @@ impl Segcache<Stored> {
     /// ```
     #[inline]
     pub fn get(&self, key: &Key<&[u8]>, now: Tick, out: &mut Vec<u8>) -> Option<Item> {
-        self.get_framed(key, now, out, |_, _| {})
+        self.get_framed(key, now, out, |_, _| true)
     }
 
-    /// Like [`Segcache::get`]; `frame` appends bytes before the value. If the object changes
-    /// meanwhile, the appended bytes are removed and `frame` is called again.
+    /// Like [`Segcache::get`]; `frame` appends bytes before the value, and returns whether to
+    /// append the value. If the object changes meanwhile, the appended bytes are removed and
+    /// `frame` is called again.
     #[inline]
     pub fn get_framed(
         &self,
         key: &Key<&[u8]>,
         now: Tick,
         out: &mut Vec<u8>,
-        frame: impl FnMut(&mut Vec<u8>, &Item),
+        frame: impl FnMut(&mut Vec<u8>, &Item) -> bool,
     ) -> Option<Item> {
         self.copy(key, now, true, out, frame)
     }
 
     /// Appends the value of a key without counting a request for it.
     pub fn peek(&self, key: &Key<&[u8]>, now: Tick, out: &mut Vec<u8>) -> Option<Item> {
-        self.copy(key, now, false, out, |_, _| {})
+        self.copy(key, now, false, out, |_, _| true)
     }
 
     /// Returns the properties of a key's object without its value, and without counting a request
@@ -121,15 +122,15 @@ impl Segcache<Stored> {
         now: Tick,
         counts: bool,
         out: &mut Vec<u8>,
-        mut frame: impl FnMut(&mut Vec<u8>, &Item),
+        mut frame: impl FnMut(&mut Vec<u8>, &Item) -> bool,
     ) -> Option<Item> {
         let begin = out.len();
         let found = self.read(key, now, counts, |view, receipt| {
             out.truncate(begin);
             let view = Stored::parse(view)?;
             let item = Item::new(&view, receipt);
-            frame(out, &item);
-            view.append(out).then_some(item)
+            let is_complete = !frame(out, &item) || view.append(out);
+            is_complete.then_some(item)
         });
         if found.is_none() {
             out.truncate(begin);

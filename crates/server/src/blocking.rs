@@ -30,7 +30,7 @@ use crate::state::Server;
 use crate::waiting::{BlockingState, Waiter};
 use std::sync::Arc;
 use store::{Key, Kind, View};
-use wire::{Args, Reply};
+use wire::{Args, Output, Reply};
 
 /// Reply of CLIENT UNBLOCK … ERROR to the blocked command.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -173,10 +173,10 @@ fn retry<'v>(
     session.protocol = waiter.protocol;
     session.is_authenticated = true;
     session.blocking_state = BlockingState::Retrying;
-    let mut bytes = Vec::new();
+    let mut output = Output::new(server.config.output_max(session.class()));
     let (index, args) = waiter.call.iter().next().expect("it holds one command");
     let spec = table[index as usize];
-    let reply = Reply::new(&mut bytes, waiter.protocol);
+    let reply = Reply::new(&mut output, waiter.protocol);
     let mut ctx = Ctx {
         view: Slab {
             view,
@@ -194,13 +194,13 @@ fn retry<'v>(
         return false;
     }
     server.blocking.withdraw(&server.keyspace, view, waiter);
-    answer(server, waiter, bytes);
+    answer(server, waiter, output);
     true
 }
 
-fn answer(server: &Server, waiter: &Waiter, bytes: Vec<u8>) {
+fn answer(server: &Server, waiter: &Waiter, reply: Output) {
     let info = &waiter.info;
-    server.inboxes[info.worker].push(info.worker, Message::Answer(info.slot, info.id, bytes));
+    server.inboxes[info.worker].push(info.worker, Message::Answer(info.slot, info.id, reply));
 }
 
 /// Ends a client's wait. Returns `None` if it is not blocked or was served in the meantime. The
@@ -224,13 +224,13 @@ pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
     let Some(waiter) = end_wait(server, client) else {
         return false;
     };
-    let mut bytes = Vec::new();
-    let mut reply = Reply::new(&mut bytes, waiter.protocol);
+    let mut output = Output::default();
+    let mut reply = Reply::new(&mut output, waiter.protocol);
     if with_error {
         reply.error(UNBLOCKED);
     } else {
         reply.null_array();
     }
-    answer(server, &waiter, bytes);
+    answer(server, &waiter, output);
     true
 }

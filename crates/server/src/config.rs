@@ -116,6 +116,15 @@ impl Config {
         }
     }
 
+    /// Returns the number of pending output bytes beyond which a client of this class is
+    /// disconnected at once.
+    pub fn output_max(&self, class: ClientClass) -> usize {
+        match self.output_limit(class).hard_bytes {
+            0 => usize::MAX,
+            hard => hard as usize,
+        }
+    }
+
     /// Formats the value as CONFIG GET shows it.
     pub fn show(&self, param: &Param) -> String {
         match param.kind {

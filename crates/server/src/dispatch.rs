@@ -21,7 +21,7 @@ use crate::state::Server;
 use crate::timing::Timing;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Event, Tick, View};
-use wire::{Args, Protocol, Reply, Span};
+use wire::{Args, Output, Protocol, Reply, Span};
 
 /// Minimum number of commands of one client in a batch for which a single worker holds all shards
 /// until the end of its turn.
@@ -176,7 +176,7 @@ impl<'s> Executor<'s> {
         session: &mut Session,
         args: Args<'_>,
         call: &Call,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> Outcome {
         let position = out.len();
         let server = self.server;
@@ -199,8 +199,14 @@ impl<'s> Executor<'s> {
             self.timing.count_failed(index, is_run);
         }
         if is_run {
-            self.timing
-                .after(index, spec, session, args, out.len() - position, self.now);
+            self.timing.after(
+                index,
+                spec,
+                session,
+                args,
+                out.len().saturating_sub(position),
+                self.now,
+            );
         }
         if !session.is_blocked() {
             after_reply(session, out, position);
@@ -209,11 +215,11 @@ impl<'s> Executor<'s> {
     }
 
     /// Writes the reply of a command that was blocked and has now been served.
-    pub fn reply_late(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) {
+    pub fn reply_late(&self, session: &mut Session, late: &Output, out: &mut Output) {
         let position = out.len();
-        out.extend_from_slice(bytes);
-        if bytes.first() == Some(&b'-') {
-            self.server.stats.count_error(bytes);
+        out.append(late);
+        if late.first() == Some(&b'-') {
+            self.server.stats.count_error(late);
         }
         after_reply(session, out, position);
     }
@@ -226,7 +232,7 @@ impl<'s> Executor<'s> {
         index: SpecIndex,
         args: Args<'_>,
         memo: Option<KeyMemo>,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> bool {
         let server = self.server;
         let mut reply = Reply::new(out, session.protocol);
@@ -454,7 +460,7 @@ fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Res
 }
 
 /// Removes the reply to a command if CLIENT REPLY has disabled it.
-fn after_reply(session: &mut Session, out: &mut Vec<u8>, position: usize) {
+fn after_reply(session: &mut Session, out: &mut Output, position: usize) {
     match session.reply_mode {
         ReplyMode::On => {}
         ReplyMode::Off => out.truncate(position),
@@ -566,7 +572,9 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
         memo: None,
     };
     let mut executor = Executor::new(server, 0, now);
-    executor.run(session, args, &call, out);
+    let mut output = Output::from(std::mem::take(out));
+    executor.run(session, args, &call, &mut output);
+    *out = output.take_bytes();
     executor.finish();
 }
 

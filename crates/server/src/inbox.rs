@@ -126,10 +126,16 @@ mod tests {
         // Regression: replies of blocked clients were not counted.
         let inbox = Inbox::default();
         enter(0);
-        assert!(inbox.push(0, Message::Answer(0, 1, vec![0; INBOX_BYTES_MAX / 2])));
+        assert!(inbox.push(
+            0,
+            Message::Answer(0, 1, vec![0; INBOX_BYTES_MAX / 2].into())
+        ));
         assert!(inbox.push(0, publication(INBOX_BYTES_MAX / 4)));
         assert!(!inbox.push(0, publication(INBOX_BYTES_MAX / 4)));
-        assert!(inbox.push(0, Message::Answer(0, 1, vec![0; INBOX_BYTES_MAX / 2])));
+        assert!(inbox.push(
+            0,
+            Message::Answer(0, 1, vec![0; INBOX_BYTES_MAX / 2].into())
+        ));
         let mut taken = Vec::new();
         inbox.take(&mut taken);
         assert_eq!(taken.len(), 3);

@@ -22,8 +22,8 @@ pub use stats::show as show_stats;
 pub use turn::DATABASE;
 use turn::meant;
 pub(crate) use turn::{Turn, count_up};
-use wire::Span;
 use wire::memcached::{KEY_BYTES_MAX, Refusal, Request, Verb};
+use wire::{Output, Span};
 
 /// Whether a request accesses all items, so that all shards must be locked.
 pub(crate) fn is_whole(verb: Verb) -> bool {
@@ -59,7 +59,7 @@ pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) {
 }
 
 /// Writes the error for a request that cannot be executed.
-pub(crate) fn refuse(refusal: &Refusal, out: &mut Vec<u8>) {
+pub(crate) fn refuse(refusal: &Refusal, out: &mut Output) {
     if !refusal.is_noreply {
         wire::memcached::text::line(out, refusal.line);
     }

@@ -5,7 +5,7 @@ use crate::clients::ClientInfo;
 use mio::net::TcpStream;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use wire::{Protocol, Reply};
+use wire::{Output, Protocol, Reply};
 
 /// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Subscriber {
 #[derive(Debug, Default)]
 pub struct Publication {
     /// The messages in RESP2, one behind the other.
-    resp2: Vec<u8>,
+    resp2: Output,
     /// Offset of each message but the first.
     starts: Vec<u32>,
     /// The messages in RESP3, encoded for the first subscriber that uses it.
@@ -55,7 +55,8 @@ impl Publication {
         assert!(self.resp3.get().is_none(), "it has not been sent");
         if !self.resp2.is_empty() {
             let start = u32::try_from(self.resp2.len());
-            self.starts.push(start.expect("a batch is far below 4 GiB"));
+            self.starts
+                .push(start.expect("an output is shorter than 4 GiB"));
         }
         let mut reply = Reply::new(&mut self.resp2, Protocol::Resp2);
         reply.push(if matches!(source, Source::Pattern(_)) {
@@ -91,9 +92,11 @@ impl Publication {
         match protocol {
             Protocol::Resp2 => &self.resp2,
             Protocol::Resp3 => self.resp3.get_or_init(|| {
-                let mut bytes = self.resp2.clone();
+                let mut bytes = self.resp2.to_vec();
                 for &start in [0].iter().chain(&self.starts) {
-                    bytes[start as usize] = b'>';
+                    if let Some(byte) = bytes.get_mut(start as usize) {
+                        *byte = b'>';
+                    }
                 }
                 bytes
             }),
@@ -128,7 +131,7 @@ pub enum Message {
     /// Disconnect the client with this connection index and id.
     Kill(usize, u64),
     /// Send this reply to the blocked client with this connection index and id.
-    Answer(usize, u64, Vec<u8>),
+    Answer(usize, u64, Output),
 }
 
 impl Message {

@@ -99,6 +99,8 @@ pub struct Stats {
     pub connections_rejected: AtomicU64,
     /// Number of clients disconnected because of their output buffer.
     pub output_limit_disconnections: AtomicU64,
+    /// Number of clients disconnected because no memory for their buffers could be allocated.
+    pub allocation_failure_disconnections: AtomicU64,
     /// Number of clients disconnected because of their query buffer.
     pub query_limit_disconnections: AtomicU64,
     /// Number of error replies.
@@ -155,6 +157,7 @@ impl Stats {
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             output_limit_disconnections: AtomicU64::new(0),
+            allocation_failure_disconnections: AtomicU64::new(0),
             query_limit_disconnections: AtomicU64::new(0),
             error_replies: AtomicU64::new(0),
             unexpected_commands: AtomicU64::new(0),
@@ -292,6 +295,7 @@ impl Stats {
             &self.connections_received,
             &self.connections_rejected,
             &self.output_limit_disconnections,
+            &self.allocation_failure_disconnections,
             &self.query_limit_disconnections,
             &self.error_replies,
             &self.unexpected_commands,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use store::{Invalidation, InvalidationCause, Tracking};
-use wire::{Protocol, Reply};
+use wire::{Output, Protocol, Reply};
 
 /// Channel through which a client with RESP2 receives invalidations that another client redirects
 /// to it.
@@ -188,11 +188,13 @@ impl TrackingClients {
             if let Some(receiver) = all.get(&id) {
                 keys.sort_unstable();
                 keys.dedup();
-                let mut array = Vec::new();
+                let mut array = Output::default();
                 let mut reply = Reply::new(&mut array, Protocol::Resp2);
                 reply.array(keys.len());
                 keys.into_iter().for_each(|key| reply.bulk(key));
-                deliver(inboxes, clients, receiver, Some(array.into()));
+                // An array that is too long is replaced by the request to drop all keys.
+                let keys = (!array.is_cut_off()).then(|| Arc::from(&array[..]));
+                deliver(inboxes, clients, receiver, keys);
             }
         }
     }
@@ -221,13 +223,13 @@ fn report_broken(inboxes: &[Inbox], receiver: &Receiver) {
     if info.resp.load(Relaxed) < 3 {
         return;
     }
-    let mut text = Vec::new();
+    let mut text = Output::default();
     let mut reply = Reply::new(&mut text, Protocol::Resp3);
     reply.push(2);
     reply.bulk(b"tracking-redir-broken");
     reply.integer(receiver.options.redirect as i64);
     let to = Subscriber::of(info);
-    push(inboxes, to, Message::Send(to, text.into()));
+    push(inboxes, to, Message::Send(to, Arc::from(&text[..])));
 }
 
 /// Adds a message to the inbox of the receiver's worker. A receiver whose message does not fit is

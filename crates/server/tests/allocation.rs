@@ -7,8 +7,8 @@ use server::config::{self, Config};
 use server::dispatch::{Call, Executor};
 use server::{Server, Session};
 use store::Tick;
-use wire::Span;
 use wire::memcached::{Limits, Parsed, Parser, Request};
+use wire::{Output, Span};
 
 /// Number of commands per batch.
 const CALLS: usize = 1000;
@@ -53,7 +53,7 @@ impl Batch {
 }
 
 /// Runs a batch at one point in time as a worker does. The replies are written to `out`.
-fn run(server: &Server, session: &mut Session, batch: &mut Batch, now: Tick, out: &mut Vec<u8>) {
+fn run(server: &Server, session: &mut Session, batch: &mut Batch, now: Tick, out: &mut Output) {
     out.clear();
     let mut executor = Executor::new(server, 0, now);
     executor.prepare(&mut batch.calls, &batch.input, &batch.spans, session.db);
@@ -103,7 +103,7 @@ fn server(engine: &str, threads: usize) -> Server {
 fn count_allocations(engine: &str, threads: usize, but: &[&str]) {
     let server = server(engine, threads);
     let mut session = Session::new();
-    let mut out = Vec::with_capacity(1 << 20);
+    let mut out = Output::from(Vec::with_capacity(1 << 20));
     let keys: Vec<String> = (0..CALLS).map(|index| format!("key:{index}")).collect();
     let commands = [
         "SET KEY 12345",
@@ -168,7 +168,7 @@ fn run_memcached(
     session: &mut Session,
     input: &str,
     found: &mut (Vec<(usize, Request)>, Vec<Span>),
-    out: &mut Vec<u8>,
+    out: &mut Output,
 ) {
     let (requests, spans) = found;
     out.clear();
@@ -208,7 +208,10 @@ fn memcached_requests_do_not_allocate() {
 fn count_allocations_of_memcached(engine: &str, threads: usize) {
     let server = server(engine, threads);
     let mut session = Session::new();
-    let (mut found, mut out) = (Default::default(), Vec::with_capacity(1 << 20));
+    let (mut found, mut out) = (
+        Default::default(),
+        Output::from(Vec::with_capacity(1 << 20)),
+    );
     let keys: Vec<String> = (0..CALLS).map(|index| format!("key:{index}")).collect();
     let requests = [
         "set KEY 0 0 5\r\n12345\r\n",

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use wire::LongDouble;
 use wire::number::parse_i64;
-use wire::{Parsed, Parser, Protocol, Reply, ReplyScanner, encode_command};
+use wire::{Output, Parsed, Parser, Protocol, Reply, ReplyScanner, encode_command};
 
 const ROUNDS: usize = 15;
 const BATCH: usize = 512;
@@ -56,14 +56,14 @@ fn parse_stream(name: &str, mut input: Vec<u8>, commands: usize) {
 }
 
 fn encode(name: &str, mut one: impl FnMut(&mut Reply<'_>, usize)) {
-    let mut out = Vec::new();
+    let mut out = Output::default();
     measure(name, BATCH, || {
         out.clear();
         let mut reply = Reply::new(&mut out, Protocol::Resp3);
         for index in 0..BATCH {
             one(&mut reply, black_box(index));
         }
-        black_box(&out);
+        black_box(&out[..]);
     });
 }
 
@@ -118,7 +118,7 @@ fn main() {
         black_box(&out);
     });
 
-    let mut replies = Vec::new();
+    let mut replies = Output::default();
     for _ in 0..BATCH {
         Reply::new(&mut replies, Protocol::Resp3).bulk(b"abc");
     }

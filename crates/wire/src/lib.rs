@@ -16,12 +16,14 @@ mod inline;
 mod long_double;
 pub mod memcached;
 pub mod number;
+pub mod output;
 pub mod reply;
 pub mod request;
 pub mod response;
 
 pub use args::{Args, Span};
 pub use long_double::LongDouble;
+pub use output::{CutOff, Output};
 pub use reply::{Protocol, Reply};
 pub use request::{Limits, Parsed, Parser, ProtocolError};
 pub use response::{ReplyScanner, ResponseError, Value, encode_command, skip_reply};

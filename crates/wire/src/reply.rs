@@ -1,7 +1,11 @@
 //! Replies, encoded directly into the session's output buffer.
 
 use crate::number::Text;
+use crate::output::Output;
 use std::fmt::{self, Write};
+
+/// Maximum number of bytes of a bulk string's head and line ends.
+const BULK_FRAME_BYTES: usize = 32;
 
 /// Version of the protocol that a session uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -16,14 +20,14 @@ pub enum Protocol {
 /// Encoder of replies into an output buffer. Types that RESP2 lacks are written as Redis writes
 /// them in RESP2.
 pub struct Reply<'a> {
-    out: &'a mut Vec<u8>,
+    out: &'a mut Output,
     protocol: Protocol,
 }
 
 impl<'a> Reply<'a> {
     /// Creates an encoder that appends to `out`.
     #[inline]
-    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
+    pub fn new(out: &'a mut Output, protocol: Protocol) -> Self {
         Reply { out, protocol }
     }
     /// Creates a second encoder that appends to the same buffer, for a reply inside of this one.
@@ -47,6 +51,21 @@ impl<'a> Reply<'a> {
     /// Removes everything after `position`.
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
+    }
+    /// Whether the output was cut off, because the reply is longer than allowed. Commands with long
+    /// loops over reads stop; writes are completed, and their reply is dropped.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.out.is_cut_off()
+    }
+    /// Creates an empty buffer for a part of this reply that is encoded before its head. It may
+    /// grow as far as this reply. [`Reply::append`] adds it.
+    pub fn part(&self) -> Output {
+        Output::new(self.out.room())
+    }
+    /// Appends a part. If it was cut off, the reply is cut off, too.
+    pub fn append(&mut self, part: &Output) {
+        self.out.append(part);
     }
     /// Returns the bytes after `position`.
     pub fn written(&self, position: usize) -> &[u8] {
@@ -84,11 +103,11 @@ impl<'a> Reply<'a> {
             let _ = Appender(out).write_fmt(text);
         });
     }
-    fn error_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    fn error_with(&mut self, write: impl FnOnce(&mut Output)) {
         self.out.push(b'-');
         let start = self.out.len();
         write(self.out);
-        for byte in &mut self.out[start..] {
+        for byte in self.out.from_mut(start) {
             if matches!(byte, b'\r' | b'\n') {
                 *byte = b' ';
             }
@@ -134,7 +153,7 @@ impl<'a> Reply<'a> {
     }
     /// Returns the buffer, for callers that append RESP themselves.
     #[inline]
-    pub fn buffer(&mut self) -> &mut Vec<u8> {
+    pub fn buffer(&mut self) -> &mut Output {
         self.out
     }
     /// Writes the head of a bulk string. `len` bytes and a line end must follow.
@@ -145,17 +164,21 @@ impl<'a> Reply<'a> {
     /// Writes a bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.out.reserve(bytes.len() + 32);
-        self.bulk_head(bytes.len());
-        self.raw(bytes);
-        self.raw(b"\r\n");
+        if self.out.reserve(bytes.len() + BULK_FRAME_BYTES) {
+            self.bulk_head(bytes.len());
+            self.raw(bytes);
+            self.raw(b"\r\n");
+        }
     }
     /// Writes a bulk string, formatted in place: `reply.bulk_fmt(format_args!("{count} keys"))`. It
     /// copies the text once more; it is meant for commands that people read.
     pub fn bulk_fmt(&mut self, text: fmt::Arguments<'_>) {
-        let mut formatted = Vec::new();
+        let mut formatted = self.part();
         let _ = Appender(&mut formatted).write_fmt(text);
-        self.bulk(&formatted);
+        match formatted.cut_off() {
+            Some(why) => self.out.cut(why),
+            None => self.bulk(&formatted),
+        }
     }
     /// Writes the digits of an integer as a bulk string (GET of a counter).
     #[inline]
@@ -252,7 +275,7 @@ impl<'a> Reply<'a> {
 }
 
 /// Formatter into a buffer of bytes.
-struct Appender<'a>(&'a mut Vec<u8>);
+struct Appender<'a>(&'a mut Output);
 
 impl Write for Appender<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

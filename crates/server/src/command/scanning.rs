@@ -3,7 +3,7 @@
 use super::refusal::Refusal;
 use crate::glob;
 use wire::number::{Text, parse_i64, parse_u64};
-use wire::{Args, Reply};
+use wire::{Args, Output, Reply};
 
 /// Number of elements examined per call without COUNT.
 pub const COUNT_DEFAULT: usize = 10;
@@ -80,9 +80,24 @@ impl<'a> Options<'a> {
 }
 
 /// Replies with the next cursor and the found elements: `count` replies encoded in `found`.
-pub fn reply_page(reply: &mut Reply<'_>, next: u64, count: usize, found: &[u8]) {
+pub fn reply_page(reply: &mut Reply<'_>, next: u64, count: usize, found: &Output) {
     reply.array(2);
     reply.bulk(Text::unsigned(next).as_bytes());
     reply.array(count);
-    reply.raw(found);
+    reply.append(found);
+}
+
+/// Number of elements that a command which may repeat elements writes before it checks whether its
+/// reply was cut off.
+const REPEATS_STEP: u64 = 1024;
+
+/// Calls `work` with numbers that add up to `count`, until it returns false.
+pub fn in_steps(mut count: u64, mut work: impl FnMut(usize) -> bool) {
+    while count > 0 {
+        let step = count.min(REPEATS_STEP);
+        count -= step;
+        if !work(step as usize) {
+            return;
+        }
+    }
 }

@@ -3,16 +3,18 @@
 
 mod request;
 
-use super::refusal::{Answer, Refusal};
+use super::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use super::table::{commands, on_slab};
+use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
 use crate::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
 use request::Request;
 use std::cmp::Ordering;
-use store::{Class, End, Kind, List};
+use store::{Class, End, Kind, List, Scene};
 use wire::Args;
 use wire::number::parse_f64;
+use wire::output::OUTPUT_BYTES_MAX;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
@@ -58,25 +60,27 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_store: bool) -> Answer {
     let request = Request::parse(args.from(2), may_store)?;
     let (kind, elements) = elements(ctx, &args[1], &request)?;
     let elements = in_order(ctx, elements, kind, &request)?;
-    let mut values = Vec::with_capacity(elements.len() * request.gets.len().max(1));
-    for element in elements {
-        if request.gets.is_empty() {
-            values.push(Some(element));
-            continue;
-        }
-        for pattern in &request.gets {
-            values.push(look_up(ctx, pattern, &element)?);
-        }
-    }
     match request.destination {
-        Some(destination) => store(ctx, destination, values),
-        None => {
-            ctx.reply.array(values.len());
-            for value in values {
-                match value {
-                    Some(value) => ctx.reply.bulk(&value),
-                    None => ctx.reply.null(),
-                }
+        Some(destination) => store(ctx, destination, &elements, &request.gets),
+        None => reply(ctx, &elements, &request.gets),
+    }
+}
+
+/// Replies with the values of the elements, each pattern's in turn. Without patterns these are the
+/// elements themselves.
+fn reply(ctx: &mut Ctx<'_, '_>, elements: &[Vec<u8>], gets: &[&[u8]]) -> Answer {
+    ctx.reply.array(elements.len() * gets.len().max(1));
+    for element in elements {
+        if gets.is_empty() {
+            ctx.reply.bulk(element);
+        }
+        for pattern in gets {
+            match look_up(ctx, pattern, element)? {
+                Some(value) => ctx.reply.bulk(&value),
+                None => ctx.reply.null(),
+            }
+            if ctx.reply.is_full() {
+                return Ok(());
             }
         }
     }
@@ -225,14 +229,42 @@ fn look_up(
 }
 
 /// Replaces the destination by a list of the values. Without values the destination is deleted.
-fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], values: Vec<Option<Vec<u8>>>) {
-    let key = ctx.key(destination);
-    let scene = ctx.view.scene();
+///
+/// # Errors
+/// The list takes more than `maxmemory`, or more than the largest reply.
+fn store(
+    ctx: &mut Ctx<'_, '_>,
+    destination: &[u8],
+    elements: &[Vec<u8>],
+    gets: &[&[u8]],
+) -> Answer {
+    let bytes_max = match ctx.server.config.number(Id::MaxMemory) as usize {
+        0 => OUTPUT_BYTES_MAX,
+        max => max.min(OUTPUT_BYTES_MAX),
+    };
     let mut list = List::default();
-    for value in &values {
-        list.push(End::Right, value.as_deref().unwrap_or(&[]), &scene);
+    let (mut bytes, mut count) = (0, 0);
+    let mut push = |value: &[u8], scene: &Scene<'_>| {
+        list.push(End::Right, value, scene);
+        // An element has at least a byte of length at both ends.
+        bytes += value.len() + 2;
+        count += 1;
+        match bytes > bytes_max {
+            true => Err(Refusal::Message(OUT_OF_MEMORY)),
+            false => Ok(()),
+        }
+    };
+    for element in elements {
+        if gets.is_empty() {
+            push(element, &ctx.view.scene())?;
+        }
+        for pattern in gets {
+            let value = look_up(ctx, pattern, element)?;
+            push(value.as_deref().unwrap_or(&[]), &ctx.view.scene())?;
+        }
     }
-    if values.is_empty() {
+    let key = ctx.key(destination);
+    if count == 0 {
         if ctx.view.delete(&key) {
             ctx.view.notify(Class::Generic, "del", &key);
         }
@@ -244,5 +276,6 @@ fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], values: Vec<Option<Vec<u8>>>
         }
         ctx.view.notify(Class::List, "sortstore", &key);
     }
-    ctx.reply.integer(values.len() as i64);
+    ctx.reply.integer(count);
+    Ok(())
 }

@@ -153,7 +153,10 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.reply.array(transaction.len());
     let blocking_state = std::mem::take(&mut ctx.session.blocking_state);
     for (index, args) in transaction.iter() {
-        run_one(ctx, index, args);
+        // After the reply was cut off, only writes have an effect.
+        if !(ctx.reply.is_full() && ctx.table[index as usize].has(flag::READONLY)) {
+            run_one(ctx, index, args);
+        }
     }
     ctx.session.blocking_state = blocking_state;
 }

@@ -11,8 +11,8 @@ use crate::locks::{Locks, lock};
 use crate::memcached::{self, count_up};
 use crate::session::Session;
 use store::Key;
-use wire::Span;
 use wire::memcached::{Request, Verb};
+use wire::{Output, Span};
 
 /// Maximum number of keys of a batch that are hashed and prefetched. A single request may name a
 /// thousand keys.
@@ -60,7 +60,7 @@ impl Executor<'_> {
         request: &Request,
         keys: &[Span],
         input: &[u8],
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> Outcome {
         let server = self.server;
         let may_write = memcached::may_write(request.verb);

@@ -12,6 +12,7 @@
 use super::Strings;
 use crate::command::lifetime::DeadlineChange;
 use store::{ItemHead, Key, Tick, WrongType};
+use wire::Output;
 use wire::memcached::Mode;
 
 /// Operations of memcached's protocol.
@@ -27,8 +28,8 @@ pub(crate) trait Items: Strings {
         &mut self,
         key: &Key<'_>,
         fields: ReadFields,
-        out: &mut Vec<u8>,
-        write_head: impl FnMut(&mut Vec<u8>, &ItemFacts) -> ItemHead,
+        out: &mut Output,
+        write_head: impl FnMut(&mut Output, &ItemFacts) -> ItemHead,
     ) -> Result<bool, WrongType>;
 
     /// Stores a value under a condition.

@@ -25,6 +25,7 @@ use segment::{Condition, Item, Key, Payload, Receipt, Refused, Segcache, Unchang
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{NewDeadline, Tick};
+use wire::Output;
 
 /// The engine and its writers.
 #[derive(Debug)]
@@ -177,6 +178,9 @@ impl Found {
 
 /// Bytes of a chosen cas number, which is stored behind the value.
 const CAS_BYTES: usize = 8;
+/// Bytes that a copy of a value may need beyond the value: a line end, and a word that the engine
+/// copies too much.
+const VALUE_MARGIN: usize = 16;
 
 /// A worker's access to the engine, kept from one request to the next.
 pub struct Handle<'s> {
@@ -241,21 +245,29 @@ impl<'s> Handle<'s> {
     pub fn get(
         &self,
         key: &Key<&[u8]>,
-        out: &mut Vec<u8>,
-        mut frame: impl FnMut(&mut Vec<u8>, &Found),
+        out: &mut Output,
+        mut frame: impl FnMut(&mut Output, &Found),
     ) -> Option<Found> {
         let begin = out.len();
         let mut value_at = begin;
-        let item = self.cache.get_framed(key, self.now, out, |out, item| {
-            frame(out, &Found::of(item, None));
-            value_at = out.len();
-        });
+        let mut bytes = out.take_bytes();
+        let item = self
+            .cache
+            .get_framed(key, self.now, &mut bytes, |bytes, item| {
+                out.put_back(std::mem::take(bytes));
+                frame(out, &Found::of(item, None));
+                value_at = out.len();
+                let has_room = out.reserve(item.len + VALUE_MARGIN);
+                *bytes = out.take_bytes();
+                has_room
+            });
+        out.put_back(bytes);
         self.count(item.is_some());
         let item = item?;
-        if !Marks::of(item.marks).has_cas {
+        if !Marks::of(item.marks).has_cas || out.is_cut_off() {
             return Some(Found::of(&item, None));
         }
-        let value = out.split_off(value_at);
+        let value = out[value_at..].to_vec();
         out.truncate(begin);
         let (value, cas) = split_cas(&value);
         let found = Found::of(&item, Some(cas));
@@ -289,8 +301,8 @@ impl<'s> Handle<'s> {
     pub fn get_head(
         &self,
         key: &Key<&[u8]>,
-        out: &mut Vec<u8>,
-        mut frame: impl FnMut(&mut Vec<u8>, &Found),
+        out: &mut Output,
+        mut frame: impl FnMut(&mut Output, &Found),
     ) -> Option<Found> {
         let found = self.look(key);
         self.count(found.is_some());

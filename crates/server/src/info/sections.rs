@@ -260,6 +260,8 @@ fn events(report: &mut Report<'_>) {
     report.field("client_query_buffer_limit_disconnections", input_cuts);
     let output_cuts = stats.output_limit_disconnections.load(Relaxed);
     report.field("client_output_buffer_limit_disconnections", output_cuts);
+    let failures = stats.allocation_failure_disconnections.load(Relaxed);
+    report.field("client_allocation_failure_disconnections", failures);
     report.field("reply_buffer_shrinks", 0);
     report.field("reply_buffer_expands", 0);
     let failures = stats.authentication_failures.load(Relaxed);

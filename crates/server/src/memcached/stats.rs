@@ -5,10 +5,11 @@ use crate::config::Id;
 use crate::state::Server;
 use crate::stats::Counts;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use wire::Output;
 use wire::memcached::text::{line, stat};
 
 /// Replies to `stats` and its sub-commands.
-pub fn show(server: &Server, what: &[u8], out: &mut Vec<u8>) {
+pub fn show(server: &Server, what: &[u8], out: &mut Output) {
     match what {
         b"" => general(server, out),
         b"settings" => settings(server, out),
@@ -22,7 +23,7 @@ pub fn show(server: &Server, what: &[u8], out: &mut Vec<u8>) {
     line(out, "END");
 }
 
-fn general(server: &Server, out: &mut Vec<u8>) {
+fn general(server: &Server, out: &mut Output) {
     let sum =
         |counter: fn(&Counts) -> &AtomicU64| server.stats.sum(|worker| counter(&worker.memcached));
     let counters = server.engine().counters(&server.stats);
@@ -71,7 +72,7 @@ fn general(server: &Server, out: &mut Vec<u8>) {
     }
 }
 
-fn settings(server: &Server, out: &mut Vec<u8>) {
+fn settings(server: &Server, out: &mut Output) {
     for (name, id) in [("maxbytes", Id::MaxMemory), ("maxconns", Id::MaxClients)] {
         stat(out, name, &server.config.number(id).to_string());
     }
@@ -86,7 +87,7 @@ fn settings(server: &Server, out: &mut Vec<u8>) {
 }
 
 /// There are no slab classes. All items are reported in class 1.
-fn items(server: &Server, out: &mut Vec<u8>) {
+fn items(server: &Server, out: &mut Output) {
     let facts = server.engine().db_facts(DATABASE, server.clock.now());
     if facts.keys > 0 {
         stat(out, "items:1:number", &facts.keys.to_string());
@@ -95,13 +96,13 @@ fn items(server: &Server, out: &mut Vec<u8>) {
     }
 }
 
-fn slabs(server: &Server, out: &mut Vec<u8>) {
+fn slabs(server: &Server, out: &mut Output) {
     let bytes = server.engine().used_bytes();
     stat(out, "active_slabs", "1");
     stat(out, "total_malloced", &bytes.to_string());
 }
 
-fn connections(server: &Server, out: &mut Vec<u8>) {
+fn connections(server: &Server, out: &mut Output) {
     for info in server.clients.list() {
         stat(
             out,

@@ -43,6 +43,10 @@ fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) {
         ..ReadFields::default()
     };
     for index in 0..turn.keys.len() {
+        // A reply that was cut off is not sent. Deadlines are still set.
+        if turn.out.is_cut_off() && expiration.is_none() {
+            return;
+        }
         let key = turn.key(index);
         turn.add(|counts| &counts.gets);
         if expiration.is_some() {

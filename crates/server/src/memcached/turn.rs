@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::stats::Counts;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use store::{Key, NewDeadline};
-use wire::Span;
 use wire::memcached::{Expiration, KEY_BYTES_MAX, Request, decode_key};
+use wire::{Output, Span};
 
 /// Database that memcached's clients use.
 pub const DATABASE: u8 = 0;
@@ -26,7 +26,7 @@ pub(crate) struct Turn<'a, E> {
     pub hashes: &'a [u64],
     /// Time at which a delayed `flush_all` takes effect; see `Server::flush_at_ms`.
     pub flush_at_ms: &'a AtomicU64,
-    pub out: &'a mut Vec<u8>,
+    pub out: &'a mut Output,
 }
 
 impl<'a> Turn<'a, ()> {

@@ -20,9 +20,12 @@ use crate::tracking;
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
-use wire::{Limits, Parsed, Parser, Protocol, Reply, Span};
+use wire::output::OUTPUT_BYTES_MAX;
+use wire::{CutOff, Limits, Output, Parsed, Parser, Protocol, Reply, Span};
 
-/// Number of unsent reply bytes beyond which no further command of the client is executed.
+/// Number of unsent reply bytes beyond which no further command of the client is executed. Half of
+/// the client's output limit if that is less, so that a pipeline of short replies does not exceed
+/// the limit.
 pub const BACKPRESSURE_BYTES: usize = 1 << 20;
 /// Maximum number of bytes per read.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -62,7 +65,7 @@ pub struct Traffic {
 /// Buffers that a worker lends to the connection it serves.
 pub struct Scratch {
     input: Vec<u8>,
-    output: Vec<u8>,
+    output: Output,
     spans: Vec<Span>,
     calls: Vec<Call>,
     requests: Vec<BatchItem>,
@@ -74,7 +77,7 @@ impl Default for Scratch {
     fn default() -> Self {
         Scratch {
             input: vec![0; SCRATCH_BYTES],
-            output: Vec::new(),
+            output: Output::default(),
             spans: Vec::new(),
             calls: Vec::new(),
             requests: Vec::new(),
@@ -114,8 +117,10 @@ pub struct Connection {
     /// Parser of memcached's protocol, if the connection uses it.
     memcached: Option<wire::memcached::Parser>,
     /// Replies. The bytes from `sent` on are unsent.
-    output: Vec<u8>,
+    output: Output,
     sent: usize,
+    /// Number of unsent bytes beyond which no further command is executed.
+    backpressure_bytes: usize,
     /// Whether `input` may contain complete commands.
     is_stalled: bool,
     /// Whether the client has closed its sending side.
@@ -149,8 +154,9 @@ impl Connection {
             executed: 0,
             parser: Parser::default(),
             memcached: None,
-            output: Vec::new(),
+            output: Output::default(),
             sent: 0,
+            backpressure_bytes: BACKPRESSURE_BYTES,
             is_stalled: false,
             is_hung_up: false,
             may_have_more: false,
@@ -184,6 +190,9 @@ impl Connection {
         } else {
             std::mem::take(&mut self.output)
         };
+        let unsent_max = executor.server().config.output_max(self.session.class());
+        output.set_max(unsent_max.saturating_add(self.sent));
+        self.backpressure_bytes = BACKPRESSURE_BYTES.min(unsent_max / 2);
         let next = self.read_and_run(executor, scratch, &mut output);
         let next = self.send(output, scratch, next);
         self.update_info(executor, scratch);
@@ -194,12 +203,12 @@ impl Connection {
         &mut self,
         executor: &mut Executor<'_>,
         scratch: &mut Scratch,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) -> Next {
         if self.session.is_blocked() {
             return self.read_ahead(executor, scratch);
         }
-        if self.session.is_closing || output.len() - self.sent > BACKPRESSURE_BYTES {
+        if self.session.is_closing || output.len() - self.sent > self.backpressure_bytes {
             return Next::Wait;
         }
         if self.is_stalled {
@@ -315,7 +324,7 @@ impl Connection {
         &mut self,
         executor: &mut Executor<'_>,
         scratch: &mut Scratch,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) -> Stop {
         let mut input = std::mem::take(&mut self.input);
         let (used, stop) = self.run(&mut input[self.executed..], executor, scratch, output);
@@ -344,7 +353,7 @@ impl Connection {
         input: &mut [u8],
         executor: &mut Executor<'_>,
         scratch: &mut Scratch,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) -> (usize, Stop) {
         if self.memcached.is_some() {
             return self.run_memcached(input, executor, scratch, output);
@@ -456,11 +465,11 @@ impl Connection {
         spans: &[Span],
         calls: &mut [Call],
         executor: &mut Executor<'_>,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) -> (Option<Stop>, usize) {
         executor.prepare(calls, input, spans, self.session.db);
         for call in calls.iter() {
-            if output.len() - self.sent > BACKPRESSURE_BYTES {
+            if output.len() - self.sent > self.backpressure_bytes {
                 return (Some(Stop::Backpressure), call.start);
             }
             let args = call.args(input, spans);
@@ -477,7 +486,7 @@ impl Connection {
                 return (Some(Stop::Held), call.start);
             }
             self.command_count += 1;
-            if self.session.is_closing {
+            if self.session.is_closing || output.is_cut_off() {
                 return (Some(Stop::Closing), input.len());
             }
             if self.session.is_blocked() {
@@ -492,8 +501,19 @@ impl Connection {
         (None, input.len())
     }
 
+    /// Bounds the pending output by the hard limit of the client's class.
+    pub fn bound_output(&mut self, server: &Server) {
+        let unsent_max = server.config.output_max(self.session.class());
+        self.output.set_max(unsent_max.saturating_add(self.sent));
+    }
+
     /// Sends `output` from `sent` on and keeps the bytes that the socket does not accept.
-    fn send(&mut self, mut output: Vec<u8>, scratch: &mut Scratch, next: Next) -> Next {
+    fn send(&mut self, mut output: Output, scratch: &mut Scratch, next: Next) -> Next {
+        if output.is_cut_off() {
+            self.sent = 0;
+            self.output = output;
+            return Next::Close;
+        }
         while self.sent < output.len() {
             scratch.traffic.writes += 1;
             match self.stream.write(&output[self.sent..]) {
@@ -529,9 +549,9 @@ impl Connection {
     }
 
     /// Keeps unsent output. Sent bytes are removed from the front if they are the larger part.
-    fn keep_unsent(&mut self, mut output: Vec<u8>) {
+    fn keep_unsent(&mut self, mut output: Output) {
         if self.sent > output.len() / 2 {
-            output.drain(..self.sent);
+            output.remove_front(self.sent);
             self.sent = 0;
         }
         self.output = output;
@@ -579,18 +599,23 @@ impl Connection {
     }
 
     /// Adds the reply of a blocked command to the output and unblocks the session.
-    pub fn answer(&mut self, bytes: &[u8], executor: &Executor<'_>) {
+    pub fn answer(&mut self, reply: &Output, executor: &Executor<'_>) {
         self.session.end_wait();
-        executor.reply_late(&mut self.session, bytes, &mut self.output);
+        self.bound_output(executor.server());
+        executor.reply_late(&mut self.session, reply, &mut self.output);
     }
 
     /// Returns the number of unsent bytes.
     pub fn pending_bytes(&self) -> usize {
-        self.output.len() - self.sent
+        self.output.len().saturating_sub(self.sent)
     }
 
-    /// Whether the unsent replies exceed the limits of the client's class.
+    /// Whether the unsent replies exceed the limits of the client's class, or a reply was cut off.
+    /// The connection must then be closed.
     pub fn is_over_limit(&mut self, server: &Server, now: Moment) -> bool {
+        if self.output.is_cut_off() {
+            return true;
+        }
         let pending = self.pending_bytes() as u64;
         if pending == 0 {
             self.over_since = None;
@@ -606,6 +631,40 @@ impl Connection {
         }
         let since = *self.over_since.get_or_insert(now);
         now.since(since) > limit.soft_seconds.saturating_mul(1000)
+    }
+
+    /// Counts and logs that the connection is closed because of its output.
+    pub fn report_excess(&self, server: &Server) {
+        let (id, address) = (self.session.info.id, &self.session.info.address);
+        match self.output.cut_off() {
+            Some(CutOff::Memory) => {
+                server
+                    .stats
+                    .allocation_failure_disconnections
+                    .fetch_add(1, Relaxed);
+                log::warn!("closing client {id} ({address}): there is no memory for its reply");
+            }
+            Some(CutOff::Limit) => {
+                server
+                    .stats
+                    .output_limit_disconnections
+                    .fetch_add(1, Relaxed);
+                log::warn!(
+                    "closing client {id} ({address}): its reply exceeds client-output-buffer-limit or {} bytes",
+                    OUTPUT_BYTES_MAX
+                );
+            }
+            None => {
+                server
+                    .stats
+                    .output_limit_disconnections
+                    .fetch_add(1, Relaxed);
+                log::warn!(
+                    "closing client {id} ({address}): {} pending output bytes exceed client-output-buffer-limit",
+                    self.pending_bytes()
+                );
+            }
+        }
     }
 
     /// Updates the client's record, which other workers read.

@@ -306,18 +306,11 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
-        let has_pending = connection.pending_bytes() > 0;
-        if has_pending && connection.is_over_limit(executor.server(), executor.moment()) {
-            let stats = &executor.server().stats;
-            stats.output_limit_disconnections.fetch_add(1, Relaxed);
-            log::warn!(
-                "closing client {} ({}): {} pending output bytes exceed client-output-buffer-limit",
-                connection.session.info.id,
-                connection.session.info.address,
-                connection.pending_bytes()
-            );
+        if connection.is_over_limit(executor.server(), executor.moment()) {
+            connection.report_excess(executor.server());
             return self.close(index, executor);
         }
+        let has_pending = connection.pending_bytes() > 0;
         if has_pending != connection.waits_to_write && next != Next::Close {
             connection.waits_to_write = has_pending;
             let interest = if has_pending {
@@ -503,6 +496,7 @@ impl Worker {
             return;
         }
         let was_idle = connection.pending_bytes() == 0;
+        connection.bound_output(executor.server());
         add(connection);
         if was_idle {
             self.touched.push(to.slot);

@@ -8,6 +8,7 @@ use server::dispatch::Executor;
 use server::{Server, config};
 use store::Tick;
 use wire::memcached::{Limits, Parsed, Parser};
+use wire::{CutOff, Output};
 
 const NOW: Tick = Tick(1_700_000_000_000);
 
@@ -25,6 +26,13 @@ fn answers(server: &Server, input: &[u8]) -> String {
 
 /// Returns the replies to requests that arrive in one batch at the given time.
 pub fn answers_at(server: &Server, input: &[u8], now: Tick) -> String {
+    let mut out = Output::default();
+    answer_to(server, input, now, &mut out);
+    String::from_utf8(out.to_vec()).expect("text")
+}
+
+/// Writes the replies to requests that arrive in one batch at the given time.
+fn answer_to(server: &Server, input: &[u8], now: Tick, out: &mut Output) {
     let mut parser = Parser::new(Limits {
         value_bytes_max: 1 << 20,
     });
@@ -41,13 +49,12 @@ pub fn answers_at(server: &Server, input: &[u8], now: Tick) -> String {
     });
     let mut executor = Executor::new(server, 0, now);
     executor.prepare_keys(keys);
-    let (mut session, mut out) = (Session::new(), vec![]);
+    let mut session = Session::new();
     for (at, request) in &requests {
         let keys = request.keys(&spans);
-        executor.run_memcached(&mut session, request, keys, &input[*at..], &mut out);
+        executor.run_memcached(&mut session, request, keys, &input[*at..], out);
     }
     executor.finish();
-    String::from_utf8(out).expect("text")
 }
 
 /// The keys of a batch are hashed in advance as they were sent; a base64 key is another key.
@@ -80,5 +87,35 @@ fn a_batch_may_contain_many_keys() {
         let gets = format!("get none\r\nget{gets}\r\nget{gets}\r\n");
         let both = format!("END\r\n{values}END\r\n{values}END\r\n");
         assert_eq!(answers(&server, gets.as_bytes()), both);
+    }
+}
+
+/// Replies are bounded, whatever number of keys a request names.
+#[test]
+fn a_get_of_many_keys_is_cut_off_at_the_outputs_maximum() {
+    for engine in ["slab", "segment"] {
+        let config = Config::default();
+        for (name, value) in [("engine", engine), ("maxmemory", "32mb"), ("threads", "1")] {
+            let param = config::find(name).expect("a setting of this name");
+            config.set(param, value).expect("a value that fits");
+        }
+        let server = Server::new(config, Clock::manual(NOW.0)).expect("valid settings");
+        let value = "x".repeat(100_000);
+        let stored = answers(
+            &server,
+            format!("set v 7 0 100000\r\n{value}\r\n").as_bytes(),
+        );
+        assert_eq!(stored, "STORED\r\n");
+        let names = " v".repeat(5000);
+        for request in ["get", "gets", "gat 0"] {
+            let mut out = Output::new(1 << 20);
+            let input = format!("{request}{names}\r\n");
+            answer_to(&server, input.as_bytes(), NOW, &mut out);
+            assert_eq!(out.cut_off(), Some(CutOff::Limit), "{engine} {request}");
+            assert_eq!(out.capacity(), 0);
+        }
+        let short = format!("VALUE v 7 100000\r\n{value}\r\n");
+        let two = answers(&server, b"get v v\r\n");
+        assert_eq!(two, format!("{short}{short}END\r\n"), "{engine}");
     }
 }

@@ -9,7 +9,7 @@ use server::expiry::ExpiryDriver;
 use server::{Server, Session, command, config, exec};
 use std::time::Duration;
 use store::Tick;
-use wire::Span;
+use wire::{Output, Span};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -535,7 +535,7 @@ fn concurrent_increments_on_the_segment_engine_add_up() {
     let server = configured(&[("maxmemory", "16mb"), ("threads", "4")]).expect("valid settings");
     let add = &|worker: usize| {
         let mut executor = Executor::new(&server, worker, Tick(NOW));
-        let (mut session, mut out) = (Session::new(), vec![]);
+        let (mut session, mut out) = (Session::new(), Output::default());
         for _ in 0..EACH {
             for words in [&[&b"INCR"[..], b"n"][..], &[b"APPEND", b"s", b"x"]] {
                 run_words(&mut executor, &mut session, words, &mut out);
@@ -563,7 +563,7 @@ fn run_words(
     executor: &mut Executor<'_>,
     session: &mut Session,
     words: &[&[u8]],
-    out: &mut Vec<u8>,
+    out: &mut Output,
 ) {
     let (mut input, mut spans) = (vec![], vec![]);
     for word in words {

@@ -1,7 +1,7 @@
 //! Replies of the meta protocol: a status and the requested flags in the order of the request.
 
 use super::request::Meta;
-use crate::number::push_u64;
+use crate::output::Output;
 
 /// Properties of an item that a reply may contain.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,14 +31,7 @@ pub struct Item<'a> {
 /// Appends a status without an item: `EN`, `NF`, `NS`, `EX`, and `HD` of commands that store or
 /// delete. It repeats only what the request contained: opaque and key. For a storage command
 /// (`stores`) it adds a CAS number of 0 if one was requested.
-pub fn status(
-    out: &mut Vec<u8>,
-    status: &str,
-    meta: &Meta,
-    input: &[u8],
-    key: &[u8],
-    stores: bool,
-) {
+pub fn status(out: &mut Output, status: &str, meta: &Meta, input: &[u8], key: &[u8], stores: bool) {
     out.extend_from_slice(status.as_bytes());
     for (letter, word) in words(meta, input) {
         match letter {
@@ -53,10 +46,10 @@ pub fn status(
 
 /// Appends the properties of an item: `VA` if the value was requested (`v`), which must follow with
 /// a line end, and otherwise `HD`.
-pub fn item(out: &mut Vec<u8>, meta: &Meta, input: &[u8], item: &Item<'_>) {
+pub fn item(out: &mut Output, meta: &Meta, input: &[u8], item: &Item<'_>) {
     if meta.has(b'v') {
         out.extend_from_slice(b"VA ");
-        push_u64(out, item.len as u64);
+        out.push_u64(item.len as u64);
     } else {
         out.extend_from_slice(b"HD");
     }
@@ -101,14 +94,14 @@ fn words<'i>(meta: &Meta, input: &'i [u8]) -> impl Iterator<Item = (u8, &'i [u8]
         .filter_map(|word| Some((*word.first()?, word)))
 }
 
-fn spaced(out: &mut Vec<u8>, word: &[u8]) {
+fn spaced(out: &mut Output, word: &[u8]) {
     out.push(b' ');
     out.extend_from_slice(word);
 }
 
 /// Appends the key as it was sent, and whether it is base64, regardless of the position of that
 /// flag.
-fn named(out: &mut Vec<u8>, meta: &Meta, key: &[u8]) {
+fn named(out: &mut Output, meta: &Meta, key: &[u8]) {
     spaced(out, b"k");
     out.extend_from_slice(key);
     if meta.has(b'b') {
@@ -116,7 +109,7 @@ fn named(out: &mut Vec<u8>, meta: &Meta, key: &[u8]) {
     }
 }
 
-fn counted(out: &mut Vec<u8>, letter: u8, number: u64) {
+fn counted(out: &mut Output, letter: u8, number: u64) {
     spaced(out, &[letter]);
-    push_u64(out, number);
+    out.push_u64(number);
 }

@@ -75,17 +75,18 @@ fn line_at(input: &[u8]) -> Result<Option<&[u8]>, BadReply> {
 mod tests {
     use super::*;
     use crate::memcached::text;
+    use crate::output::Output;
 
-    fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, value: &[u8], cas: Option<u64>) {
+    fn value(out: &mut Output, key: &[u8], flags: u32, value: &[u8], cas: Option<u64>) {
         text::value_head(out, key, flags, value.len(), cas);
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
     }
 
-    fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        let mut out = Vec::new();
+    fn written(write: impl FnOnce(&mut Output)) -> Vec<u8> {
+        let mut out = Output::default();
         write(&mut out);
-        out
+        out.to_vec()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::args::Span;
+use crate::output::Output;
 
 const LIMITS: Limits = Limits {
     value_bytes_max: 100,
@@ -308,9 +309,9 @@ fn meta_flags_are_read_and_repeated_in_their_order() {
     assert_eq!((meta.cas, meta.new_cas, meta.mode), (3, 4, Mode::Add));
     assert!(meta.has(b'I') && meta.has(b'O') && !meta.has(b'k'));
     assert!(request.is_noreply);
-    let mut out = Vec::new();
+    let mut out = Output::default();
     meta::status(&mut out, "NS", meta, input, b"k", true);
-    assert_eq!(out, b"NS Oabc\r\n");
+    assert_eq!(out[..], *b"NS Oabc\r\n");
 
     let input = b"mg a2V5 t v k f b c h l s O1\r\n";
     let mut spans = Vec::new();

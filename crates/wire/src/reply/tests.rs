@@ -1,9 +1,9 @@
 use super::*;
 
 fn encoded(protocol: Protocol, write: impl Fn(&mut Reply<'_>)) -> String {
-    let mut out = Vec::new();
+    let mut out = Output::default();
     write(&mut Reply::new(&mut out, protocol));
-    String::from_utf8(out).expect("the tests write text")
+    String::from_utf8(out.to_vec()).expect("the tests write text")
 }
 
 /// Checks what `write` encodes in RESP2 and in RESP3.
@@ -73,14 +73,14 @@ fn line_breaks_cannot_end_an_error_early() {
     check("-ERR x +OK\r\n", "-ERR x +OK\r\n", |r| {
         r.error_fmt(format_args!("ERR {}", "x\n+OK"));
     });
-    let mut out = b":1\r\n".to_vec();
+    let mut out = Output::from(b":1\r\n".to_vec());
     Reply::new(&mut out, Protocol::Resp2).error_bytes(b"ERR \xff\r");
-    assert_eq!(out, b":1\r\n-ERR \xff \r\n");
+    assert_eq!(out[..], *b":1\r\n-ERR \xff \r\n");
 }
 
 #[test]
 fn a_reply_can_be_measured_and_removed() {
-    let mut out = b"+OK\r\n".to_vec();
+    let mut out = Output::from(b"+OK\r\n".to_vec());
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
     let position = reply.position();
     reply.array(2);
@@ -90,5 +90,33 @@ fn a_reply_can_be_measured_and_removed() {
     reply.set_protocol(Protocol::Resp3);
     assert_eq!(reply.protocol(), Protocol::Resp3);
     reply.null();
-    assert_eq!(out, b"+OK\r\n_\r\n");
+    assert_eq!(out[..], *b"+OK\r\n_\r\n");
+}
+
+#[test]
+fn a_reply_beyond_its_maximum_is_full() {
+    let mut out = Output::new(64);
+    let mut reply = Reply::new(&mut out, Protocol::Resp3);
+    reply.array(3);
+    reply.bulk(b"short");
+    assert!(!reply.is_full());
+    reply.bulk(&[b'x'; 100]);
+    assert!(reply.is_full());
+    reply.bulk(b"short");
+    reply.error("ERR late");
+    reply.bulk_fmt(format_args!("{}", 1));
+    assert!(reply.written(0).is_empty());
+    assert_eq!(reply.part().room(), 0);
+}
+
+#[test]
+fn a_part_grows_no_further_than_its_reply() {
+    let mut out = Output::new(100);
+    let mut reply = Reply::new(&mut out, Protocol::Resp2);
+    reply.raw(&[b'x'; 50]);
+    let mut part = reply.part();
+    assert_eq!(part.room(), 50);
+    part.extend_from_slice(&[b'y'; 51]);
+    reply.append(&part);
+    assert!(reply.is_full());
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::output::Output;
 use crate::reply::{Protocol, Reply};
 
 fn decode(text: &str) -> Value {
@@ -135,7 +136,7 @@ fn a_large_count_allocates_nothing_before_its_elements() {
 
 #[test]
 fn a_long_array_in_small_reads_is_read_once() {
-    let mut reply = b"*100000\r\n".to_vec();
+    let mut reply = Output::from(b"*100000\r\n".to_vec());
     for number in 0..100_000 {
         Reply::new(&mut reply, Protocol::Resp2).bulk_integer(number);
     }

@@ -14,7 +14,7 @@ const REPEATS_MAX: u64 = 1 << 24;
 pub fn hscan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let cursor = scanning::cursor(&args[2])?;
     let key = ctx.key(&args[1]);
-    let (mut found, mut count) = (Vec::new(), 0);
+    let (mut found, mut count) = (ctx.reply.part(), 0);
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     let read = ctx
         .view
@@ -71,12 +71,12 @@ fn count_of(args: Args<'_>) -> Result<(i64, bool), Refusal> {
 pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let (count, with_values) = count_of(args)?;
     let key = ctx.key(&args[1]);
-    let (mut found, mut count_found) = (Vec::new(), 0);
+    let (mut found, mut count_found) = (ctx.reply.part(), 0);
     let protocol = ctx.reply.protocol();
     let mut list = Reply::new(&mut found, protocol);
     let mut generator = Random::new();
     let read = ctx.view.read_hash(&key, |hash, scene| {
-        let each = &mut |field: &[u8], value: &[u8]| {
+        let mut each = |list: &mut Reply<'_>, field: &[u8], value: &[u8]| {
             count_found += 1;
             if with_values && protocol == Protocol::Resp3 {
                 list.array(2);
@@ -87,17 +87,23 @@ pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             }
         };
         let random = &mut || generator.next_u64();
-        match usize::try_from(count) {
-            Ok(count) => hash.sample(count, scene, random, each),
-            Err(_) => hash.sample_with_repeats(count.unsigned_abs() as usize, scene, random, each),
-        }
+        let Ok(distinct) = usize::try_from(count) else {
+            return scanning::in_steps(count.unsigned_abs(), |step| {
+                let each = &mut |field: &[u8], value: &[u8]| each(&mut list, field, value);
+                hash.sample_with_repeats(step, scene, random, each);
+                !list.is_full()
+            });
+        };
+        hash.sample(distinct, scene, random, &mut |field, value| {
+            each(&mut list, field, value);
+        });
     })?;
     if read.is_none() {
         ctx.missed(&key);
     }
     match (args.len(), count_found) {
         (2, 0) => ctx.reply.null(),
-        (2, _) => ctx.reply.raw(&found),
+        (2, _) => ctx.reply.append(&found),
         _ => {
             let is_flat = with_values && protocol == Protocol::Resp2;
             ctx.reply.array(if is_flat {
@@ -105,7 +111,7 @@ pub fn hrandfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             } else {
                 count_found
             });
-            ctx.reply.raw(&found);
+            ctx.reply.append(&found);
         }
     }
     Ok(())

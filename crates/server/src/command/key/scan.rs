@@ -16,7 +16,7 @@ const KEYS_STEP: usize = 4096;
 /// `KEYS pattern`
 pub fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let pattern = selective(&args[1]);
-    let mut found = Vec::new();
+    let mut found = ctx.reply.part();
     let mut count = 0;
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     let mut cursor = 0;
@@ -34,7 +34,7 @@ pub fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     }
     ctx.reply.array(count);
-    ctx.reply.raw(&found);
+    ctx.reply.append(&found);
     Ok(())
 }
 
@@ -104,7 +104,7 @@ pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let Some(options) = Options::parse(ctx, args.from(2))? else {
         return Ok(());
     };
-    let mut found = Vec::new();
+    let mut found = ctx.reply.part();
     let mut count = 0;
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     let next = ctx

@@ -46,7 +46,7 @@ fn read<'k, R>(
 }
 
 fn reply(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine) -> Answer {
-    let (mut found, mut count) = (Vec::new(), 0);
+    let (mut found, mut count) = (ctx.reply.part(), 0);
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     read(ctx, args.from(1).iter(), |sets, scene| {
         combine(sets, scene, &mut |member| {
@@ -55,7 +55,7 @@ fn reply(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine) -> Answer {
         });
     })?;
     ctx.reply.set(count);
-    ctx.reply.raw(&found);
+    ctx.reply.append(&found);
     Ok(())
 }
 

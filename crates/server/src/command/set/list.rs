@@ -24,7 +24,7 @@ pub fn smembers(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 pub fn sscan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let cursor = scanning::cursor(&args[2])?;
     let key = ctx.key(&args[1]);
-    let (mut found, mut count) = (Vec::new(), 0);
+    let (mut found, mut count) = (ctx.reply.part(), 0);
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     let read = ctx
         .view

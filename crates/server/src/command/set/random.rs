@@ -2,6 +2,7 @@
 
 use super::member::read;
 use crate::command::refusal::{Answer, Refusal};
+use crate::command::scanning;
 use crate::context::Ctx;
 use crate::random::Random;
 use store::{Class, Key};
@@ -99,26 +100,32 @@ pub fn srandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if count < 0 && count.unsigned_abs() > REPEATS_MAX {
         return Err(Refusal::Message("ERR value is out of range"));
     }
-    let (mut found, mut count_found) = (Vec::new(), 0);
+    let (mut found, mut count_found) = (ctx.reply.part(), 0);
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     let mut generator = Random::new();
     read(ctx, &args[1], |set, scene| {
-        let each = &mut |member: &[u8]| {
+        let mut each = |list: &mut Reply<'_>, member: &[u8]| {
             list.bulk(member);
             count_found += 1;
         };
         let random = &mut || generator.next_u64();
-        match usize::try_from(count) {
-            Ok(count) => set.sample(count, scene, random, each),
-            Err(_) => set.sample_with_repeats(count.unsigned_abs() as usize, scene, random, each),
-        }
+        let Ok(distinct) = usize::try_from(count) else {
+            return scanning::in_steps(count.unsigned_abs(), |step| {
+                let each = &mut |member: &[u8]| each(&mut list, member);
+                set.sample_with_repeats(step, scene, random, each);
+                !list.is_full()
+            });
+        };
+        set.sample(distinct, scene, random, &mut |member| {
+            each(&mut list, member)
+        });
     })?;
     match (args.len(), count_found) {
         (2, 0) => ctx.reply.null(),
-        (2, _) => ctx.reply.raw(&found),
+        (2, _) => ctx.reply.append(&found),
         _ => {
             ctx.reply.array(count_found);
-            ctx.reply.raw(&found);
+            ctx.reply.append(&found);
         }
     }
     Ok(())

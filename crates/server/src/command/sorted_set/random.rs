@@ -3,6 +3,7 @@
 use super::access::read;
 use super::reply::Listing;
 use crate::command::refusal::{Answer, Refusal};
+use crate::command::scanning;
 use crate::context::Ctx;
 use crate::random::Random;
 use store::{Scene, SortedSet};
@@ -34,12 +35,26 @@ pub fn zrandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let Ctx { view, reply, .. } = ctx;
     let found = view.read_sorted_set(&key, |set, scene| {
-        let ranks = choose(count, set.len(scene));
+        let len = set.len(scene);
+        let mut generator = Random::new();
+        let Ok(distinct) = usize::try_from(count) else {
+            let count = if len == 0 { 0 } else { count.unsigned_abs() };
+            let mut listing = Listing::new(reply, count as usize, with_scores);
+            return scanning::in_steps(count, |step| {
+                for _ in 0..step {
+                    listing.write_rank(set, scene, generator.below(len));
+                }
+                !listing.is_full()
+            });
+        };
+        let ranks = if distinct < len {
+            generator.distinct(distinct, len)
+        } else {
+            (0..len).collect()
+        };
         let mut listing = Listing::new(reply, ranks.len(), with_scores);
         for rank in ranks {
-            set.each(rank..rank + 1, false, scene, |member, score| {
-                listing.write(member, score);
-            });
+            listing.write_rank(set, scene, rank);
         }
     })?;
     if found.is_none() {
@@ -47,19 +62,6 @@ pub fn zrandmember(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ctx.reply.array(0);
     }
     Ok(())
-}
-
-/// Chooses ranks for a count as in the arguments of ZRANDMEMBER.
-fn choose(count: i64, len: usize) -> Vec<usize> {
-    let mut generator = Random::new();
-    match usize::try_from(count) {
-        Ok(count) if count >= len => (0..len).collect(),
-        Ok(count) => generator.distinct(count, len),
-        Err(_) if len == 0 => Vec::new(),
-        Err(_) => (0..count.unsigned_abs())
-            .map(|_| generator.below(len))
-            .collect(),
-    }
 }
 
 fn one(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {

@@ -1,5 +1,6 @@
 //! Replies that contain members and scores.
 
+use store::{Scene, SortedSet};
 use wire::{Protocol, Reply};
 
 /// A list of members, optionally with scores: alternating in RESP2, pairs in RESP3.
@@ -40,6 +41,18 @@ impl<'r, 'o> Listing<'r, 'o> {
             with_scores: true,
             is_nested: false,
         }
+    }
+
+    /// Whether the reply was cut off, so that the rest of the list need not be written.
+    pub fn is_full(&self) -> bool {
+        self.reply.is_full()
+    }
+
+    /// Writes the member of this rank.
+    pub fn write_rank(&mut self, set: &SortedSet, scene: &Scene<'_>, rank: usize) {
+        set.each(rank..rank + 1, false, scene, |member, score| {
+            self.write(member, score);
+        });
     }
 
     /// Writes one member.

@@ -34,6 +34,9 @@ pub fn mget<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
         }
         let keys = near[..count].iter().flatten();
         keys.clone().for_each(|key| ctx.view.prefetch_value(key));
+        if ctx.reply.is_full() {
+            break;
+        }
         for key in keys {
             if ctx.view.reply_value(key, &mut ctx.reply).is_err() {
                 ctx.reply.null();

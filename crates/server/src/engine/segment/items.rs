@@ -15,6 +15,7 @@ use crate::engine::items::{
 };
 use segment::{Condition, Refused, Segcache, Unchanged, Value};
 use store::{ItemHead, Key, WrongType};
+use wire::Output;
 use wire::memcached::Mode;
 use wire::number::Text;
 
@@ -47,14 +48,14 @@ impl Items for &mut Handle<'_> {
         &mut self,
         key: &Key<'_>,
         fields: ReadFields,
-        out: &mut Vec<u8>,
-        mut write_head: impl FnMut(&mut Vec<u8>, &ItemFacts) -> ItemHead,
+        out: &mut Output,
+        mut write_head: impl FnMut(&mut Output, &ItemFacts) -> ItemHead,
     ) -> Result<bool, WrongType> {
         let (key, begin) = (hashed(key), out.len());
         loop {
             let mut marked = ItemHead::default();
             let frame =
-                |out: &mut Vec<u8>, found: &Found| marked = write_head(out, &facts_of(found));
+                |out: &mut Output, found: &Found| marked = write_head(out, &facts_of(found));
             let found = match fields.value {
                 true => self.get(&key, out, frame),
                 false => self.get_head(&key, out, frame),

@@ -10,8 +10,8 @@ use crate::engine::Strings;
 use crate::engine::condition::Condition;
 use segment::{Refused, Unchanged};
 use store::{Key, Kind, Tick};
-use wire::Reply;
 use wire::number::{Text, parse_i64};
+use wire::{Output, Reply};
 
 /// Converts a key of the slab engine to one of the segment engine. The hash is the same.
 #[inline]
@@ -63,7 +63,7 @@ impl Strings for &mut Handle<'_> {
     #[inline]
     fn reply_value(&mut self, key: &Key<'_>, reply: &mut Reply<'_>) -> Result<bool, Refusal> {
         let protocol = reply.protocol();
-        let frame = |out: &mut Vec<u8>, found: &Found| {
+        let frame = |out: &mut Output, found: &Found| {
             Reply::new(out, protocol).bulk_head(found.len);
         };
         let found = self.get(&hashed(key), reply.buffer(), frame);

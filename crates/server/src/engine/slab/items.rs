@@ -8,6 +8,7 @@ use crate::engine::items::{
     StoreAction, StoreOutcome, StoreRequest, TouchOutcome, counted, store_action,
 };
 use store::{Class, ItemHead, Key, NewDeadline, Tick, WrongType};
+use wire::Output;
 use wire::memcached::Mode;
 use wire::number::Text;
 
@@ -17,8 +18,8 @@ impl Items for Slab<'_, '_> {
         &mut self,
         key: &Key<'_>,
         fields: ReadFields,
-        out: &mut Vec<u8>,
-        mut write_head: impl FnMut(&mut Vec<u8>, &ItemFacts) -> ItemHead,
+        out: &mut Output,
+        mut write_head: impl FnMut(&mut Output, &ItemFacts) -> ItemHead,
     ) -> Result<bool, WrongType> {
         let deadline = match fields.deadline {
             true => self.view.deadline(key).flatten(),

@@ -1,14 +1,14 @@
 //! Connections in memcached's protocol: parses batches of requests, prefetches their keys, and
 //! executes them.
 
-use super::{BACKPRESSURE_BYTES, Connection, Scratch, Stop};
+use super::{Connection, Scratch, Stop};
 use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Executor, Outcome};
 use crate::memcached::refuse;
 use crate::net::batch_item::{BatchItem, Content};
-use wire::Span;
 use wire::memcached::text::line;
 use wire::memcached::{Limits, Parsed, Parser};
+use wire::{Output, Span};
 
 /// Error while a password is set, because this protocol has no command to send it.
 const NO_PASSWORD: &str =
@@ -22,7 +22,7 @@ impl Connection {
         input: &[u8],
         executor: &mut Executor<'_>,
         scratch: &mut Scratch,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) -> (usize, Stop) {
         let mut spans = std::mem::take(&mut scratch.spans);
         let mut requests = std::mem::take(&mut scratch.requests);
@@ -91,7 +91,7 @@ impl Connection {
         spans: &[Span],
         requests: &[BatchItem],
         executor: &mut Executor<'_>,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) -> Option<(Stop, usize)> {
         let keys = requests.iter().flat_map(|item| {
             let keys = match &item.content {
@@ -103,7 +103,7 @@ impl Connection {
         });
         executor.prepare_keys(keys);
         for item in requests {
-            if output.len() - self.sent > BACKPRESSURE_BYTES {
+            if output.len() - self.sent > self.backpressure_bytes {
                 return Some(self.stop_before(Stop::Backpressure, item));
             }
             let here = &input[item.at..];
@@ -129,7 +129,7 @@ impl Connection {
                 }
             }
             self.command_count += 1;
-            if self.session.is_closing {
+            if self.session.is_closing || output.is_cut_off() {
                 return Some((Stop::Closing, input.len()));
             }
         }

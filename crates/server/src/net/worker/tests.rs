@@ -273,4 +273,5 @@ fn clients_that_are_killed_together_are_closed_over_several_iterations() {
 }
 
 mod blocking;
+mod replies;
 mod tracking;

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::dispatch::Executor;
 use crate::session::Session;
-use wire::Reply;
+use wire::{Output, Reply};
 
 impl Worker {
     /// Removes a client's timeout.
@@ -25,7 +25,7 @@ impl Worker {
             };
             // A client that was served in the meantime has its reply in the inbox.
             if executor.end_wait(&connection.session) {
-                let mut nothing = Vec::new();
+                let mut nothing = Output::default();
                 Reply::new(&mut nothing, connection.session.protocol).null_array();
                 self.answer(index, id, &nothing, executor);
             }
@@ -37,7 +37,7 @@ impl Worker {
         &mut self,
         index: usize,
         id: u64,
-        reply: &[u8],
+        reply: &Output,
         executor: &mut Executor<'_>,
     ) {
         let Some(connection) = self.client(index, id) else {

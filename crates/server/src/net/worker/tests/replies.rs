@@ -1,0 +1,127 @@
+//! Replies beyond the output limit: the client is disconnected, others are served.
+
+use super::*;
+
+/// Hard limit in the tests, in bytes.
+const LIMIT: usize = 100_000;
+
+fn limited() -> (Arc<Server>, Listeners) {
+    server(&[("client-output-buffer-limit", "normal 100000 0 0")])
+}
+
+/// Encodes commands, one per line, because inline commands are limited to 64 KiB.
+fn encoded(lines: &str) -> String {
+    let mut bytes = Vec::new();
+    for line in lines.lines() {
+        wire::encode_command(&mut bytes, &line.split(' ').collect::<Vec<_>>());
+    }
+    String::from_utf8(bytes).expect("text")
+}
+
+/// Repeats a word, each time after a blank.
+fn times(word: &str, count: usize) -> String {
+    format!(" {word}").repeat(count)
+}
+
+/// Stores a string, a hash, a set, a sorted set and a list of large values.
+fn fill(bench: &mut Bench<'_>, client: &mut Socket) {
+    let value = "x".repeat(10_000);
+    bench.send(client, &format!("SET v {value}\r\n"), "+OK\r\n");
+    bench.send(client, &format!("HSET h f {value}\r\n"), ":1\r\n");
+    bench.send(client, &format!("SADD s {value}\r\n"), ":1\r\n");
+    bench.send(client, &format!("ZADD z 1 {value}\r\n"), ":1\r\n");
+    bench.send(client, "RPUSH l 1 2 3 4 5 6 7 8 9\r\n", ":9\r\n");
+    for letter in "abcdefghijklmno".chars() {
+        let member = letter.to_string().repeat(10_000);
+        bench.send(client, &format!("SADD many {member}\r\n"), ":1\r\n");
+    }
+}
+
+#[test]
+fn a_reply_beyond_the_hard_limit_closes_its_client() {
+    let (server, listeners) = limited();
+    let mut bench = Bench::new(&server, listeners);
+    let mut other = bench.client();
+    fill(&mut bench, &mut other);
+    let commands = [
+        format!("MGET{}\r\n", times("v", 500)),
+        format!("MULTI\r\n{}EXEC\r\n", "GET v\r\n".repeat(11)),
+        "HRANDFIELD h -16777216 WITHVALUES\r\n".into(),
+        "SRANDMEMBER s -16777216\r\n".into(),
+        "ZRANDMEMBER z -16777216 WITHSCORES\r\n".into(),
+        "SMEMBERS many\r\n".into(),
+        format!("SORT_RO l{}\r\n", times("GET #", 5000)),
+        format!("SORT_RO l{}\r\n", times("GET v*", 10_000)),
+    ];
+    for (number, command) in commands.iter().enumerate() {
+        let mut client = bench.client();
+        client
+            .write_all(encoded(command).as_bytes())
+            .expect("there is room");
+        bench.expect_output(&mut client, CLOSED);
+        let count = server.stats.output_limit_disconnections.load(Relaxed);
+        assert_eq!(count as usize, number + 1, "{}", &command[..20]);
+        bench.send(&mut other, "PING\r\n", "+PONG\r\n");
+    }
+    assert_eq!(bench.worker.scratch.traffic.held_bytes, 0);
+    assert_eq!(server.stats.sum(|worker| &worker.buffer_bytes), 0);
+}
+
+#[test]
+fn a_reply_below_the_hard_limit_is_sent() {
+    let (server, listeners) = limited();
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let value = "x".repeat(LIMIT / 2);
+    bench.send(&mut client, &format!("SET v {value}\r\n"), "+OK\r\n");
+    let bulk = format!("${}\r\n{value}\r\n", LIMIT / 2);
+    bench.send(&mut client, "MGET v\r\n", &format!("*1\r\n{bulk}"));
+    // Each reply is within the limit, and they are sent one after the other.
+    let all = bulk.repeat(10);
+    bench.send(&mut client, &"GET v\r\n".repeat(10), &all);
+    assert_eq!(server.stats.output_limit_disconnections.load(Relaxed), 0);
+}
+
+#[test]
+fn writes_are_completed_although_their_reply_is_cut_off() {
+    let (server, listeners) = limited();
+    let mut bench = Bench::new(&server, listeners);
+    let mut other = bench.client();
+    fill(&mut bench, &mut other);
+    let commands = [
+        ("SPOP many 14\r\n".to_owned(), "SCARD many\r\n", ":1\r\n"),
+        (
+            format!("MULTI\r\n{}INCR n\r\nEXEC\r\n", "GET v\r\n".repeat(20)),
+            "GET n\r\n",
+            "$1\r\n1\r\n",
+        ),
+        (
+            format!("SORT l{} STORE to\r\n", times("GET #", 20_000)),
+            "LLEN to\r\n",
+            ":180000\r\n",
+        ),
+    ];
+    for (command, question, answer) in commands {
+        let mut client = bench.client();
+        client
+            .write_all(encoded(&command).as_bytes())
+            .expect("there is room");
+        for _ in 0..10 {
+            bench.turn();
+        }
+        bench.send(&mut other, question, answer);
+    }
+}
+
+#[test]
+fn a_sorted_list_larger_than_maxmemory_is_not_stored() {
+    let (server, listeners) = server(&[("maxmemory", "1mb"), ("maxmemory-policy", "allkeys-lru")]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let value = "7".repeat(10_000);
+    bench.send(&mut client, &format!("RPUSH l {value}\r\n"), ":1\r\n");
+    let command = format!("SORT l ALPHA{} STORE to\r\n", times("GET #", 200));
+    let refusal = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    bench.send(&mut client, &encoded(&command), refusal);
+    bench.send(&mut client, "EXISTS to\r\n", ":0\r\n");
+}

@@ -1,0 +1,269 @@
+//! Bounded buffer of reply bytes.
+//!
+//! An [`Output`] has a maximum length. Bytes that do not fit, or for which no memory can be
+//! allocated, cut the output off: the buffer is freed at once, this and all later bytes are
+//! dropped, and the owner closes the connection. So neither the length of a reply nor a failed
+//! allocation can end the process. An append checks the free capacity, as that of a `Vec` does; the
+//! maximum is compared only where the buffer grows.
+
+use crate::number::Text;
+use std::ops::Deref;
+
+/// Maximum length of an output without a configured limit, in bytes: twice the largest value.
+pub const OUTPUT_BYTES_MAX: usize = 2 << 30;
+/// Minimum capacity of a buffer that grows, in bytes.
+const GROWTH_BYTES_MIN: usize = 64;
+
+/// Reason for which an output was cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutOff {
+    /// The bytes exceed the maximum length.
+    Limit,
+    /// Memory for the bytes could not be allocated.
+    Memory,
+}
+
+/// Buffer of reply bytes with a maximum length.
+///
+/// ```
+/// use wire::{CutOff, Output, Protocol, Reply};
+/// let mut output = Output::new(10);
+/// Reply::new(&mut output, Protocol::Resp2).ok();
+/// assert_eq!(output[..], *b"+OK\r\n");
+/// Reply::new(&mut output, Protocol::Resp2).bulk(b"longer than ten bytes");
+/// assert_eq!(output.cut_off(), Some(CutOff::Limit));
+/// assert!(output.is_empty());
+/// ```
+#[derive(Debug)]
+pub struct Output {
+    bytes: Vec<u8>,
+    /// Maximum length. The capacity does not grow beyond it.
+    bytes_max: usize,
+    /// Reason for which the output was cut off. The buffer then has no capacity, so that every
+    /// append takes the path on which the buffer grows, which drops the bytes.
+    cut_off: Option<CutOff>,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Output::new(OUTPUT_BYTES_MAX)
+    }
+}
+
+impl From<Vec<u8>> for Output {
+    fn from(bytes: Vec<u8>) -> Output {
+        Output {
+            bytes,
+            ..Output::default()
+        }
+    }
+}
+
+impl Deref for Output {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Output {
+    /// Creates an empty output. A maximum above [`OUTPUT_BYTES_MAX`] is lowered to it.
+    pub fn new(bytes_max: usize) -> Output {
+        Output {
+            bytes: Vec::new(),
+            bytes_max: bytes_max.min(OUTPUT_BYTES_MAX),
+            cut_off: None,
+        }
+    }
+    /// Sets the maximum length. Capacity that is already allocated may still be used up.
+    pub fn set_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max.min(OUTPUT_BYTES_MAX);
+    }
+    /// Returns the number of bytes that may still be appended.
+    pub fn room(&self) -> usize {
+        match self.cut_off {
+            Some(_) => 0,
+            None => self.bytes_max.saturating_sub(self.bytes.len()),
+        }
+    }
+    /// Returns the reason for which the output was cut off.
+    pub fn cut_off(&self) -> Option<CutOff> {
+        self.cut_off
+    }
+    /// Whether the output was cut off. Bytes appended later are dropped.
+    #[inline]
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.is_some()
+    }
+    /// Cuts the output off: frees the buffer, and drops all bytes appended later.
+    #[cold]
+    pub fn cut(&mut self, why: CutOff) {
+        self.bytes = Vec::new();
+        self.cut_off.get_or_insert(why);
+    }
+    /// Returns the allocated bytes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+    /// Allocates memory for `more` bytes. Returns false if the output is, or was before, cut off.
+    #[inline]
+    pub fn reserve(&mut self, more: usize) -> bool {
+        more <= self.bytes.capacity() - self.bytes.len() || self.grow(more)
+    }
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, more: usize) -> bool {
+        if self.is_cut_off() {
+            return false;
+        }
+        if more > self.room() {
+            self.cut(CutOff::Limit);
+            return false;
+        }
+        let len = self.bytes.len();
+        let amortised = (self.bytes.capacity() * 2).max(GROWTH_BYTES_MIN);
+        let target = amortised.min(self.bytes_max).max(len + more);
+        if self.bytes.try_reserve_exact(target - len).is_err()
+            && self.bytes.try_reserve_exact(more).is_err()
+        {
+            self.cut(CutOff::Memory);
+            return false;
+        }
+        true
+    }
+    /// Appends bytes.
+    #[inline]
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        if self.reserve(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+    /// Appends one byte.
+    #[inline]
+    pub fn push(&mut self, byte: u8) {
+        if self.reserve(1) {
+            self.bytes.push(byte);
+        }
+    }
+    /// Appends the decimal digits of a number.
+    #[inline]
+    pub fn push_u64(&mut self, number: u64) {
+        self.extend_from_slice(Text::unsigned(number).as_bytes());
+    }
+    /// Appends the bytes of another output. If that one was cut off, this one is cut off, too.
+    pub fn append(&mut self, other: &Output) {
+        match other.cut_off {
+            Some(why) => self.cut(why),
+            None => self.extend_from_slice(other),
+        }
+    }
+    /// Removes everything after `position`.
+    pub fn truncate(&mut self, position: usize) {
+        self.bytes.truncate(position);
+    }
+    /// Returns the bytes after `position` for modification.
+    pub fn from_mut(&mut self, position: usize) -> &mut [u8] {
+        self.bytes.get_mut(position..).unwrap_or(&mut [])
+    }
+    /// Removes all bytes; the memory stays allocated.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+    /// Removes the first `count` bytes.
+    pub fn remove_front(&mut self, count: usize) {
+        self.bytes.drain(..count.min(self.bytes.len()));
+    }
+    /// Moves the bytes out, for callers that append to a `Vec`. They must reserve memory before
+    /// with [`Output::reserve`] and return the bytes by [`Output::put_back`].
+    #[inline]
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+    /// Puts back what [`Output::take_bytes`] has moved out. Bytes beyond the maximum cut the output
+    /// off.
+    #[inline]
+    pub fn put_back(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+        if self.is_cut_off() {
+            self.bytes = Vec::new();
+        } else if self.bytes.len() > self.bytes_max {
+            self.cut(CutOff::Limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_holds_up_to_its_maximum() {
+        let mut output = Output::new(100);
+        output.extend_from_slice(&[1; 60]);
+        output.extend_from_slice(&[2; 39]);
+        output.push(3);
+        assert_eq!((output.len(), output.capacity()), (100, 100));
+        assert_eq!((output.room(), output.cut_off()), (0, None));
+        output.push(4);
+        assert_eq!(output.cut_off(), Some(CutOff::Limit));
+    }
+
+    #[test]
+    fn a_cut_off_output_frees_its_memory_and_drops_later_bytes() {
+        let mut output = Output::new(1000);
+        output.extend_from_slice(&[7; 900]);
+        output.extend_from_slice(&[7; 900]);
+        assert_eq!((output.len(), output.capacity(), output.room()), (0, 0, 0));
+        output.push(1);
+        output.extend_from_slice(b"more");
+        output.push_u64(17);
+        assert!(!output.reserve(1));
+        output.truncate(500);
+        output.remove_front(500);
+        assert!(output.from_mut(3).is_empty());
+        assert_eq!((output.len(), output.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn a_failed_allocation_cuts_the_output_off() {
+        let mut output = Output::new(usize::MAX);
+        assert_eq!(output.room(), OUTPUT_BYTES_MAX);
+        // No allocator has this much memory; the maximum is raised to get there.
+        output.bytes_max = usize::MAX;
+        output.extend_from_slice(b"before");
+        assert!(!output.reserve(isize::MAX as usize - 10));
+        assert_eq!(output.cut_off(), Some(CutOff::Memory));
+        assert!(output.is_empty());
+    }
+
+    #[test]
+    fn a_part_that_was_cut_off_cuts_the_whole_off() {
+        let mut whole = Output::new(1000);
+        whole.extend_from_slice(b"head");
+        let mut part = Output::new(3);
+        part.extend_from_slice(b"abc");
+        whole.append(&part);
+        assert_eq!(whole[..], *b"headabc");
+        part.push(b'd');
+        whole.append(&part);
+        assert_eq!(whole.cut_off(), Some(CutOff::Limit));
+    }
+
+    #[test]
+    fn bytes_put_back_are_bounded() {
+        let mut output = Output::new(8);
+        assert!(output.reserve(8));
+        let mut bytes = output.take_bytes();
+        bytes.extend_from_slice(b"12345678");
+        output.put_back(bytes);
+        assert_eq!(output[..], *b"12345678");
+        let mut bytes = output.take_bytes();
+        bytes.push(b'9');
+        output.put_back(bytes);
+        assert_eq!(output.cut_off(), Some(CutOff::Limit));
+        output.put_back(vec![1; 100]);
+        assert!(output.is_empty());
+    }
+}
