@@ -23,6 +23,7 @@ pub mod sort;
 pub mod sorted_set;
 pub mod string;
 mod subcommand;
+mod syntax;
 mod table;
 pub mod tracking;
 pub mod transaction;

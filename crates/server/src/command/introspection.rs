@@ -1,6 +1,7 @@
 //! COMMAND: information about the commands for clients.
 
 use super::subcommand::{help, refuse_subcommand};
+use super::syntax;
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
@@ -248,7 +249,8 @@ fn docs(ctx: &mut Ctx<'_, '_>, specs: Vec<&Spec>) {
     ctx.reply.map(specs.len());
     for spec in specs {
         ctx.reply.bulk(spec.name.as_bytes());
-        ctx.reply.map(3);
+        let has_arguments = syntax::has_arguments(spec.name);
+        ctx.reply.map(3 + usize::from(has_arguments));
         for (name, text) in [
             ("summary", spec.summary),
             ("since", spec.since),
@@ -256,6 +258,10 @@ fn docs(ctx: &mut Ctx<'_, '_>, specs: Vec<&Spec>) {
         ] {
             ctx.reply.bulk(name.as_bytes());
             ctx.reply.bulk(text.as_bytes());
+        }
+        if has_arguments {
+            ctx.reply.bulk(b"arguments");
+            syntax::write(&mut ctx.reply, spec.name);
         }
     }
 }
