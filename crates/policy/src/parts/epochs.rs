@@ -59,6 +59,9 @@ pub struct EpochRing {
     compacting: Option<(Tag, usize)>,
     /// Number of references at which the next compaction begins.
     compact_at: usize,
+    /// Number of entries at which the next compaction begins even with fewer references, so that
+    /// no stale references remain when most entries leave together.
+    compact_below: usize,
 }
 
 impl Default for EpochRing {
@@ -76,6 +79,7 @@ impl EpochRing {
             refs: 0,
             compacting: None,
             compact_at: 0,
+            compact_below: 0,
         }
     }
 
@@ -138,9 +142,16 @@ impl EpochRing {
     /// reference stands for an entry.
     #[inline]
     pub fn compact(&mut self, live: usize, is_live: impl Fn(Slot, Tag) -> bool) {
-        if self.compacting.is_some() || self.refs > (2 * live + STALE_MIN).max(self.compact_at) {
+        let is_stale = self.refs > 2 * live + STALE_MIN
+            && (self.refs > self.compact_at || live <= self.compact_below);
+        if is_stale || self.compacting.is_some() {
             self.compact_some(live, is_live);
         }
+    }
+
+    /// Removes all references, because no entry is left.
+    pub fn clear(&mut self) {
+        *self = EpochRing::new();
     }
 
     /// Returns all references with their tags, from the oldest to the youngest.
@@ -256,6 +267,7 @@ impl EpochRing {
                 // Several references may stand for one entry, so the number left may exceed the
                 // aim.
                 self.compact_at = 2 * self.refs.max(live) + STALE_MIN;
+                self.compact_below = live / 2;
                 return;
             }
         }

@@ -197,6 +197,10 @@ impl<const MASK: u8> Queue<MASK> {
         debug_assert_eq!(filing & !TAG_MASK, self.number, "it is in another queue");
         cells.set(slot, M::default());
         self.len -= 1;
+        if self.len == 0 {
+            self.refs.clear();
+            return;
+        }
         self.compact(cells);
     }
 
