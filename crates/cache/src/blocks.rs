@@ -8,6 +8,9 @@ use crate::value::Outside;
 use policy::{Slot, Tick};
 use siphasher::sip::SipHasher13;
 
+/// Maximum length of the list of outside objects that is kept when no object is left.
+const KEPT_MAX: usize = 1024;
+
 pub(crate) struct OutsideEntry<O> {
     pub key: Option<Box<[u8]>>,
     pub object: O,
@@ -92,6 +95,9 @@ impl<O: Outside> Blocks<O> {
             .expect("its number names an object");
         self.outside_bytes -= outside_entry.heap_bytes();
         self.outside_vacant.push(number as u32);
+        if self.outside_vacant.len() == self.outside.len() && self.outside.len() > KEPT_MAX {
+            (self.outside, self.outside_vacant) = (Vec::new(), Vec::new());
+        }
         outside_entry
     }
 }

@@ -191,6 +191,13 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.blocks.hasher.hash(key)
     }
 
+    /// Merges sparse parts of the table. It examines up to `steps` parts and merges two at most.
+    /// Returns whether another call may merge more.
+    pub fn shrink_table(&mut self, steps: u32) -> bool {
+        let blocks = &self.blocks;
+        self.table.shrink(steps, |slot| blocks.key_hash(slot))
+    }
+
     /// Prefetches the bucket of a hash.
     #[inline]
     pub fn prefetch_bucket(&self, hash: u64) {

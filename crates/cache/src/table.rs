@@ -29,6 +29,9 @@ const BUCKETS_MIN: usize = 64;
 const FULL_TENTHS: usize = 9;
 /// Tenths of one subtable's ways that the slots of two subtables may fill when these are merged.
 const MERGE_TENTHS: usize = 6;
+/// The same limit for [`Table::shrink`]. It is higher because nothing waits for that work, and
+/// lower than the fill at which a subtable splits, so that the two do not alternate.
+const SHRINK_TENTHS: usize = 8;
 /// Maximum prefix bits of a directory: 2^20 subtables, at least 700 million keys per table.
 const DEPTH_MAX: u8 = 20;
 
@@ -93,12 +96,15 @@ pub struct Position {
 pub struct Table {
     directory: Vec<u32>,
     subtables: Vec<SubTable>,
-    vacant: Vec<u32>,
     depth: u8,
     buckets: usize,
     len: usize,
     /// Number of subtables of each depth. The directory is halved when none has the full depth.
     by_depth: [u32; DEPTH_MAX as usize + 1],
+    /// Number of the subtable that [`Table::shrink`] examines next.
+    swept: u32,
+    /// Number of subtables examined without a merge since the last removal.
+    examined: u32,
 }
 
 /// Returns the 8-bit tag of a hash. 0 marks a free way.
@@ -116,11 +122,12 @@ impl Table {
         let mut table = Table {
             directory: vec![0],
             subtables: Vec::new(),
-            vacant: Vec::new(),
             depth: 0,
             buckets,
             len: 0,
             by_depth: [0; DEPTH_MAX as usize + 1],
+            swept: 0,
+            examined: 0,
         };
         table.add_subtable(0, 0);
         table
@@ -135,10 +142,6 @@ impl Table {
             prefix,
         };
         self.by_depth[depth as usize] += 1;
-        if let Some(number) = self.vacant.pop() {
-            self.subtables[number as usize] = subtable;
-            return number;
-        }
         self.subtables.push(subtable);
         self.subtables.len() as u32 - 1
     }
@@ -234,9 +237,34 @@ impl Table {
         subtable.decrement_overflow(home, at);
         subtable.count -= 1;
         self.len -= 1;
+        self.examined = 0;
         if (subtable.count as usize) < self.buckets * WAYS * MERGE_TENTHS / 20 {
-            self.merge(number, hash_of);
+            self.merge(number, MERGE_TENTHS, hash_of);
         }
+    }
+
+    /// Examines up to `steps` subtables and merges at most one of them, at most 1,200 keys. Returns
+    /// whether another call may merge more.
+    ///
+    /// A removal merges the subtable of its key. If its other half is split further at that time,
+    /// it remains, and when it is empty no removal examines it again.
+    pub fn shrink(&mut self, steps: u32, hash_of: impl Fn(Slot) -> u64) -> bool {
+        let sparse = self.buckets * WAYS * SHRINK_TENTHS / 20;
+        for _ in 0..steps {
+            let count = self.subtables.len();
+            if count == 1 || self.examined as usize >= count || self.len >= count * sparse {
+                return false;
+            }
+            let number = self.swept as usize % count;
+            self.swept = number as u32 + 1;
+            self.examined += 1;
+            let is_sparse = (self.subtables[number].count as usize) < sparse;
+            if is_sparse && self.merge(number as u32, SHRINK_TENTHS, &hash_of) {
+                self.examined = 0;
+                return true;
+            }
+        }
+        true
     }
 
     /// Replaces a key's slot `old` by `new`.
@@ -277,8 +305,9 @@ impl Table {
         }
     }
 
-    /// Merges a subtable with its other half if both are sparse.
-    fn merge(&mut self, number: u32, hash_of: impl Fn(Slot) -> u64) {
+    /// Merges a subtable with its other half if the slots of both fill at most this number of
+    /// tenths of one. Returns whether it did.
+    fn merge(&mut self, number: u32, tenths: usize, hash_of: impl Fn(Slot) -> u64) -> bool {
         let SubTable {
             depth,
             prefix,
@@ -286,17 +315,16 @@ impl Table {
             ..
         } = self.subtables[number as usize];
         if depth == 0 {
-            return;
+            return false;
         }
         let width = 1usize << (self.depth - depth);
         let other = self.directory[(prefix ^ 1) as usize * width];
         let buddy = &self.subtables[other as usize];
         let together = (count + buddy.count) as usize;
-        if buddy.depth != depth || together > self.buckets * WAYS * MERGE_TENTHS / 10 {
-            return;
+        if buddy.depth != depth || together > self.buckets * WAYS * tenths / 10 {
+            return false;
         }
         let moving = std::mem::take(&mut self.subtables[other as usize].buckets);
-        self.vacant.push(other);
         self.by_depth[depth as usize] -= 2;
         self.by_depth[depth as usize - 1] += 1;
         let kept = &mut self.subtables[number as usize];
@@ -313,6 +341,21 @@ impl Table {
         while self.depth > 0 && self.by_depth[self.depth as usize] == 0 {
             self.directory = self.directory.iter().copied().step_by(2).collect();
             self.depth -= 1;
+        }
+        self.remove_subtable(other);
+        true
+    }
+
+    /// Removes a subtable to which no directory entry refers. The last subtable gets its number.
+    fn remove_subtable(&mut self, number: u32) {
+        self.subtables.swap_remove(number as usize);
+        if let Some(SubTable { depth, prefix, .. }) = self.subtables.get(number as usize) {
+            let width = 1usize << (self.depth - depth);
+            let first = *prefix as usize * width;
+            self.directory[first..first + width].fill(number);
+        }
+        if self.subtables.len() < self.subtables.capacity() / 4 {
+            self.subtables.shrink_to(self.subtables.len() * 2);
         }
     }
 
@@ -358,9 +401,9 @@ impl Table {
 
     /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        (self.subtables.len() - self.vacant.len()) * self.buckets * size_of::<Bucket>()
+        self.subtables.len() * self.buckets * size_of::<Bucket>()
             + self.subtables.capacity() * size_of::<SubTable>()
-            + (self.directory.capacity() + self.vacant.capacity()) * 4
+            + self.directory.capacity() * 4
     }
 
     /// Panics if directory, subtables and counts disagree. Takes time proportional to the number of
@@ -369,9 +412,6 @@ impl Table {
         assert_eq!(self.directory.len(), 1 << self.depth);
         let mut len = 0;
         for (number, subtable) in self.subtables.iter().enumerate() {
-            if self.vacant.contains(&(number as u32)) {
-                continue;
-            }
             let width = 1 << (self.depth - subtable.depth);
             let first = subtable.prefix as usize * width;
             assert!(
@@ -531,7 +571,42 @@ mod tests {
                 table.remove(hash_of(Slot(key)), Slot(key), hash_of);
             }
             table.check(hash_of);
-            prop_assert_eq!(table.subtables.len() - table.vacant.len(), 1);
+            prop_assert_eq!(table.subtables.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_sparse_table_shrinks_to_the_size_of_a_new_one() {
+        // Regression: a subtable whose other half was split further when its own keys were removed
+        // was never merged, because only a removal from it would have examined it.
+        for stagger in [0.0, 0.3, 0.9] {
+            let mut table = Table::new(stagger);
+            let empty_bytes = table.heap_bytes();
+            for key in 0..60_000 {
+                table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+            }
+            let mut keys: Vec<u32> = (0..60_000).collect();
+            // In the order of the hashes, one part of the table is empty before the next.
+            keys.sort_unstable_by_key(|key| hash_of(Slot(*key)));
+            let kept = keys.split_off(59_900);
+            for key in keys {
+                table.remove(hash_of(Slot(key)), Slot(key), hash_of);
+            }
+            let mut calls = 0;
+            while table.shrink(4, hash_of) {
+                calls += 1;
+                assert!(calls < 1_000);
+            }
+            table.check(hash_of);
+            assert!(kept.iter().all(|key| {
+                let hash = hash_of(Slot(*key));
+                table.find(hash, |slot| slot.0 == *key).is_some()
+            }));
+            assert!(
+                table.heap_bytes() <= empty_bytes + 1_024,
+                "{} subtables",
+                table.subtables.len()
+            );
         }
     }
 
