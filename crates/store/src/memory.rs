@@ -54,7 +54,12 @@ impl Memory {
     }
     #[inline]
     pub fn is_over(&self) -> bool {
+        self.lacks(0)
+    }
+    /// Returns whether the memory would be over its limit with this number of bytes more.
+    #[inline]
+    pub fn lacks(&self, bytes: usize) -> bool {
         let max = self.max_bytes();
-        max > 0 && self.used_bytes() > max
+        max > 0 && self.used_bytes().saturating_add(bytes as u64) > max
     }
 }

@@ -7,7 +7,7 @@ use crate::object::{Object, has_deadlines};
 use crate::shared::{DATABASES, Db, Shared};
 use crate::tracking::{InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
-use cache::Outside;
+use cache::{Outside, Scope};
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ const EVICT_STEPS: u32 = 128;
 const BYTES_PER_STEP: usize = 32;
 /// Maximum number of steps per write, a few milliseconds. Background work does the rest.
 const EVICT_STEPS_MAX: u32 = 1 << 15;
+/// Number of entries moved to a new policy before eviction is tried again.
+const DRAIN_STEPS: u32 = 32;
 /// Maximum number of deferred values that one call drops.
 const DROPS_PER_CALL: usize = 64;
 /// Maximum number of steps that one collection may take before other due entries are processed.
@@ -120,8 +122,7 @@ impl Locked {
         let before = std::mem::replace(&mut self.db_bytes[db as usize], bytes);
         self.used_bytes = self.used_bytes + bytes - before;
         if self.used_bytes.abs_diff(self.published_bytes) > SLACK_BYTES {
-            shared.memory.publish(self.published_bytes, self.used_bytes);
-            self.published_bytes = self.used_bytes;
+            self.publish_bytes(shared);
             let is_full = self.dbs.iter().flatten().any(|d| d.entries.is_full());
             if is_full != std::mem::replace(&mut self.is_full, is_full) {
                 shared.memory.publish_full(is_full);
@@ -130,6 +131,14 @@ impl Locked {
         self.writes = self.writes.wrapping_add(1);
         if self.writes.is_multiple_of(RESIZE_INTERVAL_WRITES) {
             self.resize_policies(shared);
+        }
+    }
+
+    /// Adds the change of the shard's bytes to the published sum.
+    fn publish_bytes(&mut self, shared: &Shared) {
+        if self.used_bytes != self.published_bytes {
+            shared.memory.publish(self.published_bytes, self.used_bytes);
+            self.published_bytes = self.used_bytes;
         }
     }
 
@@ -236,15 +245,18 @@ impl Locked {
         self.events.push((shared.next_event(), event));
     }
 
-    /// Evicts while the memory is over its limit, first from database `first`. A larger value
-    /// allows more steps. Returns false if the memory is over its limit afterwards and this shard
-    /// has nothing more to evict.
-    pub fn make_room(&mut self, first: u8, value_bytes: usize, shared: &Shared) -> bool {
+    /// Evicts until the memory has room for an entry that will be added, first from database
+    /// `first`. Returns false if the memory is over its limit afterwards and this shard has nothing
+    /// more to evict.
+    ///
+    /// If the policy has changed, entries that do not belong to it yet are moved to it first, so
+    /// that a keyspace that is full when eviction is turned on refuses no write.
+    pub fn make_room(&mut self, first: u8, room: Room, shared: &Shared) -> bool {
         assert!((first as usize) < DATABASES);
-        if !shared.memory.is_over() {
+        if !shared.memory.lacks(room.needed_bytes) {
             return true;
         }
-        let more = u32::try_from(value_bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
+        let more = u32::try_from(room.written_bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
         let mut budget = Budget(EVICT_STEPS.saturating_add(more).min(EVICT_STEPS_MAX));
         for db in std::iter::once(first).chain(0..DATABASES as u8) {
             while let Some(data) = &mut self.dbs[db as usize] {
@@ -258,14 +270,30 @@ impl Locked {
                         self.account(db, shared);
                     }
                     Eviction::Again => return true,
+                    Eviction::Empty if data.needs_drain() && data.policy().1 != Scope::Nothing => {
+                        let steps = budget.0.min(DRAIN_STEPS);
+                        budget.0 -= steps;
+                        self.drain(db, steps);
+                    }
                     Eviction::Empty => break,
                 }
-                if !shared.memory.is_over() || budget.0 == 0 {
+                if !shared.memory.lacks(room.needed_bytes) || budget.0 == 0 {
                     return true;
                 }
             }
         }
-        false
+        !shared.memory.is_over() || self.settings != shared.settings_number()
+    }
+
+    /// Moves up to `steps` entries of a database from a replaced policy to the present one. Returns
+    /// whether there are more.
+    fn drain(&mut self, db: u8, steps: u32) -> bool {
+        let Some(data) = &mut self.dbs[db as usize] else {
+            return false;
+        };
+        let next = data.drain(self.drain_cursors[db as usize], steps);
+        self.drain_cursors[db as usize] = next.unwrap_or(0);
+        next.is_some()
     }
 
     /// Removes due entries and elements in the order of their deadlines. Returns true if the budget
@@ -372,20 +400,23 @@ impl Locked {
         if shared.memory.is_over()
             && self.used_bytes > shared.memory.max_bytes() / shared.shard_count as u64
         {
-            more |= self.make_room(0, 0, shared);
+            more |= self.make_room(0, Room::default(), shared);
         }
         for db in 0..DATABASES {
             let Some(data) = &mut self.dbs[db] else {
                 continue;
             };
             if data.needs_drain() {
-                let next = data.drain(self.drain_cursors[db], steps);
-                self.drain_cursors[db] = next.unwrap_or(0);
-                more |= next.is_some();
+                more |= self.drain(db as u8, steps);
             }
+            let Some(data) = &mut self.dbs[db] else {
+                continue;
+            };
             more |= data.compact(steps);
+            more |= data.entries.shrink_table(steps);
             self.account(db as u8, shared);
         }
+        self.publish_bytes(shared);
         if let Some(object) = self.deferred_large.last_mut() {
             if !object.dismantle(steps) {
                 self.deferred_large.pop();
@@ -401,6 +432,25 @@ impl Locked {
             more |= !self.flushed.is_empty();
         }
         more
+    }
+}
+
+/// Number of bytes for which a write evicts.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Room {
+    /// Number of bytes that the write has added or will add. Many of them allow more steps.
+    pub written_bytes: usize,
+    /// Number of bytes that the write will still add.
+    pub needed_bytes: usize,
+}
+
+impl Room {
+    /// Returns the room for bytes that were added already.
+    pub fn written(bytes: usize) -> Room {
+        Room {
+            written_bytes: bytes,
+            needed_bytes: 0,
+        }
     }
 }
 

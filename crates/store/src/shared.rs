@@ -90,6 +90,11 @@ impl Shared {
         }
     }
 
+    /// Returns the number of the last change of the settings.
+    pub fn settings_number(&self) -> u64 {
+        self.settings_number.load(Ordering::Acquire)
+    }
+
     pub fn settings(&self) -> MutexGuard<'_, PolicyChoice> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }

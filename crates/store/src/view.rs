@@ -8,7 +8,7 @@ use crate::facts::{EntryFacts, Kind};
 use crate::item::{WrongType, item_of, string_of, value_of};
 use crate::keyspace::Keyspace;
 use crate::object::{Object, encoding_of, has_deadlines, kind_of};
-use crate::shard::{EditedValue, IndexState, Locked, Removal};
+use crate::shard::{EditedValue, IndexState, Locked, Removal, Room};
 use crate::shared::{Db, Key};
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use crate::tracking::InvalidationCause;
@@ -390,14 +390,18 @@ impl<'a> View<'a> {
             let (slot, dropped) = db.change(slot, value, at);
             db.hit(slot);
             locked.defer_drop(dropped);
-            locked.make_room(key.db, value_bytes, shared);
+            locked.make_room(key.db, Room::written(value_bytes), shared);
         } else {
             let weight = (key.bytes.len() + value_bytes + 8) as u32;
             // The result of an admission filter is not applied, because SET must store the value.
             // The entry may be the next victim.
             let own = value.embedded_deadline().unwrap_or(at);
             let _ = db.admit(key.hash, weight, own);
-            locked.make_room(key.db, value_bytes, shared);
+            let room = Room {
+                written_bytes: value_bytes,
+                needed_bytes: weight as usize,
+            };
+            locked.make_room(key.db, room, shared);
             let db = locked.dbs[key.db as usize]
                 .as_mut()
                 .expect("the database was created above");
@@ -463,7 +467,7 @@ impl<'a> View<'a> {
             result
         });
         let (space, _, locked) = self.parts(key);
-        locked.make_room(key.db, added, space.shared());
+        locked.make_room(key.db, Room::written(added), space.shared());
         self.written(key, None);
         result.expect("the value is an outside object")
     }
@@ -551,7 +555,7 @@ impl<'a> View<'a> {
         if !shared.memory.is_over() {
             return false;
         }
-        let refuses = |locked: &mut Locked| !locked.make_room(0, 0, shared);
+        let refuses = |locked: &mut Locked| !locked.make_room(0, Room::default(), shared);
         match &mut self.guards {
             Guards::One(_, guard) => refuses(guard),
             Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),

@@ -7,7 +7,7 @@ use super::View;
 use crate::collection::{Collection, Representation, Scene};
 use crate::item::WrongType;
 use crate::object::{InObject, Object, kind_of};
-use crate::shard::{EditedValue, IndexState, Removal, file};
+use crate::shard::{EditedValue, IndexState, Removal, Room, file};
 use crate::shared::{Db, Key};
 use crate::tracking::InvalidationCause;
 use crate::types::{Hash, List, Set, SortedSet};
@@ -140,7 +140,7 @@ impl<'a> View<'a> {
             EditedValue::Stored(slot, filed) => {
                 let added = self.outside_bytes(key, slot).saturating_sub(before);
                 let (space, _, locked) = self.parts(key);
-                locked.make_room(key.db, added, space.shared());
+                locked.make_room(key.db, Room::written(added), space.shared());
                 self.written(key, filed);
                 false
             }
