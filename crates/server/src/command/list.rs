@@ -2,6 +2,7 @@
 
 mod arguments;
 mod block;
+mod move_many;
 mod pop;
 mod read;
 mod write;
@@ -16,6 +17,9 @@ pub const TABLE: &[Spec] = commands! {
     in "list":
     "blmove" 6, WRITE | DENYOOM | NOSCRIPT | BLOCKING, Keys::Range(1, 2, 1), "6.2.0", on_slab!(block::blmove),
         "Moves an element from an end of one list to an end of another. Blocks until there is one.";
+    "blmovem" -6, WRITE | DENYOOM | NOSCRIPT | BLOCKING, Keys::Range(1, 2, 1), "8.10.0",
+        on_slab!(move_many::blmovem),
+        "Moves elements from an end of one list to an end of another. Blocks until there are enough.";
     "blmpop" -5, WRITE | BLOCKING | MOVABLE_KEYS, Keys::Counted(2), "7.0.0", on_slab!(block::blmpop),
         "Removes and returns elements from the first non-empty list. Blocks until there is one.";
     "blpop" -3, WRITE | NOSCRIPT | BLOCKING, Keys::Range(1, -2, 1), "2.0.0", on_slab!(block::blpop),
@@ -33,6 +37,8 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the number of elements of a list.";
     "lmove" 5, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(pop::lmove),
         "Moves an element from an end of one list to an end of another and returns it.";
+    "lmovem" -5, WRITE | DENYOOM, Keys::Range(1, 2, 1), "8.10.0", on_slab!(move_many::lmovem),
+        "Moves elements from an end of one list to an end of another and returns them.";
     "lmpop" -4, WRITE | MOVABLE_KEYS, Keys::Counted(1), "7.0.0", on_slab!(pop::lmpop),
         "Removes and returns elements from the first non-empty list.";
     "lpop" -2, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(pop::lpop),

@@ -43,6 +43,8 @@ pub const TABLE: &[Spec] = commands! {
     in "generic":
     "wait" 3, NOSCRIPT, Keys::None, "3.0.0", Run::any(wait),
         "Waits until replicas have acknowledged the connection's writes. Returns 0, because there are none.";
+    "waitaof" 4, NOSCRIPT, Keys::None, "7.2.0", Run::any(wait_for_file),
+        "Waits until the append-only files have the connection's writes. Returns 0 and 0, because there are none.";
     in "server":
     "lastsave" 1, ALWAYS | FAST, Keys::None, "1.0.0", Run::any(last_save),
         "Returns the time of the last save, which is the server's start.";
@@ -124,6 +126,30 @@ fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         _ => ctx
             .reply
             .error("ERR only DEBUG SLEEP is supported. Try DEBUG HELP."),
+    }
+}
+
+fn wait_for_file(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let numbers: Option<Vec<i64>> = args.from(1).iter().map(parse_i64).collect();
+    match numbers.as_deref() {
+        None => ctx
+            .reply
+            .error("ERR value is not an integer or out of range"),
+        Some([local, ..]) if !(0..=1).contains(local) => ctx
+            .reply
+            .error("ERR value is out of range, value must between 0 and 1"),
+        Some([_, replicas, _]) if *replicas < 0 => ctx
+            .reply
+            .error("ERR value is out of range, must be positive"),
+        Some([.., timeout]) if *timeout < 0 => ctx.reply.error("ERR timeout is negative"),
+        Some([1, ..]) => ctx
+            .reply
+            .error("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."),
+        Some(_) => {
+            ctx.reply.array(2);
+            ctx.reply.integer(0);
+            ctx.reply.integer(0);
+        }
     }
 }
 

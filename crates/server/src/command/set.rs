@@ -25,6 +25,8 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the number of members of a set.";
     "sdiff" -2, READONLY, Keys::Range(1, -1, 1), "1.0.0", on_slab!(combine::sdiff),
         "Returns the members of the first set that are in none of the others.";
+    "sdiffcard" -3, READONLY | MOVABLE_KEYS, Keys::Counted(1), "8.10.0", on_slab!(combine::sdiffcard),
+        "Returns the number of members of the first set that are in none of the others, up to a limit.";
     "sdiffstore" -3, WRITE | DENYOOM, Keys::Range(1, -1, 1), "1.0.0", on_slab!(combine::sdiffstore),
         "Stores the members of the first set that are in none of the others.";
     "sexpire" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
@@ -77,6 +79,8 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the remaining times to live of members in seconds.";
     "sunion" -2, READONLY, Keys::Range(1, -1, 1), "1.0.0", on_slab!(combine::sunion),
         "Returns the members that are in any of the given sets.";
+    "sunioncard" -3, READONLY | MOVABLE_KEYS, Keys::Counted(1), "8.10.0", on_slab!(combine::sunioncard),
+        "Returns the number of members that are in any of the given sets, up to a limit.";
     "sunionstore" -3, WRITE | DENYOOM, Keys::Range(1, -1, 1), "1.0.0", on_slab!(combine::sunionstore),
         "Stores the members that are in any of the given sets.";
 };

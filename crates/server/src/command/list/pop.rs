@@ -8,7 +8,7 @@ use wire::number::parse_i64;
 use wire::{Args, Reply};
 
 /// Returns the event of a pop at an end.
-fn pop_event(end: End) -> &'static str {
+pub(super) fn pop_event(end: End) -> &'static str {
     match end {
         End::Left => "lpop",
         End::Right => "rpop",

@@ -110,8 +110,9 @@ pub fn sdiffstore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     store(ctx, args, difference, "sdiffstore")
 }
 
-/// `SINTERCARD numkeys key [key …] [LIMIT limit]`: counting ends at the limit; 0 means no limit.
-pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+/// Parses `numkeys key [key …] [LIMIT limit]`, and APPROX among the options if `has_approx` is set.
+/// Returns the number of keys and the limit; 0 means no limit.
+fn parse_card(args: Args<'_>, has_approx: bool) -> Result<(usize, u64), Refusal> {
     let count = parse_i64(&args[1])
         .and_then(|count| usize::try_from(count).ok())
         .filter(|&count| count > 0)
@@ -123,6 +124,10 @@ pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut limit = 0;
     let mut index = 2 + count;
     while index < args.len() {
+        if has_approx && args.is(index, "approx") {
+            index += 1;
+            continue;
+        }
         if !args.is(index, "limit") || index + 1 == args.len() {
             return Err(Refusal::Syntax);
         }
@@ -131,6 +136,12 @@ pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             .ok_or(Refusal::Message("ERR LIMIT can't be negative"))?;
         index += 2;
     }
+    Ok((count, limit))
+}
+
+/// `SINTERCARD numkeys key [key …] [LIMIT limit]`: counting ends at the limit; 0 means no limit.
+pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (count, limit) = parse_card(args, false)?;
     let mut found = 0;
     read(ctx, args.from(2).iter().take(count), |sets, scene| {
         Set::intersect(sets, scene, |_| {
@@ -139,5 +150,26 @@ pub fn sintercard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         });
     })?;
     ctx.reply.integer(found as i64);
+    Ok(())
+}
+
+/// `SUNIONCARD numkeys key [key …] [APPROX] [LIMIT limit]`: the number is exact with APPROX, too.
+pub fn sunioncard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    card(ctx, args, true, union)
+}
+
+/// `SDIFFCARD numkeys key [key …] [LIMIT limit]`
+pub fn sdiffcard(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    card(ctx, args, false, difference)
+}
+
+fn card(ctx: &mut Ctx<'_, '_>, args: Args<'_>, has_approx: bool, combine: Combine) -> Answer {
+    let (count, limit) = parse_card(args, has_approx)?;
+    let mut found = 0;
+    read(ctx, args.from(2).iter().take(count), |sets, scene| {
+        combine(sets, scene, &mut |_| found += 1);
+    })?;
+    let limit = if limit == 0 { u64::MAX } else { limit };
+    ctx.reply.integer(found.min(limit) as i64);
     Ok(())
 }
