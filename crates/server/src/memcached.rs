@@ -7,10 +7,12 @@
 //!
 //! On the segment engine items are objects with marks, and there are no other types.
 //!
-//! `run` executes one request. `text` and `meta` implement the two command sets on the trait
-//! `Items`, which both engines implement.
+//! `run` executes one request. `text`, `meta` and `binary` implement the command sets on the trait
+//! `Items`, which both engines implement; `admin` and `stats` those that concern the whole server.
 
+mod admin;
 mod answers;
+mod binary;
 mod meta;
 mod stats;
 mod text;
@@ -18,12 +20,18 @@ mod turn;
 
 use crate::engine::items::Items;
 use crate::state::Server;
-pub use stats::show as show_stats;
-pub use turn::DATABASE;
+use crate::stats::Counts;
 use turn::meant;
+pub use turn::{DATABASE, Progress};
 pub(crate) use turn::{Turn, count_up};
-use wire::memcached::{KEY_BYTES_MAX, Refusal, Request, Verb};
+use wire::memcached::binary::Status;
+use wire::memcached::text::line;
+use wire::memcached::{Complaint, KEY_BYTES_MAX, Refusal, Request, Verb};
 use wire::{Output, Span};
+
+/// Answer to `version`. Clients read the numbers at its front and choose by them what they send, so
+/// they are those of the memcached release whose commands and replies these are.
+pub(crate) const VERSION: &str = concat!("1.6.18-mayfly", env!("CARGO_PKG_VERSION"));
 
 /// Whether a request accesses all items, so that all shards must be locked.
 pub(crate) fn is_whole(verb: Verb) -> bool {
@@ -34,13 +42,41 @@ pub(crate) fn is_whole(verb: Verb) -> bool {
 pub(crate) fn may_write(verb: Verb) -> bool {
     !matches!(
         verb,
-        Verb::Get | Verb::Gets | Verb::Version | Verb::Verbosity | Verb::Stats | Verb::MetaNoop
+        Verb::Get
+            | Verb::Gets
+            | Verb::Version
+            | Verb::Verbosity
+            | Verb::Stats
+            | Verb::Admin
+            | Verb::MetaNoop
+            | Verb::Noop
+            | Verb::Quit
+            | Verb::SaslList
+            | Verb::SaslAuth
     )
+}
+
+/// Whether a request concerns the whole server and locks the shards that it needs by itself.
+pub(crate) fn is_administration(verb: Verb) -> bool {
+    matches!(verb, Verb::Stats | Verb::Admin)
+}
+
+/// Executes a request for which [`is_administration`] is true. The caller must not hold the lock of
+/// any shard.
+pub(crate) fn administer(turn: &mut Turn<'_, ()>) -> Progress {
+    match turn.request.verb {
+        Verb::Stats => stats::run(turn),
+        _ => admin::run(turn),
+    }
 }
 
 /// Executes one request whose keys' shards are locked. Writes the reply to `out`, unless the client
 /// wants none.
-pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) {
+pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) -> Progress {
+    if let Some(header) = turn.request.binary {
+        binary::run(turn, header);
+        return Progress::Done;
+    }
     let position = turn.out.len();
     match turn.request.verb {
         Verb::MetaGet => meta::get(turn),
@@ -48,20 +84,43 @@ pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) {
         Verb::MetaDelete => meta::delete(turn),
         Verb::MetaArithmetic => meta::arithmetic(turn),
         Verb::MetaDebug => meta::debug(turn),
-        Verb::MetaNoop => wire::memcached::text::line(turn.out, "MN"),
+        Verb::MetaNoop => line(turn.out, "MN"),
         _ => {
-            text::run(turn);
+            let progress = text::run(turn);
             if turn.request.is_noreply {
                 turn.out.truncate(position);
             }
+            return progress;
         }
+    }
+    turn.add(|counts| &counts.metas);
+    Progress::Done
+}
+
+/// Writes the error for a request that cannot be executed, and counts it.
+pub(crate) fn refuse(refusal: &Refusal, counts: &Counts, out: &mut Output) {
+    use Complaint::{Binary, Http, Line, Magic};
+    let is_too_large = matches!(
+        refusal.complaint,
+        Line(answers::TOO_LARGE) | Binary(_, Status::TooLarge)
+    );
+    if is_too_large {
+        count_up(&counts.too_large);
+    }
+    match refusal.complaint {
+        Http | Magic => {}
+        Line(_) if refusal.is_noreply => {}
+        Line(text) => line(out, text),
+        Binary(header, status) => wire::memcached::binary::refuse(out, header, status),
     }
 }
 
-/// Writes the error for a request that cannot be executed.
-pub(crate) fn refuse(refusal: &Refusal, out: &mut Output) {
-    if !refusal.is_noreply {
-        wire::memcached::text::line(out, refusal.line);
+/// Writes the error for a request of a client that is not authenticated.
+pub(crate) fn refuse_unauthenticated(request: Option<&Request>, out: &mut Output) {
+    const NO_PASSWORD: &str = "CLIENT_ERROR unauthenticated: a password is set, and only the binary protocol can send one";
+    match request.and_then(|request| request.binary) {
+        Some(header) => wire::memcached::binary::refuse(out, header, Status::AuthFailed),
+        None => line(out, NO_PASSWORD),
     }
 }
 

@@ -1,8 +1,11 @@
 //! Counters. Each worker has a set of its own, so that no two workers write to the same cache line;
 //! readers sum them.
 
+mod prefixes;
+
 use crate::histogram::{Histogram, Summary};
 use crate::spec::COMMANDS_MAX;
+pub use prefixes::{PrefixCounts, PrefixEvent, Prefixes};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,24 +35,75 @@ pub struct Counts {
     pub gets: AtomicU64,
     /// Number of those keys that were found.
     pub get_hits: AtomicU64,
-    /// Number of those keys that were not found.
-    pub get_misses: AtomicU64,
     /// Number of storage commands.
     pub sets: AtomicU64,
     /// Number of deleted keys.
     pub delete_hits: AtomicU64,
     /// Number of deletions of missing keys.
     pub delete_misses: AtomicU64,
-    /// Number of increments and decrements.
-    pub count_hits: AtomicU64,
-    /// Number of increments and decrements of missing keys.
-    pub count_misses: AtomicU64,
-    /// Number of touch requests.
+    /// Number of increments.
+    pub incr_hits: AtomicU64,
+    /// Number of increments of missing keys.
+    pub incr_misses: AtomicU64,
+    /// Number of decrements.
+    pub decr_hits: AtomicU64,
+    /// Number of decrements of missing keys.
+    pub decr_misses: AtomicU64,
+    /// Number of values stored under a cas number.
+    pub cas_hits: AtomicU64,
+    /// Number of storage commands with a cas number for missing keys.
+    pub cas_misses: AtomicU64,
+    /// Number of storage commands whose cas number was not the item's.
+    pub cas_badval: AtomicU64,
+    /// Number of stored values.
+    pub stored: AtomicU64,
+    /// Number of values refused because of their length.
+    pub too_large: AtomicU64,
+    /// Number of values refused because memory was full.
+    pub no_memory: AtomicU64,
+    /// Number of keys in requests that set a deadline and may also read.
     pub touches: AtomicU64,
     /// Number of touched keys.
     pub touch_hits: AtomicU64,
     /// Number of `flush_all` requests.
     pub flushes: AtomicU64,
+    /// Number of meta requests.
+    pub metas: AtomicU64,
+    /// Number of authentications.
+    pub auths: AtomicU64,
+    /// Number of failed authentications.
+    pub auth_errors: AtomicU64,
+}
+
+impl Counts {
+    /// Sets all counters to 0.
+    fn reset(&self) {
+        for counter in [
+            &self.gets,
+            &self.get_hits,
+            &self.sets,
+            &self.delete_hits,
+            &self.delete_misses,
+            &self.incr_hits,
+            &self.incr_misses,
+            &self.decr_hits,
+            &self.decr_misses,
+            &self.cas_hits,
+            &self.cas_misses,
+            &self.cas_badval,
+            &self.stored,
+            &self.too_large,
+            &self.no_memory,
+            &self.touches,
+            &self.touch_hits,
+            &self.flushes,
+            &self.metas,
+            &self.auths,
+            &self.auth_errors,
+        ] {
+            counter.store(0, Relaxed);
+        }
+    }
 }
 
 /// Counters of one worker.
@@ -109,6 +163,8 @@ pub struct Stats {
     pub unexpected_commands: AtomicU64,
     /// Number of failed authentications.
     pub authentication_failures: AtomicU64,
+    /// Counters of memcached requests by prefix of their keys.
+    pub prefixes: Prefixes,
     /// Highest memory use observed, in bytes.
     pub peak_bytes: AtomicU64,
     /// Number of error replies by error code, which is the first word of the reply.
@@ -162,10 +218,19 @@ impl Stats {
             error_replies: AtomicU64::new(0),
             unexpected_commands: AtomicU64::new(0),
             authentication_failures: AtomicU64::new(0),
+            prefixes: Prefixes::default(),
             peak_bytes: AtomicU64::new(0),
             errors: Mutex::new(HashMap::new()),
             rates: Mutex::new(Rates::default()),
         }
+    }
+
+    /// Sets the counters of memcached's requests to 0.
+    pub fn reset_memcached(&self) {
+        for worker in &self.workers {
+            worker.memcached.reset();
+        }
+        self.prefixes.reset();
     }
 
     /// Returns the sum of one counter over all workers.

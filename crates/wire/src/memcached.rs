@@ -1,13 +1,15 @@
-//! memcached's protocol, text and meta, as sans-I/O parsing and encoding.
+//! memcached's protocols, text, meta and binary, as sans-I/O parsing and encoding.
 //!
 //! [`Parser`] finds one [`Request`] after the other in the input and checks all that does not
-//! depend on stored data. A refusal contains memcached's own error line. [`text`] and [`meta`]
-//! write the replies. The source is memcached's `doc/protocol.txt` and the behaviour of version
-//! 1.6.
+//! depend on stored data. A refusal contains memcached's own error. The first byte of a stream
+//! selects the protocol: 0x80 begins a binary request, any other byte a line. [`text`], [`meta`]
+//! and [`binary`] write the replies. The source is memcached's `doc/protocol.txt` and the behaviour
+//! of version 1.6.
 //!
 //! Requests refer to keys and values by [`Span`](crate::Span). So a whole batch can be parsed and
 //! the memory of its keys prefetched before the requests run.
 
+pub mod binary;
 mod line;
 pub mod meta;
 mod parser;
@@ -16,12 +18,12 @@ mod response;
 pub mod text;
 
 pub use line::decode_key;
-pub use parser::{LINE_BYTES_MAX, Limits, Parsed, Parser, Refusal};
+pub use parser::{Complaint, LINE_BYTES_MAX, Limits, Parsed, Parser, Refusal};
 pub use request::{KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 pub use response::{BadReply, skip_reply};
 
 /// Largest `exptime` that counts from now, in seconds: thirty days. Larger ones count from 1970.
-pub const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
+pub const RELATIVE_SECONDS_MAX: i32 = 60 * 60 * 24 * 30;
 
 /// Time at which an item expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,8 @@ pub enum Expiration {
 
 impl Expiration {
     /// Converts an `exptime` at the time `now_ms`: 0 means never, a negative one is in the past, up
-    /// to thirty days count from now, and more are seconds since 1970.
+    /// to thirty days count from now, and more are seconds since 1970. It has 32 bits because
+    /// memcached narrows larger numbers: 4294967295, which some clients send for -1, is -1.
     ///
     /// ```
     /// use wire::memcached::Expiration;
@@ -44,7 +47,7 @@ impl Expiration {
     /// assert_eq!(Expiration::of(10, 5_000), Expiration::At(15_000));
     /// assert_eq!(Expiration::of(-1, 5_000), Expiration::Past);
     /// ```
-    pub fn of(exptime: i64, now_ms: u64) -> Expiration {
+    pub fn of(exptime: i32, now_ms: u64) -> Expiration {
         let Ok(seconds) = u64::try_from(exptime) else {
             return Expiration::Past;
         };

@@ -48,6 +48,11 @@ fn requests_to_memcached_are_parsed_the_same_for_all_sizes_of_reads() {
         b"\x0bms key 5 T60 F9 C3 ME q Oabc\r\nvalue\r\nmg a2V5 b t v k R30 N10\r\nmn\r\n",
         b"\x00incr n 5\r\ntouch k -1\r\ngat 10 x y\r\nflush_all 30\r\ndelete k 0 noreply\r\nquit\r\n",
         b"\x40set k 0 0 2000\r\nget k\r\nma n J5 D2 MI t v\r\nstats items\r\n",
+        // Binary: a quiet set of `abc`, a get with key, an increment and a noop.
+        b"\x05\x80\x11\0\x01\x08\0\0\0\0\0\0\x0c\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0\x3ckabc\
+          \x80\x0c\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x08\0\0\0\0\0\0\0\0k",
+        b"\x09\x80\x05\0\x01\x14\0\0\0\0\0\0\x15\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\0n\
+          \x80\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\0",
     ];
     let words: &[&[u8]] = &[
         b"\r\n",
@@ -67,6 +72,9 @@ fn requests_to_memcached_are_parsed_the_same_for_all_sizes_of_reads() {
         b"q",
         b"\0",
         b"2000\r\n",
+        b"\x80\x00\0\x01\0\0\0\0\0\0\0\x01",
+        b"\xff\xff\xff\xff",
+        &[b'k'; 300],
     ];
     mutate::run(0x5EED_0004, 60_000, samples, words, memcached::run);
 }

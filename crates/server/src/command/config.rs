@@ -124,6 +124,15 @@ fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, S
 }
 
 /// Applies all changes, or none if one fails.
+/// Changes one setting, as CONFIG SET does. The caller must not hold the lock of any shard.
+///
+/// # Errors
+///
+/// The setting is unknown, cannot be changed, or does not have such a value.
+pub(crate) fn change(server: &Server, name: &[u8], text: &[u8]) -> Result<(), String> {
+    change_all(server, &[read_change(name, text, &[])?])
+}
+
 fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
     let _guard = server
         .config_change

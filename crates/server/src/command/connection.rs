@@ -6,11 +6,12 @@ use super::transaction;
 use crate::clients;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
-use crate::session::ReplyMode;
+use crate::session::{ReplyMode, Session};
 use crate::spec::Keys;
 use crate::spec::flag::{
     FAST, LOADING, NO_AUTH, NO_PAUSE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE, SUBSCRIBER,
 };
+use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::number::parse_i64;
 use wire::{Args, Protocol};
@@ -89,15 +90,14 @@ fn no_cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 
 /// Checks the name and the password of a user. Authenticates the session if they are correct, and
 /// returns whether they are.
-fn let_in(ctx: &mut Ctx<'_, '_>, user: &[u8], password: &[u8]) -> bool {
+pub(crate) fn log_in(server: &Server, session: &mut Session, user: &[u8], password: &[u8]) -> bool {
     // Without a configured password, any password of the default user is accepted.
     let is_right = user == b"default"
-        && (!ctx.server.needs_password() || ctx.server.config.text_is(Id::RequirePass, password));
+        && (!server.needs_password() || server.config.text_is(Id::RequirePass, password));
     if is_right {
-        ctx.session.is_authenticated = true;
+        session.is_authenticated = true;
     } else {
-        let failures = &ctx.server.stats.authentication_failures;
-        failures.fetch_add(1, Relaxed);
+        server.stats.authentication_failures.fetch_add(1, Relaxed);
     }
     is_right
 }
@@ -113,7 +113,7 @@ fn auth(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         3 => (&args[1], &args[2]),
         _ => return ctx.reply.error("ERR syntax error"),
     };
-    if let_in(ctx, user, password) {
+    if log_in(ctx.server, ctx.session, user, password) {
         ctx.reply.ok();
     } else {
         ctx.reply.error(WRONG_PASS);
@@ -164,7 +164,7 @@ fn hello(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         Err(why) => return ctx.reply.error(&why),
     };
     if let Some((user, password)) = greeting.login
-        && !let_in(ctx, user, password)
+        && !log_in(ctx.server, ctx.session, user, password)
     {
         return ctx.reply.error(WRONG_PASS);
     }

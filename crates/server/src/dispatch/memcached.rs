@@ -2,16 +2,16 @@
 //! determines which shards a request needs.
 
 use super::{
-    BATCH_CALLS_MAX, Engine, Executor, Outcome, WHOLE_FROM_CALLS, publish, segment, spare,
-    wake_owners,
+    BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, publish, segment, spare, wake_owners,
 };
 use crate::engine::Strings;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
-use crate::memcached::{self, count_up};
+use crate::memcached::{self, Progress, count_up};
 use crate::session::Session;
+use crate::stats::Counts;
 use store::Key;
-use wire::memcached::{Request, Verb};
+use wire::memcached::Request;
 use wire::{Output, Span};
 
 /// Maximum number of keys of a batch that are hashed and prefetched. A single request may name a
@@ -53,6 +53,11 @@ impl Executor<'_> {
         }
     }
 
+    /// Returns the worker's counters of requests in memcached's protocol.
+    pub(crate) fn memcached_counts(&self) -> &Counts {
+        &self.server.stats.workers[self.worker].memcached
+    }
+
     /// Runs one request in memcached's protocol. `input` begins with the request.
     pub fn run_memcached(
         &mut self,
@@ -61,47 +66,44 @@ impl Executor<'_> {
         keys: &[Span],
         input: &[u8],
         out: &mut Output,
-    ) -> Outcome {
+    ) -> Progress {
         let server = self.server;
         let may_write = memcached::may_write(request.verb);
         if server.pause.holds_kind(may_write, self.moment) {
-            return Outcome::Held;
+            return Progress::Held;
         }
         let counts = &server.stats.workers[self.worker].memcached;
         count_up(&counts.requests);
+        if memcached::is_administration(request.verb) {
+            self.finish();
+        }
         let hashes = self.hashed.get(request.first_key as usize..);
         let hashes = hashes.unwrap_or_default();
-        if request.verb == Verb::Stats {
-            // `stats` takes the keyspace's locks itself.
-            self.finish();
-            let what = keys.first().map_or(&[][..], |span| &input[span.range()]);
-            memcached::show_stats(server, what, out);
-            return Outcome::Done;
-        }
         self.has_written |= may_write;
-        let turn = memcached::Turn {
+        let mut turn = memcached::Turn {
             engine: (),
+            server,
             session,
             counts,
             input,
             request,
             keys,
             hashes,
-            flush_at_ms: &server.flush_at_ms,
             out,
         };
+        if memcached::is_administration(request.verb) {
+            return memcached::administer(&mut turn);
+        }
         let space = &server.keyspace;
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => {
-                memcached::run(&mut turn.on(handle));
-                return Outcome::Done;
+                return memcached::run(&mut turn.on(handle));
             }
         };
         if let Some(view) = held.whole.as_mut() {
             let locks = &Locks::All;
-            memcached::run(&mut turn.on(Slab { view, space, locks }));
-            return Outcome::Done;
+            return memcached::run(&mut turn.on(Slab { view, space, locks }));
         }
         let mut shards = spare(&mut held.locks);
         if !memcached::is_whole(request.verb) {
@@ -109,7 +111,7 @@ impl Executor<'_> {
             held.locks = Locks::Some(shards);
         }
         let mut view = lock(space, &held.locks, self.now);
-        memcached::run(&mut turn.on(Slab {
+        let progress = memcached::run(&mut turn.on(Slab {
             view: &mut view,
             space,
             locks: &held.locks,
@@ -119,7 +121,7 @@ impl Executor<'_> {
         if server.threads > 1 && may_write {
             wake_owners(server, self.worker, &held.locks);
         }
-        Outcome::Done
+        progress
     }
 
     /// Deletes the item under a key whose new value was too large to be read, because the item is

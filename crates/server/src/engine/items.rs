@@ -11,7 +11,7 @@
 
 use super::Strings;
 use crate::command::lifetime::DeadlineChange;
-use store::{ItemHead, Key, Tick, WrongType};
+use store::{ItemHead, Key, NewDeadline, Tick, WrongType};
 use wire::Output;
 use wire::memcached::Mode;
 
@@ -67,6 +67,8 @@ pub(crate) struct ReadFields {
     pub value: bool,
     pub deadline: bool,
     pub idle: bool,
+    /// Whether the read does not count as an access.
+    pub is_peek: bool,
 }
 
 /// An existing item.
@@ -113,7 +115,22 @@ pub(crate) struct StoreRequest<'a> {
     pub has_winner: bool,
 }
 
-impl StoreRequest<'_> {
+impl<'a> StoreRequest<'a> {
+    /// Returns the request to store a value unconditionally, without flags or a deadline.
+    pub fn plain(value: &'a [u8]) -> Self {
+        StoreRequest {
+            mode: Mode::Plain,
+            value,
+            client_flags: 0,
+            expiration: DeadlineChange::To(NewDeadline::Clear),
+            cas: None,
+            new_cas: None,
+            may_be_stale: false,
+            vivifies: false,
+            has_winner: false,
+        }
+    }
+
     /// Whether the request stores the value unconditionally and replaces any existing item.
     pub fn is_plain(&self) -> bool {
         self.mode == Mode::Plain && self.cas.is_none()
@@ -124,11 +141,20 @@ impl StoreRequest<'_> {
     }
 }
 
+/// A stored value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub cas: u64,
+    pub deadline: Option<Tick>,
+    /// Length of the whole value in bytes.
+    pub len: usize,
+}
+
 /// Result of a store request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreOutcome {
-    /// The value was stored, with this cas number and deadline.
-    Yes(u64, Option<Tick>),
+    /// The value was stored.
+    Yes(Stored),
     /// The condition did not hold.
     No,
     /// The item has another cas number.
@@ -259,7 +285,7 @@ pub(crate) fn number_of(text: &[u8]) -> Option<u64> {
 }
 
 /// Request to delete an item.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RemoveRequest {
     /// Cas number that the item must have.
     pub cas: Option<u64>,

@@ -14,22 +14,32 @@ use crate::engine::items::{
     StoreOutcome, StoreRequest, TouchOutcome, seconds_until,
 };
 use store::{ItemHead, Key, Tick};
-use wire::memcached::meta::{Item, item, letters, status};
+use wire::memcached::meta::{Item, OF_ARITHMETIC, OF_GET, item, letters, status};
 use wire::memcached::text::line;
 use wire::memcached::{Expiration, KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 use wire::number::Text;
 
 /// Writes a status line with the given return code.
 fn answer<E: Items>(turn: &mut Turn<'_, E>, word: &str) {
-    let key = turn.sent_key(0);
     let stores = turn.request.verb == Verb::MetaSet;
-    status(turn.out, word, &turn.request.meta, turn.input, key, stores);
+    let stored = stores.then(|| (0, turn.request.value.range().len()));
+    answer_stored(turn, word, stored);
+}
+
+/// Writes a status line with the cas number and the size of a stored value.
+fn answer_stored<E: Items>(turn: &mut Turn<'_, E>, word: &str, stored: Option<(u64, usize)>) {
+    let key = turn.sent_key(0);
+    status(turn.out, word, &turn.request.meta, turn.input, key, stored);
 }
 
 /// Writes the reply about an item, with its value if it was requested.
 fn answer_of<E: Items>(turn: &mut Turn<'_, E>, shown: &Item<'_>, value: &[u8]) {
     let meta = &turn.request.meta;
-    item(turn.out, meta, turn.input, shown);
+    let letters = match turn.request.verb {
+        Verb::MetaGet => OF_GET,
+        _ => OF_ARITHMETIC,
+    };
+    item(turn.out, meta, turn.input, letters, shown);
     if meta.has(b'v') {
         turn.out.extend_from_slice(value);
         turn.out.extend_from_slice(b"\r\n");
@@ -64,7 +74,7 @@ impl<'a> Flags<'a> {
     }
 
     /// Remaining seconds for an exptime; `None` without a deadline.
-    fn seconds(&self, exptime: i64) -> Option<u64> {
+    fn seconds(&self, exptime: i32) -> Option<u64> {
         match Expiration::of(exptime, self.now.0) {
             Expiration::Never => None,
             Expiration::At(at) => Some((at - self.now.0).div_ceil(1000)),
@@ -94,7 +104,7 @@ impl<'a> Flags<'a> {
 
     /// The flag that sets the TTL of an item created on a miss, and its exptime: the last of N and
     /// T.
-    fn new_exptime(&self) -> (u8, i64) {
+    fn new_exptime(&self) -> (u8, i32) {
         let meta = &self.request.meta;
         let last = letters(meta, self.input)
             .filter(|letter| b"NT".contains(letter))
@@ -116,32 +126,31 @@ pub(super) fn get<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
-    turn.add(|counts| &counts.gets);
     let touched = touch_first(turn, &key);
     loop {
         let read = read(turn, &key, touched);
         if read == Ok(true) {
             break;
         }
-        turn.add(|counts| &counts.get_misses);
         if read.is_err() && meta.has(b'N') {
+            turn.count_get(false);
             return line(turn.out, WRONG_TYPE);
         }
         // If another client has created the item in the meantime, it is read.
         if miss(turn, &key) {
-            return;
+            return turn.count_get(false);
         }
     }
-    turn.add(|counts| &counts.get_hits);
     if meta.has(b'v') {
         turn.out.extend_from_slice(b"\r\n");
     }
-    if meta.has(b'T') {
-        turn.add(|counts| &counts.touches);
-        if touched.is_none() {
-            let expiration = turn.deadline_change(turn.request.exptime);
-            turn.engine.touch(&key, expiration);
-        }
+    match meta.has(b'T') {
+        true => turn.count_touch(true),
+        false => turn.count_get(true),
+    }
+    if meta.has(b'T') && touched.is_none() {
+        let expiration = turn.deadline_change(turn.request.exptime);
+        turn.engine.touch(&key, expiration);
     }
 }
 
@@ -186,6 +195,7 @@ fn read<E: Items>(
         value: meta.has(b'v'),
         deadline: meta.has(b't') || meta.has(b'R'),
         idle: meta.has(b'l'),
+        is_peek: meta.has(b'u'),
     };
     turn.engine.read(key, fields, turn.out, |out, facts| {
         let head = facts.head;
@@ -193,20 +203,19 @@ fn read<E: Items>(
             Some(touched) => seconds_until(touched.before, flags.now),
             None => facts.seconds_left(flags.now),
         };
-        let is_late = |left: u64| (left as i64) < meta.recache;
+        let is_late = |left: u64| (left as i64) < i64::from(meta.recache);
         let recaches = meta.has(b'R') && flags.ttl_before(b'R', was, false).is_some_and(is_late);
         let has_won = (recaches || head.is_stale) && !head.has_winner;
         let marked = ItemHead {
             has_winner: head.has_winner || has_won,
-            is_fetched: true,
-            cas: new_cas(&meta).unwrap_or(head.cas),
+            is_fetched: head.is_fetched || !meta.has(b'u'),
             ..head
         };
         let shown = Item {
             key: sent,
             len: facts.len,
             client_flags: head.client_flags,
-            cas: marked.cas,
+            cas: head.cas,
             ttl_seconds: flags.ttl_before(b't', was, false),
             idle_seconds: facts.idle_ms.unwrap_or(0) / 1000,
             was_hit: head.is_fetched,
@@ -214,7 +223,7 @@ fn read<E: Items>(
             is_stale: head.is_stale,
             is_taken: head.has_winner,
         };
-        item(out, &meta, flags.input, &shown);
+        item(out, &meta, flags.input, OF_GET, &shown);
         marked
     })
 }
@@ -236,11 +245,11 @@ fn miss<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     }
     let made = make(turn, key, b"", true);
     match made {
-        StoreOutcome::Yes(cas, deadline) => {
+        StoreOutcome::Yes(stored) => {
             let shown = Item {
                 key: turn.sent_key(0),
-                cas,
-                ttl_seconds: Flags::of(turn).ttl_of_new(deadline),
+                cas: stored.cas,
+                ttl_seconds: Flags::of(turn).ttl_of_new(stored.deadline),
                 has_won: true,
                 ..Item::default()
             };
@@ -263,23 +272,22 @@ fn make<E: Items>(
 ) -> StoreOutcome {
     let request = StoreRequest {
         mode: Mode::Add,
-        value,
-        client_flags: 0,
         expiration: turn.deadline_change(Flags::of(turn).new_exptime().1),
-        cas: None,
         new_cas: new_cas(&turn.request.meta),
-        may_be_stale: false,
-        vivifies: false,
         has_winner,
+        ..StoreRequest::plain(value)
     };
-    turn.engine.store(key, &request)
+    let outcome = turn.engine.store(key, &request);
+    if matches!(outcome, StoreOutcome::Yes(_)) {
+        turn.add(|counts| &counts.stored);
+    }
+    outcome
 }
 
 pub(super) fn set<E: Items>(turn: &mut Turn<'_, E>) {
     let mut room = [0; KEY_BYTES_MAX];
     let key = turn.meant(&mut room);
     let meta = turn.request.meta;
-    turn.add(|counts| &counts.sets);
     let is_joining = matches!(meta.mode, Mode::Append | Mode::Prepend);
     let exptime = if is_joining && meta.has(b'N') {
         meta.vivify
@@ -288,26 +296,20 @@ pub(super) fn set<E: Items>(turn: &mut Turn<'_, E>) {
     };
     let request = StoreRequest {
         mode: meta.mode,
-        value: &turn.input[turn.request.value.range()],
         client_flags: turn.request.client_flags,
         expiration: turn.deadline_change(exptime),
         cas: meta.has(b'C').then_some(meta.cas),
         new_cas: new_cas(&meta),
         may_be_stale: meta.has(b'I'),
         vivifies: meta.has(b'N'),
-        has_winner: false,
+        ..StoreRequest::plain(&turn.input[turn.request.value.range()])
     };
-    let word = match turn.engine.store(&key, &request) {
-        StoreOutcome::Yes(..) if meta.has(b'q') => return,
-        StoreOutcome::Yes(cas, _) => {
-            let shown = Item {
-                key: turn.sent_key(0),
-                len: request.value.len(),
-                client_flags: request.client_flags,
-                cas,
-                ..Item::default()
-            };
-            return answer_of(turn, &shown, request.value);
+    let outcome = turn.engine.store(&key, &request);
+    turn.count_store(outcome, request.cas.is_some());
+    let word = match outcome {
+        StoreOutcome::Yes(_) if meta.has(b'q') => return,
+        StoreOutcome::Yes(stored) => {
+            return answer_stored(turn, "HD", Some((stored.cas, stored.len)));
         }
         StoreOutcome::No => "NS",
         StoreOutcome::Exists => "EX",
@@ -333,17 +335,12 @@ pub(super) fn delete<E: Items>(turn: &mut Turn<'_, E>) {
             false => None,
         },
     };
-    match turn.engine.remove_if(&key, &request) {
-        RemoveOutcome::Yes => {
-            turn.add(|counts| &counts.delete_hits);
-            if !meta.has(b'q') {
-                answer(turn, "HD");
-            }
-        }
-        RemoveOutcome::NotFound => {
-            turn.add(|counts| &counts.delete_misses);
-            answer(turn, "NF");
-        }
+    let outcome = turn.engine.remove_if(&key, &request);
+    turn.count_delete(&key, outcome);
+    match outcome {
+        RemoveOutcome::Yes if meta.has(b'q') => {}
+        RemoveOutcome::Yes => answer(turn, "HD"),
+        RemoveOutcome::NotFound => answer(turn, "NF"),
         RemoveOutcome::Exists => answer(turn, "EX"),
         RemoveOutcome::Full => line(turn.out, OUT_OF_MEMORY),
         RemoveOutcome::WrongType => line(turn.out, WRONG_TYPE),
@@ -362,10 +359,9 @@ pub(super) fn arithmetic<E: Items>(turn: &mut Turn<'_, E>) {
         asks_deadline: meta.has(b't'),
     };
     loop {
-        match turn.engine.count(&key, &request) {
+        match turn.count(&key, &request) {
             Ok((number, facts)) => return counted(turn, &key, number, &facts),
             Err(CountError::NotFound) => {
-                turn.add(|counts| &counts.count_misses);
                 // If another client has created the item in the meantime, it is counted.
                 if begin_count(turn, &key) {
                     return;
@@ -381,7 +377,6 @@ pub(super) fn arithmetic<E: Items>(turn: &mut Turn<'_, E>) {
 
 fn counted<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>, number: u64, facts: &ItemFacts) {
     let meta = turn.request.meta;
-    turn.add(|counts| &counts.count_hits);
     let mut flags = Flags::of(turn);
     if meta.has(b'T') {
         let expiration = turn.deadline_change(turn.request.exptime);
@@ -407,12 +402,12 @@ fn begin_count<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
     }
     let text = Text::unsigned(meta.initial);
     match make(turn, key, text.as_bytes(), false) {
-        StoreOutcome::Yes(cas, deadline) => {
+        StoreOutcome::Yes(stored) => {
             let head = ItemHead {
-                cas,
+                cas: stored.cas,
                 ..ItemHead::default()
             };
-            let left = Flags::of(turn).ttl_of_new(deadline);
+            let left = Flags::of(turn).ttl_of_new(stored.deadline);
             reply_count(turn, meta.initial, &head, left);
         }
         StoreOutcome::Full => line(turn.out, OUT_OF_MEMORY),

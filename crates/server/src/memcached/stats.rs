@@ -1,113 +1,373 @@
 //! `stats`: the statistics that memcached's monitoring reads, from the server's counters.
+//!
+//! The names are those of memcached 1.6. A counter of something that does not exist here, such as
+//! the moves of its LRU queues, is 0. Properties of its hash table and of its slab classes are left
+//! out where no number would be true.
 
-use super::turn::DATABASE;
+use super::admin::Dump;
+use super::turn::{DATABASE, Progress, Turn};
+use super::{VERSION, admin};
 use crate::config::Id;
+use crate::process;
 use crate::state::Server;
 use crate::stats::Counts;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Output;
-use wire::memcached::text::{line, stat};
+use wire::memcached::binary::{self, Header, Status};
+use wire::memcached::text;
 
-/// Replies to `stats` and its sub-commands.
-pub fn show(server: &Server, what: &[u8], out: &mut Output) {
-    match what {
-        b"" => general(server, out),
-        b"settings" => settings(server, out),
-        b"items" => items(server, out),
-        b"slabs" => slabs(server, out),
-        b"sizes" => stat(out, "sizes_status", "disabled"),
-        b"conns" => connections(server, out),
-        b"reset" => return line(out, "RESET"),
-        _ => return line(out, "ERROR"),
-    }
-    line(out, "END");
+/// Counters in `stats` that are always 0, because what they count does not exist here.
+const ZEROS: &[&str] = &[
+    "listen_disabled_num",
+    "time_in_listen_disabled_us",
+    "slab_reassign_rescues",
+    "slab_reassign_chunk_rescues",
+    "slab_reassign_evictions_nomem",
+    "slab_reassign_inline_reclaim",
+    "slab_reassign_busy_items",
+    "slab_reassign_busy_deletes",
+    "slab_reassign_running",
+    "slabs_moved",
+    "lru_crawler_running",
+    "lru_crawler_starts",
+    "lru_maintainer_juggles",
+    "malloc_fails",
+    "log_worker_dropped",
+    "log_worker_written",
+    "log_watcher_skipped",
+    "log_watcher_sent",
+    "log_watchers",
+    "unexpected_napi_ids",
+    "round_robin_fallback",
+    "slab_global_page_pool",
+    "crawler_reclaimed",
+    "crawler_items_checked",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "direct_reclaims",
+    "lru_bumps_dropped",
+];
+
+/// Reply of rows in the text or the binary protocol.
+struct Rows<'o> {
+    out: &'o mut Output,
+    header: Option<Header>,
 }
 
-fn general(server: &Server, out: &mut Output) {
-    let sum =
-        |counter: fn(&Counts) -> &AtomicU64| server.stats.sum(|worker| counter(&worker.memcached));
-    let counters = server.engine().counters(&server.stats);
-    let now_ms = server.clock.now().0;
-    let facts = server.engine().db_facts(DATABASE, store::Tick(now_ms));
-    let rows: &[(&str, u64)] = &[
-        ("pid", u64::from(std::process::id())),
-        ("uptime", server.started.elapsed().as_secs()),
-        ("time", now_ms / 1000),
-        ("pointer_size", 64),
-        ("curr_connections", server.clients.len()),
-        (
-            "total_connections",
-            server.stats.connections_received.load(Relaxed),
-        ),
-        (
-            "rejected_connections",
-            server.stats.connections_rejected.load(Relaxed),
-        ),
-        ("cmd_get", sum(|c| &c.gets)),
+impl Rows<'_> {
+    fn row(&mut self, name: &str, value: impl Display) {
+        let value = value.to_string();
+        match self.header {
+            Some(header) => binary::stat(self.out, header, name.as_bytes(), value.as_bytes()),
+            None => text::stat(self.out, name, &value),
+        }
+    }
+
+    fn end(&mut self) {
+        match self.header {
+            Some(header) => binary::stat(self.out, header, b"", b""),
+            None => text::line(self.out, "END"),
+        }
+    }
+
+    /// Ends with a line; the binary protocol has no lines.
+    fn end_with(&mut self, line: &str) {
+        match self.header {
+            Some(_) => self.end(),
+            None => text::line(self.out, line),
+        }
+    }
+
+    fn refuse(&mut self, line: &str) {
+        match self.header {
+            Some(header) => binary::refuse(self.out, header, Status::NotFound),
+            None => text::line(self.out, line),
+        }
+    }
+}
+
+/// Executes `stats` and its sub-commands.
+pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
+    let server = turn.server;
+    let header = turn.request.binary;
+    // In the binary protocol the words are one key.
+    let mut words = (0..turn.keys.len())
+        .flat_map(|index| turn.sent_key(index).split(|&byte| byte == b' '))
+        .filter(|word| !word.is_empty());
+    let word = words.next().unwrap_or_default();
+    let (second, third) = (words.next(), words.next());
+    if (word, header) == (b"cachedump", None) {
+        return cachedump(turn, second, third);
+    }
+    let mut rows = Rows {
+        out: turn.out,
+        header,
+    };
+    match word {
+        b"" => general(server, &mut rows),
+        b"settings" => settings(server, &mut rows),
+        b"items" => items(server, &mut rows),
+        b"slabs" => slabs(server, &mut rows),
+        b"sizes" => rows.row("sizes_status", "disabled"),
+        b"sizes_enable" | b"sizes_disable" => {
+            rows.row("sizes_status", "disabled");
+            return Progress::Done;
+        }
+        b"conns" => connections(server, &mut rows),
+        b"extstore" => {}
+        b"detail" => {
+            detail(server, second, &mut rows);
+            return Progress::Done;
+        }
+        b"reset" => {
+            server.stats.reset_memcached();
+            server.engine().reset_counters();
+            rows.end_with("RESET");
+            return Progress::Done;
+        }
+        _ => {
+            rows.refuse("ERROR");
+            return Progress::Done;
+        }
+    }
+    rows.end();
+    Progress::Done
+}
+
+fn sum(server: &Server, counter: fn(&Counts) -> &AtomicU64) -> u64 {
+    server.stats.sum(|worker| counter(&worker.memcached))
+}
+
+fn general(server: &Server, rows: &mut Rows<'_>) {
+    process_and_connections(server, rows);
+    let sum = |counter| sum(server, counter);
+    let stats = &server.stats;
+    let (gets, hits) = (sum(|c| &c.gets), sum(|c| &c.get_hits));
+    let (touches, touched) = (sum(|c| &c.touches), sum(|c| &c.touch_hits));
+    let counts = [
+        ("cmd_get", gets),
         ("cmd_set", sum(|c| &c.sets)),
         ("cmd_flush", sum(|c| &c.flushes)),
-        ("cmd_touch", sum(|c| &c.touches)),
-        ("get_hits", sum(|c| &c.get_hits)),
-        ("get_misses", sum(|c| &c.get_misses)),
+        ("cmd_touch", touches),
+        ("cmd_meta", sum(|c| &c.metas)),
+        ("get_hits", hits),
+        ("get_misses", gets.saturating_sub(hits)),
         ("delete_misses", sum(|c| &c.delete_misses)),
         ("delete_hits", sum(|c| &c.delete_hits)),
-        ("incr_misses", sum(|c| &c.count_misses)),
-        ("incr_hits", sum(|c| &c.count_hits)),
-        ("touch_hits", sum(|c| &c.touch_hits)),
-        ("bytes_read", server.stats.sum(|worker| &worker.input_bytes)),
-        (
-            "bytes_written",
-            server.stats.sum(|worker| &worker.output_bytes),
-        ),
+        ("incr_misses", sum(|c| &c.incr_misses)),
+        ("incr_hits", sum(|c| &c.incr_hits)),
+        ("decr_misses", sum(|c| &c.decr_misses)),
+        ("decr_hits", sum(|c| &c.decr_hits)),
+        ("cas_misses", sum(|c| &c.cas_misses)),
+        ("cas_hits", sum(|c| &c.cas_hits)),
+        ("cas_badval", sum(|c| &c.cas_badval)),
+        ("touch_hits", touched),
+        ("touch_misses", touches.saturating_sub(touched)),
+        ("store_too_large", sum(|c| &c.too_large)),
+        ("store_no_memory", sum(|c| &c.no_memory)),
+        ("auth_cmds", sum(|c| &c.auths)),
+        ("auth_errors", sum(|c| &c.auth_errors)),
+        ("bytes_read", stats.sum(|worker| &worker.input_bytes)),
+        ("bytes_written", stats.sum(|worker| &worker.output_bytes)),
         ("limit_maxbytes", server.config.number(Id::MaxMemory) as u64),
+        ("accepting_conns", 1),
         ("threads", server.threads as u64),
-        ("bytes", server.engine().used_bytes()),
-        ("curr_items", facts.keys),
-        ("evictions", counters.evicted_keys),
-        ("reclaimed", counters.expired_keys),
     ];
-    stat(out, "version", env!("CARGO_PKG_VERSION"));
-    for (name, number) in rows {
-        stat(out, name, &number.to_string());
+    for (name, count) in counts {
+        rows.row(name, count);
+    }
+    let counters = server.engine().counters(stats);
+    let keys = server.engine().db_facts(DATABASE, server.clock.now()).keys;
+    rows.row("get_expired", counters.expiration_misses);
+    rows.row("hash_bytes", server.engine().memory_facts().table_bytes);
+    rows.row("hash_is_expanding", 0);
+    rows.row("bytes", server.engine().used_bytes());
+    rows.row("curr_items", keys);
+    rows.row("total_items", sum(|c| &c.stored));
+    rows.row("evictions", counters.evicted_keys);
+    rows.row("reclaimed", counters.expired_keys);
+    for name in ZEROS {
+        rows.row(name, 0);
     }
 }
 
-fn settings(server: &Server, out: &mut Output) {
-    for (name, id) in [("maxbytes", Id::MaxMemory), ("maxconns", Id::MaxClients)] {
-        stat(out, name, &server.config.number(id).to_string());
-    }
-    stat(out, "num_threads", &server.threads.to_string());
-    let item_max = server.config.number(Id::MemcachedItemMax);
-    stat(out, "item_size_max", &item_max.to_string());
-    stat(out, "cas_enabled", "yes");
-    stat(out, "flush_enabled", "yes");
+fn process_and_connections(server: &Server, rows: &mut Rows<'_>) {
+    let (user, system) = process::cpu_seconds();
+    rows.row("pid", std::process::id());
+    rows.row("uptime", server.started.elapsed().as_secs());
+    rows.row("time", server.clock.now().0 / 1000);
+    rows.row("version", VERSION);
+    rows.row("pointer_size", usize::BITS);
+    rows.row("rusage_user", format!("{user:.6}"));
+    rows.row("rusage_system", format!("{system:.6}"));
+    rows.row("max_connections", server.config.number(Id::MaxClients));
+    rows.row("curr_connections", server.clients.len());
+    let stats = &server.stats;
+    let received = stats.connections_received.load(Relaxed);
+    rows.row("total_connections", received);
+    let rejected = stats.connections_rejected.load(Relaxed);
+    rows.row("rejected_connections", rejected);
+    rows.row("connection_structures", server.clients.len());
+    let buffer_bytes = stats.sum(|worker| &worker.buffer_bytes);
+    rows.row("read_buf_bytes", buffer_bytes);
+}
+
+fn settings(server: &Server, rows: &mut Rows<'_>) {
+    let number = |id| server.config.number(id);
+    let on = |is_on| if is_on { "yes" } else { "no" };
+    rows.row("maxbytes", number(Id::MaxMemory));
+    rows.row("maxconns", number(Id::MaxClients));
+    rows.row("tcpport", number(Id::Memcached));
+    rows.row("udpport", 0);
+    rows.row("inter", server.config.text(Id::Bind));
+    rows.row("verbosity", 0);
     let evicts =
         !["noeviction", "none"].contains(&server.engine().eviction_name(&server.config).as_str());
-    stat(out, "evictions", if evicts { "on" } else { "off" });
+    rows.row("evictions", if evicts { "on" } else { "off" });
+    rows.row("shutdown_command", "no");
+    rows.row("num_threads", server.threads);
+    rows.row("stat_key_prefix", ":");
+    rows.row("detail_enabled", on(server.stats.prefixes.is_on()));
+    rows.row("cas_enabled", "yes");
+    rows.row("tcp_backlog", number(Id::TcpBacklog));
+    rows.row("binding_protocol", "auto-negotiate");
+    rows.row("auth_enabled_sasl", on(server.needs_password()));
+    rows.row("auth_enabled_ascii", "no");
+    rows.row("item_size_max", number(Id::MemcachedItemMax));
+    rows.row("maxconns_fast", "yes");
+    rows.row("slab_reassign", "no");
+    rows.row("slab_automove", 0);
+    rows.row("lru_crawler", "no");
+    rows.row("flush_enabled", "yes");
+    rows.row("dump_enabled", on(server.segments.is_none()));
+    rows.row("lru_maintainer_thread", "no");
+    rows.row("lru_segmented", "no");
+    rows.row("idle_timeout", number(Id::Timeout));
+    rows.row("track_sizes", "no");
+    rows.row("ssl_enabled", "no");
 }
 
 /// There are no slab classes. All items are reported in class 1.
-fn items(server: &Server, out: &mut Output) {
+fn items(server: &Server, rows: &mut Rows<'_>) {
     let facts = server.engine().db_facts(DATABASE, server.clock.now());
-    if facts.keys > 0 {
-        stat(out, "items:1:number", &facts.keys.to_string());
-        let evicted = server.engine().counters(&server.stats).evicted_keys;
-        stat(out, "items:1:evicted", &evicted.to_string());
+    if facts.keys == 0 {
+        return;
     }
+    let counters = server.engine().counters(&server.stats);
+    let mut item = |name: &str, value: u64| rows.row(&format!("items:1:{name}"), value);
+    item("number", facts.keys);
+    item("mem_requested", server.engine().memory_facts().entry_bytes);
+    item("evicted", counters.evicted_keys);
+    item("outofmemory", sum(server, |c| &c.no_memory));
+    item("tailrepairs", 0);
+    item("reclaimed", counters.expired_keys);
+    item("crawler_reclaimed", 0);
+    item("crawler_items_checked", 0);
+    item("lrutail_reflocked", 0);
+    item("moves_to_cold", 0);
+    item("moves_to_warm", 0);
+    item("moves_within_lru", 0);
+    item("direct_reclaims", 0);
 }
 
-fn slabs(server: &Server, out: &mut Output) {
-    let bytes = server.engine().used_bytes();
-    stat(out, "active_slabs", "1");
-    stat(out, "total_malloced", &bytes.to_string());
+fn slabs(server: &Server, rows: &mut Rows<'_>) {
+    let facts = server.engine().db_facts(DATABASE, server.clock.now());
+    let memory = server.engine().memory_facts();
+    let total = |counter| sum(server, counter);
+    let counts = [
+        ("used_chunks", facts.keys),
+        ("get_hits", total(|c| &c.get_hits)),
+        ("cmd_set", total(|c| &c.sets)),
+        ("delete_hits", total(|c| &c.delete_hits)),
+        ("incr_hits", total(|c| &c.incr_hits)),
+        ("decr_hits", total(|c| &c.decr_hits)),
+        ("cas_hits", total(|c| &c.cas_hits)),
+        ("cas_badval", total(|c| &c.cas_badval)),
+        ("touch_hits", total(|c| &c.touch_hits)),
+    ];
+    for (name, count) in counts {
+        rows.row(&format!("1:{name}"), count);
+    }
+    rows.row("active_slabs", 1);
+    rows.row(
+        "total_malloced",
+        memory.used_bytes + memory.arena_free_bytes,
+    );
 }
 
-fn connections(server: &Server, out: &mut Output) {
+fn connections(server: &Server, rows: &mut Rows<'_>) {
+    let now = server.clock.moment();
     for info in server.clients.list() {
-        stat(
-            out,
-            &format!("{}:addr", info.fd),
-            &format!("tcp:{}", info.address),
+        let fd = info.fd;
+        rows.row(&format!("{fd}:addr"), format_args!("tcp:{}", info.address));
+        rows.row(
+            &format!("{fd}:listen_addr"),
+            format_args!("tcp:{}", info.local_address),
         );
+        let idle_ms = now.0.saturating_sub(info.active_ms.load(Relaxed));
+        rows.row(&format!("{fd}:secs_since_last_cmd"), idle_ms / 1000);
     }
+}
+
+/// `stats detail on|off|dump`: counters by the prefix of the key.
+fn detail(server: &Server, word: Option<&[u8]>, rows: &mut Rows<'_>) {
+    let prefixes = &server.stats.prefixes;
+    match word {
+        Some(b"on") => prefixes.set_on(true),
+        Some(b"off") => prefixes.set_on(false),
+        Some(b"dump") => {
+            let mut text = Output::default();
+            for (prefix, counts) in prefixes.all() {
+                text.extend_from_slice(b"PREFIX ");
+                text.extend_from_slice(&prefix);
+                let crate::stats::PrefixCounts {
+                    gets,
+                    hits,
+                    sets,
+                    deletes,
+                } = counts;
+                text::line(
+                    &mut text,
+                    &format!(" get {gets} hit {hits} set {sets} del {deletes}"),
+                );
+            }
+            text::line(&mut text, "END");
+            match rows.header {
+                Some(header) => binary::stat(rows.out, header, b"detailed", &text),
+                None => return rows.out.extend_from_slice(&text),
+            }
+            return rows.end();
+        }
+        _ => return rows.refuse("CLIENT_ERROR usage: stats detail on|off|dump"),
+    }
+    rows.end_with("OK");
+}
+
+/// `stats cachedump class limit`: the first items. All items are in class 1; the limit 0 is the
+/// largest.
+fn cachedump(turn: &mut Turn<'_, ()>, class: Option<&[u8]>, limit: Option<&[u8]>) -> Progress {
+    const CLASS_MAX: u64 = 63;
+    const ITEMS_MAX: u64 = 10_000;
+    let (Some(class), Some(limit)) = (class, limit) else {
+        text::line(turn.out, "CLIENT_ERROR bad command line");
+        return Progress::Done;
+    };
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
+    let (Some(class), Some(limit)) = (number(class), number(limit)) else {
+        text::line(turn.out, "CLIENT_ERROR bad command line format");
+        return Progress::Done;
+    };
+    if class > CLASS_MAX {
+        text::line(turn.out, "CLIENT_ERROR Illegal slab id");
+        return Progress::Done;
+    }
+    let limit = match limit {
+        0 => ITEMS_MAX,
+        limit => limit.min(ITEMS_MAX),
+    };
+    let left = if class == 1 { limit } else { 0 };
+    admin::dump(turn, Dump::Items(left))
 }

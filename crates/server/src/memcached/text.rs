@@ -1,22 +1,25 @@
 //! Commands of memcached's text protocol.
 
+use super::VERSION;
 use super::answers::{NO_NUMBER, OUT_OF_MEMORY, TOO_LARGE, WRONG_TYPE};
-use super::turn::{DATABASE, Turn};
+use super::turn::{Progress, Turn};
 use crate::command::lifetime::DeadlineChange;
 use crate::engine::items::{
-    CountError, CountRequest, Items, ReadFields, StoreOutcome, StoreRequest, TouchOutcome,
+    CountError, CountRequest, Items, RemoveOutcome, StoreOutcome, TouchOutcome,
 };
-use std::sync::atomic::Ordering::Relaxed;
-use store::{ItemHead, NewDeadline};
 use wire::memcached::text::{line, number, value_head};
 use wire::memcached::{Mode, Verb};
 
-pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) {
+/// Bytes of a reply to `get` after which the remaining keys wait until the client has taken it. So
+/// a reply needs this much memory and one value more, however many keys the line lists.
+const REPLY_PART_BYTES: usize = 256 << 10;
+
+pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) -> Progress {
     match turn.request.verb {
-        Verb::Get | Verb::Gets => get(turn, None),
+        Verb::Get | Verb::Gets => return get(turn, None),
         Verb::Gat | Verb::Gats => {
             let expiration = turn.deadline_change(turn.request.exptime);
-            get(turn, Some(expiration));
+            return get(turn, Some(expiration));
         }
         Verb::Set => set(turn, Mode::Plain, None),
         Verb::Add => set(turn, Mode::Add, None),
@@ -28,66 +31,50 @@ pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) {
         Verb::Incr => counting(turn, false),
         Verb::Decr => counting(turn, true),
         Verb::Touch => touching(turn),
-        Verb::FlushAll => flush_all(turn),
-        Verb::Version => line(turn.out, concat!("VERSION ", env!("CARGO_PKG_VERSION"))),
+        Verb::FlushAll => {
+            turn.flush();
+            line(turn.out, "OK");
+        }
+        Verb::Version => {
+            turn.out.extend_from_slice(b"VERSION ");
+            line(turn.out, VERSION);
+        }
         Verb::Verbosity => line(turn.out, "OK"),
         Verb::Quit => turn.session.is_closing = true,
         _ => unreachable!("stats and the meta commands are carried out elsewhere"),
     }
+    Progress::Done
 }
 
-fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) {
+/// Reads the keys of a request, until the reply is long enough that the client shall take it first.
+fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) -> Progress {
     let wants_cas = matches!(turn.request.verb, Verb::Gets | Verb::Gats);
-    let fields = ReadFields {
-        value: true,
-        ..ReadFields::default()
-    };
+    let begin = turn.out.len();
     for index in 0..turn.keys.len() {
         // A reply that was cut off is not sent. Deadlines are still set.
         if turn.out.is_cut_off() && expiration.is_none() {
-            return;
+            return Progress::Done;
+        }
+        if turn.out.len().saturating_sub(begin) > REPLY_PART_BYTES {
+            return Progress::Partial(turn.request.resumed_at + index as u64);
         }
         let key = turn.key(index);
-        turn.add(|counts| &counts.gets);
-        if expiration.is_some() {
-            turn.add(|counts| &counts.touches);
-        }
-        let read = turn.engine.read(&key, fields, turn.out, |out, facts| {
+        let is_there = turn.fetch(&key, expiration, |out, facts| {
             let cas = wants_cas.then_some(facts.head.cas);
             value_head(out, key.bytes, facts.head.client_flags, facts.len, cas);
-            ItemHead {
-                is_fetched: true,
-                ..facts.head
-            }
         });
-        if read != Ok(true) {
-            turn.add(|counts| &counts.get_misses);
-            continue;
-        }
-        turn.out.extend_from_slice(b"\r\n");
-        turn.add(|counts| &counts.get_hits);
-        if let Some(expiration) = expiration {
-            turn.engine.touch(&key, expiration);
+        if is_there {
+            turn.out.extend_from_slice(b"\r\n");
         }
     }
-    line(turn.out, "END");
+    if !turn.request.has_more {
+        line(turn.out, "END");
+    }
+    Progress::Done
 }
 
 fn set<E: Items>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
-    turn.add(|counts| &counts.sets);
-    let key = turn.key(0);
-    let request = StoreRequest {
-        mode,
-        value: &turn.input[turn.request.value.range()],
-        client_flags: turn.request.client_flags,
-        expiration: turn.deadline_change(turn.request.exptime),
-        cas,
-        new_cas: None,
-        may_be_stale: false,
-        vivifies: false,
-        has_winner: false,
-    };
-    let answer = match turn.engine.store(&key, &request) {
+    let answer = match turn.store(mode, cas) {
         StoreOutcome::Yes(..) => "STORED",
         StoreOutcome::No => "NOT_STORED",
         StoreOutcome::Exists => "EXISTS",
@@ -101,13 +88,12 @@ fn set<E: Items>(turn: &mut Turn<'_, E>, mode: Mode, cas: Option<u64>) {
 
 fn delete<E: Items>(turn: &mut Turn<'_, E>) {
     let key = turn.key(0);
-    if turn.engine.remove(&key) {
-        turn.add(|counts| &counts.delete_hits);
-        line(turn.out, "DELETED");
-    } else {
-        turn.add(|counts| &counts.delete_misses);
-        line(turn.out, "NOT_FOUND");
-    }
+    let (outcome, answer) = match turn.engine.remove(&key) {
+        true => (RemoveOutcome::Yes, "DELETED"),
+        false => (RemoveOutcome::NotFound, "NOT_FOUND"),
+    };
+    turn.count_delete(&key, outcome);
+    line(turn.out, answer);
 }
 
 fn counting<E: Items>(turn: &mut Turn<'_, E>, is_down: bool) {
@@ -119,17 +105,9 @@ fn counting<E: Items>(turn: &mut Turn<'_, E>, is_down: bool) {
         new_cas: None,
         asks_deadline: false,
     };
-    match turn.engine.count(&key, &request) {
-        Ok((result, _)) => {
-            turn.add(|counts| &counts.count_hits);
-            number(turn.out, result);
-        }
-        Err(why) => {
-            if why == CountError::NotFound {
-                turn.add(|counts| &counts.count_misses);
-            }
-            line(turn.out, why_not(why));
-        }
+    match turn.count(&key, &request) {
+        Ok((result, _)) => number(turn.out, result),
+        Err(why) => line(turn.out, why_not(why)),
     }
 }
 
@@ -144,29 +122,10 @@ fn why_not(why: CountError) -> &'static str {
 }
 
 fn touching<E: Items>(turn: &mut Turn<'_, E>) {
-    turn.add(|counts| &counts.touches);
-    let key = turn.key(0);
-    let expiration = turn.deadline_change(turn.request.exptime);
-    let answer = match turn.engine.touch(&key, expiration) {
-        TouchOutcome::Yes(_) => {
-            turn.engine.mark_fetched(&key);
-            turn.add(|counts| &counts.touch_hits);
-            "TOUCHED"
-        }
+    let answer = match turn.touch() {
+        TouchOutcome::Yes(_) => "TOUCHED",
         TouchOutcome::NotFound => "NOT_FOUND",
         TouchOutcome::Full => OUT_OF_MEMORY,
     };
     line(turn.out, answer);
-}
-
-fn flush_all<E: Items>(turn: &mut Turn<'_, E>) {
-    turn.add(|counts| &counts.flushes);
-    match turn.deadline_change(turn.request.exptime) {
-        DeadlineChange::To(NewDeadline::At(at)) => turn.flush_at_ms.store(at.0, Relaxed),
-        _ => {
-            turn.flush_at_ms.store(0, Relaxed);
-            turn.engine.flush(DATABASE);
-        }
-    }
-    line(turn.out, "OK");
 }

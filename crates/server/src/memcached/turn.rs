@@ -1,21 +1,38 @@
 //! A request of memcached's protocol together with the state that its execution needs.
 
 use crate::command::lifetime::DeadlineChange;
-use crate::engine::items::Items;
+use crate::engine::items::{
+    CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, StoreOutcome,
+    StoreRequest, TouchOutcome,
+};
 use crate::session::Session;
-use crate::stats::Counts;
+use crate::state::Server;
+use crate::stats::{Counts, PrefixEvent};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use store::{Key, NewDeadline};
-use wire::memcached::{Expiration, KEY_BYTES_MAX, Request, decode_key};
+use store::{ItemHead, Key, NewDeadline};
+use wire::memcached::{Expiration, KEY_BYTES_MAX, Mode, Request, decode_key};
 use wire::{Output, Span};
 
 /// Database that memcached's clients use.
 pub const DATABASE: u8 = 0;
 
+/// How far a request was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It was answered.
+    Done,
+    /// CLIENT PAUSE holds it back. Nothing was written; the caller tries again later.
+    Held,
+    /// A part of the reply was written. The request continues at this position: an index of its
+    /// keys, or a position in the keyspace. See [`Request::resumed`].
+    Partial(u64),
+}
+
 /// A request with the state that its execution needs.
 pub(crate) struct Turn<'a, E> {
     /// The engine that holds the items.
     pub engine: E,
+    pub server: &'a Server,
     pub session: &'a mut Session,
     pub counts: &'a Counts,
     /// The input, from the request's first byte on.
@@ -24,8 +41,6 @@ pub(crate) struct Turn<'a, E> {
     pub keys: &'a [Span],
     /// Hashes of the first keys of the request, in their order, as far as they are known.
     pub hashes: &'a [u64],
-    /// Time at which a delayed `flush_all` takes effect; see `Server::flush_at_ms`.
-    pub flush_at_ms: &'a AtomicU64,
     pub out: &'a mut Output,
 }
 
@@ -35,26 +50,28 @@ impl<'a> Turn<'a, ()> {
     pub fn on<E: Items>(self, engine: E) -> Turn<'a, E> {
         Turn {
             engine,
+            server: self.server,
             session: self.session,
             counts: self.counts,
             input: self.input,
             request: self.request,
             keys: self.keys,
             hashes: self.hashes,
-            flush_at_ms: self.flush_at_ms,
             out: self.out,
         }
     }
 }
 
-impl<'a, E: Items> Turn<'a, E> {
+impl<'a, E> Turn<'a, E> {
     /// Returns the bytes of a key as they were sent.
     pub fn sent_key(&self, index: usize) -> &'a [u8] {
         self.keys
             .get(index)
             .map_or(&[], |span| &self.input[span.range()])
     }
+}
 
+impl<'a, E: Items> Turn<'a, E> {
     /// Returns a key as it was sent.
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {
@@ -74,11 +91,157 @@ impl<'a, E: Items> Turn<'a, E> {
     }
 
     /// Returns the change of the deadline that an exptime requests at the current time.
-    pub fn deadline_change(&self, exptime: i64) -> DeadlineChange {
+    pub fn deadline_change(&self, exptime: i32) -> DeadlineChange {
         match Expiration::of(exptime, self.engine.now().0) {
             Expiration::Never => DeadlineChange::To(NewDeadline::Clear),
             Expiration::At(at) => DeadlineChange::To(NewDeadline::At(store::Tick(at))),
             Expiration::Past => DeadlineChange::Past,
+        }
+    }
+
+    /// Reads an item as `get` does, or as `gat` with a new deadline, and counts the request.
+    /// `write_head` appends the part of the reply before the value. Returns whether the item
+    /// exists.
+    #[inline]
+    pub fn fetch(
+        &mut self,
+        key: &Key<'_>,
+        expiration: Option<DeadlineChange>,
+        mut write_head: impl FnMut(&mut Output, &ItemFacts),
+    ) -> bool {
+        let fields = ReadFields {
+            value: true,
+            ..ReadFields::default()
+        };
+        let read = self.engine.read(key, fields, self.out, |out, facts| {
+            write_head(out, facts);
+            ItemHead {
+                is_fetched: true,
+                ..facts.head
+            }
+        });
+        let is_there = read == Ok(true);
+        self.server
+            .stats
+            .prefixes
+            .count(key.bytes, PrefixEvent::Get(is_there));
+        match expiration {
+            None => self.count_get(is_there),
+            Some(expiration) => {
+                self.count_touch(is_there);
+                if is_there {
+                    self.engine.touch(key, expiration);
+                }
+            }
+        }
+        is_there
+    }
+
+    /// Stores the request's value under its first key.
+    pub fn store(&mut self, mode: Mode, cas: Option<u64>) -> StoreOutcome {
+        let request = StoreRequest {
+            mode,
+            client_flags: self.request.client_flags,
+            expiration: self.deadline_change(self.request.exptime),
+            cas,
+            ..StoreRequest::plain(&self.input[self.request.value.range()])
+        };
+        let key = self.key(0);
+        let outcome = self.engine.store(&key, &request);
+        self.server
+            .stats
+            .prefixes
+            .count(key.bytes, PrefixEvent::Set);
+        self.count_store(outcome, cas.is_some());
+        outcome
+    }
+
+    /// Adds to or subtracts from a number.
+    pub fn count(
+        &mut self,
+        key: &Key<'_>,
+        request: &CountRequest,
+    ) -> Result<(u64, ItemFacts), CountError> {
+        let result = self.engine.count(key, request);
+        match (&result, request.is_down) {
+            (Ok(_), false) => self.add(|counts| &counts.incr_hits),
+            (Ok(_), true) => self.add(|counts| &counts.decr_hits),
+            (Err(CountError::NotFound), false) => self.add(|counts| &counts.incr_misses),
+            (Err(CountError::NotFound), true) => self.add(|counts| &counts.decr_misses),
+            (Err(_), _) => {}
+        }
+        result
+    }
+
+    /// Changes the deadline of the request's key.
+    pub fn touch(&mut self) -> TouchOutcome {
+        let key = self.key(0);
+        let expiration = self.deadline_change(self.request.exptime);
+        let outcome = self.engine.touch(&key, expiration);
+        let is_there = matches!(outcome, TouchOutcome::Yes(_));
+        self.count_touch(is_there);
+        if is_there {
+            self.engine.mark_fetched(&key);
+        }
+        outcome
+    }
+
+    /// Deletes all items now or at the time that the request's exptime states.
+    pub fn flush(&mut self) {
+        self.add(|counts| &counts.flushes);
+        match self.deadline_change(self.request.exptime) {
+            DeadlineChange::To(NewDeadline::At(at)) => {
+                self.server.flush_at_ms.store(at.0, Relaxed);
+            }
+            _ => {
+                self.server.flush_at_ms.store(0, Relaxed);
+                self.engine.flush(DATABASE);
+            }
+        }
+    }
+
+    pub fn count_get(&self, is_there: bool) {
+        self.add(|counts| &counts.gets);
+        if is_there {
+            self.add(|counts| &counts.get_hits);
+        }
+    }
+
+    pub fn count_touch(&self, is_there: bool) {
+        self.add(|counts| &counts.touches);
+        if is_there {
+            self.add(|counts| &counts.touch_hits);
+        }
+    }
+
+    /// Counts a storage command. memcached counts refused values of `set` only by their reason.
+    pub fn count_store(&self, outcome: StoreOutcome, has_cas: bool) {
+        match outcome {
+            StoreOutcome::TooLarge => return self.add(|counts| &counts.too_large),
+            StoreOutcome::Full => return self.add(|counts| &counts.no_memory),
+            StoreOutcome::Yes(..) => self.add(|counts| &counts.stored),
+            _ => {}
+        }
+        self.add(|counts| &counts.sets);
+        match outcome {
+            StoreOutcome::Yes(..) if has_cas => self.add(|counts| &counts.cas_hits),
+            StoreOutcome::Exists => self.add(|counts| &counts.cas_badval),
+            StoreOutcome::NotFound => self.add(|counts| &counts.cas_misses),
+            _ => {}
+        }
+    }
+
+    pub fn count_delete(&self, key: &Key<'_>, outcome: RemoveOutcome) {
+        match outcome {
+            RemoveOutcome::Yes => {
+                self.server
+                    .stats
+                    .prefixes
+                    .count(key.bytes, PrefixEvent::Delete);
+                self.add(|counts| &counts.delete_hits);
+            }
+            RemoveOutcome::NotFound => self.add(|counts| &counts.delete_misses),
+            _ => {}
         }
     }
 

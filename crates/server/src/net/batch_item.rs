@@ -14,3 +14,13 @@ pub(crate) enum Content {
     Request(Request),
     Refused(Refusal),
 }
+
+impl Content {
+    /// Returns the request, unless it is refused.
+    pub fn request(&self) -> Option<&Request> {
+        match self {
+            Content::Request(request) => Some(request),
+            Content::Refused(_) => None,
+        }
+    }
+}

@@ -116,6 +116,9 @@ pub struct Connection {
     parser: Parser,
     /// Parser of memcached's protocol, if the connection uses it.
     memcached: Option<wire::memcached::Parser>,
+    /// Position from which the first memcached request of `input` continues, because a part of its
+    /// reply was already written; 0 if there is none.
+    resumed_at: u64,
     /// Replies. The bytes from `sent` on are unsent.
     output: Output,
     sent: usize,
@@ -154,6 +157,7 @@ impl Connection {
             executed: 0,
             parser: Parser::default(),
             memcached: None,
+            resumed_at: 0,
             output: Output::default(),
             sent: 0,
             backpressure_bytes: BACKPRESSURE_BYTES,
@@ -474,11 +478,7 @@ impl Connection {
             }
             let args = call.args(input, spans);
             if call.index.is_none() && args.is_http() {
-                log::warn!(
-                    "closing client {} ({}): it sent an HTTP request, possibly caused by a malicious web page",
-                    self.session.info.id,
-                    self.session.info.address
-                );
+                self.warn_of_http();
                 self.session.is_closing = true;
                 return (Some(Stop::Closing), input.len());
             }
@@ -505,6 +505,14 @@ impl Connection {
     pub fn bound_output(&mut self, server: &Server) {
         let unsent_max = server.config.output_max(self.session.class());
         self.output.set_max(unsent_max.saturating_add(self.sent));
+    }
+
+    fn warn_of_http(&self) {
+        log::warn!(
+            "closing client {} ({}): it sent an HTTP request, possibly caused by a malicious web page",
+            self.session.info.id,
+            self.session.info.address
+        );
     }
 
     /// Sends `output` from `sent` on and keeps the bytes that the socket does not accept.

@@ -377,8 +377,8 @@ fn memcached_meta_commands_are_answered() {
             "HD c78\r\nVA 6 c78\r\nvalue!\r\n",
         ),
         ("get e\r\n", "VALUE e 0 6\r\nvalue!\r\nEND\r\n"),
-        ("mg e E79 c\r\nmg e c\r\n", "HD c79\r\nHD c79\r\n"),
-        ("md e C1\r\nmd e C79\r\nmg e\r\n", "EX\r\nHD\r\nEN\r\n"),
+        ("mg e E79 c\r\nmg e c\r\n", "HD c78\r\nHD c78\r\n"),
+        ("md e C1\r\nmd e C78\r\nmg e\r\n", "EX\r\nHD\r\nEN\r\n"),
         (
             "ma n\r\nma n N0 J5 v\r\nma n D3 v\r\n",
             "NF\r\nVA 1\r\n5\r\nVA 1\r\n8\r\n",

@@ -8,6 +8,7 @@ const OPAQUE_BYTES_MAX: usize = 32;
 
 pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
+const BAD_COUNT_MODE: &str = "CLIENT_ERROR invalid mode for ma M token";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 pub(super) const NO_SUCH_COMMAND: &str = "ERROR";
 
@@ -99,12 +100,13 @@ pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a signed number, such as a time.
-pub(super) fn signed(text: &[u8]) -> Option<i64> {
-    match text {
-        [b'-', digits @ ..] => Some(-i64::try_from(unsigned(digits)?).ok()?),
-        digits => i64::try_from(unsigned(digits)?).ok(),
-    }
+/// Parses a time: a signed number of 64 bits, of which the lower 32 count, as in memcached.
+pub(super) fn exptime(text: &[u8]) -> Option<i32> {
+    let number = match text {
+        [b'-', digits @ ..] => 0i64.checked_sub_unsigned(unsigned(digits)?)?,
+        [b'+', digits @ ..] | digits => i64::try_from(unsigned(digits)?).ok()?,
+    };
+    Some(number as i32)
 }
 
 /// Parses commands of one line without flags.
@@ -125,20 +127,19 @@ pub(super) fn simple(
         b"decr" if count == 3 || count == 4 => counting(Verb::Decr, line, words, spans),
         b"touch" if count == 3 || count == 4 => {
             let mut request = one_key(Verb::Touch, line, words, spans)?;
-            let exptime = signed(words.get(line, 2));
-            request.exptime = exptime.ok_or(BAD_EXPTIME)?;
+            request.exptime = exptime(words.get(line, 2)).ok_or(BAD_EXPTIME)?;
             Ok(request)
         }
         b"flush_all" if count <= 3 => {
             let mut request = request(Verb::FlushAll);
             request.is_noreply = words.is_noreply;
             if count > 1 + usize::from(words.is_noreply) {
-                request.exptime = signed(words.get(line, 1)).ok_or(BAD_EXPTIME)?;
+                request.exptime = exptime(words.get(line, 1)).ok_or(BAD_EXPTIME)?;
             }
             Ok(request)
         }
         b"version" => Ok(request(Verb::Version)),
-        b"verbosity" if count >= 2 => {
+        b"verbosity" if (2..=3).contains(&count) => {
             let mut request = request(Verb::Verbosity);
             request.is_noreply = words.is_noreply;
             if count > 1 + usize::from(words.is_noreply) {
@@ -152,13 +153,31 @@ pub(super) fn simple(
             request.key_count = spans.len() as u32 - request.first_key;
             Ok(request)
         }
+        b"cache_memlimit" | b"lru" | b"lru_crawler" | b"shutdown" | b"slabs" | b"watch" => {
+            let mut request = request(Verb::Admin);
+            request.is_noreply = words.is_noreply;
+            spans.extend(spans_of(line, 0));
+            request.key_count = spans.len() as u32 - request.first_key;
+            Ok(request)
+        }
         b"quit" => Ok(request(Verb::Quit)),
         _ => Err(NO_SUCH_COMMAND),
     }
 }
 
+/// Whether a line is one of an HTTP request: its last word is a version, as memcached recognises
+/// it, or it begins like a request with a body or with the header that every request has.
+pub(super) fn is_http(line: &[u8]) -> bool {
+    let mut words = spans_of(line, 0).map(|span| &line[span.range()]);
+    let first = words.next().unwrap_or_default();
+    let is_first = |word: &[u8]| first.eq_ignore_ascii_case(word);
+    is_first(b"post")
+        || is_first(b"host:")
+        || words.last().is_some_and(|word| word.starts_with(b"HTTP/"))
+}
+
 /// Parses a command that lists keys from the word at `first` on.
-fn listed(
+pub(super) fn listed(
     mut request: Request,
     line: &[u8],
     words: &Words,
@@ -186,8 +205,7 @@ fn touching(
     words: &Words,
     spans: &mut Vec<Span>,
 ) -> Result<Request, &'static str> {
-    let exptime = signed(words.get(line, 1));
-    request.exptime = exptime.ok_or(BAD_EXPTIME)?;
+    request.exptime = exptime(words.get(line, 1)).ok_or(BAD_EXPTIME)?;
     listed(request, line, words, 2, spans)
 }
 
@@ -264,22 +282,30 @@ pub(super) fn meta_line(
     Ok(request)
 }
 
-/// Returns the flags that a command accepts.
-fn flags_of(verb: Verb) -> &'static [u8] {
-    match verb {
-        Verb::MetaGet => b"bcfhklOqstvENRT",
-        Verb::MetaSet => b"bcCEFIkOqsTMN",
-        Verb::MetaDelete => b"bCEIkOqTx",
-        Verb::MetaArithmetic => b"bCENJDTMOqtcvk",
-        Verb::MetaDebug => b"b",
-        _ => b"",
-    }
-}
+/// Flags of all meta commands. As in memcached, each command accepts all of them and ignores those
+/// that mean nothing to it.
+const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
 
 /// Parses one flag with its token.
 fn flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
+    if request.verb == Verb::MetaDebug {
+        // The command ignores its flags, except that the key may be encoded.
+        request.meta.present |= u64::from(word[0] == b'b') << bit_of(b'b');
+        return Ok(());
+    }
+    let result = checked_flag(request, word);
+    let is_mode = matches!(result, Err(BAD_COUNT_MODE));
+    match request.verb {
+        Verb::MetaDelete | Verb::MetaArithmetic if !is_mode => {
+            result.map_err(|_| "CLIENT_ERROR invalid or duplicate flag")
+        }
+        _ => result,
+    }
+}
+
+fn checked_flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
     let (&letter, token) = word.split_first().ok_or(BAD_FORMAT)?;
-    if !letter.is_ascii_alphabetic() || !flags_of(request.verb).contains(&letter) {
+    if !FLAGS.contains(&letter) {
         return Err("CLIENT_ERROR invalid flag");
     }
     let meta = &mut request.meta;
@@ -287,19 +313,19 @@ fn flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
         return Err("CLIENT_ERROR duplicate flag");
     }
     meta.present |= 1 << bit_of(letter);
-    let number = || unsigned(token).ok_or(BAD_TOKEN);
-    let time = || signed(token).ok_or(BAD_TOKEN);
+    let number = |error| unsigned(token).ok_or(error);
+    let time = || exptime(token).ok_or(BAD_TOKEN);
     match letter {
-        b'C' => meta.cas = number()?,
-        b'E' => meta.new_cas = number()?,
-        b'D' => meta.delta = number()?,
-        b'J' => meta.initial = number()?,
+        b'C' => meta.cas = number(BAD_TOKEN)?,
+        b'E' => meta.new_cas = number(BAD_TOKEN)?,
+        b'D' => meta.delta = number("CLIENT_ERROR invalid numeric delta value")?,
+        b'J' => meta.initial = number("CLIENT_ERROR invalid numeric initial value")?,
         b'N' => meta.vivify = time()?,
         b'R' => meta.recache = time()?,
         b'T' => request.exptime = time()?,
         b'F' => {
-            let flags = u32::try_from(number()?);
-            request.client_flags = flags.map_err(|_| BAD_TOKEN)?;
+            let flags = u32::try_from(number(BAD_FORMAT)?);
+            request.client_flags = flags.map_err(|_| BAD_FORMAT)?;
         }
         b'O' if token.len() > OPAQUE_BYTES_MAX => {
             return Err("CLIENT_ERROR opaque token too long");
@@ -321,9 +347,10 @@ fn mode(verb: Verb, token: &[u8]) -> Result<Mode, &'static str> {
         (Verb::MetaSet, b'A') => Ok(Mode::Append),
         (Verb::MetaSet, b'P') => Ok(Mode::Prepend),
         (Verb::MetaSet, _) => Err("CLIENT_ERROR invalid mode for ms M token"),
-        (_, b'I' | b'+') => Ok(Mode::Plain),
-        (_, b'D' | b'-') => Ok(Mode::Decrement),
-        _ => Err("CLIENT_ERROR invalid mode for ma M token"),
+        (Verb::MetaArithmetic, b'I' | b'+') => Ok(Mode::Plain),
+        (Verb::MetaArithmetic, b'D' | b'-') => Ok(Mode::Decrement),
+        (Verb::MetaArithmetic, _) => Err(BAD_COUNT_MODE),
+        _ => Ok(Mode::Plain),
     }
 }
 

@@ -29,31 +29,45 @@ pub struct Item<'a> {
 }
 
 /// Appends a status without an item: `EN`, `NF`, `NS`, `EX`, and `HD` of commands that store or
-/// delete. It repeats only what the request contained: opaque and key. For a storage command
-/// (`stores`) it adds a CAS number of 0 if one was requested.
-pub fn status(out: &mut Output, status: &str, meta: &Meta, input: &[u8], key: &[u8], stores: bool) {
+/// delete. It repeats only what the request contained: opaque and key. For a storage command it
+/// adds, if requested, the CAS number, which is 0 if nothing was stored, and the size of the value
+/// (`stored`).
+pub fn status(
+    out: &mut Output,
+    status: &str,
+    meta: &Meta,
+    input: &[u8],
+    key: &[u8],
+    stored: Option<(u64, usize)>,
+) {
     out.extend_from_slice(status.as_bytes());
     for (letter, word) in words(meta, input) {
-        match letter {
-            b'O' => spaced(out, word),
-            b'k' => named(out, meta, key),
-            b'c' if stores => counted(out, b'c', 0),
+        match (letter, stored) {
+            (b'O', _) => spaced(out, word),
+            (b'k', _) => named(out, meta, key),
+            (b'c', Some((cas, _))) => counted(out, b'c', cas),
+            (b's', Some((_, len))) => counted(out, b's', len as u64),
             _ => {}
         }
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the properties of an item: `VA` if the value was requested (`v`), which must follow with
-/// a line end, and otherwise `HD`.
-pub fn item(out: &mut Output, meta: &Meta, input: &[u8], item: &Item<'_>) {
+/// Properties that `mg` returns.
+pub const OF_GET: &[u8] = b"Okcfhlst";
+/// Properties that `ma` returns.
+pub const OF_ARITHMETIC: &[u8] = b"Okct";
+
+/// Appends those properties of an item that are in `shown`: `VA` if the value was requested (`v`),
+/// which must follow with a line end, and otherwise `HD`.
+pub fn item(out: &mut Output, meta: &Meta, input: &[u8], shown: &[u8], item: &Item<'_>) {
     if meta.has(b'v') {
         out.extend_from_slice(b"VA ");
         out.push_u64(item.len as u64);
     } else {
         out.extend_from_slice(b"HD");
     }
-    for (letter, word) in words(meta, input) {
+    for (letter, word) in words(meta, input).filter(|(letter, _)| shown.contains(letter)) {
         match letter {
             b'O' => spaced(out, word),
             b'k' => named(out, meta, item.key),

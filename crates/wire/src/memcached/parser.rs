@@ -1,15 +1,19 @@
-//! The parser: finds requests, which are one line and for storage commands a data block.
+//! The parser: finds requests, which are one line and for storage commands a data block, or in the
+//! binary protocol a header and a body.
 
+use super::binary::{self, Found, Status};
 use super::line::{
-    BAD_FORMAT, NO_SUCH_COMMAND, Words, find, is_key, meta_line, signed, simple, unsigned,
+    BAD_FORMAT, NO_SUCH_COMMAND, Words, exptime, find, is_http, is_key, listed, meta_line, simple,
+    unsigned,
 };
-use super::request::{KEY_BYTES_MAX, Mode, Request, Verb};
+use super::request::{Header, KEY_BYTES_MAX, Mode, Request, Verb};
 use crate::args::Span;
 
 /// Maximum length in bytes of the line of a command that does not list keys.
 pub const LINE_BYTES_MAX: usize = 2048;
-/// Maximum length in bytes of the line of a command that lists keys.
-const KEYS_LINE_BYTES_MAX: usize = 64 * 1024;
+/// Length in bytes from which the line of a command that lists keys is split into several requests.
+/// So the line may be of any length, and the memory for it is bounded.
+const KEYS_PIECE_BYTES: usize = 16 * 1024;
 /// Maximum length of a value that a line can state: lengths are signed 32-bit numbers and include
 /// the two bytes that end a block.
 const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
@@ -21,11 +25,25 @@ pub struct Limits {
     pub value_bytes_max: usize,
 }
 
+/// Reason for which a request is refused, and the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Complaint {
+    /// The reply is this line, without its end.
+    Line(&'static str),
+    /// The reply is a binary one with this status.
+    Binary(Header, Status),
+    /// The line is part of an HTTP request. The connection must be closed without a reply, because
+    /// a web page can make a browser send a request whose body is commands.
+    Http,
+    /// A stream in the binary protocol contains something else. There is no reply.
+    Magic,
+}
+
 /// Reply to a request that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Line of the reply, without its end.
-    pub line: &'static str,
+    /// Reason and reply.
+    pub complaint: Complaint,
     /// Whether the client requested no reply, not even an error.
     pub is_noreply: bool,
     /// Whether the connection must be closed, because the start of the next request is unknown.
@@ -33,6 +51,26 @@ pub struct Refusal {
     /// Key of a `set` that was refused for its size. Its old value must be deleted, because it is
     /// out of date.
     pub stale: Option<Span>,
+}
+
+impl Refusal {
+    fn line(line: &'static str) -> Refusal {
+        Refusal {
+            complaint: Complaint::Line(line),
+            is_noreply: false,
+            is_fatal: false,
+            stale: None,
+        }
+    }
+
+    fn fatal(complaint: Complaint) -> Refusal {
+        Refusal {
+            complaint,
+            is_noreply: false,
+            is_fatal: true,
+            stale: None,
+        }
+    }
 }
 
 /// Result of parsing the start of the input.
@@ -61,12 +99,26 @@ pub enum Parsed {
     },
 }
 
+/// Form of the input from the next byte on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    /// No byte has arrived.
+    Unknown,
+    /// A line.
+    Text,
+    /// The rest of a line that lists keys for this verb and exptime.
+    Keys(Verb, i32),
+    /// A binary request.
+    Binary,
+}
+
 /// Parser of requests. It stores how far a partial request was parsed and how much must be skipped.
 /// It does not own the input: the session passes its buffer from the first byte that is not yet
 /// consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
     limits: Limits,
+    stream: Stream,
     /// Number of bytes known to contain no line feed.
     searched: usize,
     /// Number of bytes that must be available before the next attempt.
@@ -80,6 +132,7 @@ impl Parser {
     pub fn new(limits: Limits) -> Self {
         Parser {
             limits,
+            stream: Stream::Unknown,
             searched: 0,
             needed: 0,
             skip: 0,
@@ -96,6 +149,16 @@ impl Parser {
         self.limits = limits;
     }
 
+    /// Returns to the start of a request that was parsed and is to be parsed again.
+    pub fn rewind(&mut self, request: &Request) {
+        (self.searched, self.needed, self.skip) = (0, 0, 0);
+        self.stream = match self.stream {
+            Stream::Binary => Stream::Binary,
+            _ if request.is_continued => Stream::Keys(request.verb, request.exptime),
+            _ => Stream::Text,
+        };
+    }
+
     /// Parses the start of `input`. It appends the spans of a request's keys to `spans`, and
     /// nothing else.
     pub fn parse(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
@@ -107,39 +170,138 @@ impl Parser {
         if input.len() < self.needed.max(1) {
             return Parsed::Incomplete;
         }
+        if self.stream == Stream::Unknown {
+            self.stream = match input[0] {
+                binary::MAGIC => Stream::Binary,
+                _ => Stream::Text,
+            };
+        }
+        if self.stream == Stream::Binary {
+            return self.binary(input, spans);
+        }
         if self.searched == 0
+            && self.stream == Stream::Text
             && let Some(parsed) = self.lone_get(input, spans)
         {
             return parsed;
         }
-        let found = find(input, self.searched, b'\n');
-        if found.unwrap_or(input.len()) > line_bytes_max(input) {
-            return Parsed::Refused {
-                consumed: input.len(),
-                refusal: Refusal {
-                    line: "CLIENT_ERROR line too long",
-                    is_noreply: false,
-                    is_fatal: true,
-                    stale: None,
-                },
-            };
-        }
-        let Some(end) = found else {
-            self.searched = input.len();
-            return Parsed::Incomplete;
+        self.text(input, spans)
+    }
+
+    /// Parses a line and its data block.
+    fn text(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
+        let lists_keys = self.stream != Stream::Text || begins_with_list(input);
+        let line_bytes_max = match lists_keys {
+            true => KEYS_PIECE_BYTES,
+            false => LINE_BYTES_MAX,
         };
+        let near = &input[..input.len().min(line_bytes_max + 1)];
+        let found = find(near, self.searched, b'\n');
         let known = spans.len();
-        let line = &input[..end];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let parsed = self.parse_line(line, end + 1, input, spans);
+        let parsed = if found.is_none() && near.len() > line_bytes_max {
+            match lists_keys {
+                true => self.piece(&input[..line_bytes_max], spans),
+                false => too_long(input),
+            }
+        } else if let Some(end) = found {
+            let line = &input[..end];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            match self.stream {
+                Stream::Keys(..) => self.keys(line, end + 1, spans),
+                _ => self.parse_line(line, end + 1, input, spans),
+            }
+        } else {
+            Parsed::Incomplete
+        };
         if !matches!(parsed, Parsed::Request { .. }) {
             spans.truncate(known);
         }
         match parsed {
-            Parsed::Incomplete => self.searched = end,
+            Parsed::Incomplete => self.searched = found.unwrap_or(input.len()),
             _ => (self.searched, self.needed) = (0, 0),
         }
         parsed
+    }
+
+    /// Parses the start of a line that is too long for one request: the keys up to the last blank.
+    fn piece(&mut self, start: &[u8], spans: &mut Vec<Span>) -> Parsed {
+        let Some(end) = start.iter().rposition(|&byte| byte == b' ') else {
+            return too_long(start);
+        };
+        let parsed = match self.stream {
+            Stream::Keys(..) => self.keys(&start[..end], end + 1, spans),
+            _ => self.parse_line(&start[..end], end + 1, start, spans),
+        };
+        match parsed {
+            Parsed::Request {
+                consumed,
+                mut request,
+            } => {
+                request.has_more = true;
+                self.stream = Stream::Keys(request.verb, request.exptime);
+                Parsed::Request { consumed, request }
+            }
+            // The first key is too long.
+            Parsed::Refused { refusal, .. }
+                if refusal.complaint == Complaint::Line(NO_SUCH_COMMAND) =>
+            {
+                too_long(start)
+            }
+            // The start of the next line is unknown.
+            Parsed::Refused { refusal, .. } => Parsed::Refused {
+                consumed: start.len(),
+                refusal: Refusal::fatal(refusal.complaint),
+            },
+            other => other,
+        }
+    }
+
+    /// Parses the keys of a line that was split. The stream returns to text after them.
+    fn keys(&mut self, line: &[u8], consumed: usize, spans: &mut Vec<Span>) -> Parsed {
+        let Stream::Keys(verb, exptime) = std::mem::replace(&mut self.stream, Stream::Text) else {
+            unreachable!("the caller has compared the stream");
+        };
+        let mut request = Request::of(verb, spans);
+        request.exptime = exptime;
+        request.is_continued = true;
+        match listed(request, line, &Words::of(line), 0, spans) {
+            Ok(request) => Parsed::Request { consumed, request },
+            Err(line) => Parsed::Refused {
+                consumed,
+                refusal: Refusal::line(line),
+            },
+        }
+    }
+
+    fn binary(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
+        if input[0] != binary::MAGIC {
+            return Parsed::Refused {
+                consumed: input.len(),
+                refusal: Refusal::fatal(Complaint::Magic),
+            };
+        }
+        match binary::parse(input, self.limits.value_bytes_max, spans) {
+            Found::Needs(bytes) => {
+                self.needed = bytes;
+                Parsed::Incomplete
+            }
+            Found::Request(consumed, request) => {
+                self.needed = 0;
+                Parsed::Request { consumed, request }
+            }
+            Found::Refused(refused) => {
+                (self.needed, self.skip) = (0, refused.skip);
+                Parsed::Refused {
+                    consumed: refused.consumed,
+                    refusal: Refusal {
+                        complaint: Complaint::Binary(refused.header, refused.status),
+                        is_noreply: false,
+                        is_fatal: refused.is_fatal,
+                        stale: refused.stale,
+                    },
+                }
+            }
+        }
     }
 
     /// Parses `get key`, by far the most frequent line, in a fifth of the general time; `None` if
@@ -187,13 +349,15 @@ impl Parser {
         };
         match result {
             Ok(request) => Parsed::Request { consumed, request },
+            Err(NO_SUCH_COMMAND) if is_http(line) => Parsed::Refused {
+                consumed,
+                refusal: Refusal::fatal(Complaint::Http),
+            },
             Err(line) => Parsed::Refused {
                 consumed,
                 refusal: Refusal {
-                    line,
                     is_noreply: words.is_noreply && line != NO_SUCH_COMMAND,
-                    is_fatal: false,
-                    stale: None,
+                    ..Refusal::line(line)
                 },
             },
         }
@@ -212,10 +376,8 @@ impl Parser {
         let refused = |line| Parsed::Refused {
             consumed,
             refusal: Refusal {
-                line,
                 is_noreply: words.is_noreply && line != NO_SUCH_COMMAND,
-                is_fatal: false,
-                stale: None,
+                ..Refusal::line(line)
             },
         };
         let count = if verb == Verb::Cas { 6 } else { 5 };
@@ -226,7 +388,7 @@ impl Parser {
         request.is_noreply = words.is_noreply;
         let number = |index: usize| words.get(line, index);
         let (Some(flags), Some(exptime), Some(len)) =
-            (unsigned(number(2)), signed(number(3)), unsigned(number(4)))
+            (unsigned(number(2)), exptime(number(3)), unsigned(number(4)))
         else {
             return refused(BAD_FORMAT);
         };
@@ -261,10 +423,9 @@ impl Parser {
         let refused = |consumed, line, stale| Parsed::Refused {
             consumed,
             refusal: Refusal {
-                line,
                 is_noreply: request.is_noreply,
-                is_fatal: false,
                 stale,
+                ..Refusal::line(line)
             },
         };
         if len > self.limits.value_bytes_max {
@@ -310,24 +471,23 @@ impl Parser {
                 self.skip = len.map_or(0, |len| len + 2);
                 Parsed::Refused {
                     consumed,
-                    refusal: Refusal {
-                        line,
-                        is_noreply: false,
-                        is_fatal: false,
-                        stale: None,
-                    },
+                    refusal: Refusal::line(line),
                 }
             }
         }
     }
 }
 
-/// Returns the maximum length of the line at the start of `input`: some commands list keys.
-fn line_bytes_max(input: &[u8]) -> usize {
-    let lists_keys = [b"get ".as_slice(), b"gets ", b"gat ", b"gats "];
-    if lists_keys.iter().any(|start| input.starts_with(start)) {
-        KEYS_LINE_BYTES_MAX
-    } else {
-        LINE_BYTES_MAX
+/// Whether a line begins with a command that lists keys.
+fn begins_with_list(input: &[u8]) -> bool {
+    let starts = [b"get ".as_slice(), b"gets ", b"gat ", b"gats "];
+    starts.iter().any(|start| input.starts_with(start))
+}
+
+/// Refuses a line without an end. The rest of the input belongs to it.
+fn too_long(input: &[u8]) -> Parsed {
+    Parsed::Refused {
+        consumed: input.len(),
+        refusal: Refusal::fatal(Complaint::Line("CLIENT_ERROR line too long")),
     }
 }

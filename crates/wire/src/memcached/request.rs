@@ -44,6 +44,8 @@ pub enum Verb {
     Verbosity,
     /// `stats [what]`: the words are the keys.
     Stats,
+    /// Administration, such as `lru_crawler`: the words, with the command, are the keys.
+    Admin,
     /// `quit`
     Quit,
     /// `mg key flag…`
@@ -58,6 +60,12 @@ pub enum Verb {
     MetaNoop,
     /// `me key`
     MetaDebug,
+    /// Binary `noop`: answered after all requests before it.
+    Noop,
+    /// Binary `sasl list mechs`
+    SaslList,
+    /// Binary `sasl auth`: the key is the mechanism, the value its data.
+    SaslAuth,
 }
 
 /// How `ms` stores, and in which direction `ma` counts.
@@ -78,6 +86,22 @@ pub enum Mode {
     Decrement,
 }
 
+/// Fields of a binary request that its reply repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Operation code.
+    pub opcode: u8,
+    /// Number that the client chooses.
+    pub opaque: u32,
+}
+
+impl Header {
+    /// Whether a reply to a read contains the key.
+    pub fn repeats_key(&self) -> bool {
+        matches!(self.opcode, 0x0c | 0x0d | 0x23 | 0x24)
+    }
+}
+
 /// Flags of a meta request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
@@ -85,14 +109,14 @@ pub struct Meta {
     pub(super) present: u64,
     /// All flags as they were sent, for replies that repeat them in order.
     pub words: Option<Span>,
-    /// `C`: CAS number that the item must have.
+    /// `C`: CAS number that the item must have. In a binary request 0 means that there is none.
     pub cas: u64,
     /// `E`: CAS number that the item gets.
     pub new_cas: u64,
     /// `N`: TTL in seconds of an item created on a miss.
-    pub vivify: i64,
+    pub vivify: i32,
     /// `R`: remaining TTL in seconds below which one client shall recache.
-    pub recache: i64,
+    pub recache: i32,
     /// `D`: difference to count by; 1 by default.
     pub delta: u64,
     /// `J`: initial value of a counter.
@@ -130,11 +154,20 @@ pub struct Request {
     pub client_flags: u32,
     /// Expiration in seconds: see [`super::Expiration`]; for `flush_all` the delay; `T` of a meta
     /// request.
-    pub exptime: i64,
+    pub exptime: i32,
     /// CAS number of `cas`, difference of `incr` and `decr`, or level of `verbosity`.
     pub number: u64,
     /// Whether the client requested no reply.
     pub is_noreply: bool,
+    /// Position from which the request continues after a part of its reply; 0 at its start.
+    pub resumed_at: u64,
+    /// Whether its keys continue the line of the previous request.
+    pub is_continued: bool,
+    /// Whether further keys of its line follow in the next request.
+    pub has_more: bool,
+    /// Header of a binary request, which its reply repeats. `meta.cas` and `meta.initial` are then
+    /// fields of the request, and an exptime of -1 says that `incr` does not create the key.
+    pub binary: Option<Header>,
     /// Flags of a meta request.
     pub meta: Meta,
 }
@@ -150,11 +183,29 @@ impl Request {
             exptime: 0,
             number: 0,
             is_noreply: false,
+            resumed_at: 0,
+            is_continued: false,
+            has_more: false,
+            binary: None,
             meta: Meta {
                 delta: 1,
                 ..Meta::default()
             },
         }
+    }
+
+    /// Returns the request that continues this one after a part of its reply: from the key at this
+    /// index, or from this position of a dump.
+    pub fn resumed(&self, position: u64) -> Request {
+        let mut request = *self;
+        request.resumed_at = position;
+        if !matches!(self.verb, Verb::Stats | Verb::Admin) {
+            let answered = u32::try_from(position).unwrap_or(u32::MAX);
+            let answered = answered.min(self.key_count);
+            request.first_key += answered;
+            request.key_count -= answered;
+        }
+        request
     }
 
     /// Returns the request's keys from the spans that the parser appended to.

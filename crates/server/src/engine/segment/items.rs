@@ -6,12 +6,13 @@
 //! change. A cas number that a client has chosen is stored behind the value.
 
 use super::strings::hashed;
-use super::{Edit, Found, Handle, Marks, Put, Ttl};
+use super::{Edit, Found, Handle, Marks, Put, PutReceipt, Ttl};
 use crate::command::lifetime::DeadlineChange;
 use crate::engine::Strings;
 use crate::engine::items::{
     CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, RemoveRequest,
-    StoreAction, StoreOutcome, StoreRequest, TouchOutcome, counted, number_of, store_action,
+    StoreAction, StoreOutcome, StoreRequest, Stored, TouchOutcome, counted, number_of,
+    store_action,
 };
 use segment::{Condition, Refused, Segcache, Unchanged, Value};
 use store::{ItemHead, Key, WrongType};
@@ -38,6 +39,14 @@ fn facts_of(found: &Found) -> ItemFacts {
     }
 }
 
+fn stored(kept: &PutReceipt, len: usize) -> Stored {
+    Stored {
+        cas: kept.cas,
+        deadline: kept.deadline,
+        len,
+    }
+}
+
 fn marks_of(head: &ItemHead) -> Marks {
     Marks::new(head.is_stale, head.has_winner, head.is_fetched)
 }
@@ -56,14 +65,17 @@ impl Items for &mut Handle<'_> {
             let mut marked = ItemHead::default();
             let frame =
                 |out: &mut Output, found: &Found| marked = write_head(out, &facts_of(found));
-            let found = match fields.value {
-                true => self.get(&key, out, frame),
-                false => self.get_head(&key, out, frame),
+            let found = match (fields.is_peek, fields.value) {
+                (true, _) => self.peek_framed(&key, fields.value, out, frame),
+                (false, true) => self.get(&key, out, frame),
+                (false, false) => self.get_head(&key, out, frame),
             };
             let Some(found) = found else {
                 return Ok(false);
             };
-            if marked == head_of(&found) || self.mark(&key, &found, &marked) {
+            let is_marked = marked == head_of(&found)
+                || self.mark_if_unchanged(&key, &found, marks_of(&marked));
+            if is_marked {
                 return Ok(true);
             }
             out.truncate(begin);
@@ -86,7 +98,7 @@ impl Items for &mut Handle<'_> {
             _ => return self.store_by_what_is_there(&key, request, &put),
         };
         match Handle::put(self, &key, request.value, &put, condition) {
-            Ok(kept) => StoreOutcome::Yes(kept.cas, kept.deadline),
+            Ok(kept) => StoreOutcome::Yes(stored(&kept, request.value.len())),
             Err(Refused::IsPresent) => {
                 // The look-up counts as an access, as in memcached.
                 let _used = self.cache.contains(&key, self.now);
@@ -200,28 +212,21 @@ impl Items for &mut Handle<'_> {
 }
 
 impl Handle<'_> {
-    /// Sets the marks of an object. Returns false if the object has changed since it was found.
-    fn mark(&mut self, key: &segment::Key<&[u8]>, found: &Found, marked: &ItemHead) -> bool {
-        let marks = marks_of(marked);
-        if marked.cas == found.cas {
-            return self.mark_if_unchanged(key, found, marks);
+    /// Reads an object without counting an access.
+    fn peek_framed(
+        &mut self,
+        key: &segment::Key<&[u8]>,
+        with_value: bool,
+        out: &mut Output,
+        mut frame: impl FnMut(&mut Output, &Found),
+    ) -> Option<Found> {
+        let mut value = Vec::new();
+        let found = self.peek(key, &mut value)?;
+        frame(out, &found);
+        if with_value {
+            out.extend_from_slice(&value);
         }
-        // The client's cas number replaces the old one.
-        let edited = self.edit(key, |there, new| match there {
-            Some((there, value)) if there == found => {
-                new.extend_from_slice(value);
-                let put = Put {
-                    ttl: Ttl::Keep,
-                    client_flags: found.client_flags,
-                    marks,
-                    cas: Some(marked.cas),
-                };
-                (Edit::Put(put), true)
-            }
-            _ => (Edit::Leave, false),
-        });
-        // If there is no room for the cas number, the reply is still correct.
-        edited.is_ok_and(|(is_done, _)| is_done) || edited.is_err()
+        Some(found)
     }
 
     /// Marks an item as stale in place. Returns `None` if that is not possible, so that the item
@@ -245,7 +250,7 @@ impl Handle<'_> {
             let value = request.value;
             let there = found.map_or(&[][..], |(_, there)| there);
             let put = match store_action(request, found.map(|(found, _)| head_of(found))) {
-                StoreAction::Refuse(why) => return (Edit::Leave, why),
+                StoreAction::Refuse(why) => return (Edit::Leave, Err(why)),
                 StoreAction::Write => {
                     new.extend_from_slice(value);
                     *put
@@ -272,11 +277,11 @@ impl Handle<'_> {
                     }
                 }
             };
-            (Edit::Put(put), StoreOutcome::Yes(0, None))
+            (Edit::Put(put), Ok(new.len()))
         });
         match edited {
-            Ok((StoreOutcome::Yes(..), kept)) => StoreOutcome::Yes(kept.cas, kept.deadline),
-            Ok((stored, _)) => stored,
+            Ok((Ok(len), kept)) => StoreOutcome::Yes(stored(&kept, len)),
+            Ok((Err(why), _)) => why,
             Err(why) => self.give_up_store(key, request, why),
         }
     }

@@ -5,7 +5,7 @@ use crate::command::lifetime::DeadlineChange;
 use crate::engine::Strings;
 use crate::engine::items::{
     CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, RemoveRequest,
-    StoreAction, StoreOutcome, StoreRequest, TouchOutcome, counted, store_action,
+    StoreAction, StoreOutcome, StoreRequest, Stored, TouchOutcome, counted, store_action,
 };
 use store::{Class, ItemHead, Key, NewDeadline, Tick, WrongType};
 use wire::Output;
@@ -29,7 +29,11 @@ impl Items for Slab<'_, '_> {
             true => self.view.facts(key).and_then(|facts| facts.idle_ms),
             false => None,
         };
-        let Some((head, value)) = self.view.item(key)? else {
+        let found = match fields.is_peek {
+            true => self.view.peek_item(key),
+            false => self.view.item(key),
+        };
+        let Some((head, value)) = found? else {
             return Ok(false);
         };
         let facts = ItemFacts {
@@ -234,7 +238,11 @@ impl Slab<'_, '_> {
             request.expiration
         };
         self.put(key, &head, value, expiration);
-        StoreOutcome::Yes(cas, ends(expiration, self.view.now()))
+        StoreOutcome::Yes(Stored {
+            cas,
+            deadline: ends(expiration, self.view.now()),
+            len: value.len(),
+        })
     }
 
     /// Stores an item and publishes events. An item with a deadline in the past expires at once.

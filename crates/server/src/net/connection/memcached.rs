@@ -3,16 +3,17 @@
 
 use super::{Connection, Scratch, Stop};
 use crate::config::Id;
-use crate::dispatch::{BATCH_CALLS_MAX, Executor, Outcome};
-use crate::memcached::refuse;
+use crate::dispatch::{BATCH_CALLS_MAX, Executor};
+use crate::memcached::{Progress, refuse, refuse_unauthenticated};
 use crate::net::batch_item::{BatchItem, Content};
-use wire::memcached::text::line;
-use wire::memcached::{Limits, Parsed, Parser};
+use wire::memcached::{Complaint, Limits, Parsed, Request, Verb};
 use wire::{Output, Span};
 
-/// Error while a password is set, because this protocol has no command to send it.
-const NO_PASSWORD: &str =
-    "CLIENT_ERROR unauthenticated: a password is set, and memcached's protocol cannot send one";
+/// Maximum length of a value that is read from a client that is not authenticated. Its only useful
+/// request is the authentication, whose length the parser limits.
+const STRANGER_VALUE_BYTES_MAX: usize = 1024;
+/// Maximum capacity of the spans of a batch that is kept for the next one.
+const SPANS_KEPT_MAX: usize = 16 << 10;
 
 impl Connection {
     /// Executes the complete requests at the front of `input`. Returns the number of consumed
@@ -30,7 +31,7 @@ impl Connection {
         let stop = loop {
             spans.clear();
             requests.clear();
-            let end = self.parse_batch(input, used, executor, &mut spans, &mut requests);
+            let (end, is_full) = self.parse_batch(input, used, executor, &mut spans, &mut requests);
             let stop = self.execute(input, &spans, &requests, executor, output);
             executor.end_batch();
             if let Some((stop, at)) = stop {
@@ -38,10 +39,12 @@ impl Connection {
                 break stop;
             }
             used = end;
-            if requests.len() < BATCH_CALLS_MAX {
+            if !is_full {
                 break Stop::Exhausted;
             }
         };
+        spans.clear();
+        spans.shrink_to(SPANS_KEPT_MAX);
         scratch.spans = spans;
         scratch.requests = requests;
         if stop == Stop::Closing {
@@ -50,7 +53,8 @@ impl Connection {
         (used, stop)
     }
 
-    /// Parses a batch of requests from `at` on. Returns the offset of the rest.
+    /// Parses a batch of requests from `at` on. Returns the offset of the rest, and whether the
+    /// batch is full.
     fn parse_batch(
         &mut self,
         input: &[u8],
@@ -58,16 +62,22 @@ impl Connection {
         executor: &Executor<'_>,
         spans: &mut Vec<Span>,
         requests: &mut Vec<BatchItem>,
-    ) -> usize {
-        let config = &executor.server().config;
+    ) -> (usize, bool) {
+        let server = executor.server();
         let parser = self
             .memcached
             .as_mut()
             .expect("the connection uses memcached");
+        let may_pass = self.session.may_pass(server.needs_password());
         parser.set_limits(Limits {
-            value_bytes_max: config.number(Id::MemcachedItemMax) as usize,
+            value_bytes_max: match may_pass {
+                true => server.config.number(Id::MemcachedItemMax) as usize,
+                false => STRANGER_VALUE_BYTES_MAX,
+            },
         });
-        while requests.len() < BATCH_CALLS_MAX && at < input.len() {
+        // An authentication changes the limits.
+        let requests_max = if may_pass { BATCH_CALLS_MAX } else { 1 };
+        while requests.len() < requests_max && at < input.len() {
             let (consumed, content) = match parser.parse(&input[at..], spans) {
                 Parsed::Incomplete => break,
                 Parsed::Skipped { consumed } => {
@@ -80,7 +90,7 @@ impl Connection {
             requests.push(BatchItem { at, content });
             at += consumed;
         }
-        at
+        (at, requests.len() == requests_max)
     }
 
     /// Executes parsed requests. If it stops early, returns the reason and the offset of the first
@@ -103,28 +113,46 @@ impl Connection {
         });
         executor.prepare_keys(keys);
         for item in requests {
-            if output.len() - self.sent > self.backpressure_bytes {
-                return Some(self.stop_before(Stop::Backpressure, item));
-            }
             let here = &input[item.at..];
             match &item.content {
-                _ if !self.session.may_pass(executor.server().needs_password()) => {
-                    line(output, NO_PASSWORD);
+                content if !self.is_known(content, executor) => {
+                    refuse_unauthenticated(content.request(), output);
                     self.session.is_closing = true;
                 }
                 Content::Request(request) => {
-                    let keys = request.keys(spans);
-                    let session = &mut self.session;
-                    let outcome = executor.run_memcached(session, request, keys, here, output);
-                    if outcome == Outcome::Held {
-                        return Some(self.stop_before(Stop::Held, item));
+                    if output.len() - self.sent > self.backpressure_bytes {
+                        return Some(self.stop_before(Stop::Backpressure, item.at, request));
                     }
+                    let resumed;
+                    let now = match self.resumed_at {
+                        0 => request,
+                        position => {
+                            resumed = request.resumed(position);
+                            &resumed
+                        }
+                    };
+                    let keys = now.keys(spans);
+                    let session = &mut self.session;
+                    let progress = executor.run_memcached(session, now, keys, here, output);
+                    self.resumed_at = match progress {
+                        Progress::Done => 0,
+                        Progress::Held => {
+                            return Some(self.stop_before(Stop::Held, item.at, request));
+                        }
+                        Progress::Partial(position) => {
+                            self.resumed_at = position;
+                            return Some(self.stop_before(Stop::Backpressure, item.at, request));
+                        }
+                    };
                 }
                 Content::Refused(refusal) => {
                     if let Some(stale) = refusal.stale {
                         executor.drop_stale(&here[stale.range()]);
                     }
-                    refuse(refusal, output);
+                    if refusal.complaint == Complaint::Http {
+                        self.warn_of_http();
+                    }
+                    refuse(refusal, executor.memcached_counts(), output);
                     self.session.is_closing |= refusal.is_fatal;
                 }
             }
@@ -136,9 +164,23 @@ impl Connection {
         None
     }
 
-    /// Stops before a request. The requests from there on are parsed again later by a new parser.
-    fn stop_before(&mut self, stop: Stop, item: &BatchItem) -> (Stop, usize) {
-        self.memcached = self.memcached.map(|parser| Parser::new(parser.limits()));
-        (stop, item.at)
+    /// Whether the client is authenticated or requests what it needs for that.
+    fn is_known(&self, content: &Content, executor: &Executor<'_>) -> bool {
+        self.session.may_pass(executor.server().needs_password())
+            || content.request().is_some_and(|request| {
+                request.binary.is_some()
+                    && matches!(
+                        request.verb,
+                        Verb::SaslList | Verb::SaslAuth | Verb::Version | Verb::Quit
+                    )
+            })
+    }
+
+    /// Stops before a request. The requests from there on are parsed again later.
+    fn stop_before(&mut self, stop: Stop, at: usize, request: &Request) -> (Stop, usize) {
+        if let Some(parser) = &mut self.memcached {
+            parser.rewind(request);
+        }
+        (stop, at)
     }
 }
