@@ -84,6 +84,14 @@ impl<'a> Args<'a> {
             spans: self.spans.get(first..).unwrap_or(&[]),
         }
     }
+    /// Returns the first `count` arguments, or all if there are fewer.
+    #[inline]
+    pub fn first(&self, count: usize) -> Args<'a> {
+        Args {
+            input: self.input,
+            spans: self.spans.get(..count).unwrap_or(self.spans),
+        }
+    }
     /// Returns the arguments in order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {

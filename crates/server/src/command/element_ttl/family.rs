@@ -35,7 +35,7 @@ pub fn instant_of(
     Ok(instant(text, unit, base, now, command)?.min(Tick::MAX.0 as i64))
 }
 
-/// Parses `WORD number name …` and returns the names.
+/// Parses `WORD number name …`, to which all arguments belong, and returns the names.
 fn names<'a>(
     args: Args<'a>,
     word: &str,
@@ -46,13 +46,27 @@ fn names<'a>(
     if !args.is(0, word) {
         return Err(Refusal::Message(missing));
     }
-    let count = args.get(1).and_then(parse_i64).filter(|&count| count > 0);
-    let count = count.ok_or(Refusal::Message(none))?;
-    let names = args.from(2);
-    if usize::try_from(count) != Ok(names.len()) {
+    let names = counted_names(args, none, uneven)?;
+    if names.len() != args.len() - 2 {
         return Err(Refusal::Message(uneven));
     }
     Ok(names)
+}
+
+/// Parses `WORD number name …` at the beginning of the arguments and returns the names. The caller
+/// has compared the word.
+pub fn counted_names<'a>(
+    args: Args<'a>,
+    none: &'static str,
+    uneven: &'static str,
+) -> Result<Args<'a>, Refusal> {
+    let count = args.get(1).and_then(parse_i64).filter(|&count| count > 0);
+    let count = count.ok_or(Refusal::Message(none))?;
+    let names = args.from(2);
+    match usize::try_from(count) {
+        Ok(count) if count <= names.len() => Ok(names.first(count)),
+        _ => Err(Refusal::Message(uneven)),
+    }
 }
 
 /// Replies with a number for each name.
@@ -92,7 +106,7 @@ pub fn publish_expiration<C: Timed>(ctx: &mut Ctx<'_, '_>, key: &Key<'_>, outcom
 }
 
 /// `xEXPIRE key number [NX | XX | GT | LT] MEMBERS n member …`: as in Valkey, several compatible
-/// conditions may be combined.
+/// conditions may be combined. The conditions may stand before and after the members.
 pub fn expire<C: Timed>(
     ctx: &mut Ctx<'_, '_>,
     args: Args<'_>,
@@ -145,20 +159,23 @@ impl<'a> ExpireRequest<'a> {
         command: &'static str,
     ) -> Result<ExpireRequest<'a>, Refusal> {
         let when = instant_of(&args[2], unit, base, now, command)?;
-        let mut conditions = Conditions::default();
-        let mut at = 3;
-        while args.get(at).is_some_and(|word| conditions.take(word)) {
-            at += 1;
+        let (mut conditions, mut names, mut at) = (Conditions::default(), None, 3);
+        let words = C::WORDS;
+        while let Some(word) = args.get(at) {
+            if names.is_none() && args.is(at, words.counted) {
+                let found = counted_names(args.from(at), words.set_none, words.uneven)?;
+                at += 2 + found.len();
+                names = Some(found);
+            } else if conditions.take(word) {
+                at += 1;
+            } else if names.is_some() {
+                return Err(Refusal::Message(words.uneven));
+            } else {
+                return Err(Refusal::Message(words.missing));
+            }
         }
         conditions.check()?;
-        let words = C::WORDS;
-        let names = names(
-            args.from(at),
-            words.counted,
-            words.missing,
-            words.set_none,
-            words.uneven,
-        )?;
+        let names = names.ok_or(Refusal::Message(words.missing))?;
         Ok(ExpireRequest {
             when,
             conditions,
