@@ -29,6 +29,8 @@ use crate::session::Session;
 use crate::state::Server;
 use crate::waiting::{BlockingState, Waiter};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 use store::{Key, Kind, View};
 use wire::{Args, Output, Reply};
 
@@ -78,6 +80,7 @@ impl Ctx<'_, '_> {
             kind,
             shards,
             deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms))),
+            own_nanos: AtomicU64::new(0),
         });
         let id = self.session.info.id;
         for bytes in &waiter.keys {
@@ -189,7 +192,10 @@ fn retry<'v>(
         table,
         memo: None,
     };
+    let start = Instant::now();
     (spec.run.slab)(&mut ctx, args);
+    let nanos = start.elapsed().as_nanos() as u64;
+    waiter.own_nanos.fetch_add(nanos, Relaxed);
     if matches!(session.blocking_state, BlockingState::StillBlocked) {
         return false;
     }

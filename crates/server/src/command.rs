@@ -1,10 +1,12 @@
 //! The tables of commands. Dispatch, COMMAND, the docs and the tests read them. Each family of
 //! commands is a module with a table of its own.
 
+mod access;
 pub mod bitmap;
 pub mod client;
 pub mod config;
 pub mod connection;
+mod containers;
 pub mod element_ttl;
 pub mod geo;
 pub mod hash;
@@ -54,7 +56,7 @@ const FAMILIES: &[&[Spec]] = &[
     server::TABLE,
 ];
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(FAMILIES));
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(FAMILIES, containers::SUBCOMMANDS));
 
 /// Returns the table of all commands, in the order of their families.
 pub fn table() -> &'static Table {
@@ -80,5 +82,34 @@ mod tests {
         }
         assert_eq!(table().lookup(b"nonsense"), None);
         assert_eq!(table().lookup(b""), None);
+    }
+
+    #[test]
+    fn every_subcommand_is_found_in_any_case_in_its_container_only() {
+        let all = table().subcommands();
+        assert!(all.is_sorted_by(|a, b| a.name < b.name));
+        for (at, subcommand) in all.iter().enumerate() {
+            let (container, word) = subcommand.parts();
+            let index = table().lookup(container.as_bytes()).expect("a container");
+            let spec = table()[index as usize];
+            assert!(spec.has(crate::spec::flag::CONTAINER), "{container}");
+            let upper = word.to_ascii_uppercase();
+            let (index, found) = table()
+                .subcommand(spec, upper.as_bytes())
+                .expect("it is in the table");
+            assert_eq!(
+                (index as usize, found.name),
+                (table().len() + at, subcommand.name)
+            );
+            assert_eq!(table().name(index), subcommand.name);
+            assert_eq!(table().lookup(subcommand.name.as_bytes()), None);
+        }
+        for spec in table()
+            .iter()
+            .filter(|spec| spec.has(crate::spec::flag::CONTAINER))
+        {
+            assert!(table().subcommand(spec, b"help").is_some(), "{}", spec.name);
+            assert!(table().subcommand(spec, b"nonsense").is_none());
+        }
     }
 }

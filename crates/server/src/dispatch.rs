@@ -13,12 +13,13 @@ use crate::command::{self, tracking};
 use crate::context::{Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
-use crate::locks::{Locks, lock};
+use crate::locks::{Locks, has_no_room, lock};
 use crate::notify;
 use crate::session::{ReplyMode, Session};
-use crate::spec::{Keys, SpecIndex, flag};
+use crate::spec::{Keys, SpecIndex, Subcommand, flag};
 use crate::state::Server;
 use crate::timing::Timing;
+use crate::waiting::Waiter;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Event, Tick, View};
 use wire::{Args, Output, Protocol, Reply, Span};
@@ -65,6 +66,61 @@ pub enum Outcome {
     Done,
     /// CLIENT PAUSE holds the command back. Nothing was written; the caller tries again later.
     Held,
+    /// The command may authenticate the client and waits until this time, because of failures from
+    /// the same address. Nothing was written; the caller tries again then.
+    Delayed(Moment),
+}
+
+/// Returns the index under which CLIENT LIST shows a command: that of its subcommand, if it has
+/// one.
+pub fn shown_index(index: SpecIndex, args: Args<'_>) -> SpecIndex {
+    Chosen::new(index, args).counted(args).unwrap_or(index)
+}
+
+/// What dispatch did with a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It ran.
+    Ran,
+    /// It was queued by MULTI.
+    Queued,
+    /// It was refused before it could run.
+    Refused,
+    /// CLIENT PAUSE holds it back.
+    Held,
+}
+
+/// A command of the table with the subcommand that its arguments select.
+#[derive(Clone, Copy)]
+struct Chosen {
+    spec: &'static Spec,
+    index: SpecIndex,
+    subcommand: Option<(SpecIndex, &'static Subcommand)>,
+}
+
+impl Chosen {
+    fn new(index: SpecIndex, args: Args<'_>) -> Chosen {
+        let table = command::table();
+        let spec = table[index as usize];
+        let word = args.get(1).filter(|_| spec.has(flag::CONTAINER));
+        let subcommand = word.and_then(|word| table.subcommand(spec, word));
+        Chosen {
+            spec,
+            index,
+            subcommand,
+        }
+    }
+
+    /// Whether the command is a container and has no such subcommand.
+    fn is_unknown(&self, args: Args<'_>) -> bool {
+        self.spec.has(flag::CONTAINER) && args.len() > 1 && self.subcommand.is_none()
+    }
+
+    /// Returns the index in the statistics. A command with an unknown subcommand is not counted.
+    fn counted(&self, args: Args<'_>) -> Option<SpecIndex> {
+        let index = self.subcommand.map_or(self.index, |(index, _)| index);
+        (!self.is_unknown(args)).then_some(index)
+    }
 }
 
 /// A worker's access to the engine that holds the keys.
@@ -134,7 +190,7 @@ impl<'s> Executor<'s> {
                 None => Engine::Slab(LockedShards::default()),
             },
             events: Vec::new(),
-            timing: Timing::new(server, worker),
+            timing: Timing::new(server, worker, command::table()),
             hashed: Vec::new(),
             has_written: false,
         }
@@ -159,6 +215,7 @@ impl<'s> Executor<'s> {
     pub fn set_now(&mut self, now: Tick) {
         self.now = now;
         self.moment = self.server.clock.moment();
+        self.server.end_pause_in_time(self.moment);
         match &mut self.engine {
             Engine::Slab(held) => {
                 if let Some(view) = &mut held.whole {
@@ -180,70 +237,119 @@ impl<'s> Executor<'s> {
     ) -> Outcome {
         let position = out.len();
         let server = self.server;
-        let Some(spec) = call.index.map(|index| command::table()[index as usize]) else {
+        let Some(index) = call.index else {
             server.stats.unexpected_commands.fetch_add(1, Relaxed);
             session.break_transaction();
             Reply::new(out, session.protocol).error(&unknown_command(args));
             server.stats.count_error(&out[position..]);
-            after_reply(session, out, position);
+            after_reply(session, out, position, false);
             return Outcome::Done;
         };
-        if server.pause.holds(spec.flags, self.moment) && session.info.id != 0 {
+        let chosen = Chosen::new(index, args);
+        let spec = chosen.spec;
+        if spec.has(flag::LOGIN)
+            && let Some(until) = self.login_delay(session, args)
+        {
+            return Outcome::Delayed(until);
+        }
+        self.timing.before(index, args, call.len);
+        let step = self.dispatch(session, chosen, args, call.memo, out);
+        if step == Step::Held {
             return Outcome::Held;
         }
-        let index = call.index.expect("it was looked up");
-        self.timing.before(spec, args, call.len);
-        let is_run = self.dispatch(session, spec, index, args, call.memo, out);
-        if out.get(position) == Some(&b'-') {
+        let is_error = out.get(position) == Some(&b'-');
+        if is_error {
             server.stats.count_error(&out[position..]);
-            self.timing.count_failed(index, is_run);
+            if let Some(counted) = chosen.counted(args) {
+                self.timing.count_failed(counted, step == Step::Ran);
+            }
         }
-        if is_run {
-            self.timing.after(
-                index,
-                spec,
-                session,
-                args,
-                out.len().saturating_sub(position),
-                self.now,
-            );
+        if let Some(waiter) = session.waiter() {
+            let nanos = self.timing.suspend();
+            waiter.own_nanos.fetch_add(nanos, Relaxed);
+            return Outcome::Done;
         }
-        if !session.is_blocked() {
-            after_reply(session, out, position);
+        if step == Step::Ran {
+            let (counted, reply_len) = (chosen.counted(args), out.len().saturating_sub(position));
+            let client = &session.info;
+            self.timing
+                .after(counted, spec, client, args, reply_len, self.now);
         }
+        let is_push = spec.has(flag::PUSHES) && !is_error;
+        after_reply(session, out, position, is_push);
         Outcome::Done
     }
 
-    /// Writes the reply of a command that was blocked and has now been served.
-    pub fn reply_late(&self, session: &mut Session, late: &Output, out: &mut Output) {
-        let position = out.len();
-        out.append(late);
-        if late.first() == Some(&b'-') {
-            self.server.stats.count_error(late);
+    /// Returns the time until which an attempt to authenticate waits. A time that was returned once
+    /// is not postponed by later failures of other clients.
+    fn login_delay(&self, session: &mut Session, args: Args<'_>) -> Option<Moment> {
+        let is_attempt = args.name().eq_ignore_ascii_case(b"auth") || args.len() > 2;
+        if !is_attempt || !self.server.needs_password() {
+            return None;
         }
-        after_reply(session, out, position);
+        match session.login_at {
+            Some(at) if at > self.moment => Some(at),
+            Some(_) => {
+                session.login_at = None;
+                None
+            }
+            None => {
+                let logins = &self.server.logins;
+                session.login_at = logins.delay(&session.info.address, self.moment);
+                session.login_at
+            }
+        }
     }
 
-    /// Checks a command, then queues or runs it. Returns whether it ran.
+    /// Writes the reply of a command that was blocked and has now been served.
+    pub fn reply_late(
+        &self,
+        session: &mut Session,
+        waiter: Option<&Waiter>,
+        late: &Output,
+        out: &mut Output,
+    ) {
+        let position = out.len();
+        out.append(late);
+        let is_error = late.first() == Some(&b'-');
+        if is_error {
+            self.server.stats.count_error(late);
+        }
+        if let Some(waiter) = waiter
+            && let Some((index, args)) = waiter.call.iter().next()
+        {
+            let nanos = waiter.own_nanos.load(Relaxed);
+            self.timing
+                .count_blocked(index, &session.info, args, nanos, self.now);
+            if is_error {
+                self.timing.count_failed(index, true);
+            }
+        }
+        after_reply(session, out, position, false);
+    }
+
+    /// Checks a command, then queues or runs it.
     fn dispatch(
         &mut self,
         session: &mut Session,
-        spec: &'static Spec,
-        index: SpecIndex,
+        chosen: Chosen,
         args: Args<'_>,
         memo: Option<KeyMemo>,
         out: &mut Output,
-    ) -> bool {
+    ) -> Step {
         let server = self.server;
+        let spec = chosen.spec;
         let mut reply = Reply::new(out, session.protocol);
-        if let Err(why) = check(server, session, spec, args) {
+        if let Err(why) = check(server, session, chosen, args) {
             session.break_transaction();
             reply.error(&why);
-            return false;
+            return Step::Refused;
+        }
+        if server.pause.is_set() && self.is_held(session, spec) {
+            return Step::Held;
         }
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
-            command::transaction::queue(server, session, (index, spec), args, &mut reply);
-            return false;
+            return self.queue(session, chosen, args, &mut reply);
         }
         if server.monitors.is_on() {
             tracking::show(server, session, spec, args);
@@ -260,19 +366,19 @@ impl<'s> Executor<'s> {
         };
         if let Some(view) = held.whole.as_mut() {
             let mut ctx = context(server, view, &Locks::All, session, memo, reply);
-            call(&mut ctx, spec, args);
+            let step = call(&mut ctx, spec, args);
             if view.has_invalidated() {
                 tracking::send(server, view, session.info.id);
             }
             if view.has_ready() {
                 blocking::serve(server, command::table(), view, &mut Locks::All);
             }
-            return true;
+            return step;
         }
         lock_for(server, held, session, spec, args, memo);
         let mut view = lock(&server.keyspace, &held.locks, now);
         let mut ctx = context(server, &mut view, &held.locks, session, memo, reply);
-        call(&mut ctx, spec, args);
+        let step = call(&mut ctx, spec, args);
         if view.has_invalidated() {
             tracking::send(server, &mut view, session.info.id);
         }
@@ -284,12 +390,68 @@ impl<'s> Executor<'s> {
         if server.threads > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             wake_owners(server, self.worker, &held.locks);
         }
-        true
+        step
     }
 
-    /// Ends a client's batch and records the duration of its last group of commands.
-    pub fn end_batch(&mut self) {
-        self.timing.close();
+    /// Queues a command after MULTI, or refuses it.
+    fn queue(
+        &mut self,
+        session: &mut Session,
+        chosen: Chosen,
+        args: Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Step {
+        if chosen.spec.has(flag::DENYOOM) && self.is_full() {
+            session.break_transaction();
+            reply.error(OUT_OF_MEMORY);
+            return Step::Refused;
+        }
+        let command = (chosen.index, chosen.spec);
+        if command::transaction::queue(self.server, session, command, args, reply) {
+            Step::Queued
+        } else {
+            Step::Refused
+        }
+    }
+
+    /// Whether CLIENT PAUSE holds a command of this client. As in Redis, a command that is refused
+    /// anyway is not held, and EXEC is held like the commands that it runs.
+    fn is_held(&self, session: &Session, spec: &Spec) -> bool {
+        const WRITES: u32 = flag::WRITE | flag::MAY_WRITE;
+        if spec.has(flag::NO_PAUSE) || session.info.id == 0 {
+            return false;
+        }
+        let may_write = match (spec.keys, &session.transaction) {
+            (Keys::Queued, Some(transaction)) => transaction
+                .iter()
+                .any(|(index, _)| command::table()[index as usize].flags & WRITES != 0),
+            (Keys::Queued, None) => false,
+            _ => spec.flags & WRITES != 0,
+        };
+        self.server.pause.holds(may_write, self.moment)
+    }
+
+    /// Whether memory is full and nothing can be evicted.
+    fn is_full(&mut self) -> bool {
+        let (server, now) = (self.server, self.now);
+        match &mut self.engine {
+            Engine::Slab(held) => match held.whole.as_mut() {
+                Some(view) => has_no_room(&server.keyspace, view, &Locks::All),
+                None => {
+                    let locks = Locks::Some(Vec::new());
+                    let mut view = lock(&server.keyspace, &locks, now);
+                    has_no_room(&server.keyspace, &mut view, &locks)
+                }
+            },
+            Engine::Segment(_) => false,
+        }
+    }
+
+    /// Ends a client's batch and records the duration of its last group of commands. `only` is the
+    /// index and the arguments of a batch that consists of one command.
+    pub fn end_batch(&mut self, session: &Session, only: Option<(SpecIndex, Args<'_>)>) {
+        let only = only.map(|(index, args)| (command::table()[index as usize], args));
+        self.timing.end_batch(&session.info, only, self.now);
     }
 
     /// Unlocks all shards and publishes the events of their keys.
@@ -436,15 +598,22 @@ fn collect(
 
 /// Checks the conditions that every command must meet before it runs or is queued: arity,
 /// authentication, and the state of the session.
-fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Result<(), String> {
-    if !spec.accepts(args.len()) {
-        return Err(format!(
-            "ERR wrong number of arguments for '{}' command",
-            spec.name
-        ));
+fn check(server: &Server, session: &Session, chosen: Chosen, args: Args<'_>) -> Result<(), String> {
+    let spec = chosen.spec;
+    let wrong_arity = |name: &str| format!("ERR wrong number of arguments for '{name}' command");
+    match chosen.subcommand {
+        _ if !spec.accepts(args.len()) => return Err(wrong_arity(spec.name)),
+        Some((_, subcommand)) if !subcommand.accepts(args.len()) => {
+            return Err(wrong_arity(subcommand.name));
+        }
+        None if chosen.is_unknown(args) => return Err(unknown_subcommand(spec, args)),
+        _ => {}
     }
     if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
         return Err("NOAUTH Authentication required.".into());
+    }
+    if spec.has(flag::PROTECTED) && !command::server::may_debug(server, session) {
+        return Err(command::server::DEBUG_NOT_ALLOWED.into());
     }
     if session.protocol == Protocol::Resp2
         && session.subscriptions.is_some()
@@ -459,30 +628,28 @@ fn check(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) -> Res
     Ok(())
 }
 
-/// Removes the reply to a command if CLIENT REPLY has disabled it.
-fn after_reply(session: &mut Session, out: &mut Output, position: usize) {
+/// Removes the reply to a command if CLIENT REPLY has disabled it. Messages to a subscriber, among
+/// them the confirmations of SUBSCRIBE, are sent nevertheless, as in Redis.
+fn after_reply(session: &mut Session, out: &mut Output, position: usize, is_push: bool) {
     match session.reply_mode {
-        ReplyMode::On => {}
-        ReplyMode::Off => out.truncate(position),
-        ReplyMode::SkipNext => {
-            out.truncate(position);
-            session.reply_mode = ReplyMode::Skip;
-        }
-        ReplyMode::Skip => {
-            out.truncate(position);
-            session.reply_mode = ReplyMode::On;
-        }
+        ReplyMode::On => return,
+        ReplyMode::Off => {}
+        ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
+        ReplyMode::Skip => session.reply_mode = ReplyMode::On,
+    }
+    if !is_push {
+        out.truncate(position);
     }
 }
 
-/// Runs or refuses a command on the segment engine. Returns whether it ran.
+/// Runs or refuses a command on the segment engine.
 fn run_on_segment<'a, 's>(
     handle: &'a mut Handle<'s>,
     server: &'s Server,
     session: &'a mut Session,
     (spec, args, memo): (&Spec, Args<'_>, Option<KeyMemo>),
     mut reply: Reply<'a>,
-) -> bool {
+) -> Step {
     let table = command::table();
     match spec.run.segment {
         Segment::Own(run) => {
@@ -495,21 +662,21 @@ fn run_on_segment<'a, 's>(
                 memo,
             };
             run(&mut ctx, args);
-            true
+            Step::Ran
         }
         Segment::Keyless => {
             let locks = Locks::Some(Vec::new());
             let mut view = lock(&server.keyspace, &locks, handle.now);
             let mut ctx = context(server, &mut view, &locks, session, memo, reply);
             (spec.run.slab)(&mut ctx, args);
-            true
+            Step::Ran
         }
         Segment::Refused => {
             let name = spec.name.to_ascii_uppercase();
             reply.error_fmt(format_args!(
                 "ERR '{name}' is not served by the segment engine; start with --engine slab"
             ));
-            false
+            Step::Refused
         }
     }
 }
@@ -537,15 +704,17 @@ fn context<'a, 'v>(
 
 /// Runs a command whose shards are locked, if there is room for what it may write.
 #[inline]
-fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
+fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) -> Step {
     if spec.has(flag::DENYOOM) && ctx.view.is_full() {
-        return ctx.reply.error(OUT_OF_MEMORY);
+        ctx.reply.error(OUT_OF_MEMORY);
+        return Step::Refused;
     }
     (spec.run.slab)(ctx, args);
     if ctx.session.tracking.is_some() {
         tracking::remember(ctx, spec, args);
         tracking::end_command(ctx.session, spec);
     }
+    Step::Ran
 }
 
 /// Runs one command without a connection, for tests.
@@ -615,6 +784,14 @@ fn not_served(name: &str) -> Option<&'static str> {
         _ if SCRIPTS.contains(&name) => Some("scripts and functions are"),
         _ => None,
     }
+}
+
+/// Formats the error for an unknown subcommand as Redis does.
+fn unknown_subcommand(spec: &Spec, args: Args<'_>) -> String {
+    let word = &args[1][..args[1].len().min(128)];
+    let word = String::from_utf8_lossy(word);
+    let container = spec.name.to_ascii_uppercase();
+    format!("ERR unknown subcommand '{word}'. Try {container} HELP.")
 }
 
 /// Formats the error for an unknown command as Redis does, with the beginning of its arguments.

@@ -22,6 +22,7 @@ pub mod latency;
 pub mod learner;
 pub mod locks;
 pub mod logging;
+pub mod logins;
 pub mod memcached;
 pub mod message;
 pub mod monitor;

@@ -42,6 +42,8 @@ pub struct Session {
     pub blocking_state: BlockingState,
     /// Replies that are sent.
     pub reply_mode: ReplyMode,
+    /// Time until which an attempt to authenticate waits, after failures from the same address.
+    pub login_at: Option<Moment>,
     /// Queued commands within MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases.
@@ -87,6 +89,7 @@ impl Session {
             is_authenticated: false,
             blocking_state: BlockingState::MayBlock,
             reply_mode: ReplyMode::On,
+            login_at: None,
             transaction: None,
             watched: HashSet::new(),
             is_dirty: Arc::new(AtomicBool::new(false)),
@@ -184,9 +187,13 @@ impl Session {
         self.waiter().is_some()
     }
 
-    /// Unblocks the session.
-    pub fn end_wait(&mut self) {
-        self.blocking_state = BlockingState::MayBlock;
+    /// Unblocks the session and returns the command that was blocked.
+    pub fn end_wait(&mut self) -> Option<Arc<Waiter>> {
+        let before = std::mem::replace(&mut self.blocking_state, BlockingState::MayBlock);
         self.set_flag(flag::BLOCKED, false);
+        match before {
+            BlockingState::Blocked(waiter) => Some(waiter),
+            _ => None,
+        }
     }
 }

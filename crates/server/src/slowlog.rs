@@ -46,11 +46,23 @@ impl Slowlog {
         now_ms: u64,
         len_max: usize,
     ) {
+        self.add_words(client, cut(args), micros, now_ms, len_max);
+    }
+
+    /// Adds an entry with these words instead of a command's arguments.
+    pub fn add_words(
+        &self,
+        client: &ClientInfo,
+        words: Vec<Vec<u8>>,
+        micros: u64,
+        now_ms: u64,
+        len_max: usize,
+    ) {
         let entry = Entry {
             id: self.next_id.fetch_add(1, Relaxed),
             seconds: now_ms / 1000,
             micros,
-            args: cut(args),
+            args: words,
             address: client.address.clone(),
             name: client.name(),
         };

@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use wire::Args;
 
-/// Maximum number of commands: the size of the statistics by command.
+/// Maximum number of commands and subcommands: the size of the statistics by command.
 pub const COMMANDS_MAX: usize = 512;
 
 /// Index of a command in the table.
@@ -144,6 +144,16 @@ pub mod flag {
     /// Runs while CLIENT PAUSE holds others.
     pub const NO_PAUSE: u32 = 1 << 16;
 
+    /// Has subcommands, which are in the table of subcommands.
+    pub const CONTAINER: u32 = 1 << 24;
+    /// May authenticate the client: delayed after failed authentications from its address.
+    pub const LOGIN: u32 = 1 << 25;
+    /// Allowed only to the clients that `enable-debug-command` names.
+    pub const PROTECTED: u32 = 1 << 27;
+    /// Sends its reply even if CLIENT REPLY has disabled replies, because it is a message to a
+    /// subscriber.
+    pub const PUSHES: u32 = 1 << 26;
+
     /// Names of the flags in COMMAND's replies. Flags without a name are internal and not reported.
     pub const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),
@@ -186,12 +196,7 @@ pub struct Spec<R> {
 impl<R> Spec<R> {
     /// Whether a command may have `count` arguments, including the name.
     pub fn accepts(&self, count: usize) -> bool {
-        let arity = self.arity as isize;
-        if arity >= 0 {
-            count as isize == arity
-        } else {
-            count as isize >= -arity
-        }
+        is_accepted(self.arity, count)
     }
 
     /// Index of the first key among the arguments, if it does not depend on them.
@@ -208,24 +213,65 @@ impl<R> Spec<R> {
     }
 }
 
-/// All commands, found by name.
+/// Whether a command of this arity may have `count` arguments, including its name.
+fn is_accepted(arity: i16, count: usize) -> bool {
+    let arity = arity as isize;
+    if arity >= 0 {
+        count as isize == arity
+    } else {
+        count as isize >= -arity
+    }
+}
+
+/// One subcommand of a container command.
+#[derive(Debug)]
+pub struct Subcommand {
+    /// Name of the command and of the subcommand in lower case, such as `client|list`.
+    pub name: &'static str,
+    /// Number of arguments including both names; a negative number is a minimum.
+    pub arity: i16,
+    /// Bits of `flag`.
+    pub flags: u32,
+    /// Positions of the keys.
+    pub keys: Keys,
+    /// Version of Redis that introduced the subcommand.
+    pub since: &'static str,
+    /// Description for COMMAND DOCS, one line.
+    pub summary: &'static str,
+}
+
+impl Subcommand {
+    /// Whether the subcommand may have `count` arguments, including both names.
+    pub fn accepts(&self, count: usize) -> bool {
+        is_accepted(self.arity, count)
+    }
+
+    /// Returns the names of the container and of the subcommand.
+    pub fn parts(&self) -> (&'static str, &'static str) {
+        self.name.split_once('|').unwrap_or((self.name, ""))
+    }
+}
+
+/// All commands, found by name, and their subcommands. The index of a subcommand is its position
+/// after all commands.
 pub struct Table<R: 'static> {
     specs: Vec<&'static Spec<R>>,
     slots: Vec<SpecIndex>,
+    subcommands: &'static [Subcommand],
 }
 
 /// Slots of the lookup table: a power of two, several times the number of commands.
 const SLOTS: usize = 4096;
 
 impl<R> Table<R> {
-    /// Creates the table of these families, in their order.
+    /// Creates the table of these families, in their order, with these subcommands.
     ///
     /// # Panics
-    /// There are more than [`COMMANDS_MAX`] commands.
-    pub fn new(families: &[&'static [Spec<R>]]) -> Table<R> {
+    /// There are more than [`COMMANDS_MAX`] commands and subcommands.
+    pub fn new(families: &[&'static [Spec<R>]], subcommands: &'static [Subcommand]) -> Table<R> {
         let specs: Vec<&'static Spec<R>> =
             families.iter().flat_map(|family| family.iter()).collect();
-        assert!(specs.len() <= COMMANDS_MAX && specs.len() * 2 < SLOTS);
+        assert!(specs.len() + subcommands.len() <= COMMANDS_MAX && specs.len() * 2 < SLOTS);
         let mut slots = vec![SpecIndex::MAX; SLOTS];
         for (index, spec) in specs.iter().enumerate() {
             let mut slot = slot_of(spec.name.as_bytes());
@@ -234,7 +280,11 @@ impl<R> Table<R> {
             }
             slots[slot] = index as SpecIndex;
         }
-        Table { specs, slots }
+        Table {
+            specs,
+            slots,
+            subcommands,
+        }
     }
 
     /// Returns the index of the command with this name. Case is ignored.
@@ -253,11 +303,49 @@ impl<R> Table<R> {
         }
     }
 
-    /// Name of the command with this index; `NULL` if there is none, as CLIENT LIST shows it.
+    /// Returns all subcommands.
+    pub fn subcommands(&self) -> &'static [Subcommand] {
+        self.subcommands
+    }
+
+    /// Returns the subcommand of this command with the name `word`, and its index. Case is ignored.
+    pub fn subcommand(
+        &self,
+        command: &Spec<R>,
+        word: &[u8],
+    ) -> Option<(SpecIndex, &'static Subcommand)> {
+        let all = self.subcommands;
+        let first = all.partition_point(|other| other.parts().0 < command.name);
+        for (at, subcommand) in all.iter().enumerate().skip(first) {
+            let (container, name) = subcommand.parts();
+            if container != command.name {
+                break;
+            }
+            if name.as_bytes().eq_ignore_ascii_case(word) {
+                return Some(((self.specs.len() + at) as SpecIndex, subcommand));
+            }
+        }
+        None
+    }
+
+    /// Name of the command or subcommand with this index; `NULL` if there is none, as CLIENT LIST
+    /// shows it.
     pub fn name(&self, index: SpecIndex) -> &'static str {
-        self.specs
-            .get(index as usize)
-            .map_or("NULL", |spec| spec.name)
+        let index = index as usize;
+        match self.specs.get(index) {
+            Some(spec) => spec.name,
+            None => {
+                let subcommand = self.subcommands.get(index.wrapping_sub(self.specs.len()));
+                subcommand.map_or("NULL", |subcommand| subcommand.name)
+            }
+        }
+    }
+
+    /// Returns the index and the name of every command and subcommand.
+    pub fn names(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let commands = self.specs.iter().map(|spec| spec.name);
+        let subcommands = self.subcommands.iter().map(|subcommand| subcommand.name);
+        commands.chain(subcommands).enumerate()
     }
 }
 

@@ -8,11 +8,11 @@ use crate::engine::Facts;
 use crate::engine::segment::Segments;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
+use crate::logins::Logins;
 use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
 use crate::slowlog::Slowlog;
-use crate::spec::flag;
 use crate::stats::Stats;
 use crate::tracking::TrackingClients;
 use crate::waiting::Blocking;
@@ -34,15 +34,12 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Holds commands until the given time: all, or only those that may write.
-    pub fn begin(&self, until: Moment, holds_all: bool) {
-        self.holds_all.store(holds_all, Relaxed);
+    /// Holds commands until the given time: all, or only those that may write. As in Redis, a pause
+    /// that is in force neither ends earlier nor becomes weaker.
+    fn begin(&self, now: Moment, until: Moment, holds_all: bool) {
+        let is_stronger = self.until(now).is_some() && self.holds_all.load(Relaxed);
+        self.holds_all.store(holds_all || is_stronger, Relaxed);
         self.until_ms.fetch_max(until.0, Relaxed);
-    }
-
-    /// Ends the pause of all commands.
-    pub fn end(&self) {
-        self.until_ms.store(0, Relaxed);
     }
 
     /// Returns the end of the pause if it has not passed.
@@ -51,18 +48,15 @@ impl Pause {
         (until > now).then_some(until)
     }
 
-    /// Whether commands with these flags are held now.
-    pub fn holds(&self, flags: u32, now: Moment) -> bool {
-        let writes = flag::WRITE | flag::MAY_WRITE;
-        flags & flag::NO_PAUSE == 0 && self.holds_kind(flags & writes != 0, now)
+    /// Whether there is a pause, or one has ended that no worker has noticed yet.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.until_ms.load(Relaxed) != 0
     }
 
     /// Whether commands of one kind are held now: those that may write, or those that only read.
-    pub fn holds_kind(&self, may_write: bool, now: Moment) -> bool {
-        if self.until_ms.load(Relaxed) == 0 || self.until(now).is_none() {
-            return false;
-        }
-        may_write || self.holds_all.load(Relaxed)
+    pub fn holds(&self, may_write: bool, now: Moment) -> bool {
+        self.is_set() && self.until(now).is_some() && (may_write || self.holds_all.load(Relaxed))
     }
 }
 
@@ -100,6 +94,10 @@ pub struct Server {
     pub inboxes: Vec<Inbox>,
     /// State of CLIENT PAUSE.
     pub pause: Pause,
+    /// Number of clients whose commands CLIENT PAUSE holds.
+    pub held_clients: AtomicU64,
+    /// Failed authentications by address.
+    pub logins: Logins,
     /// Time at which a delayed `flush_all` empties memcached's database, in ms since 1970; 0 if
     /// there is none.
     pub flush_at_ms: AtomicU64,
@@ -175,6 +173,8 @@ impl Server {
             latency: LatencyMonitor::default(),
             inboxes: (0..threads).map(|_| Inbox::default()).collect(),
             pause: Pause::default(),
+            held_clients: AtomicU64::new(0),
+            logins: Logins::default(),
             flush_at_ms: AtomicU64::new(0),
             run_id: run_id(),
             started_us: now_us,
@@ -205,6 +205,29 @@ impl Server {
         for (id, name) in LIMITS {
             let is_known = limits.set(name, self.config.number(id));
             debug_assert!(is_known, "{name}");
+        }
+    }
+
+    /// Begins CLIENT PAUSE: holds commands until the given time, and stops expiry and eviction, so
+    /// that the keys do not change.
+    pub fn begin_pause(&self, until: Moment, holds_all: bool) {
+        self.pause.begin(self.clock.moment(), until, holds_all);
+        self.keyspace.set_frozen(true);
+    }
+
+    /// Ends CLIENT PAUSE.
+    pub fn end_pause(&self) {
+        self.pause.until_ms.store(0, Relaxed);
+        self.keyspace.set_frozen(false);
+    }
+
+    /// Ends CLIENT PAUSE if its time has passed.
+    #[inline]
+    pub fn end_pause_in_time(&self, now: Moment) {
+        if self.pause.is_set() && self.pause.until(now).is_none() {
+            self.end_pause();
+            // The pause that another worker may have begun in between is still in force.
+            self.keyspace.set_frozen(self.pause.is_set());
         }
     }
 

@@ -5,9 +5,9 @@
 //! take long, according to its kind, its arguments or its reply, is timed alone. Therefore sums are
 //! exact, and so is every duration that SLOWLOG may record.
 
+use crate::clients::ClientInfo;
 use crate::config::Id;
-use crate::context::Spec;
-use crate::session::Session;
+use crate::context::{Spec, Table};
 use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,11 +25,20 @@ const GROUP_CALLS_MAX: u64 = 64;
 const GROUP_KINDS_MAX: usize = 4;
 /// SLOWLOG threshold in microseconds below which every command is timed alone.
 const PRECISE_BELOW_MICROS: i64 = 1_000;
+/// Commands whose work does not depend on the sizes of their arguments and their reply alone: they
+/// copy or hash a stored value, or concern all subscribers, watched keys or subscriptions.
+const UNBOUNDED: &[&str] = &[
+    "append", "delex", "digest", "discard", "lcs", "publish", "reset", "setrange", "spop",
+    "spublish", "swapdb", "unwatch",
+];
 
 /// Timer of one worker.
 pub struct Timing<'s> {
     server: &'s Server,
     worker: usize,
+    table: &'static Table,
+    /// Whether each command is short whenever its arguments and its reply are, by index.
+    is_short: Vec<bool>,
     start: Option<Instant>,
     kinds: [(SpecIndex, u64); GROUP_KINDS_MAX],
     kind_count: usize,
@@ -39,15 +48,18 @@ pub struct Timing<'s> {
 
 /// Whether a command is short in every case in which its arguments and its reply are short.
 fn is_short(spec: &Spec) -> bool {
-    spec.has(flag::FAST) || (spec.group == "string" && spec.name != "lcs")
+    let may_be = spec.has(flag::FAST) || spec.group == "string";
+    may_be && !spec.has(flag::BLOCKING) && !UNBOUNDED.contains(&spec.name)
 }
 
 impl<'s> Timing<'s> {
     /// Creates the timer of a worker.
-    pub fn new(server: &'s Server, worker: usize) -> Self {
+    pub fn new(server: &'s Server, worker: usize, table: &'static Table) -> Self {
         Timing {
             server,
             worker,
+            table,
+            is_short: table.iter().map(|spec| is_short(spec)).collect(),
             start: None,
             kinds: [(0, 0); GROUP_KINDS_MAX],
             kind_count: 0,
@@ -58,9 +70,9 @@ impl<'s> Timing<'s> {
 
     /// Begins the timing of a command. It must be called before each command.
     #[inline]
-    pub fn before(&mut self, spec: &Spec, args: Args<'_>, len: usize) {
+    pub fn before(&mut self, index: SpecIndex, args: Args<'_>, len: usize) {
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
-        self.is_alone = !is_short(spec)
+        self.is_alone = !self.is_short[index as usize]
             || args.len() > SHORT_ARGS_MAX
             || len > SHORT_BYTES_MAX
             || (0..PRECISE_BELOW_MICROS).contains(&threshold);
@@ -72,41 +84,102 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// Completes the timing of a command. It must be called after each command.
+    /// Completes the timing of a command. It must be called after each command. The command is
+    /// counted under `index`, if there is one.
     #[inline]
     pub fn after(
         &mut self,
-        index: SpecIndex,
+        index: Option<SpecIndex>,
         spec: &Spec,
-        session: &Session,
+        client: &ClientInfo,
         args: Args<'_>,
         reply_len: usize,
         now: Tick,
     ) {
-        self.count(index);
+        if let Some(index) = index {
+            self.count(index, client, now);
+        }
         if self.is_alone || reply_len > SHORT_BYTES_MAX {
-            let micros = self.close();
-            self.note_slow(spec, session, args, micros, now);
+            let micros = self.close() / 1000;
+            note_slow(self.server, spec, client, args, micros, now);
         } else if self.call_count >= GROUP_CALLS_MAX {
-            self.close();
+            self.end_group(client, now);
         }
     }
 
-    fn count(&mut self, index: SpecIndex) {
-        self.call_count += 1;
+    fn count(&mut self, index: SpecIndex, client: &ClientInfo, now: Tick) {
         let kinds = &mut self.kinds[..self.kind_count];
         if let Some(kind) = kinds.iter_mut().find(|kind| kind.0 == index) {
             kind.1 += 1;
+            self.call_count += 1;
             return;
         }
         if self.kind_count == GROUP_KINDS_MAX {
-            self.call_count -= 1;
-            self.close();
+            self.end_group(client, now);
             self.start = Some(Instant::now());
-            self.call_count = 1;
         }
         self.kinds[self.kind_count] = (index, 1);
         self.kind_count += 1;
+        self.call_count += 1;
+    }
+
+    /// Ends a client's batch. `only` is the command of a batch that consists of one.
+    pub fn end_batch(&mut self, client: &ClientInfo, only: Option<(&Spec, Args<'_>)>, now: Tick) {
+        match only {
+            Some((spec, args)) if self.call_count == 1 => {
+                let micros = self.close() / 1000;
+                note_slow(self.server, spec, client, args, micros, now);
+            }
+            _ => self.end_group(client, now),
+        }
+    }
+
+    /// Ends the group. If it took as long as a slow command, which is rare, SLOWLOG records the
+    /// group, because it is not known which of its commands took the time.
+    fn end_group(&mut self, client: &ClientInfo, now: Tick) {
+        let (kinds, count) = (self.kinds, self.kind_count);
+        let calls = self.call_count;
+        let micros = self.close() / 1000;
+        let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
+        if threshold < 0 || micros < threshold as u64 || calls == 0 {
+            return;
+        }
+        let mut words: Vec<Vec<u8>> = kinds[..count]
+            .iter()
+            .map(|kind| self.table.name(kind.0).as_bytes().to_vec())
+            .collect();
+        words.push(format!("... ({calls} short commands of a pipeline, timed together)").into());
+        let len_max = self.server.config.number(Id::SlowlogMaxLen) as usize;
+        let slowlog = &self.server.slowlog;
+        slowlog.add_words(client, words, micros, now.0, len_max);
+    }
+
+    /// Ends the timing of a command that is blocked now, without counting it, and returns its
+    /// duration in nanoseconds.
+    pub fn suspend(&mut self) -> u64 {
+        debug_assert!(self.is_alone, "a blocking command is timed alone");
+        self.close()
+    }
+
+    /// Counts a command that was blocked and is done. `nanos` is its own time, without the wait.
+    pub fn count_blocked(
+        &self,
+        index: SpecIndex,
+        client: &ClientInfo,
+        args: Args<'_>,
+        nanos: u64,
+        now: Tick,
+    ) {
+        let spec = self.table[index as usize];
+        if let Some(worker) = self.server.stats.workers.get(self.worker) {
+            let stats = &worker.commands[index as usize];
+            stats.calls.fetch_add(1, Relaxed);
+            stats.nanos.fetch_add(nanos, Relaxed);
+            if self.server.config.is_on(Id::LatencyTracking) {
+                stats.micros.record(nanos / 1000, 1);
+            }
+        }
+        note_slow(self.server, spec, client, args, nanos / 1000, now);
     }
 
     /// Counts an error reply of a command that ran or was refused.
@@ -123,7 +196,7 @@ impl<'s> Timing<'s> {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// Ends the group and returns its duration in microseconds.
+    /// Ends the group, counts its commands and returns its duration in nanoseconds.
     pub fn close(&mut self) -> u64 {
         let Some(start) = self.start.take() else {
             return 0;
@@ -132,7 +205,7 @@ impl<'s> Timing<'s> {
         let calls = std::mem::take(&mut self.call_count).max(1);
         let kind_count = std::mem::take(&mut self.kind_count);
         let Some(worker) = self.server.stats.workers.get(self.worker) else {
-            return nanos / 1000;
+            return nanos;
         };
         let is_tracking = self.server.config.is_on(Id::LatencyTracking);
         for &(index, count) in &self.kinds[..kind_count] {
@@ -143,11 +216,7 @@ impl<'s> Timing<'s> {
                 stats.micros.record(nanos / calls / 1000, count);
             }
         }
-        nanos / 1000
-    }
-
-    fn note_slow(&self, spec: &Spec, session: &Session, args: Args<'_>, micros: u64, now: Tick) {
-        note_slow(self.server, spec, session, args, micros, now);
+        nanos
     }
 }
 
@@ -155,7 +224,7 @@ impl<'s> Timing<'s> {
 pub fn note_slow(
     server: &Server,
     spec: &Spec,
-    session: &Session,
+    client: &ClientInfo,
     args: Args<'_>,
     micros: u64,
     now: Tick,
@@ -163,9 +232,7 @@ pub fn note_slow(
     let threshold = server.config.number(Id::SlowlogLogSlowerThan);
     if threshold >= 0 && micros >= threshold as u64 && !spec.has(flag::SKIP_SLOWLOG) {
         let len_max = server.config.number(Id::SlowlogMaxLen) as usize;
-        server
-            .slowlog
-            .add(&session.info, args, micros, now.0, len_max);
+        server.slowlog.add(client, args, micros, now.0, len_max);
     }
     let threshold_ms = server.config.number(Id::LatencyMonitorThreshold);
     if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
@@ -175,5 +242,76 @@ pub fn note_slow(
             "command"
         };
         server.latency.add(event, micros / 1000, now.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::Endpoint;
+    use crate::clock::{Clock, Moment};
+    use crate::command;
+    use crate::config::{Config, find};
+    use std::time::Duration;
+    use wire::Span;
+
+    const NOW: Tick = Tick(1_700_000_000_000);
+
+    #[test]
+    fn commands_whose_arguments_do_not_bound_their_work_are_timed_alone() {
+        // Regression: SETRANGE and APPEND on large values were timed as parts of groups, and
+        // SLOWLOG never recorded them.
+        for name in UNBOUNDED
+            .iter()
+            .chain(&["blpop", "bzpopmin", "lrange", "del", "exec"])
+        {
+            let index = command::table().lookup(name.as_bytes()).expect("a command");
+            assert!(!is_short(command::table()[index as usize]), "{name}");
+        }
+        for name in ["get", "set", "incr", "hget", "sadd", "expire", "ttl"] {
+            let index = command::table().lookup(name.as_bytes()).expect("a command");
+            assert!(is_short(command::table()[index as usize]), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_takes_as_long_as_a_slow_command_is_recorded() {
+        let config = Config::default();
+        let param = find("slowlog-log-slower-than").expect("a setting");
+        config.set(param, "1000").expect("a number");
+        let server = Server::new(config, Clock::manual(NOW.0)).expect("valid options");
+        let client = ClientInfo::new(7, Endpoint::default(), Moment::default());
+        let mut timing = Timing::new(&server, 0, command::table());
+        let input = b"get key";
+        let spans = [Span { start: 0, len: 3 }, Span { start: 4, len: 3 }];
+        let args = Args::new(input, &spans);
+        let index = command::table().lookup(b"get").expect("a command");
+        let spec = command::table()[index as usize];
+        let run = |timing: &mut Timing<'_>, span: Duration| {
+            timing.before(index, args, input.len());
+            let start = Instant::now();
+            while start.elapsed() < span {}
+            timing.after(Some(index), spec, &client, args, 5, NOW);
+        };
+        run(&mut timing, Duration::ZERO);
+        run(&mut timing, Duration::from_millis(2));
+        timing.end_batch(&client, None, NOW);
+        run(&mut timing, Duration::from_millis(2));
+        timing.end_batch(&client, Some((spec, args)), NOW);
+        let entries = server.slowlog.newest(10);
+        let words = |at: usize| {
+            let words = entries[at]
+                .args
+                .iter()
+                .map(|arg| String::from_utf8_lossy(arg));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(entries.len(), 2);
+        assert_eq!(words(0), "get key");
+        assert_eq!(
+            words(1),
+            "get ... (2 short commands of a pipeline, timed together)"
+        );
+        assert!(entries.iter().all(|entry| entry.micros >= 2000));
     }
 }

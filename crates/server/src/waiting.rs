@@ -4,6 +4,7 @@ use crate::clients::ClientInfo;
 use crate::clock::Moment;
 use crate::queue::Transaction;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::{Keyspace, Kind, View};
 use wire::Protocol;
@@ -43,6 +44,8 @@ pub struct Waiter {
     pub shards: Vec<usize>,
     /// End of the wait; `None` if it has no timeout.
     pub deadline: Option<Moment>,
+    /// Time in nanoseconds that the command has taken so far, without the wait.
+    pub own_nanos: AtomicU64,
 }
 
 impl Waiter {

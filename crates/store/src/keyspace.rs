@@ -85,6 +85,7 @@ impl Keyspace {
                 memory,
                 shard_count: options.shards,
                 notify: AtomicBool::new(false),
+                frozen: AtomicBool::new(false),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
                 limits: Limits::default(),
@@ -136,6 +137,17 @@ impl Keyspace {
     /// commands pass to [`crate::View::notify`].
     pub fn set_notify(&self, on: bool) {
         self.shared.notify.store(on, Ordering::Relaxed);
+    }
+
+    /// Sets whether the keys stay as they are: expired ones are hidden but not removed, and nothing
+    /// is evicted. Writes are up to the caller.
+    pub fn set_frozen(&self, on: bool) {
+        self.shared.frozen.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether [`Keyspace::set_frozen`] is in force.
+    pub fn is_frozen(&self) -> bool {
+        self.shared.is_frozen()
     }
 
     /// Prefetches a key's bucket, for a worker that does not hold all shards. Does nothing if the
@@ -245,6 +257,12 @@ impl Keyspace {
         events: &mut Vec<Event>,
         report: &mut dyn FnMut(Tick, u32),
     ) -> Expired {
+        if self.is_frozen() {
+            return Expired {
+                next_due: self.next_due(shard),
+                ..Expired::default()
+            };
+        }
         let mut expired = Expired::default();
         let Some(mut locked) = self.background_guard(shard) else {
             expired.is_locked = true;

@@ -398,6 +398,7 @@ impl Locked {
     pub fn background_step(&mut self, steps: u32, shared: &Shared) -> bool {
         let mut more = false;
         if shared.memory.is_over()
+            && !shared.is_frozen()
             && self.used_bytes > shared.memory.max_bytes() / shared.shard_count as u64
         {
             more |= self.make_room(0, Room::default(), shared);

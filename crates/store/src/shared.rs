@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub memory: Memory,
     pub shard_count: usize,
     pub notify: AtomicBool,
+    /// Whether expired entries are hidden but not removed, and nothing is evicted.
+    pub frozen: AtomicBool,
     pub event_count: AtomicU64,
     pub turn: AtomicUsize,
     pub limits: Limits,
@@ -56,6 +58,11 @@ impl Shared {
     #[inline]
     pub fn is_notifying(&self) -> bool {
         self.notify.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Relaxed)
     }
 
     /// Returns the next value of a counter. Callers use it to begin at another shard each time.

@@ -180,6 +180,11 @@ impl<'a> View<'a> {
         let now = self.now;
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
+        if shared.is_frozen() {
+            // Readers skip expired elements, so that only the key's own deadline matters.
+            let own = self.db(key).entries.own_deadline(slot);
+            return own.is_none_or(|own| now <= own).then_some(slot);
+        }
         let mut budget = Budget(PURGE_STEPS);
         let (kept, db) = (IndexState::Indexed, key.db);
         let slot = locked.expire_due(db, slot, kept, now, &mut budget, shared, &mut |_, _| {})?;

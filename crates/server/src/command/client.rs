@@ -10,7 +10,7 @@ use crate::context::{Ctx, Run, Spec};
 use crate::message::Message;
 use crate::session::{ReplyMode, Session};
 use crate::spec::Keys;
-use crate::spec::flag::{LOADING, NO_PAUSE, NOSCRIPT, STALE};
+use crate::spec::flag::{CONTAINER, LOADING, NO_PAUSE, NOSCRIPT, STALE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
@@ -19,7 +19,7 @@ use wire::number::parse_i64;
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "connection":
-    "client" -2, NOSCRIPT | LOADING | STALE | NO_PAUSE, Keys::None, "2.4.0", Run::any(client),
+    "client" -2, NOSCRIPT | LOADING | STALE | NO_PAUSE | CONTAINER, Keys::None, "2.4.0", Run::any(client),
         "A container for client connection commands.";
 };
 
@@ -80,7 +80,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         },
         (b"setinfo", 4) => set_info(ctx, &args[2], &args[3]),
         (b"info", 2) => {
-            describe(ctx);
+            describe(ctx, b"info");
             let line = ctx
                 .session
                 .info
@@ -95,7 +95,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"reply", 3) => set_reply(ctx, &args[2]),
         (b"pause", 3 | 4) => pause(ctx, args),
         (b"unpause", 2) => {
-            ctx.server.pause.end();
+            ctx.server.end_pause();
             ctx.server.wake_all();
             ctx.server.wake_all();
             ctx.reply.ok();
@@ -111,10 +111,12 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 /// Copies the session's state to the record that other workers read.
-fn describe(ctx: &Ctx<'_, '_>) {
+fn describe(ctx: &Ctx<'_, '_>, word: &[u8]) {
     let session = &ctx.session;
     session.info.db.store(session.db, Relaxed);
-    if let Some(index) = ctx.table.lookup(b"client") {
+    let index = ctx.table.lookup(b"client");
+    let command = index.map(|index| ctx.table[index as usize]);
+    if let Some((index, _)) = command.and_then(|command| ctx.table.subcommand(command, word)) {
         session.info.command.store(index, Relaxed);
     }
 }
@@ -201,7 +203,7 @@ fn pause(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     match parse_i64(&args[2]) {
         Some(ms) if ms >= 0 => {
             let until = Moment(ctx.server.clock.moment().0.saturating_add(ms as u64));
-            ctx.server.pause.begin(until, holds_all);
+            ctx.server.begin_pause(until, holds_all);
             ctx.reply.ok();
         }
         Some(_) => ctx.reply.error("ERR timeout is negative"),
@@ -244,7 +246,7 @@ fn unknown_type(kind: &[u8]) -> String {
 }
 
 fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    describe(ctx);
+    describe(ctx, b"list");
     let mut all = ctx.server.clients.list();
     if args.len() == 4 && args.is(2, "type") {
         let kind = &args[3];

@@ -7,14 +7,14 @@ use crate::context::{Ctx, Run, Spec};
 use crate::glob;
 use crate::logging;
 use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use crate::state::{LIMITS, Server};
 use wire::Args;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "server":
-    "config" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.0.0", Run::any(config),
+    "config" -2, ADMIN | NOSCRIPT | LOADING | STALE | CONTAINER, Keys::None, "2.0.0", Run::any(config),
         "A container for server configuration commands.";
 };
 

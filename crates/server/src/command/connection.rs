@@ -9,7 +9,7 @@ use crate::context::{Ctx, Run, Spec};
 use crate::session::{ReplyMode, Session};
 use crate::spec::Keys;
 use crate::spec::flag::{
-    FAST, LOADING, NO_AUTH, NO_PAUSE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE, SUBSCRIBER,
+    FAST, LOADING, LOGIN, NO_AUTH, NO_PAUSE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE, SUBSCRIBER,
 };
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,10 +28,10 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the given string.";
     "select" 2, FAST | LOADING | STALE, Keys::None, "1.0.0", Run::any(select),
         "Changes the selected database.";
-    "hello" -1, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE, Keys::None, "6.0.0",
+    "hello" -1, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE | LOGIN, Keys::None, "6.0.0",
         Run::any(hello),
         "Selects the protocol version; optionally authenticates and names the connection.";
-    "auth" -2, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE, Keys::None, "1.0.0",
+    "auth" -2, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE | LOGIN, Keys::None, "1.0.0",
         Run::any(auth),
         "Authenticates the connection.";
     "quit" -1, ALWAYS, Keys::None, "1.0.0", Run::any(quit),
@@ -97,10 +97,30 @@ pub(crate) fn log_in(server: &Server, session: &mut Session, user: &[u8], passwo
     if is_right {
         session.is_authenticated = true;
     } else {
-        server.stats.authentication_failures.fetch_add(1, Relaxed);
+        note_failure(server, session);
     }
     is_right
 }
+
+/// Counts and logs a failed authentication, and delays further attempts from the address.
+fn note_failure(server: &Server, session: &Session) {
+    let failures = &server.stats.authentication_failures;
+    failures.fetch_add(1, Relaxed);
+    let (info, now) = (&session.info, server.clock.moment());
+    let count = server.logins.fail(&info.address, now);
+    // Many failures in a row must not fill the log.
+    if count <= LOGGED_FAILURES || count.is_power_of_two() {
+        log::warn!(
+            "client {} ({}) failed to authenticate; recent failures from its address: {count}",
+            info.id,
+            info.address
+        );
+    }
+}
+
+/// Number of failures of an address that are each logged. Later ones are logged when their number
+/// has doubled.
+const LOGGED_FAILURES: u32 = 4;
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 

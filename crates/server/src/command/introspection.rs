@@ -1,19 +1,20 @@
 //! COMMAND: information about the commands for clients.
 
+use super::access;
 use super::subcommand::{help, refuse_subcommand};
 use super::syntax;
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
-use crate::spec::flag::{LOADING, STALE};
-use crate::spec::{Keys, flag};
+use crate::spec::flag::{CONTAINER, LOADING, STALE};
+use crate::spec::{Keys, Subcommand, flag};
 use crate::state::Server;
-use wire::{Args, Protocol};
+use wire::{Args, Reply};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "server":
-    "command" -1, LOADING | STALE, Keys::None, "2.8.13", Run::any(command),
+    "command" -1, LOADING | STALE | CONTAINER, Keys::None, "2.8.13", Run::any(command),
         "Returns detailed information about all commands.";
 };
 
@@ -38,8 +39,8 @@ const HELP: &[&str] = &[
 
 fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let Some(word) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
-        let specs = served(ctx).into_iter().map(Some).collect();
-        return infos(ctx, specs);
+        let all = all(ctx).into_iter().map(Some).collect();
+        return infos(ctx, all);
     };
     match (&word[..], args.len()) {
         (b"count", 2) => ctx.reply.integer(served(ctx).len() as i64),
@@ -47,22 +48,22 @@ fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"list", 5) if args.is(2, "filterby") => filtered(ctx, args),
         (b"list", _) => ctx.reply.error("ERR syntax error"),
         (b"info", 2) => {
-            let specs = served(ctx).into_iter().map(Some).collect();
-            infos(ctx, specs);
+            let all = all(ctx).into_iter().map(Some).collect();
+            infos(ctx, all);
         }
         (b"info", _) => {
             let names = args.from(2).iter();
-            let specs = names.map(|name| find(ctx, name)).collect();
-            infos(ctx, specs);
+            let found = names.map(|name| find(ctx, name)).collect();
+            infos(ctx, found);
         }
         (b"docs", 2) => {
-            let specs = served(ctx);
-            docs(ctx, specs);
+            let all = all(ctx);
+            docs(ctx, all);
         }
         (b"docs", _) => {
             let names = args.from(2).iter();
-            let specs = names.filter_map(|name| find(ctx, name)).collect();
-            docs(ctx, specs);
+            let found = names.filter_map(|name| find(ctx, name)).collect();
+            docs(ctx, found);
         }
         (b"getkeys", 3..) => keys(ctx, args.from(2), false),
         (b"getkeysandflags", 3..) => keys(ctx, args.from(2), true),
@@ -79,26 +80,106 @@ fn served(ctx: &Ctx<'_, '_>) -> Vec<&'static Spec> {
         .collect()
 }
 
+/// Returns the commands that the storage engine serves, without their subcommands.
+fn all(ctx: &Ctx<'_, '_>) -> Vec<Entry> {
+    let entry = |spec| Entry {
+        spec,
+        subcommand: None,
+    };
+    served(ctx).into_iter().map(entry).collect()
+}
+
 fn serves(server: &Server, spec: &Spec) -> bool {
     server.segments.is_none() || spec.run.is_on_segment()
 }
 
-fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<&'static Spec> {
-    // A subcommand is looked up as its container command.
-    let end = name.iter().position(|byte| *byte == b'|');
-    let index = ctx.table.lookup(&name[..end.unwrap_or(name.len())])?;
-    let spec = ctx.table[index as usize];
-    serves(ctx.server, spec).then_some(spec)
+/// A command or one of its subcommands.
+#[derive(Clone, Copy)]
+struct Entry {
+    spec: &'static Spec,
+    subcommand: Option<&'static Subcommand>,
 }
 
-fn names(ctx: &mut Ctx<'_, '_>, is_wanted: impl Fn(&Spec) -> bool) {
-    let found: Vec<_> = served(ctx)
-        .into_iter()
-        .filter(|spec| is_wanted(spec))
-        .collect();
+impl Entry {
+    fn name(&self) -> &'static str {
+        self.subcommand
+            .map_or(self.spec.name, |subcommand| subcommand.name)
+    }
+
+    /// Whether it only stands for its subcommands.
+    fn is_container(&self) -> bool {
+        self.subcommand.is_none() && self.spec.has(CONTAINER)
+    }
+
+    /// Returns the flags. A container that does nothing by itself has none, as in Redis.
+    fn flags(&self) -> u32 {
+        match self.subcommand {
+            Some(subcommand) => subcommand.flags,
+            None if self.is_container() && self.spec.arity < -1 => 0,
+            None => self.spec.flags,
+        }
+    }
+
+    fn keys(&self) -> Keys {
+        match self.subcommand {
+            Some(subcommand) => subcommand.keys,
+            None if self.is_container() => Keys::None,
+            None => self.spec.keys,
+        }
+    }
+
+    /// Returns the ACL categories.
+    fn categories(&self) -> Vec<&'static str> {
+        if self.is_container() && self.flags() == 0 {
+            return vec!["slow"];
+        }
+        categories_of(self.name(), self.flags(), self.keys(), self.spec.group)
+    }
+}
+
+/// Finds a command by its name, or a subcommand by its name and that of its container.
+fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<Entry> {
+    let end = name.iter().position(|byte| *byte == b'|');
+    let (name, word) = match end {
+        Some(end) => (&name[..end], Some(&name[end + 1..])),
+        None => (name, None),
+    };
+    let spec = ctx.table[ctx.table.lookup(name)? as usize];
+    if !serves(ctx.server, spec) {
+        return None;
+    }
+    let subcommand = match word {
+        Some(word) => Some(ctx.table.subcommand(spec, word)?.1),
+        None => None,
+    };
+    Some(Entry { spec, subcommand })
+}
+
+/// Returns the subcommands of a command.
+fn subcommands(ctx: &Ctx<'_, '_>, spec: &'static Spec) -> Vec<Entry> {
+    let all = ctx.table.subcommands().iter();
+    let own = all.filter(|subcommand| subcommand.parts().0 == spec.name);
+    let entry = |subcommand| Entry {
+        spec,
+        subcommand: Some(subcommand),
+    };
+    own.map(entry).collect()
+}
+
+fn names(ctx: &mut Ctx<'_, '_>, is_wanted: impl Fn(&Entry) -> bool) {
+    let mut found = Vec::new();
+    for spec in served(ctx) {
+        let entry = Entry {
+            spec,
+            subcommand: None,
+        };
+        found.extend(is_wanted(&entry).then(|| entry.name()));
+        let subcommands = subcommands(ctx, spec).into_iter();
+        found.extend(subcommands.filter(&is_wanted).map(|entry| entry.name()));
+    }
     ctx.reply.array(found.len());
-    for spec in found {
-        ctx.reply.bulk(spec.name.as_bytes());
+    for name in found {
+        ctx.reply.bulk(name.as_bytes());
     }
 }
 
@@ -106,12 +187,12 @@ fn filtered(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let wanted = &args[4];
     match &args[3].to_ascii_lowercase()[..] {
         b"module" => names(ctx, |_| false),
-        b"pattern" => names(ctx, |spec| {
-            glob::matches(wanted, spec.name.as_bytes(), true)
+        b"pattern" => names(ctx, |entry| {
+            glob::matches(wanted, entry.name().as_bytes(), true)
         }),
         b"aclcat" => {
             let wanted = String::from_utf8_lossy(wanted).to_ascii_lowercase();
-            names(ctx, |spec| categories(spec).contains(&wanted.as_str()));
+            names(ctx, |entry| entry.categories().contains(&wanted.as_str()));
         }
         _ => ctx.reply.error("ERR syntax error"),
     }
@@ -119,8 +200,12 @@ fn filtered(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 /// Returns the ACL categories of a command, derived from its flags and group.
 pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
+    categories_of(spec.name, spec.flags, spec.keys, spec.group)
+}
+
+fn categories_of(name: &str, flags: u32, keys: Keys, group: &'static str) -> Vec<&'static str> {
     let mut all = Vec::new();
-    for (bits, name) in [
+    for (bits, category) in [
         (flag::WRITE, "write"),
         (flag::READONLY, "read"),
         (flag::ADMIN, "admin"),
@@ -129,24 +214,24 @@ pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
         (flag::FAST, "fast"),
         (flag::BLOCKING, "blocking"),
     ] {
-        if spec.has(bits) {
-            all.push(name);
+        if flags & bits != 0 {
+            all.push(category);
         }
     }
-    if !spec.has(flag::FAST) {
+    if flags & flag::FAST == 0 {
         all.push("slow");
     }
     // These commands read all keys or accept serialized values.
     const DANGEROUS: [&str; 7] = [
         "keys", "flushall", "flushdb", "swapdb", "sort", "sort_ro", "restore",
     ];
-    if DANGEROUS.contains(&spec.name) {
+    if DANGEROUS.contains(&name) {
         all.push("dangerous");
     }
-    match spec.group {
-        "generic" if spec.keys == Keys::Sort => all.extend(["list", "set", "sortedset"]),
+    match group {
+        "generic" if keys == Keys::Sort => all.extend(["list", "set", "sortedset"]),
         "generic" => all.push("keyspace"),
-        "server" if spec.keys == Keys::Whole => all.push("keyspace"),
+        "server" if keys == Keys::Whole => all.push("keyspace"),
         "sorted-set" => all.push("sortedset"),
         group @ ("string" | "bitmap" | "hyperloglog" | "hash" | "list" | "set" | "geo") => {
             all.push(group)
@@ -158,11 +243,11 @@ pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
     all
 }
 
-fn infos(ctx: &mut Ctx<'_, '_>, specs: Vec<Option<&Spec>>) {
-    ctx.reply.array(specs.len());
-    for spec in specs {
-        match spec {
-            Some(spec) => info(ctx, spec),
+fn infos(ctx: &mut Ctx<'_, '_>, entries: Vec<Option<Entry>>) {
+    ctx.reply.array(entries.len());
+    for entry in entries {
+        match entry {
+            Some(entry) => info(ctx, entry),
             None => ctx.reply.null_array(),
         }
     }
@@ -177,22 +262,23 @@ fn key_range(keys: Keys) -> (i64, i64, i64) {
     }
 }
 
-fn info(ctx: &mut Ctx<'_, '_>, spec: &Spec) {
-    let (first, last, step) = key_range(spec.keys);
+fn info(ctx: &mut Ctx<'_, '_>, entry: Entry) {
+    let (first, last, step) = key_range(entry.keys());
     let is_movable = matches!(
-        spec.keys,
+        entry.keys(),
         Keys::Counted(_) | Keys::FirstAndCounted(_) | Keys::CountedStep(..)
     );
     let mut flags: Vec<&str> = Vec::new();
     for (bit, name) in flag::NAMES {
-        if spec.has(*bit) || (*bit == flag::MOVABLE_KEYS && is_movable) {
+        if entry.flags() & bit != 0 || (*bit == flag::MOVABLE_KEYS && is_movable) {
             flags.push(name);
         }
     }
+    let arity = entry.subcommand.map_or(entry.spec.arity, |own| own.arity);
     let reply = &mut ctx.reply;
     reply.array(10);
-    reply.bulk(spec.name.as_bytes());
-    reply.integer(i64::from(spec.arity));
+    reply.bulk(entry.name().as_bytes());
+    reply.integer(i64::from(arity));
     reply.set(flags.len());
     for name in flags {
         reply.simple(name);
@@ -200,99 +286,212 @@ fn info(ctx: &mut Ctx<'_, '_>, spec: &Spec) {
     for number in [first, last, step] {
         reply.integer(number);
     }
-    let categories = categories(spec);
+    let categories = entry.categories();
     reply.set(categories.len());
     for name in categories {
         reply.simple(&format!("@{name}"));
     }
-    // Tips, key specifications, subcommands.
+    // There are no tips.
     reply.array(0);
-    key_specs(ctx, spec);
-    ctx.reply.array(0);
-}
-
-fn key_specs(ctx: &mut Ctx<'_, '_>, spec: &Spec) {
-    let reply = &mut ctx.reply;
-    let Keys::Range(first, last, step) = spec.keys else {
-        return reply.array(0);
+    key_specs(ctx, entry);
+    let subcommands = match entry.is_container() {
+        true => subcommands(ctx, entry.spec),
+        false => Vec::new(),
     };
-    reply.array(1);
-    reply.map(3);
-    reply.bulk(b"flags");
-    reply.set(1);
-    let is_write = spec.has(flag::WRITE);
-    reply.simple(if is_write { "RW" } else { "RO" });
-    reply.bulk(b"begin_search");
-    reply.map(2);
-    reply.bulk(b"type");
-    reply.bulk(b"index");
-    reply.bulk(b"spec");
-    reply.map(1);
-    reply.bulk(b"index");
-    reply.integer(i64::from(first));
-    reply.bulk(b"find_keys");
-    reply.map(2);
-    reply.bulk(b"type");
-    reply.bulk(b"range");
-    reply.bulk(b"spec");
-    reply.map(3);
-    reply.bulk(b"lastkey");
-    // Relative to the first key, or counted from the end.
-    reply.integer(i64::from(if last < 0 { last } else { last - first }));
-    reply.bulk(b"keystep");
-    reply.integer(i64::from(step));
-    reply.bulk(b"limit");
-    reply.integer(0);
+    ctx.reply.array(subcommands.len());
+    for subcommand in subcommands {
+        info(ctx, subcommand);
+    }
 }
 
-fn docs(ctx: &mut Ctx<'_, '_>, specs: Vec<&Spec>) {
-    ctx.reply.map(specs.len());
-    for spec in specs {
-        ctx.reply.bulk(spec.name.as_bytes());
-        let has_arguments = syntax::has_arguments(spec.name);
-        ctx.reply.map(3 + usize::from(has_arguments));
-        for (name, text) in [
-            ("summary", spec.summary),
-            ("since", spec.since),
+/// Position at which a group of keys begins, and how they are found from there.
+enum Group {
+    /// The argument at this index, then as many as `last` says: the distance of the last one, or
+    /// its position from the end if negative; every `step`-th.
+    Range { at: i64, last: i64, step: i64 },
+    /// The argument at this index is the number of the keys after it, which have this distance.
+    Counted { at: i64, step: i64 },
+    /// The arguments do not determine the keys by their positions.
+    Unknown,
+}
+
+/// Returns the groups of a command's keys. Groups have different flags.
+fn groups(keys: Keys, has_two: bool) -> Vec<Group> {
+    let one = |at: i64| Group::Range {
+        at,
+        last: 0,
+        step: 1,
+    };
+    match keys {
+        Keys::Range(first, last, step) => {
+            let [first, last, step] = [first, last, step].map(i64::from);
+            let from = |at: i64| Group::Range {
+                at,
+                // Relative to the first key of the group, or counted from the end.
+                last: if last < 0 { last } else { last - at },
+                step,
+            };
+            match has_two {
+                true => vec![one(first), from(first + step)],
+                false => vec![from(first)],
+            }
+        }
+        Keys::Counted(at) => vec![Group::Counted {
+            at: i64::from(at),
+            step: 1,
+        }],
+        Keys::CountedStep(at, step) => vec![Group::Counted {
+            at: i64::from(at),
+            step: i64::from(step),
+        }],
+        Keys::FirstAndCounted(at) => vec![
+            one(1),
+            Group::Counted {
+                at: i64::from(at),
+                step: 1,
+            },
+        ],
+        Keys::Sort => vec![one(1), Group::Unknown],
+        _ => Vec::new(),
+    }
+}
+
+fn key_specs(ctx: &mut Ctx<'_, '_>, entry: Entry) {
+    let (first, further) = access::of(entry.spec.name, entry.spec.flags);
+    let groups = groups(entry.keys(), further.is_some());
+    let reply = &mut ctx.reply;
+    reply.array(groups.len());
+    for (place, group) in groups.into_iter().enumerate() {
+        let flags = if place == 0 {
+            first
+        } else {
+            further.unwrap_or(first)
+        };
+        reply.map(3);
+        reply.bulk(b"flags");
+        write_flags(reply, flags);
+        let (begin, find): (Search<'_>, Search<'_>) = match &group {
+            Group::Range { at, last, step } => (
+                ("index", vec![("index", *at)]),
+                (
+                    "range",
+                    vec![("lastkey", *last), ("keystep", *step), ("limit", 0)],
+                ),
+            ),
+            Group::Counted { at, step } => (
+                ("index", vec![("index", *at)]),
+                (
+                    "keynum",
+                    vec![("keynumidx", 0), ("firstkey", 1), ("keystep", *step)],
+                ),
+            ),
+            Group::Unknown => (("unknown", Vec::new()), ("unknown", Vec::new())),
+        };
+        write_search(reply, "begin_search", &begin);
+        write_search(reply, "find_keys", &find);
+    }
+}
+
+/// Type of a step of the search for keys, and its numbers by name.
+type Search<'a> = (&'a str, Vec<(&'a str, i64)>);
+
+fn write_search(reply: &mut Reply<'_>, name: &str, (kind, numbers): &Search<'_>) {
+    reply.bulk(name.as_bytes());
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(numbers.len());
+    for (name, number) in numbers {
+        reply.bulk(name.as_bytes());
+        reply.integer(*number);
+    }
+}
+
+fn write_flags(reply: &mut Reply<'_>, flags: &str) {
+    let words: Vec<&str> = flags.split(' ').collect();
+    reply.set(words.len());
+    for word in words {
+        reply.simple(word);
+    }
+}
+
+fn docs(ctx: &mut Ctx<'_, '_>, entries: Vec<Entry>) {
+    ctx.reply.map(entries.len());
+    for entry in entries {
+        let spec = entry.spec;
+        let (since, summary) = match entry.subcommand {
+            Some(subcommand) => (subcommand.since, subcommand.summary),
+            None => (spec.since, spec.summary),
+        };
+        let subcommands = match entry.is_container() {
+            true => subcommands(ctx, spec),
+            false => Vec::new(),
+        };
+        let fields = [
+            ("summary", summary),
+            ("since", since),
             ("group", spec.group),
-        ] {
+        ];
+        ctx.reply.bulk(entry.name().as_bytes());
+        let has_arguments = syntax::has_arguments(entry.name());
+        let extra = usize::from(has_arguments) + usize::from(!subcommands.is_empty());
+        ctx.reply.map(fields.len() + extra);
+        for (name, text) in fields {
             ctx.reply.bulk(name.as_bytes());
             ctx.reply.bulk(text.as_bytes());
         }
         if has_arguments {
             ctx.reply.bulk(b"arguments");
-            syntax::write(&mut ctx.reply, spec.name);
+            syntax::write(&mut ctx.reply, entry.name());
+        }
+        if !subcommands.is_empty() {
+            ctx.reply.bulk(b"subcommands");
+            docs(ctx, subcommands);
         }
     }
 }
 
 fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>, with_flags: bool) {
-    let Some(spec) = find(ctx, args.name()) else {
+    let found = match args.get(1) {
+        Some(word) => {
+            let name = [args.name(), word].join(&b'|');
+            find(ctx, &name)
+                .or_else(|| find(ctx, args.name()).filter(|entry| !entry.is_container()))
+        }
+        None => find(ctx, args.name()),
+    };
+    let Some(entry) = found else {
         return ctx.reply.error("ERR Invalid command specified");
     };
-    if !spec.accepts(args.len()) {
+    let accepts = match entry.subcommand {
+        Some(subcommand) => subcommand.accepts(args.len()),
+        None => entry.spec.accepts(args.len()),
+    };
+    if matches!(
+        entry.keys(),
+        Keys::None | Keys::Whole | Keys::Queued | Keys::Watched
+    ) {
+        return ctx.reply.error("ERR The command has no key arguments");
+    }
+    if !accepts {
         return ctx
             .reply
             .error("ERR Invalid number of arguments specified for command");
     }
-    let mut found = Vec::new();
-    spec.keys.each(args, |index| found.push(index));
-    if found.is_empty() {
-        return ctx.reply.error("ERR The command has no key arguments");
-    }
-    ctx.reply.array(found.len());
-    for index in found {
+    let Some(used) = access::of_call(entry.spec, entry.subcommand, args) else {
+        return ctx
+            .reply
+            .error("ERR Invalid arguments specified for command");
+    };
+    ctx.reply.array(used.len());
+    for (index, flags) in used {
         if with_flags {
             ctx.reply.array(2);
         }
         ctx.reply.bulk(&args[index]);
         if with_flags {
-            let is_write = spec.has(flag::WRITE);
-            match ctx.session.protocol {
-                Protocol::Resp2 => ctx.reply.array(1),
-                Protocol::Resp3 => ctx.reply.set(1),
-            }
-            ctx.reply.simple(if is_write { "RW" } else { "RO" });
+            write_flags(&mut ctx.reply, flags);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::lifetime::Unit;
 use super::table::{commands, on_slab};
 use crate::context::{Run, Spec, on_both, settle};
 use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
+use crate::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
@@ -41,7 +41,7 @@ pub const TABLE: &[Spec] = commands! {
         "Returns all keys whose names match a pattern.";
     "move" 3, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(generic::move_key),
         "Moves a key to another database.";
-    "object" -2, READONLY, Keys::Range(2, 2, 1), "2.2.3", on_slab!(object::object),
+    "object" -2, READONLY | CONTAINER, Keys::Range(2, 2, 1), "2.2.3", on_slab!(object::object),
         "Returns how a key's value is represented and when it was last accessed.";
     "persist" 2, WRITE | FAST, Keys::Range(1, 1, 1), "2.2.0", on_both!(expire::persist),
         "Removes the expiration of a key.";
@@ -83,7 +83,7 @@ pub const TABLE: &[Spec] = commands! {
         "Deletes all keys of all databases.";
     "flushdb" -1, WRITE, Keys::Whole, "1.0.0", on_both!(whole::flushdb),
         "Deletes all keys of the database.";
-    "memory" -2, READONLY, Keys::Range(2, 2, 1), "4.0.0", on_slab!(object::memory),
+    "memory" -2, READONLY | CONTAINER, Keys::Range(2, 2, 1), "4.0.0", on_slab!(object::memory),
         "Returns the memory that a key uses, in bytes.";
     "swapdb" 3, WRITE | FAST, Keys::Whole, "4.0.0", on_slab!(whole::swapdb),
         "Exchanges the contents of two databases.";

@@ -5,16 +5,16 @@ use super::table::commands;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
 use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use wire::Args;
 use wire::number::parse_i64;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "server":
-    "slowlog" -2, ADMIN | LOADING | STALE, Keys::None, "2.2.12", Run::any(slowlog),
+    "slowlog" -2, ADMIN | LOADING | STALE | CONTAINER, Keys::None, "2.2.12", Run::any(slowlog),
         "A container for slow log commands.";
-    "latency" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.13", Run::any(latency),
+    "latency" -2, ADMIN | NOSCRIPT | LOADING | STALE | CONTAINER, Keys::None, "2.8.13", Run::any(latency),
         "A container for latency diagnostics commands.";
 };
 
@@ -152,20 +152,20 @@ fn history(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
 }
 
 fn histogram(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let all = || (0..ctx.table.len()).collect();
-    let wanted: Vec<usize> = if args.len() == 2 {
-        all()
-    } else {
-        // Unknown names are ignored, as in Redis.
-        let found = args
-            .from(2)
-            .iter()
-            .filter_map(|name| ctx.table.lookup(name));
-        found.map(usize::from).collect()
+    // Unknown names are ignored, and the name of a container includes its subcommands, as in Redis.
+    let is_wanted = |name: &str| {
+        let container = name.split('|').next().unwrap_or(name).as_bytes();
+        args.len() == 2
+            || args.from(2).iter().any(|wanted| {
+                wanted.eq_ignore_ascii_case(name.as_bytes())
+                    || wanted.eq_ignore_ascii_case(container)
+            })
     };
-    let found: Vec<_> = wanted
-        .into_iter()
-        .map(|index| (ctx.table[index].name, ctx.server.stats.latency(index)))
+    let found: Vec<_> = ctx
+        .table
+        .names()
+        .filter(|(_, name)| is_wanted(name))
+        .map(|(index, name)| (name, ctx.server.stats.latency(index)))
         .filter(|(_, summary)| summary.total > 0)
         .collect();
     ctx.reply.map(found.len());

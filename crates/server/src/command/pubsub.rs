@@ -6,11 +6,13 @@ use crate::clients;
 use crate::context::{Ctx, Run, Spec};
 use crate::pubsub::Space;
 use crate::spec::Keys;
-use crate::spec::flag::{FAST, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, STALE, SUBSCRIBER};
+use crate::spec::flag::{
+    CONTAINER, FAST, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, PUSHES, STALE, SUBSCRIBER,
+};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 
-const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE | SUBSCRIBER | NO_PAUSE;
+const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE | SUBSCRIBER | NO_PAUSE | PUSHES;
 const SAY: u32 = PUBSUB | LOADING | STALE | FAST | MAY_WRITE;
 
 /// Table of this family's commands.
@@ -32,7 +34,7 @@ pub const TABLE: &[Spec] = commands! {
         "Publishes a message to a channel.";
     "spublish" 3, SAY, Keys::None, "7.0.0", Run::any(spublish),
         "Publishes a message to a shard channel.";
-    "pubsub" -2, PUBSUB | LOADING | STALE, Keys::None, "2.8.0", Run::any(pubsub),
+    "pubsub" -2, PUBSUB | LOADING | STALE | CONTAINER, Keys::None, "2.8.0", Run::any(pubsub),
         "A container for Pub/Sub commands.";
 };
 

@@ -4,11 +4,18 @@
 use super::introspection;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
+use crate::config::Id;
+use crate::config::words::{DEBUG_LOCAL, DEBUG_REFUSED};
 use crate::context::{Ctx, Run, Spec};
 use crate::info;
 use crate::process;
+use crate::session::Session;
 use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
+use crate::spec::flag::{
+    ADMIN, CONTAINER, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, PROTECTED, STALE,
+};
+use crate::state::Server;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use wire::Args;
@@ -28,17 +35,17 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the replication role.";
     "shutdown" -1, ADMIN_ALWAYS | NO_MULTI | NO_PAUSE, Keys::None, "1.0.0", Run::any(shutdown),
         "Stops the server.";
-    "debug" -2, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(debug),
+    "debug" -2, ADMIN_ALWAYS | PROTECTED, Keys::None, "1.0.0", Run::any(debug),
         "A container for debugging commands.";
     "lolwut" -1, ALWAYS | FAST, Keys::None, "5.0.0", Run::any(lolwut),
         "Displays the server's version and a piece of art.";
     in "cluster":
-    "cluster" -2, ALWAYS, Keys::None, "3.0.0", Run::any(cluster),
+    "cluster" -2, ALWAYS | CONTAINER, Keys::None, "3.0.0", Run::any(cluster),
         "A container for cluster commands.";
     in "server":
-    "module" -2, ADMIN_ALWAYS, Keys::None, "4.0.0", Run::any(module),
+    "module" -2, ADMIN_ALWAYS | CONTAINER, Keys::None, "4.0.0", Run::any(module),
         "A container for module commands.";
-    "acl" -2, ADMIN_ALWAYS, Keys::None, "6.0.0", Run::any(acl),
+    "acl" -2, ADMIN_ALWAYS | CONTAINER, Keys::None, "6.0.0", Run::any(acl),
         "A container for access list control commands.";
     in "generic":
     "wait" 3, NOSCRIPT, Keys::None, "3.0.0", Run::any(wait),
@@ -108,6 +115,18 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 /// Maximum duration of DEBUG SLEEP in seconds.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
 
+/// Error for DEBUG where it is not allowed.
+pub const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.";
+
+/// Whether `enable-debug-command` allows DEBUG to this client.
+pub fn may_debug(server: &Server, session: &Session) -> bool {
+    let address = session.info.address.parse::<SocketAddr>();
+    match server.config.number(Id::EnableDebugCommand) {
+        DEBUG_LOCAL => address.map_or(true, |address| address.ip().to_canonical().is_loopback()),
+        allowed => allowed != DEBUG_REFUSED,
+    }
+}
+
 fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let word = args[1].to_ascii_lowercase();
     match (&word[..], args.len()) {
@@ -167,9 +186,31 @@ fn cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         .error("ERR This instance has cluster support disabled");
 }
 
+/// Text of MODULE HELP.
+const MODULE_HELP: &[&str] = &[
+    "LIST",
+    "    Return a list of loaded modules, of which there are none.",
+];
+
+/// Text of ACL HELP.
+const ACL_HELP: &[&str] = &[
+    "CAT [<category>]",
+    "    List all commands that belong to <category>, or all command categories",
+    "    when no category is specified.",
+    "GETUSER <username>",
+    "    Get the user's details.",
+    "LIST",
+    "    Show users details in config file format.",
+    "USERS",
+    "    List all the registered usernames.",
+    "WHOAMI",
+    "    Return the current connection username.",
+];
+
 fn module(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     match &args[1].to_ascii_lowercase()[..] {
         b"list" if args.len() == 2 => ctx.reply.array(0),
+        b"help" if args.len() == 2 => help(ctx, "MODULE", MODULE_HELP),
         b"load" | b"loadex" | b"unload" => ctx.reply.error("ERR modules are not supported"),
         _ => refuse_subcommand(ctx, args, &["LIST", "LOAD", "UNLOAD"]),
     }
@@ -226,6 +267,7 @@ fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"cat", 3) => commands_of(ctx, &args[2]),
         (b"getuser", 3) if &args[2] == b"default" => describe_user(ctx),
         (b"getuser", 3) => ctx.reply.null(),
+        (b"help", 2) => help(ctx, "ACL", ACL_HELP),
         (b"setuser" | b"deluser" | b"load" | b"save" | b"log" | b"genpass" | b"dryrun", _) => {
             ctx.reply.error(
                 "ERR there is only the default user: set its password with CONFIG SET requirepass",

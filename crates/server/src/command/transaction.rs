@@ -40,27 +40,29 @@ pub const TABLE: &[Spec] = commands! {
         "Stops watching all keys.";
 };
 
-/// Queues a command after MULTI.
+/// Queues a command after MULTI. Returns false if it was refused.
 pub fn queue(
     server: &Server,
     session: &mut Session,
     (index, spec): (SpecIndex, &Spec),
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) {
+) -> bool {
     let limit = server.config.number(Id::QueryBufferLimit) as usize;
     let Some(transaction) = &mut session.transaction else {
-        return;
+        return false;
     };
     if spec.has(flag::NO_MULTI) {
         transaction.is_broken = true;
-        return reply.error("ERR Command not allowed inside a transaction");
+        reply.error("ERR Command not allowed inside a transaction");
+        return false;
     }
     if transaction.heap_bytes() > limit {
         // The transaction will not run, so its queue is freed at once.
         **transaction = Transaction::default();
         transaction.is_broken = true;
-        return reply.error("ERR the transaction exceeds client-query-buffer-limit");
+        reply.error("ERR the transaction exceeds client-query-buffer-limit");
+        return false;
     }
     // After a refused command the transaction will not run, therefore further commands are not
     // kept.
@@ -69,6 +71,7 @@ pub fn queue(
     }
     session.info.queued.store(transaction.len() as i64, Relaxed);
     reply.simple("QUEUED");
+    true
 }
 
 fn multi(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
@@ -199,13 +202,16 @@ fn run_one(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
     }
     let nanos = start.elapsed().as_nanos() as u64;
     let now = ctx.view.now();
-    timing::note_slow(ctx.server, spec, ctx.session, args, nanos / 1000, now);
+    timing::note_slow(ctx.server, spec, &ctx.session.info, args, nanos / 1000, now);
     let is_error = ctx.reply.written(position).first() == Some(&b'-');
     if is_error {
         ctx.server.stats.count_error(ctx.reply.written(position));
     }
+    let word = args.get(1).filter(|_| spec.has(flag::CONTAINER));
+    let subcommand = word.and_then(|word| ctx.table.subcommand(spec, word));
+    let counted = subcommand.map_or(index, |(index, _)| index);
     if let Some(worker) = ctx.server.stats.workers.get(ctx.session.info.worker) {
-        let stats = &worker.commands[index as usize];
+        let stats = &worker.commands[counted as usize];
         stats.calls.fetch_add(1, Relaxed);
         stats.nanos.fetch_add(nanos, Relaxed);
         stats.failed.fetch_add(u64::from(is_error), Relaxed);

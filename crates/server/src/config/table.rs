@@ -1,7 +1,7 @@
 //! The table of settings. The config file, the command line, CONFIG GET and SET, the docs and the
 //! tests read it.
 
-use super::words::{ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS};
+use super::words::{DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS};
 
 /// Type of a setting: how its text is parsed, checked and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,7 @@ settings! {
     TcpBacklog "tcp-backlog", Int(1, 65535), "511", false, "Maximum number of connections waiting to be accepted.";
     ProtectedMode "protected-mode", Bool, "yes", true, "Whether to refuse clients from other machines while no password is set.";
     RequirePass "requirepass", Secret, "", true, "Password of the default user; empty means none.";
+    EnableDebugCommand "enable-debug-command", Choice(DEBUG_ACCESS), "no", false, "Clients that may run DEBUG: no, yes (all) or local (only those on the same machine).";
     MaxClients "maxclients", Int(1, 1_000_000), "10000", true, "Maximum number of connected clients; a further connection gets an error and is closed.";
     Timeout "timeout", Int(0, 2_147_483_647), "0", true, "Seconds after which an idle client is disconnected; 0 means never.";
     TcpKeepalive "tcp-keepalive", Int(0, 2_147_483_647), "300", true, "Seconds between TCP keepalive probes on idle connections; 0 disables them.";

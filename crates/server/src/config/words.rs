@@ -15,3 +15,10 @@ pub const EVICTIONS: &[&str] = &[
 
 /// Words of `dump-hash-ttl-format`: the servers that can read the hashes with element deadlines.
 pub const HASH_FORMATS: &[&str] = &["redis", "valkey"];
+
+/// Words of `enable-debug-command`.
+pub const DEBUG_ACCESS: &[&str] = &["no", "yes", "local"];
+/// Index in [`DEBUG_ACCESS`] of the word that refuses DEBUG to all clients.
+pub const DEBUG_REFUSED: i64 = 0;
+/// Index in [`DEBUG_ACCESS`] of the word that allows DEBUG to local clients.
+pub const DEBUG_LOCAL: i64 = 2;

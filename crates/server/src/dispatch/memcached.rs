@@ -69,7 +69,7 @@ impl Executor<'_> {
     ) -> Progress {
         let server = self.server;
         let may_write = memcached::may_write(request.verb);
-        if server.pause.holds_kind(may_write, self.moment) {
+        if server.pause.holds(may_write, self.moment) {
             return Progress::Held;
         }
         let counts = &server.stats.workers[self.worker].memcached;

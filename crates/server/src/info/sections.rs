@@ -63,7 +63,8 @@ pub(super) fn clients(report: &mut Report<'_>) {
     let input = largest(|info| info.input_bytes.load(Relaxed));
     report.field("client_recent_max_input_buffer", input);
     report.field("client_recent_max_output_buffer", output);
-    report.field("blocked_clients", server.blocking.len());
+    let held = server.held_clients.load(Relaxed) as usize;
+    report.field("blocked_clients", server.blocking.len() + held);
     report.field("tracking_clients", server.tracking.counts().0);
     report.field("pubsub_clients", subscribers);
     report.field("watching_clients", watching);
@@ -295,7 +296,7 @@ pub(super) fn cpu(report: &mut Report<'_>) {
 
 pub(super) fn command_stats(report: &mut Report<'_>) {
     let stats = &report.server.stats;
-    for (index, spec) in report.table.iter().enumerate() {
+    for (index, name) in report.table.names() {
         let calls = stats.sum(|worker| &worker.commands[index].calls);
         let rejected = stats.sum(|worker| &worker.commands[index].rejected);
         let failed = stats.sum(|worker| &worker.commands[index].failed);
@@ -306,7 +307,7 @@ pub(super) fn command_stats(report: &mut Report<'_>) {
         let mean = nanos as f64 / 1000.0 / calls.max(1) as f64;
         let micros = nanos / 1000;
         report.field(
-            &format!("cmdstat_{}", spec.name),
+            &format!("cmdstat_{name}"),
             format_args!(
                 "calls={calls},usec={micros},usec_per_call={mean:.2},rejected_calls={rejected},failed_calls={failed}"
             ),
@@ -323,7 +324,7 @@ pub(super) fn error_stats(report: &mut Report<'_>) {
 pub(super) fn latency_stats(report: &mut Report<'_>) {
     let text = report.server.config.text(Id::LatencyPercentiles);
     let percentiles = value::percentiles(&text).unwrap_or_default();
-    for (index, spec) in report.table.iter().enumerate() {
+    for (index, name) in report.table.names() {
         let summary = report.server.stats.latency(index);
         if summary.total == 0 {
             continue;
@@ -332,7 +333,7 @@ pub(super) fn latency_stats(report: &mut Report<'_>) {
             .iter()
             .map(|share| format!("p{share}={:.3}", summary.percentile(share / 100.0) as f64))
             .collect();
-        let name = format!("latency_percentiles_usec_{}", spec.name);
+        let name = format!("latency_percentiles_usec_{name}");
         report.field(&name, shown.join(","));
     }
 }

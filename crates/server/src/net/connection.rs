@@ -11,7 +11,7 @@ use crate::clients::flag;
 use crate::clock::Moment;
 use crate::command;
 use crate::config::Id;
-use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome};
+use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome, shown_index};
 use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::session::Session;
@@ -41,6 +41,8 @@ pub enum Next {
     Again,
     /// The end of CLIENT PAUSE.
     Held,
+    /// This time, after failed authentications from the same address.
+    Delayed(Moment),
     /// The reply of a blocked command.
     Blocked,
     /// The connection must be closed.
@@ -95,10 +97,19 @@ enum Stop {
     Backpressure,
     /// CLIENT PAUSE.
     Held,
+    /// An attempt to authenticate waits until this time.
+    Delayed(Moment),
     /// The last command blocks on a key.
     Blocked,
     /// The connection is closing.
     Closing,
+}
+
+impl Stop {
+    /// Whether complete commands may be left in the input.
+    fn leaves_commands(self) -> bool {
+        !matches!(self, Stop::Exhausted | Stop::Closing)
+    }
 }
 
 /// A client's connection.
@@ -131,6 +142,8 @@ pub struct Connection {
     /// Whether the last read filled its buffer, so that the socket may hold more input without
     /// another event.
     pub may_have_more: bool,
+    /// Whether CLIENT PAUSE holds a command of the client.
+    is_held: bool,
     /// Whether the socket is registered for writability.
     pub waits_to_write: bool,
     /// Whether the connection is in the worker's list of connections to serve again.
@@ -164,6 +177,7 @@ impl Connection {
             is_stalled: false,
             is_hung_up: false,
             may_have_more: false,
+            is_held: false,
             waits_to_write: false,
             is_listed: false,
             is_leaving: false,
@@ -198,6 +212,7 @@ impl Connection {
         output.set_max(unsent_max.saturating_add(self.sent));
         self.backpressure_bytes = BACKPRESSURE_BYTES.min(unsent_max / 2);
         let next = self.read_and_run(executor, scratch, &mut output);
+        self.note_held(next == Next::Held, executor);
         let next = self.send(output, scratch, next);
         self.update_info(executor, scratch);
         next
@@ -313,11 +328,12 @@ impl Connection {
     }
 
     fn next_of(&mut self, stop: Stop) -> Next {
-        self.is_stalled = matches!(stop, Stop::Backpressure | Stop::Held | Stop::Blocked);
+        self.is_stalled = stop.leaves_commands();
         match stop {
             Stop::Exhausted | Stop::Closing => Next::Wait,
             Stop::Backpressure => Next::Wait,
             Stop::Held => Next::Held,
+            Stop::Delayed(at) => Next::Delayed(at),
             Stop::Blocked if self.is_hung_up => Next::Close,
             Stop::Blocked => Next::Blocked,
         }
@@ -342,7 +358,7 @@ impl Connection {
             self.executed = 0;
         }
         self.input = input;
-        self.is_stalled = matches!(stop, Stop::Backpressure | Stop::Held | Stop::Blocked);
+        self.is_stalled = stop.leaves_commands();
         if stop == Stop::Exhausted && self.is_over_query_limit(executor) {
             self.session.is_closing = true;
             return Stop::Closing;
@@ -370,7 +386,11 @@ impl Connection {
             calls.clear();
             let end = self.parse(input, used, executor, &mut spans, &mut calls);
             let (stop, at) = self.run_batch(input, &spans, &mut calls, executor, output);
-            executor.end_batch();
+            let only = match &calls[..] {
+                [call] => call.index.map(|index| (index, call.args(input, &spans))),
+                _ => None,
+            };
+            executor.end_batch(&self.session, only);
             if let Some(stop) = stop {
                 // Commands parsed after the last executed one are parsed again later.
                 let limits = *self.parser.limits();
@@ -482,8 +502,10 @@ impl Connection {
                 self.session.is_closing = true;
                 return (Some(Stop::Closing), input.len());
             }
-            if executor.run(&mut self.session, args, call, output) == Outcome::Held {
-                return (Some(Stop::Held), call.start);
+            match executor.run(&mut self.session, args, call, output) {
+                Outcome::Done => {}
+                Outcome::Held => return (Some(Stop::Held), call.start),
+                Outcome::Delayed(at) => return (Some(Stop::Delayed(at)), call.start),
             }
             self.command_count += 1;
             if self.session.is_closing || output.is_cut_off() {
@@ -491,11 +513,15 @@ impl Connection {
             }
             if self.session.is_blocked() {
                 let info = &self.session.info;
-                info.command.store(call.index.expect("it ran"), Relaxed);
+                let index = call.index.expect("it ran");
+                info.command.store(shown_index(index, args), Relaxed);
                 return (Some(Stop::Blocked), call.start + call.len);
             }
         }
-        if let Some(index) = calls.last().and_then(|call| call.index) {
+        if let Some(call) = calls.last()
+            && let Some(index) = call.index
+        {
+            let index = shown_index(index, call.args(input, spans));
             self.session.info.command.store(index, Relaxed);
         }
         (None, input.len())
@@ -608,9 +634,10 @@ impl Connection {
 
     /// Adds the reply of a blocked command to the output and unblocks the session.
     pub fn answer(&mut self, reply: &Output, executor: &Executor<'_>) {
-        self.session.end_wait();
+        let waiter = self.session.end_wait();
         self.bound_output(executor.server());
-        executor.reply_late(&mut self.session, reply, &mut self.output);
+        let (session, output) = (&mut self.session, &mut self.output);
+        executor.reply_late(session, waiter.as_deref(), reply, output);
     }
 
     /// Returns the number of unsent bytes.
@@ -711,8 +738,25 @@ impl Connection {
         }
     }
 
-    /// Removes the connection's buffers from the sum before the connection is dropped.
-    pub fn release(&mut self, scratch: &mut Scratch) {
+    /// Counts a client that CLIENT PAUSE holds among the blocked ones, as Redis does.
+    fn note_held(&mut self, is_held: bool, executor: &Executor<'_>) {
+        if is_held == std::mem::replace(&mut self.is_held, is_held) {
+            return;
+        }
+        self.session
+            .set_flag(flag::BLOCKED, is_held || self.session.is_blocked());
+        let held = &executor.server().held_clients;
+        if is_held {
+            held.fetch_add(1, Relaxed);
+        } else {
+            held.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Removes the connection's buffers and its state from the sums before the connection is
+    /// dropped.
+    pub fn release(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
+        self.note_held(false, executor);
         scratch.traffic.held_bytes -= self.held_bytes as i64;
         self.held_bytes = 0;
     }

@@ -65,6 +65,8 @@ pub struct Worker {
     /// Blocked connections with a timeout: end of the timeout, index and client id, ordered by the
     /// end.
     waits: BTreeSet<(Moment, usize, u64)>,
+    /// Connections that wait to authenticate: time, index and client id, ordered by the time.
+    delayed: BTreeSet<(Moment, usize, u64)>,
     /// Connections to whose output a message was added, so that they must be flushed.
     touched: Vec<usize>,
     messages: Vec<Message>,
@@ -101,6 +103,7 @@ impl Worker {
             leaving: VecDeque::new(),
             leaving_left: 0,
             waits: BTreeSet::new(),
+            delayed: BTreeSet::new(),
             touched: Vec::new(),
             messages: Vec::new(),
             scratch: Scratch::default(),
@@ -185,7 +188,9 @@ impl Worker {
             let now_us = server.clock.now_us();
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
-        if let Some(due) = self.due {
+        if let Some(due) = self.due
+            && !server.keyspace.is_frozen()
+        {
             let min = if self.expiry_driver.found_nothing() {
                 IDLE_SHARD_PAUSE
             } else {
@@ -200,6 +205,9 @@ impl Worker {
         }
         if let Some((deadline, _, _)) = self.waits.first() {
             timeout = timeout.min(Duration::from_millis(deadline.since(now) + 1));
+        }
+        if let Some((at, _, _)) = self.delayed.first() {
+            timeout = timeout.min(Duration::from_millis(at.since(now)));
         }
         timeout
     }
@@ -234,6 +242,7 @@ impl Worker {
         }
         self.release_held(executor);
         self.end_timed_out_waits(executor);
+        self.end_delays(executor);
         self.deliver(executor);
         expired_at
     }
@@ -334,6 +343,10 @@ impl Worker {
             Next::Held => {
                 self.held.insert(index);
             }
+            Next::Delayed(at) => {
+                let id = connection.session.info.id;
+                self.delayed.insert((at, index, id));
+            }
             Next::Blocked => {
                 let waiter = connection.session.waiter();
                 if let Some(deadline) = waiter.and_then(|waiter| waiter.deadline) {
@@ -354,7 +367,7 @@ impl Worker {
             return;
         };
         let _ = self.poll.registry().deregister(&mut connection.stream);
-        connection.release(&mut self.scratch);
+        connection.release(executor, &mut self.scratch);
         self.remove_timeout(index, &connection.session);
         executor.forget(&mut connection.session);
         let server = executor.server();

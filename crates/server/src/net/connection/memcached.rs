@@ -33,7 +33,7 @@ impl Connection {
             requests.clear();
             let (end, is_full) = self.parse_batch(input, used, executor, &mut spans, &mut requests);
             let stop = self.execute(input, &spans, &requests, executor, output);
-            executor.end_batch();
+            executor.end_batch(&self.session, None);
             if let Some((stop, at)) = stop {
                 used = at;
                 break stop;

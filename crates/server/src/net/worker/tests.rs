@@ -275,3 +275,121 @@ fn clients_that_are_killed_together_are_closed_over_several_iterations() {
 mod blocking;
 mod replies;
 mod tracking;
+
+#[test]
+fn a_pause_is_not_weakened_and_holds_only_what_would_run() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut admin, mut reader, mut writer) = (bench.client(), bench.client(), bench.client());
+    bench.send(&mut admin, "CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
+    // A malformed write and a transaction that only reads pass.
+    let arity = "-ERR wrong number of arguments for 'set' command\r\n";
+    bench.send(&mut reader, "SET a\r\n", arity);
+    bench.send(
+        &mut reader,
+        "MULTI\r\nGET a\r\nEXEC\r\n",
+        "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n",
+    );
+    bench.send(&mut writer, "MULTI\r\nSET a 1\r\nEXEC\r\n", "+OK\r\n");
+    bench.send(&mut admin, "INFO clients\r\n", "");
+    assert_eq!(server.held_clients.load(Relaxed), 1);
+    // A longer pause of everything replaces a pause of writes; a shorter or weaker one does not
+    // replace it.
+    let mut drain = [0; 65536];
+    let _ = admin.read(&mut drain);
+    bench.send(&mut admin, "CLIENT PAUSE 1000 ALL\r\n", "+OK\r\n");
+    bench.send(&mut admin, "CLIENT PAUSE 90000 WRITE\r\n", "+OK\r\n");
+    bench.send(&mut reader, "GET a\r\n", "");
+    assert_eq!(server.held_clients.load(Relaxed), 2);
+    bench.pass(60_001);
+    bench.expect_output(&mut reader, "");
+    bench.pass(30_000);
+    // Held clients are served in the order of their connections.
+    bench.expect_output(&mut reader, "$-1\r\n");
+    bench.expect_output(&mut writer, "+QUEUED\r\n*1\r\n+OK\r\n");
+    assert_eq!(server.held_clients.load(Relaxed), 0);
+    assert!(!server.keyspace.is_frozen());
+}
+
+#[test]
+fn confirmations_of_subscriptions_are_sent_although_replies_are_off() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let subscribed = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+    let unsubscribed = "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n";
+    let commands =
+        "CLIENT REPLY OFF\r\nPING\r\nSUBSCRIBE c\r\nSUBSCRIBE\r\nUNSUBSCRIBE c\r\nPING\r\n";
+    bench.send(
+        &mut client,
+        commands,
+        &format!("{subscribed}{unsubscribed}"),
+    );
+    bench.send(&mut client, "CLIENT REPLY ON\r\n", "+OK\r\n");
+    let commands = "CLIENT REPLY SKIP\r\nSUBSCRIBE c\r\nPING\r\n";
+    let pong = "*2\r\n$4\r\npong\r\n$0\r\n\r\n";
+    bench.send(&mut client, commands, &format!("{subscribed}{pong}"));
+}
+
+#[test]
+fn failed_authentications_delay_further_ones_from_the_address() {
+    let (server, listeners) = server(&[("requirepass", "secret")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut guesser, mut friend) = (bench.client(), bench.client());
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    for _ in 0..6 {
+        bench.send(&mut guesser, "AUTH guess\r\n", wrong);
+    }
+    // The next attempt waits, also with the right password, while other commands are answered.
+    bench.send(&mut guesser, "AUTH guess\r\nPING\r\n", "");
+    let refused = "-NOAUTH Authentication required.\r\n";
+    bench.send(&mut friend, "PING\r\n", refused);
+    bench.send(&mut friend, "HELLO 2 AUTH default secret\r\n", "");
+    bench.pass(49);
+    bench.expect_output(&mut guesser, "");
+    bench.pass(1);
+    bench.expect_output(&mut guesser, &format!("{wrong}{refused}"));
+    let mut hello = [0; 4096];
+    let len = friend.read(&mut hello).expect("a reply");
+    assert!(hello[..len].starts_with(b"*14\r\n"), "{:?}", &hello[..len]);
+    bench.send(&mut friend, "PING\r\n", "+PONG\r\n");
+    bench.send(&mut guesser, "AUTH guess\r\n", "");
+    bench.pass(100);
+    bench.expect_output(&mut guesser, wrong);
+    // A client that disconnects while it waits leaves nothing behind.
+    bench.send(&mut guesser, "AUTH guess\r\n", "");
+    assert_eq!(bench.worker.delayed.len(), 1);
+    bench.worker.close(0, &mut bench.executor);
+    assert!(bench.worker.delayed.is_empty());
+}
+
+#[test]
+fn a_blocked_command_is_recorded_when_it_is_done_without_its_wait() {
+    let (server, listeners) = server(&[("slowlog-log-slower-than", "0")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let recorded = |name: &[u8]| {
+        let entries = server.slowlog.newest(100).into_iter();
+        let named = entries.filter(|entry| entry.args[0] == name);
+        named.collect::<Vec<_>>()
+    };
+    let calls = || {
+        let index = crate::command::table().lookup(b"BLPOP").expect("a command");
+        server
+            .stats
+            .sum(|worker| &worker.commands[index as usize].calls)
+    };
+    bench.send(&mut client, "BLPOP q 0\r\n", "");
+    assert_eq!((recorded(b"BLPOP").len(), calls()), (0, 0));
+    bench.pass(3_600_000);
+    bench.send(&mut other, "RPUSH q x\r\n", ":1\r\n");
+    bench.expect_output(&mut client, "*2\r\n$1\r\nq\r\n$1\r\nx\r\n");
+    let entries = recorded(b"BLPOP");
+    assert_eq!((entries.len(), calls()), (1, 1));
+    assert!(entries[0].micros < 60_000_000, "{:?}", entries[0]);
+    assert_eq!(entries[0].args.join(&b' '), b"BLPOP q 0");
+    bench.send(&mut client, "BLPOP q 0.001\r\n", "");
+    bench.pass(10);
+    bench.expect_output(&mut client, "*-1\r\n");
+    assert_eq!((recorded(b"BLPOP").len(), calls()), (2, 2));
+}

@@ -1,4 +1,4 @@
-//! Timeouts of blocked clients.
+//! Timeouts of blocked clients, and delays of attempts to authenticate.
 
 use super::Worker;
 use crate::dispatch::Executor;
@@ -6,10 +6,25 @@ use crate::session::Session;
 use wire::{Output, Reply};
 
 impl Worker {
-    /// Removes a client's timeout.
+    /// Removes a client's timeout and its delay.
     pub(super) fn remove_timeout(&mut self, index: usize, session: &Session) {
         if let Some(deadline) = session.waiter().and_then(|waiter| waiter.deadline) {
             self.waits.remove(&(deadline, index, session.info.id));
+        }
+        if let Some(at) = session.login_at {
+            self.delayed.remove(&(at, index, session.info.id));
+        }
+    }
+
+    /// Serves the clients whose attempt to authenticate has waited long enough.
+    pub(super) fn end_delays(&mut self, executor: &mut Executor<'_>) {
+        while let Some(&(at, index, id)) = self.delayed.first()
+            && at <= executor.moment()
+        {
+            self.delayed.pop_first();
+            if self.client(index, id).is_some() {
+                self.serve(index, executor);
+            }
         }
     }
 
