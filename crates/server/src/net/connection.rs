@@ -5,8 +5,10 @@
 //! one system call; only the bytes that the socket does not accept stay with the connection.
 //! Therefore an idle connection holds no buffers, and a request costs one read and one write.
 
+mod backlog;
 mod memcached;
 
+use self::backlog::{Backlog, Sent};
 use crate::clients::flag;
 use crate::clock::Moment;
 use crate::command;
@@ -19,6 +21,7 @@ use crate::state::Server;
 use crate::tracking;
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::output::OUTPUT_BYTES_MAX;
 use wire::{CutOff, Limits, Output, Parsed, Parser, Protocol, Reply, Span};
@@ -29,6 +32,9 @@ use wire::{CutOff, Limits, Output, Parsed, Parser, Protocol, Reply, Span};
 pub const BACKPRESSURE_BYTES: usize = 1 << 20;
 /// Maximum number of bytes per read.
 const SCRATCH_BYTES: usize = 64 << 10;
+/// Number of pending bytes up to which a published message is added to the output. Further ones go
+/// to the backlog.
+const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Maximum capacity that a worker's reply buffer keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -133,6 +139,8 @@ pub struct Connection {
     /// Replies. The bytes from `sent` on are unsent.
     output: Output,
     sent: usize,
+    /// Published messages behind the output.
+    backlog: Backlog,
     /// Number of unsent bytes beyond which no further command is executed.
     backpressure_bytes: usize,
     /// Whether `input` may contain complete commands.
@@ -173,6 +181,7 @@ impl Connection {
             resumed_at: 0,
             output: Output::default(),
             sent: 0,
+            backlog: Backlog::default(),
             backpressure_bytes: BACKPRESSURE_BYTES,
             is_stalled: false,
             is_hung_up: false,
@@ -203,6 +212,14 @@ impl Connection {
 
     /// Executes pending commands, reads once, executes the commands read, and sends the replies.
     pub fn serve(&mut self, executor: &mut Executor<'_>, scratch: &mut Scratch) -> Next {
+        if !self.backlog.is_empty() {
+            if self.pending_bytes() > self.backpressure_bytes {
+                return self.flush(scratch);
+            }
+            // Replies follow the messages.
+            self.bound_output(executor.server());
+            self.absorb_backlog();
+        }
         let mut output = if self.output.is_empty() {
             std::mem::take(&mut scratch.output)
         } else {
@@ -573,6 +590,12 @@ impl Connection {
         if output.capacity() <= KEPT_BYTES_MAX && output.capacity() > scratch.output.capacity() {
             scratch.output = output;
         }
+        match self.send_backlog(scratch) {
+            Sent::All => {}
+            Sent::Blocked => return next,
+            Sent::Some => return Next::Again,
+            Sent::Failed => return Next::Close,
+        }
         if self.session.is_closing {
             Next::Close
         } else if self.is_stalled && next == Next::Wait && !self.session.is_blocked() {
@@ -600,13 +623,18 @@ impl Connection {
     }
 
     /// Adds published messages to the output.
-    pub fn deliver(&mut self, publication: &Publication) {
+    pub fn deliver(&mut self, publication: &Arc<Publication>) {
         let messages = publication.encoded(self.session.protocol);
-        self.output.extend_from_slice(messages);
+        if self.backlog.is_empty() && self.output.len() + messages.len() <= COPIED_BYTES_MAX {
+            self.output.extend_from_slice(messages);
+        } else {
+            self.backlog.push(publication, self.session.protocol);
+        }
     }
 
     /// Adds bytes in the client's protocol to the output.
     pub fn append(&mut self, bytes: &[u8]) {
+        self.absorb_backlog();
         self.output.extend_from_slice(bytes);
     }
 
@@ -615,6 +643,7 @@ impl Connection {
     /// another client redirects its invalidations to this one.
     pub fn invalidate(&mut self, keys: Option<&[u8]>, is_redirected: bool) {
         let protocol = self.session.protocol;
+        self.absorb_backlog();
         let mut reply = Reply::new(&mut self.output, protocol);
         if protocol == Protocol::Resp3 {
             reply.push(2);
@@ -636,13 +665,14 @@ impl Connection {
     pub fn answer(&mut self, reply: &Output, executor: &Executor<'_>) {
         let waiter = self.session.end_wait();
         self.bound_output(executor.server());
+        self.absorb_backlog();
         let (session, output) = (&mut self.session, &mut self.output);
         executor.reply_late(session, waiter.as_deref(), reply, output);
     }
 
     /// Returns the number of unsent bytes.
     pub fn pending_bytes(&self) -> usize {
-        self.output.len().saturating_sub(self.sent)
+        self.output.len().saturating_sub(self.sent) + self.backlog.bytes()
     }
 
     /// Whether the unsent replies exceed the limits of the client's class, or a reply was cut off.
@@ -724,6 +754,7 @@ impl Connection {
         let waiter = self.session.waiter();
         let held = self.input.capacity()
             + self.output.capacity()
+            + self.backlog.held_bytes()
             + self.parser.heap_bytes()
             + transaction.map_or(0, |transaction| transaction.heap_bytes())
             + waiter.map_or(0, |waiter| waiter.heap_bytes());

@@ -189,7 +189,7 @@ fn a_clock_jump_does_not_count_towards_the_soft_limit() {
     let mut message = crate::message::Publication::default();
     message.push(crate::message::Source::Channel, b"", b"");
     let connection = bench.worker.connection(0).expect("it is the first");
-    connection.deliver(&message);
+    connection.deliver(&Arc::new(message));
     for jumps in [NOW, NOW + HOUR_MS, NOW - HOUR_MS] {
         bench.jump(jumps);
         assert!(bench.worker.connection(0).is_some());
@@ -270,6 +270,55 @@ fn clients_that_are_killed_together_are_closed_over_several_iterations() {
         bench.expect_output(client, CLOSED);
     }
     assert_eq!(server.clients.len(), 1);
+}
+
+#[test]
+fn a_subscriber_that_reads_late_receives_everything_in_order() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut late, mut publisher) = (bench.client(), bench.client());
+    let hello = "HELLO 3\r\nSUBSCRIBE a\r\n";
+    late.write_all(hello.as_bytes()).expect("there is room");
+    let mut got = Vec::new();
+    let mut chunk = vec![0; 1 << 20];
+    while !got.ends_with(b"subscribe\r\n$1\r\na\r\n:1\r\n") {
+        bench.turn();
+        if let Ok(len) = late.read(&mut chunk) {
+            got.extend_from_slice(&chunk[..len]);
+        }
+    }
+    got.clear();
+    let mut expected = String::new();
+    for number in 0..3_000 {
+        let payload = format!("{number} ").repeat(if number % 10 == 0 { 16_000 } else { 3 });
+        let len = payload.len();
+        let command = format!("*3\r\n$7\r\nPUBLISH\r\n$1\r\na\r\n${len}\r\n{payload}\r\n");
+        bench.send(&mut publisher, &command, ":1\r\n");
+        expected += &format!(">3\r\n$7\r\nmessage\r\n$1\r\na\r\n${len}\r\n{payload}\r\n");
+        if number == 2_000 {
+            // The reply to a command comes behind the messages before it.
+            let pending = bench
+                .worker
+                .connection(0)
+                .map(|first| first.pending_bytes());
+            assert!(pending > Some(1 << 20), "{pending:?}");
+            late.write_all(b"PING\r\n").expect("there is room");
+        }
+    }
+    for _ in 0..TURNS_MAX * 10 {
+        if got.len() >= expected.len() + "+PONG\r\n".len() {
+            break;
+        }
+        match late.read(&mut chunk) {
+            Ok(len) => got.extend_from_slice(&chunk[..len]),
+            Err(_) => bench.turn(),
+        }
+    }
+    let got = String::from_utf8_lossy(&got);
+    assert_eq!(got.matches("+PONG\r\n").count(), 1);
+    assert!(got.replace("+PONG\r\n", "") == expected);
+    let connection = bench.worker.connection(0).expect("it is the first");
+    assert_eq!(connection.pending_bytes(), 0);
 }
 
 mod blocking;
