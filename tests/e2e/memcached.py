@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import time
 
@@ -90,7 +91,7 @@ def text_request(chance: random.Random) -> bytes:
             return b"%s %s %d 0 %d%s\r\n%s\r\n" % (chance.choice([b"set", b"add", b"replace"]), number, chance.choice([0, 7]), len(data), quiet, data)
         case 0 | 1 | 2:
             verb = chance.choice([b"set", b"add", b"replace", b"append", b"prepend"])
-            life = chance.choice([b"0", b"0", b"100", b"-1", b"2000000000", b"2592001"])
+            life = chance.choice([b"0", b"0", b"100", b"-1", b"2000000000", b"2592001", b"4294967295", b"2147483648", b"4294967396"])
             return b"%s %s %d %s %d%s\r\n%s\r\n" % (verb, key, chance.randrange(99), life, len(data), quiet, data)
         case 3 | 4 | 5:
             return b"get %s\r\n" % b" ".join(chance.sample(KEYS + NUMBERS, chance.randrange(1, 4)))
@@ -99,9 +100,9 @@ def text_request(chance: random.Random) -> bytes:
         case 7:
             return b"delete %s%s\r\n" % (key, quiet)
         case 8:
-            return b"touch %s %d%s\r\n" % (key, chance.choice([0, 100, -1]), quiet)
+            return b"touch %s %d%s\r\n" % (key, chance.choice([0, 100, -1, 4294967295]), quiet)
         case 9:
-            return b"gat %d %s\r\n" % (chance.choice([0, 100, -1]), key)
+            return b"gat %d %s\r\n" % (chance.choice([0, 100, -1, 4294967295]), key)
         case 10:
             return chance.choice([b"get\r\n", b"set a 0 0 x\r\n", b"incr a x\r\n", b"bogus\r\n", b"delete a 5\r\n", b"touch a\r\n", b"set a 0 0 1\r\nabc\r\n"])
         case _:
@@ -135,16 +136,93 @@ def meta_request(chance: random.Random) -> bytes:
         case 8:
             return b"mg %s%s\r\n" % (chance.choice(NUMBERS), flags("vfkOqst"))
         case 0 | 1 | 2:
-            return b"mg %s%s\r\n" % (key, flags("vfkOqstchNRT"))
+            return b"mg %s%s\r\n" % (key, flags("vfkOqstchNRTuJF"))
         case 3 | 4:
             mode = chance.choice([b"", b"", b" ME", b" MR", b" MA", b" MP", b" MS"])
             return b"ms %s %d%s%s\r\n%s\r\n" % (key, len(data), flags("kOqTFcIC"), mode, data)
         case 5:
-            return b"md %s%s\r\n" % (key, flags("kOqITC"))
+            return b"md %s%s\r\n" % (key, flags("kOqITCsvfh"))
         case 6:
             return b"ma %s%s%s\r\n" % (chance.choice(NUMBERS), flags("NJDOqtcvkC", 6), chance.choice([b"", b" MD", b" MI"]))
         case _:
             return chance.choice([b"mg\r\n", b"mg a !\r\n", b"mg a v v\r\n", b"ms a x\r\n", b"ms a 1 MQ\r\nx\r\n", b"mg a Tx\r\n", b"ma a MX\r\n", b"me nosuch\r\n"])
+
+
+HEADER = struct.Struct(">BBHBBHIIQ")
+LAST = 0x7FFFFFFF
+
+
+def packet(opcode: int, key: bytes = b"", data: bytes = b"", extras: bytes = b"", cas: int = 0, opaque: int = 7) -> bytes:
+    body = extras + key + data
+    return HEADER.pack(0x80, opcode, len(key), len(extras), 0, 0, len(body), opaque, cas) + body
+
+
+class Packets:
+    """A connection in the binary protocol that sends packets and reads the replies up to that of a final `noop`."""
+
+    def __init__(self, port: int):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
+        self.stream = self.socket.makefile("rb")
+
+    def ask(self, *packets: bytes) -> list[tuple]:
+        self.socket.sendall(b"".join(packets) + packet(0x0A, opaque=LAST))
+        replies = []
+        while True:
+            head = self.stream.read(HEADER.size)
+            if len(head) < HEADER.size:
+                return [*replies, "closed"]
+            magic, opcode, key, extras, _, status, body, opaque, cas = HEADER.unpack(head)
+            data = self.stream.read(body)
+            if opaque == LAST:
+                return replies
+            replies.append((magic, opcode, status, opaque, data[:extras], data[extras : extras + key], data[extras + key :], cas))
+
+    def cas(self, key: bytes) -> int:
+        replies = self.ask(packet(0x09, key))
+        return replies[0][-1] if replies else 0
+
+
+def binary_request(chance: random.Random):
+    """Key, and a function from its cas number to a packet."""
+    key, number = chance.choice(KEYS), chance.choice(NUMBERS)
+    quiet = chance.random() < 0.3
+    data = value(chance)
+    names_cas = chance.choice([lambda now: 0, lambda now: 0, lambda now: now, lambda now: 999_999_999])
+    # 0xFFFFFFFF is -1 for clients and for us, and the year 2106 for memcached.
+    life = struct.pack(">I", chance.choice([0, 0, 100, 0xFFFFFFFE, 0x80000000, 2_000_000_000, 2_592_001]))
+    match chance.randrange(10):
+        case 0 | 1 | 2:
+            opcode = chance.choice([0x01, 0x02, 0x03]) + 0x10 * quiet
+            extras = struct.pack(">I", chance.randrange(99)) + life
+            return key, lambda now: packet(opcode, key, data, extras, names_cas(now))
+        case 3:
+            opcode = chance.choice([0x0E, 0x0F]) + 0x0B * quiet
+            return key, lambda now: packet(opcode, key, data, cas=names_cas(now))
+        case 4 | 5:
+            opcode = chance.choice([0x00, 0x09, 0x0C, 0x0D])
+            return key, lambda now: packet(opcode, key)
+        case 6:
+            opcode = chance.choice([0x05, 0x06]) + 0x10 * quiet
+            delta = chance.choice([0, 1, 7, 1 << 63])
+            life = struct.pack(">I", chance.choice([0, 100, 0xFFFFFFFF]))
+            extras = struct.pack(">QQ", delta, chance.choice([0, 5, 1 << 63])) + life
+            return number, lambda now: packet(opcode, number, extras=extras, cas=names_cas(now))
+        case 7:
+            opcode = 0x04 + 0x10 * quiet
+            return key, lambda now: packet(opcode, key, cas=names_cas(now))
+        case 8:
+            opcode = chance.choice([0x1C, 0x1D, 0x1E, 0x23, 0x24])
+            return key, lambda now: packet(opcode, key, extras=life)
+        case _:
+            odd = [packet(0x0B), packet(0x25), packet(0x20), packet(0x10, b"nosuch"), packet(0x00, b"k" * 250)]
+            return key, lambda now, one=chance.choice(odd): one
+
+
+def binary_differs(mine: list[tuple], theirs: list[tuple]) -> bool:
+    """Whether replies differ in more than the cas numbers, of which both are 0 or neither is, and in the version."""
+    if len(mine) != len(theirs):
+        return True
+    return any(a != b and a[1] != 0x0B and (a[:-1] != b[:-1] or (a[-1] == 0) != (b[-1] == 0)) for a, b in zip(mine, theirs))
 
 
 ENGINES = {"slab": (), "segment": ("--engine", "segment")}
@@ -177,6 +255,106 @@ def test_meta_commands_get_the_replies_of_memcached(bench):
         for options in ENGINES.values():
             for seed in (1, 2):
                 compare(bench, meta_request, seed, *options)
+
+
+def test_binary_packets_get_the_replies_of_memcached(bench):
+    if bench.is_redis:
+        return
+    for engine, options in ENGINES.items():
+        with memcached() as peer, ours(bench, *options) as (_, port):
+            if peer is None:
+                print("     skipped: memcached is not installed")
+                return
+            chance = random.Random(5)
+            mine, theirs = Packets(port), Packets(peer)
+            history = []
+            for _ in range(ROUNDS):
+                key, make = binary_request(chance)
+                here, there = make(mine.cas(key)), make(theirs.cas(key))
+                history = [*history[-40:], here[:60]]
+                got, wanted = mine.ask(here), theirs.ask(there)
+                # Items that are stored expired have no number on the segment engine.
+                if engine == "segment":
+                    got, wanted = ([(*row[:-1], 0) for row in rows if rows != "closed"] for rows in (got, wanted))
+                assert not binary_differs(got, wanted), f"{engine}: {history}\nwanted {wanted}\n   got {got}"
+
+
+def test_bad_binary_packets_are_refused_as_by_memcached(bench):
+    if bench.is_redis:
+        return
+    bad = [
+        packet(0x00, b"k" * 251),
+        packet(0x00, b"k", extras=b"1234"),
+        packet(0x00),
+        packet(0x01, b"k", b"v", b"1234"),
+        packet(0x01, b"", b"v", b"12345678"),
+        packet(0x0B, b"x"),
+        packet(0x08, extras=b"12"),
+        packet(0x05, b"n", extras=b"1" * 19),
+        HEADER.pack(0x80, 0x01, 9, 8, 0, 0, 10, 7, 0) + b"x" * 10,
+        packet(0x0A) + b"get k\r\n" + b" " * 30,
+        packet(0x07),
+        packet(0x17),
+    ]
+    with memcached() as peer, ours(bench) as (_, port):
+        for one in bad:
+            got = Packets(port).ask(one)
+            assert got[-1] == "closed", (one, got)
+            if peer is not None:
+                wanted = Packets(peer).ask(one)
+                assert got == wanted, f"{one}\nwanted {wanted}\n   got {got}"
+        # A body of 4 GiB is announced and never sent: only its key is kept.
+        line = Packets(port)
+        line.socket.sendall(HEADER.pack(0x80, 0x01, 1, 8, 0, 0, 0xFFFFFFFF, 7, 0) + b"12345678k" + b"x" * 100)
+        head = HEADER.unpack(line.stream.read(HEADER.size))
+        assert (head[1], head[5]) == (0x01, 0x03), head
+
+
+def test_clients_authenticate_in_the_binary_protocol(bench):
+    if bench.is_redis:
+        return
+    with ours(bench, "--requirepass", "secret") as (_, port):
+        assert Line(port).ask(b"get k\r\n").startswith(b"CLIENT_ERROR unauthenticated")
+        assert Packets(port).ask(packet(0x00, b"k"))[0][2] == 0x20
+        # The `noop` that ends a request is refused, too.
+        assert Packets(port).ask(packet(0x20))[0][6] == b"PLAIN"
+        assert Packets(port).ask(packet(0x21, b"PLAIN", b"\0default\0wrong"))[0][2] == 0x20
+        known = Packets(port)
+        assert known.ask(packet(0x21, b"PLAIN", b"\0default\0secret"), packet(0x00, b"k"))[1][2] == 1
+        # A value is not read from a client that is not authenticated. Its rest may reset the connection.
+        with contextlib.suppress(ConnectionError):
+            assert Packets(port).ask(packet(0x01, b"k", b"x" * 100_000, b"12345678"))[-1] == "closed"
+        assert known.ask(packet(0x00, b"k"))[0][2] == 1
+
+
+def test_a_get_line_of_a_megabyte_and_a_reply_that_is_not_read(bench):
+    if bench.is_redis:
+        return
+    for options in ENGINES.values():
+        with ours(bench, *options) as (_, port):
+            line = Line(port)
+            data = b"x" * 1_000_000
+            assert line.ask(b"set v 0 0 %d\r\n%s\r\n" % (len(data), data)) == b"STORED\r\n"
+            assert line.ask(b"get %s v\r\n" % b" ".join(b"none%d" % n for n in range(110_000))).startswith(b"VALUE v 0")
+            # A terabyte of replies, of which the client reads nothing.
+            slow = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
+            slow.sendall(b"get" + b" v" * 60_000)
+            assert line.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+            part = b"VALUE v 0 %d\r\n%s\r\n" % (len(data), data)
+            read = b""
+            while len(read) < 5 * len(part):
+                read += slow.recv(1 << 20)
+            assert read[: 5 * len(part)] == 5 * part
+            assert line.ask(b"get k\r\n") == b"VALUE k 0 1\r\n1\r\nEND\r\n"
+
+
+def test_an_http_request_closes_the_connection_of_memcached(bench):
+    if bench.is_redis:
+        return
+    with ours(bench) as (_, port):
+        for first in (b"GET / HTTP/1.1", b"POST / HTTP/1.1", b"POST /"):
+            assert Line(port).ask(first + b"\r\n\r\nset smuggled 0 0 1\r\nx\r\n") == b"<closed>"
+        assert Line(port).ask(b"get smuggled\r\n") == b"END\r\n"
 
 
 def test_memcached_and_redis_clients_share_the_keys(bench):

@@ -23,7 +23,7 @@ pub use request::{KEY_BYTES_MAX, Meta, Mode, Request, Verb};
 pub use response::{BadReply, skip_reply};
 
 /// Largest `exptime` that counts from now, in seconds: thirty days. Larger ones count from 1970.
-pub const RELATIVE_SECONDS_MAX: i32 = 60 * 60 * 24 * 30;
+pub const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
 /// Time at which an item expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub enum Expiration {
 
 impl Expiration {
     /// Converts an `exptime` at the time `now_ms`: 0 means never, a negative one is in the past, up
-    /// to thirty days count from now, and more are seconds since 1970. It has 32 bits because
-    /// memcached narrows larger numbers: 4294967295, which some clients send for -1, is -1.
+    /// to thirty days count from now, and more are seconds since 1970. The parser has narrowed it
+    /// to 32 bits.
     ///
     /// ```
     /// use wire::memcached::Expiration;
@@ -47,7 +47,7 @@ impl Expiration {
     /// assert_eq!(Expiration::of(10, 5_000), Expiration::At(15_000));
     /// assert_eq!(Expiration::of(-1, 5_000), Expiration::Past);
     /// ```
-    pub fn of(exptime: i32, now_ms: u64) -> Expiration {
+    pub fn of(exptime: i64, now_ms: u64) -> Expiration {
         let Ok(seconds) = u64::try_from(exptime) else {
             return Expiration::Past;
         };

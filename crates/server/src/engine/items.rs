@@ -113,6 +113,8 @@ pub(crate) struct StoreRequest<'a> {
     /// Whether the item is created because of a miss. The requesting client then has the right to
     /// store the value.
     pub has_winner: bool,
+    /// Whether the item counts as read.
+    pub is_fetched: bool,
 }
 
 impl<'a> StoreRequest<'a> {
@@ -128,6 +130,7 @@ impl<'a> StoreRequest<'a> {
             may_be_stale: false,
             vivifies: false,
             has_winner: false,
+            is_fetched: false,
         }
     }
 

@@ -74,7 +74,7 @@ impl<'a> Flags<'a> {
     }
 
     /// Remaining seconds for an exptime; `None` without a deadline.
-    fn seconds(&self, exptime: i32) -> Option<u64> {
+    fn seconds(&self, exptime: i64) -> Option<u64> {
         match Expiration::of(exptime, self.now.0) {
             Expiration::Never => None,
             Expiration::At(at) => Some((at - self.now.0).div_ceil(1000)),
@@ -104,7 +104,7 @@ impl<'a> Flags<'a> {
 
     /// The flag that sets the TTL of an item created on a miss, and its exptime: the last of N and
     /// T.
-    fn new_exptime(&self) -> (u8, i32) {
+    fn new_exptime(&self) -> (u8, i64) {
         let meta = &self.request.meta;
         let last = letters(meta, self.input)
             .filter(|letter| b"NT".contains(letter))
@@ -203,7 +203,7 @@ fn read<E: Items>(
             Some(touched) => seconds_until(touched.before, flags.now),
             None => facts.seconds_left(flags.now),
         };
-        let is_late = |left: u64| (left as i64) < i64::from(meta.recache);
+        let is_late = |left: u64| (left as i64) < meta.recache;
         let recaches = meta.has(b'R') && flags.ttl_before(b'R', was, false).is_some_and(is_late);
         let has_won = (recaches || head.is_stale) && !head.has_winner;
         let marked = ItemHead {
@@ -275,6 +275,7 @@ fn make<E: Items>(
         expiration: turn.deadline_change(Flags::of(turn).new_exptime().1),
         new_cas: new_cas(&turn.request.meta),
         has_winner,
+        is_fetched: has_winner && !turn.request.meta.has(b'u'),
         ..StoreRequest::plain(value)
     };
     let outcome = turn.engine.store(key, &request);

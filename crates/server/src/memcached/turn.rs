@@ -91,7 +91,7 @@ impl<'a, E: Items> Turn<'a, E> {
     }
 
     /// Returns the change of the deadline that an exptime requests at the current time.
-    pub fn deadline_change(&self, exptime: i32) -> DeadlineChange {
+    pub fn deadline_change(&self, exptime: i64) -> DeadlineChange {
         match Expiration::of(exptime, self.engine.now().0) {
             Expiration::Never => DeadlineChange::To(NewDeadline::Clear),
             Expiration::At(at) => DeadlineChange::To(NewDeadline::At(store::Tick(at))),

@@ -463,10 +463,11 @@ fn meta_flags_have_the_meaning_of_memcached() {
             answers(&server, batch),
             "HD c77\r\nHD c77\r\nHD c77\r\nHD c9 W\r\nVA 2\r\n12\r\nHD s3 c78\r\nHD\r\nHD\r\n"
         );
-        let reads = b"set h 0 0 1\r\n1\r\nmg h u h\r\nmg h u h\r\nmg h h\r\nmg h h\r\n";
+        let reads = b"set h 0 0 1\r\n1\r\nmg h u h\r\nmg h u h\r\nmg h h\r\nmg h h\r\n\
+            mg w N9 u\r\nmg w h u\r\n";
         assert_eq!(
             answers(&server, reads),
-            "STORED\r\nHD h0\r\nHD h0\r\nHD h0\r\nHD h1\r\n"
+            "STORED\r\nHD h0\r\nHD h0\r\nHD h0\r\nHD h1\r\nHD W\r\nHD h0 Z\r\n"
         );
     }
 }

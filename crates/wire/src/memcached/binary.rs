@@ -284,20 +284,28 @@ pub(super) fn parse(input: &[u8], value_bytes_max: usize, spans: &mut Vec<Span>)
     Found::Request(consumed, request)
 }
 
+/// Returns the time in four bytes. It has no sign, as in memcached, but its largest number is -1,
+/// because clients send -1 for an item that expires at once.
+fn exptime(bytes: &[u8]) -> i64 {
+    match number(bytes) {
+        u32::MAX => -1,
+        seconds => i64::from(seconds),
+    }
+}
+
 /// Reads the extras, whose length fits the operation.
 fn with_extras(request: &mut Request, extras: &[u8]) {
-    // Times are signed, as in the text protocol.
     match (request.verb, extras.len()) {
         (Verb::Set | Verb::Add | Verb::Replace, 8) => {
             request.client_flags = number(&extras[..4]);
-            request.exptime = number(&extras[4..]) as i32;
+            request.exptime = exptime(&extras[4..]);
         }
         (Verb::Incr | Verb::Decr, 20) => {
             request.number = long(&extras[..8]);
             request.meta.initial = long(&extras[8..16]);
-            request.exptime = number(&extras[16..]) as i32;
+            request.exptime = exptime(&extras[16..]);
         }
-        (_, 4) => request.exptime = number(extras) as i32,
+        (_, 4) => request.exptime = exptime(extras),
         _ => {}
     }
 }
@@ -386,6 +394,13 @@ mod tests {
                 opaque: 7,
             };
             assert_eq!((request.binary, request.key_count), (Some(header), 1));
+        }
+        for (time, wanted) in [(u32::MAX, -1), (u32::MAX - 1, 4_294_967_294), (60, 60)] {
+            let touch = sent(0x1c, &time.to_be_bytes(), b"k", b"", 0);
+            let [Parsed::Request { request, .. }] = parse_all(&touch, 9)[..] else {
+                panic!("one request");
+            };
+            assert_eq!(request.exptime, wanted);
         }
         let extras = [&5u64.to_be_bytes()[..], &1u64.to_be_bytes(), &[0, 0, 0, 60]].concat();
         let counting = sent(0x06, &extras, b"n", b"", 0);

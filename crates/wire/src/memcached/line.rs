@@ -100,13 +100,14 @@ pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a time: a signed number of 64 bits, of which the lower 32 count, as in memcached.
-pub(super) fn exptime(text: &[u8]) -> Option<i32> {
+/// Parses a time: a signed number of 64 bits, of which the lower 32 count, as in memcached. So
+/// 4294967295, which some clients send for -1, is -1.
+pub(super) fn exptime(text: &[u8]) -> Option<i64> {
     let number = match text {
         [b'-', digits @ ..] => 0i64.checked_sub_unsigned(unsigned(digits)?)?,
         [b'+', digits @ ..] | digits => i64::try_from(unsigned(digits)?).ok()?,
     };
-    Some(number as i32)
+    Some(i64::from(number as i32))
 }
 
 /// Parses commands of one line without flags.

@@ -107,7 +107,7 @@ enum Stream {
     /// A line.
     Text,
     /// The rest of a line that lists keys for this verb and exptime.
-    Keys(Verb, i32),
+    Keys(Verb, i64),
     /// A binary request.
     Binary,
 }

@@ -114,9 +114,9 @@ pub struct Meta {
     /// `E`: CAS number that the item gets.
     pub new_cas: u64,
     /// `N`: TTL in seconds of an item created on a miss.
-    pub vivify: i32,
+    pub vivify: i64,
     /// `R`: remaining TTL in seconds below which one client shall recache.
-    pub recache: i32,
+    pub recache: i64,
     /// `D`: difference to count by; 1 by default.
     pub delta: u64,
     /// `J`: initial value of a counter.
@@ -154,7 +154,7 @@ pub struct Request {
     pub client_flags: u32,
     /// Expiration in seconds: see [`super::Expiration`]; for `flush_all` the delay; `T` of a meta
     /// request.
-    pub exptime: i32,
+    pub exptime: i64,
     /// CAS number of `cas`, difference of `incr` and `decr`, or level of `verbosity`.
     pub number: u64,
     /// Whether the client requested no reply.

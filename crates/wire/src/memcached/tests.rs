@@ -9,7 +9,7 @@ const LIMITS: Limits = Limits {
 /// Results of parsing an input, independent of the sizes of the reads.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    Request(Verb, Vec<Vec<u8>>, Vec<u8>, u32, i32, u64, bool),
+    Request(Verb, Vec<Vec<u8>>, Vec<u8>, u32, i64, u64, bool),
     Refused(Complaint, bool, Option<Vec<u8>>),
 }
 
@@ -60,7 +60,7 @@ fn parse_all(input: &[u8], piece: usize) -> Vec<Outcome> {
     outcomes
 }
 
-fn request(verb: Verb, keys: &[&str], value: &str, numbers: (u32, i32, u64)) -> Outcome {
+fn request(verb: Verb, keys: &[&str], value: &str, numbers: (u32, i64, u64)) -> Outcome {
     let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
     let (flags, exptime, number) = numbers;
     Outcome::Request(verb, keys, value.into(), flags, exptime, number, false)
@@ -281,7 +281,7 @@ fn a_long_list_of_keys_is_split_into_requests() {
 fn times_have_32_bits() {
     for (text, wanted) in [
         ("4294967295", -1),
-        ("2147483648", i32::MIN),
+        ("2147483648", i64::from(i32::MIN)),
         ("4294967306", 10),
         ("-4294967295", 1),
         ("-9223372036854775808", 0),
@@ -293,7 +293,7 @@ fn times_have_32_bits() {
             Outcome::Request(_, _, _, _, exptime, ..) => *exptime,
             other => panic!("{other:?}"),
         };
-        let times: Vec<i32> = parse_all(input.as_bytes(), 7).iter().map(exptime).collect();
+        let times: Vec<i64> = parse_all(input.as_bytes(), 7).iter().map(exptime).collect();
         assert_eq!(times, [wanted; 4], "{text}");
     }
 }
@@ -452,7 +452,7 @@ fn times_up_to_thirty_days_count_from_now() {
     assert_eq!(Expiration::of(1, now), Expiration::At(now + 1000));
     assert_eq!(
         Expiration::of(month, now),
-        Expiration::At(now + u64::from(month.unsigned_abs()) * 1000)
+        Expiration::At(now + month.unsigned_abs() * 1000)
     );
     assert_eq!(Expiration::of(month + 1, now), Expiration::Past);
     assert_eq!(

@@ -88,7 +88,7 @@ impl Items for &mut Handle<'_> {
         let put = Put {
             ttl: Ttl::of(request.expiration, self.now),
             client_flags: request.client_flags,
-            marks: Marks::new(false, request.has_winner, request.has_winner),
+            marks: Marks::new(false, request.has_winner, request.is_fetched),
             cas: request.new_cas,
         };
         let condition = match request.mode {

@@ -230,7 +230,7 @@ impl Slab<'_, '_> {
             cas,
             is_stale: stale.is_some(),
             has_winner: request.has_winner || stale.is_some_and(|old| old.has_winner),
-            is_fetched: request.has_winner,
+            is_fetched: request.is_fetched,
         };
         let expiration = if stale.is_some() {
             DeadlineChange::To(NewDeadline::Keep)
