@@ -131,6 +131,9 @@ fn serve_key<'v>(
         let waiter = server.blocking.get(id).expect("it is in a queue");
         if waiter.kind != kind {
             skipped += 1;
+        } else if is_passed_over(server, table, &waiter) {
+            server.long.pass_over(key.db, key.bytes);
+            skipped += 1;
         } else if lock_also(server, view, locks, &waiter.shards) {
             // The queue may have changed while the locks were released.
             skipped = 0;
@@ -138,6 +141,19 @@ fn serve_key<'v>(
             skipped += 1;
         }
     }
+}
+
+/// Whether the stored call of a blocked client needs a key that a long command works on.
+fn is_passed_over(server: &Server, table: &'static Table, waiter: &Waiter) -> bool {
+    server.long.is_active()
+        && server.long.blocks(|is_leased| {
+            waiter.call.iter().any(|(index, args)| {
+                let mut is_needed = false;
+                let keys = table[index as usize].keys;
+                keys.each(args, |index| is_needed |= is_leased(&args[index]));
+                is_needed
+            })
+        })
 }
 
 /// Locks these shards in addition to those of the view. Returns whether any of them was not locked

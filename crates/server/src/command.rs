@@ -29,6 +29,7 @@ mod syntax;
 mod table;
 pub mod tracking;
 pub mod transaction;
+pub mod work;
 
 use crate::context::{Spec, Table};
 use std::sync::LazyLock;

@@ -8,7 +8,7 @@ use crate::locks::lock;
 use crate::session::Session;
 use crate::spec;
 use crate::state::Server;
-use store::{Class, Edited, Key};
+use store::{Class, Edited, Key, Keyspace, View};
 use wire::{Args, Reply};
 
 /// Function that executes a command on the slab engine, or a command that uses no keys.
@@ -23,6 +23,37 @@ pub struct Run {
     pub slab: OnSlab,
     /// Function for the segment engine, if that supports the command.
     pub segment: Segment,
+    /// How much work the command is, if it can be much.
+    pub work: Work,
+}
+
+/// How much work a command is. The unit is an element, or 512 bytes of a string.
+#[derive(Clone, Copy)]
+pub enum Work {
+    /// Never much.
+    Short,
+    /// One unit for each argument.
+    ByArguments,
+    /// The result of this function. It is called with every command, so that it first checks what
+    /// costs no look-up.
+    Estimated(Estimate),
+}
+
+/// Function that estimates the work of a command.
+pub type Estimate = fn(&mut Probe<'_, '_>, Args<'_>) -> u64;
+
+/// Access to the sizes of values, for estimates.
+pub struct Probe<'a, 'v> {
+    /// The locked shards.
+    pub view: &'a mut View<'v>,
+    /// The keyspace that the shards belong to.
+    pub space: &'v Keyspace,
+    /// Positions of the command's keys.
+    pub keys: spec::Keys,
+    /// Selected database of the client.
+    pub db: u8,
+    /// Work up to which a command is not long, so that a more exact estimate is of no use.
+    pub threshold: u64,
 }
 
 /// Support of a command by the segment engine.
@@ -45,19 +76,41 @@ impl Run {
     /// Creates the [`Run`] of a command that only the slab engine supports.
     pub const fn slab(run: OnSlab) -> Run {
         let segment = Segment::Refused;
-        Run { slab: run, segment }
+        Run::of(run, segment)
     }
 
     /// Creates the [`Run`] of a command that uses no keys, which both engines support.
     pub const fn any(run: OnSlab) -> Run {
         let segment = Segment::Keyless;
-        Run { slab: run, segment }
+        Run::of(run, segment)
     }
 
     /// Creates the [`Run`] of a command that both engines support with functions of their own.
     pub const fn both(slab: OnSlab, own: OnSegment) -> Run {
         let segment = Segment::Own(own);
-        Run { slab, segment }
+        Run::of(slab, segment)
+    }
+
+    const fn of(slab: OnSlab, segment: Segment) -> Run {
+        let work = Work::Short;
+        Run {
+            slab,
+            segment,
+            work,
+        }
+    }
+
+    /// Adds the estimate of a command whose work depends on the size of values.
+    pub const fn estimated(self, estimate: Estimate) -> Run {
+        let work = Work::Estimated(estimate);
+        Run { work, ..self }
+    }
+
+    /// Declares that the work of a command on one key is proportional to the number of its
+    /// arguments.
+    pub const fn by_arguments(self) -> Run {
+        let work = Work::ByArguments;
+        Run { work, ..self }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Dispatch of commands: looks a command up, checks what holds for all commands, locks the shards
 //! of its keys, runs it and counts it.
 
+pub mod long;
 mod memcached;
 mod prefetch;
 mod segment;
@@ -14,14 +15,17 @@ use crate::context::{Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, has_no_room, lock};
+use crate::long::Task;
 use crate::notify;
+use crate::queue::OwnedCall;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{Keys, SpecIndex, Subcommand, flag};
 use crate::state::Server;
 use crate::timing::Timing;
-use crate::waiting::Waiter;
+use crate::waiting::{BlockingState, Waiter};
+use long::Way;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{Event, Tick, View};
+use store::{Event, Keyspace, Tick, View};
 use wire::{Args, Output, Protocol, Reply, Span};
 
 /// Minimum number of commands of one client in a batch for which a single worker holds all shards
@@ -69,6 +73,12 @@ pub enum Outcome {
     /// The command may authenticate the client and waits until this time, because of failures from
     /// the same address. Nothing was written; the caller tries again then.
     Delayed(Moment),
+    /// The command waits for a long one. Nothing was written; the caller tries again when
+    /// [`crate::long::Long::take_retry`] says so.
+    Waits,
+    /// The command is a long one. Nothing was written; the caller passes it to
+    /// [`Executor::begin_long`].
+    IsLong,
 }
 
 /// Returns the index under which CLIENT LIST shows a command: that of its subcommand, if it has
@@ -88,6 +98,10 @@ enum Step {
     Refused,
     /// CLIENT PAUSE holds it back.
     Held,
+    /// It waits for a long command.
+    Waits,
+    /// It is a long command.
+    IsLong,
 }
 
 /// A command of the table with the subcommand that its arguments select.
@@ -254,8 +268,11 @@ impl<'s> Executor<'s> {
         }
         self.timing.before(index, args, call.len);
         let step = self.dispatch(session, chosen, args, call.memo, out);
-        if step == Step::Held {
-            return Outcome::Held;
+        match step {
+            Step::Ran | Step::Queued | Step::Refused => {}
+            Step::Held => return Outcome::Held,
+            Step::Waits => return Outcome::Waits,
+            Step::IsLong => return Outcome::IsLong,
         }
         let is_error = out.get(position) == Some(&b'-');
         if is_error {
@@ -312,9 +329,7 @@ impl<'s> Executor<'s> {
         let position = out.len();
         out.append(late);
         let is_error = late.first() == Some(&b'-');
-        if is_error {
-            self.server.stats.count_error(late);
-        }
+        self.count_error(late);
         if let Some(waiter) = waiter
             && let Some((index, args)) = waiter.call.iter().next()
         {
@@ -326,6 +341,13 @@ impl<'s> Executor<'s> {
             }
         }
         after_reply(session, out, position, false);
+    }
+
+    /// Counts a reply if it is an error.
+    pub fn count_error(&self, reply: &[u8]) {
+        if reply.first() == Some(&b'-') {
+            self.server.stats.count_error(reply);
+        }
     }
 
     /// Checks a command, then queues or runs it.
@@ -351,7 +373,8 @@ impl<'s> Executor<'s> {
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
             return self.queue(session, chosen, args, &mut reply);
         }
-        if server.monitors.is_on() {
+        // A command that waited was shown before.
+        if server.monitors.is_on() && session.ticket.is_none() {
             tracking::show(server, session, spec, args);
         }
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
@@ -365,23 +388,17 @@ impl<'s> Executor<'s> {
             }
         };
         if let Some(view) = held.whole.as_mut() {
-            let mut ctx = context(server, view, &Locks::All, session, memo, reply);
-            let step = call(&mut ctx, spec, args);
-            if view.has_invalidated() {
-                tracking::send(server, view, session.info.id);
-            }
+            let call = (spec, args, memo);
+            let result = run_on_slab(server, view, &Locks::All, session, call, reply);
             if view.has_ready() {
                 blocking::serve(server, command::table(), view, &mut Locks::All);
             }
-            return step;
+            return result;
         }
         lock_for(server, held, session, spec, args, memo);
         let mut view = lock(&server.keyspace, &held.locks, now);
-        let mut ctx = context(server, &mut view, &held.locks, session, memo, reply);
-        let step = call(&mut ctx, spec, args);
-        if view.has_invalidated() {
-            tracking::send(server, &mut view, session.info.id);
-        }
+        let call = (spec, args, memo);
+        let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
         if view.has_ready() {
             blocking::serve(server, command::table(), &mut view, &mut held.locks);
         }
@@ -390,7 +407,7 @@ impl<'s> Executor<'s> {
         if server.threads > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             wake_owners(server, self.worker, &held.locks);
         }
-        step
+        result
     }
 
     /// Queues a command after MULTI, or refuses it.
@@ -486,6 +503,7 @@ impl<'s> Executor<'s> {
             self.finish();
             tracking::forget(self.server, session);
         }
+        long::leave(self.server, session);
         if session.watched.is_empty() {
             return;
         }
@@ -642,6 +660,30 @@ fn after_reply(session: &mut Session, out: &mut Output, position: usize, is_push
     }
 }
 
+/// Runs a command on locked shards, unless it is a long one or has to wait.
+#[inline]
+fn run_on_slab<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    locks: &Locks,
+    session: &mut Session,
+    (spec, args, memo): (&'static Spec, Args<'_>, Option<KeyMemo>),
+    reply: Reply<'_>,
+) -> Step {
+    match long::way(server, view, session, spec, args) {
+        Way::Now => {}
+        Way::Later => return Step::Waits,
+        Way::Aside => return Step::IsLong,
+    }
+    let space = &server.keyspace;
+    let mut ctx = context(server, space, view, locks, session, memo, reply);
+    let step = call(&mut ctx, spec, args);
+    if view.has_invalidated() {
+        tracking::send(server, view, session.info.id);
+    }
+    step
+}
+
 /// Runs or refuses a command on the segment engine.
 fn run_on_segment<'a, 's>(
     handle: &'a mut Handle<'s>,
@@ -667,7 +709,8 @@ fn run_on_segment<'a, 's>(
         Segment::Keyless => {
             let locks = Locks::Some(Vec::new());
             let mut view = lock(&server.keyspace, &locks, handle.now);
-            let mut ctx = context(server, &mut view, &locks, session, memo, reply);
+            let space = &server.keyspace;
+            let mut ctx = context(server, space, &mut view, &locks, session, memo, reply);
             (spec.run.slab)(&mut ctx, args);
             Step::Ran
         }
@@ -685,13 +728,13 @@ fn run_on_segment<'a, 's>(
 #[inline]
 fn context<'a, 'v>(
     server: &'v Server,
+    space: &'v Keyspace,
     view: &'a mut View<'v>,
     locks: &'a Locks,
     session: &'a mut Session,
     memo: Option<KeyMemo>,
     reply: Reply<'a>,
 ) -> Ctx<'a, 'v> {
-    let space = &server.keyspace;
     Ctx {
         view: Slab { view, space, locks },
         session,
@@ -742,7 +785,20 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
     };
     let mut executor = Executor::new(server, 0, now);
     let mut output = Output::from(std::mem::take(out));
-    executor.run(session, args, &call, &mut output);
+    if executor.run(session, args, &call, &mut output) == Outcome::IsLong
+        && let Some(index) = call.index
+    {
+        let call = OwnedCall::new(index, input, 0, spans);
+        executor.begin_long(session, call, &mut output);
+        executor.finish();
+        while let Some(Task::Run(mut job)) = server.long.try_next() {
+            long::run_job(server, &mut job);
+            let (_, _, reply) = executor.finish_long(job);
+            session.end_wait();
+            session.blocking_state = BlockingState::MustReply;
+            executor.reply_late(session, None, &reply, &mut output);
+        }
+    }
     *out = output.take_bytes();
     executor.finish();
 }

@@ -23,6 +23,7 @@ pub mod learner;
 pub mod locks;
 pub mod logging;
 pub mod logins;
+pub mod long;
 pub mod memcached;
 pub mod message;
 pub mod monitor;

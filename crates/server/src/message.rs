@@ -2,6 +2,7 @@
 //! clients, clients to disconnect.
 
 use crate::clients::ClientInfo;
+use crate::long::Job;
 use mio::net::TcpStream;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -132,6 +133,8 @@ pub enum Message {
     Kill(usize, u64),
     /// Send this reply to the blocked client with this connection index and id.
     Answer(usize, u64, Output),
+    /// Put back the values of this long command, which has run, and send its reply.
+    Finished(Box<Job>),
 }
 
 impl Message {
@@ -142,6 +145,7 @@ impl Message {
             Message::Send(_, bytes) | Message::Monitor(_, bytes) => bytes.len(),
             Message::Invalidate(_, keys, _) => keys.as_ref().map_or(0, |keys| keys.len()),
             Message::Answer(_, _, reply) => reply.len(),
+            Message::Finished(job) => job.reply.len(),
             Message::Adopt(..) | Message::Kill(..) => 0,
         };
         held + size_of::<Message>()
@@ -155,7 +159,9 @@ impl Message {
             | Message::Send(..)
             | Message::Monitor(..)
             | Message::Invalidate(..) => true,
-            Message::Answer(..) | Message::Adopt(..) | Message::Kill(..) => false,
+            Message::Answer(..) | Message::Finished(_) | Message::Adopt(..) | Message::Kill(..) => {
+                false
+            }
         }
     }
 }

@@ -3,6 +3,41 @@
 use crate::spec::SpecIndex;
 use wire::{Args, Span};
 
+/// One command that owns its arguments.
+#[derive(Debug)]
+pub struct OwnedCall {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    /// Offset in `bytes` that the spans are relative to.
+    start: usize,
+    /// Index of the command in the command table.
+    pub index: SpecIndex,
+}
+
+impl OwnedCall {
+    /// Creates a call from its arguments' bytes and positions. The positions are relative to
+    /// `start`.
+    pub fn new(index: SpecIndex, bytes: Vec<u8>, start: usize, spans: Vec<Span>) -> OwnedCall {
+        assert!(start <= bytes.len());
+        OwnedCall {
+            bytes,
+            spans,
+            start,
+            index,
+        }
+    }
+
+    /// Returns the arguments.
+    pub fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes[self.start..], &self.spans)
+    }
+
+    /// Returns the size on the heap in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+}
+
 /// A queue of commands with their arguments.
 #[derive(Debug, Default)]
 pub struct Transaction {

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::config::{Config, Id, bytes_for_people};
+use crate::dispatch::long;
 use crate::learner;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
@@ -80,6 +81,17 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
                 .map_err(|error| format!("worker {index}: {error}"))
         });
         threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
+    }
+    if server.segments.is_none() {
+        let watched = Arc::clone(&server);
+        // Nobody waits for this thread, so that a long command does not delay the end of the
+        // process. If it panics, the values that it works on are lost, so that the server stops.
+        let thread = std::thread::Builder::new().name("long".to_owned());
+        let spawned = thread.spawn(move || {
+            let guard = StopOnDrop(watched);
+            long::run_thread(&guard.0);
+        });
+        spawned.map_err(|error| format!("thread for long commands: {error}"))?;
     }
     if server.segments.is_some() {
         let server = Arc::clone(&server);

@@ -40,6 +40,8 @@ pub struct Session {
     pub is_authenticated: bool,
     /// Blocking state: what a blocking command does if it finds nothing.
     pub blocking_state: BlockingState,
+    /// Place among the clients that wait for a long command, if it waits.
+    pub ticket: Option<u64>,
     /// Replies that are sent.
     pub reply_mode: ReplyMode,
     /// Time until which an attempt to authenticate waits, after failures from the same address.
@@ -88,6 +90,7 @@ impl Session {
             is_closing: false,
             is_authenticated: false,
             blocking_state: BlockingState::MayBlock,
+            ticket: None,
             reply_mode: ReplyMode::On,
             login_at: None,
             transaction: None,
@@ -182,9 +185,12 @@ impl Session {
         }
     }
 
-    /// Whether a command is blocked.
+    /// Whether a command is blocked, or runs on the thread for long commands.
     pub fn is_blocked(&self) -> bool {
-        self.waiter().is_some()
+        matches!(
+            self.blocking_state,
+            BlockingState::Blocked(_) | BlockingState::RunsLong
+        )
     }
 
     /// Unblocks the session and returns the command that was blocked.

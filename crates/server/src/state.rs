@@ -9,6 +9,7 @@ use crate::engine::segment::Segments;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
 use crate::logins::Logins;
+use crate::long::Long;
 use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
@@ -78,6 +79,8 @@ pub struct Server {
     pub clients: Clients,
     /// Blocked clients.
     pub blocking: Blocking,
+    /// Long commands and the clients that wait for them.
+    pub long: Long,
     /// Subscriptions.
     pub pubsub: PubSub,
     /// Clients that cache keys.
@@ -165,6 +168,7 @@ impl Server {
             config_change: Mutex::new(()),
             clients: Clients::default(),
             blocking: Blocking::default(),
+            long: Long::new(threads),
             pubsub: PubSub::default(),
             tracking: TrackingClients::default(),
             monitors: Monitors::default(),
@@ -245,6 +249,7 @@ impl Server {
     /// Requests all workers to stop.
     pub fn stop(&self) {
         self.stops.store(true, Relaxed);
+        self.long.stop();
         self.wake_all();
         if let Some(segments) = &self.segments {
             segments.learning.ring();

@@ -19,6 +19,8 @@ pub enum BlockingState {
     MayBlock,
     /// A command is blocked.
     Blocked(Arc<Waiter>),
+    /// A long command of the client runs on the thread for long commands.
+    RunsLong,
     /// A blocked command is being executed again on behalf of its client.
     Retrying,
     /// The command was executed again, has found nothing and remains blocked.

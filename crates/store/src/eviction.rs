@@ -95,6 +95,16 @@ pub struct PolicyChoice {
 }
 
 impl PolicyChoice {
+    /// Returns the choice `noeviction`.
+    pub(crate) fn none() -> PolicyChoice {
+        PolicyChoice {
+            name: "noeviction".to_owned(),
+            spec: None,
+            note: "",
+            scope: Scope::Nothing,
+        }
+    }
+
     /// Parses a name such as `allkeys-s3fifo` or `volatile-clock:2`. Case and hyphens are ignored.
     ///
     /// # Errors
@@ -107,12 +117,7 @@ impl PolicyChoice {
             None => (text, ""),
         };
         if is_same(given, "noeviction") {
-            return Ok(PolicyChoice {
-                name: "noeviction".to_owned(),
-                spec: None,
-                note: "",
-                scope: Scope::Nothing,
-            });
+            return Ok(PolicyChoice::none());
         }
         let (scope, prefix, rest) = split_scope(given).ok_or_else(|| unknown(given))?;
         let ttl = (scope == Scope::Volatile).then_some(&TTL);

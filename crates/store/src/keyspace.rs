@@ -88,6 +88,7 @@ impl Keyspace {
                 frozen: AtomicBool::new(false),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
+                has_huge_strings: AtomicBool::new(false),
                 limits: Limits::default(),
                 settings: Mutex::new(policy),
                 settings_number: AtomicU64::new(0),
@@ -98,6 +99,38 @@ impl Keyspace {
                 seed: options.seed,
             },
         })
+    }
+
+    /// Creates an empty keyspace of one shard that can hold values of this one for a while. It has
+    /// the same hash function, the same limits of packed collections and the same indexes, but no
+    /// memory limit. It collects events if this one does.
+    pub fn annex(&self) -> Keyspace {
+        let (own, seed) = (&self.shared, self.shared.seed);
+        let cell = Cell {
+            locked: Mutex::default(),
+            next_due: AtomicU64::new(u64::MAX),
+            missed: AtomicU32::new(0),
+        };
+        Keyspace {
+            cells: Box::new([cell]),
+            shared: Shared {
+                memory: Memory::default(),
+                shard_count: 1,
+                notify: AtomicBool::new(own.is_notifying()),
+                frozen: AtomicBool::new(own.is_frozen()),
+                event_count: AtomicU64::new(0),
+                turn: AtomicUsize::new(0),
+                has_huge_strings: AtomicBool::new(false),
+                limits: own.limits.clone(),
+                settings: Mutex::new(PolicyChoice::none()),
+                settings_number: AtomicU64::new(0),
+                expiry: own.expiry.clone(),
+                element_expiry: own.element_expiry.clone(),
+                hash_key: own.hash_key,
+                hasher: own.hasher,
+                seed,
+            },
+        }
     }
 
     /// Selects the index for the deadlines of collection elements; without this call it is

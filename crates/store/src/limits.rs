@@ -16,6 +16,12 @@ macro_rules! limits {
             }
         }
 
+        impl Clone for Limits {
+            fn clone(&self) -> Limits {
+                Limits { $($name: AtomicI64::new(self.$name()),)* }
+            }
+        }
+
         impl Limits {
             $(
                 #[doc = $what]

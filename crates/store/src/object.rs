@@ -5,6 +5,7 @@ use crate::elements::Elements;
 use crate::elements::packed::own_deadline;
 use crate::event::Class;
 use crate::facts::{Encoding, Kind};
+use crate::lent::Lent;
 use crate::tags::{
     TAG_HASH, TAG_HASH_TTL, TAG_INTSET, TAG_ITEM, TAG_LIST, TAG_SET, TAG_SET_TTL, TAG_SORTED_SET,
     TAG_SORTED_SET_TTL, TAG_STRING,
@@ -29,6 +30,8 @@ pub(crate) enum Object {
     SortedSet(SortedSet),
     /// Sequence of elements.
     List(List),
+    /// Stands for a value that was moved to another keyspace for a while.
+    Lent(Lent),
 }
 
 /// A collection that an [`Object`] can hold.
@@ -75,6 +78,7 @@ macro_rules! ask {
             Object::Set($collection) => $answer,
             Object::SortedSet($collection) => $answer,
             Object::List($collection) => $answer,
+            Object::Lent($collection) => $answer,
         }
     };
 }
@@ -93,13 +97,22 @@ fn kind_of_tag(tag: u8) -> Kind {
 
 /// Returns the type of a value.
 pub(crate) fn kind_of(value: &Value<'_, Object>) -> Kind {
-    fn kind<C: Collection>(_: &C) -> Kind {
-        C::KIND
-    }
     match value {
         Value::Inline(tag, _) => kind_of_tag(*tag),
-        Value::Outside(object) => ask!(object, _b => Kind::String, c => kind(c)),
+        Value::Outside(object) => match object {
+            Object::String(_) | Object::Item(_) => Kind::String,
+            Object::Hash(_) => Kind::Hash,
+            Object::Set(_) => Kind::Set,
+            Object::SortedSet(_) => Kind::SortedSet,
+            Object::List(_) => Kind::List,
+            Object::Lent(lent) => lent.kind,
+        },
     }
+}
+
+/// Returns whether a value was moved to another keyspace for a while.
+pub(crate) fn is_lent(value: &Value<'_, Object>) -> bool {
+    matches!(value, Value::Outside(Object::Lent(_)))
 }
 
 /// Returns the form of a value.
@@ -155,6 +168,25 @@ impl Object {
         }
     }
 
+    /// Returns the number of elements of a large collection that are live; 1 for any other value.
+    pub fn len(&self, scene: &Scene<'_>) -> usize {
+        match self {
+            Object::Hash(hash) => hash.len(scene),
+            Object::Set(set) => set.len(scene),
+            Object::SortedSet(set) => set.len(scene),
+            Object::List(list) => list.len(),
+            Object::String(_) | Object::Item(_) | Object::Lent(_) => 1,
+        }
+    }
+
+    /// Returns the length of a string, or the number of bytes that a collection occupies.
+    pub fn used_bytes(&self) -> usize {
+        match self {
+            Object::String(bytes) | Object::Item(bytes) => bytes.len(),
+            other => other.heap_bytes(),
+        }
+    }
+
     /// Returns the buffer that held the bytes, for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         ask!(self, bytes => bytes, c => c.into_bytes())
@@ -168,10 +200,15 @@ impl Object {
     /// Returns a copy with the same content. The copy of a large collection lacks the key's own
     /// deadline.
     pub fn duplicate(&self, scene: &Scene<'_>) -> Object {
-        if let Object::Item(bytes) = self {
-            return Object::Item(bytes.clone());
+        match self {
+            Object::String(bytes) => Object::String(bytes.clone()),
+            Object::Item(bytes) => Object::Item(bytes.clone()),
+            Object::Hash(hash) => Object::Hash(hash.duplicate(scene)),
+            Object::Set(set) => Object::Set(set.duplicate(scene)),
+            Object::SortedSet(set) => Object::SortedSet(set.duplicate(scene)),
+            Object::List(list) => Object::List(list.duplicate(scene)),
+            Object::Lent(lent) => Object::Lent(lent.clone()),
         }
-        ask!(self, bytes => Object::String(bytes.clone()), c => c.duplicate(scene).into_object())
     }
 
     /// Returns whether the object is a collection without elements.
@@ -201,10 +238,13 @@ impl Object {
 
     /// Returns the class and the name of the event that is notified when elements expire.
     pub fn expired_event(&self) -> (Class, &'static str) {
-        fn event<C: Collection>(_: &C) -> (Class, &'static str) {
-            C::EXPIRED
+        match self {
+            Object::Hash(_) => Hash::EXPIRED,
+            Object::Set(_) => Set::EXPIRED,
+            Object::SortedSet(_) => SortedSet::EXPIRED,
+            Object::List(_) => List::EXPIRED,
+            Object::String(_) | Object::Item(_) | Object::Lent(_) => (Class::Expired, "expired"),
         }
-        ask!(self, _b => (Class::Expired, "expired"), c => event(c))
     }
 
     /// Panics if the structure is inconsistent.

@@ -49,6 +49,8 @@ pub(crate) struct Locked {
     /// Flushed databases that are to be freed in steps.
     #[expect(clippy::vec_box, reason = "the databases are boxed already")]
     pub flushed: Vec<Box<Db>>,
+    /// Number of times that a database was flushed or swapped.
+    pub flushes: u64,
     /// Number of bytes that the shard has contributed to the published sum.
     published_bytes: u64,
     /// Whether the shard has published that an arena is nearly full.
@@ -351,6 +353,7 @@ impl Locked {
         self.mark_db_watchers(a, Some(b), shared);
         self.mark_db_watchers(b, Some(a), shared);
         let (i, j) = (a as usize, b as usize);
+        self.flushes += 1;
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
         self.drain_cursors.swap(i, j);

@@ -13,6 +13,9 @@ use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Length of a string, in bytes, beyond which reading it may take long.
+pub(crate) const HUGE_BYTES: usize = 1 << 20;
+
 /// Number of databases.
 pub const DATABASES: usize = 16;
 
@@ -43,6 +46,8 @@ pub(crate) struct Shared {
     pub frozen: AtomicBool,
     pub event_count: AtomicU64,
     pub turn: AtomicUsize,
+    /// Whether a string longer than [`HUGE_BYTES`] was ever stored.
+    pub has_huge_strings: AtomicBool,
     pub limits: Limits,
     pub settings: Mutex<PolicyChoice>,
     pub settings_number: AtomicU64,

@@ -9,23 +9,25 @@ use crate::item::{WrongType, item_of, string_of, value_of};
 use crate::keyspace::Keyspace;
 use crate::object::{Object, encoding_of, has_deadlines, kind_of};
 use crate::shard::{EditedValue, IndexState, Locked, Removal, Room};
-use crate::shared::{Db, Key};
+use crate::shared::{Db, HUGE_BYTES, Key};
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use crate::tracking::InvalidationCause;
 use cache::{NewValue, Value};
 use policy::{Budget, Facts, Slot, Tick};
 use std::sync::Arc;
 use std::sync::MutexGuard;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 mod collections;
 mod databases;
 mod items;
+mod lease;
 mod prefetch;
 mod tracking;
 mod waiting;
 
 pub use collections::Edited;
+pub use lease::{Extent, Lease};
 pub use prefetch::Pages;
 pub use tracking::Tracking;
 
@@ -388,6 +390,9 @@ impl<'a> View<'a> {
         let (now, value_bytes) = (self.now, value.len());
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
+        if value_bytes > HUGE_BYTES {
+            shared.has_huge_strings.store(true, Ordering::Relaxed);
+        }
         let db =
             locked.dbs[key.db as usize].get_or_insert_with(|| shared.new_db(shard, key.db, now));
         cache::Entries::begin(&mut db.entries, now);
@@ -472,6 +477,14 @@ impl<'a> View<'a> {
             result
         });
         let (space, _, locked) = self.parts(key);
+        if added > 0 {
+            let is_huge = |object: &mut Object| object.used_bytes() > HUGE_BYTES;
+            let db = locked.dbs[key.db as usize].as_mut();
+            if db.and_then(|db| db.edit_outside(slot, is_huge)) == Some(true) {
+                let shared = space.shared();
+                shared.has_huge_strings.store(true, Ordering::Relaxed);
+            }
+        }
         locked.make_room(key.db, Room::written(added), space.shared());
         self.written(key, None);
         result.expect("the value is an outside object")

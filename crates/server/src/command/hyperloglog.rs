@@ -3,6 +3,7 @@
 
 use super::refusal::{Answer, Refusal};
 use super::table::{commands, on_slab};
+use super::work;
 use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
@@ -14,11 +15,11 @@ use wire::Args;
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "hyperloglog":
-    "pfadd" -2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.8.9", on_slab!(pfadd),
+    "pfadd" -2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.8.9", on_slab!(pfadd).by_arguments(),
         "Adds elements to a HyperLogLog.";
-    "pfcount" -2, READONLY, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfcount),
+    "pfcount" -2, READONLY, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfcount).estimated(work::hyperloglogs),
         "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.";
-    "pfmerge" -2, WRITE | DENYOOM, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfmerge),
+    "pfmerge" -2, WRITE | DENYOOM, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfmerge).estimated(work::hyperloglogs),
         "Merges HyperLogLogs into the first one.";
 };
 

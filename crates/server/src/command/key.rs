@@ -11,6 +11,7 @@ mod whole;
 use super::element_ttl::member;
 use super::lifetime::Unit;
 use super::table::{commands, on_slab};
+use super::work;
 use crate::context::{Run, Spec, on_both, settle};
 use crate::spec::Keys;
 use crate::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
@@ -18,11 +19,11 @@ use crate::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "generic":
-    "copy" -3, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(generic::copy),
+    "copy" -3, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(generic::copy).estimated(work::whole),
         "Copies a key and its expiration, optionally to another database.";
     "del" -2, WRITE, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::del),
         "Deletes keys.";
-    "dump" 2, READONLY, Keys::Range(1, 1, 1), "2.6.0", on_slab!(dump::dump),
+    "dump" 2, READONLY, Keys::Range(1, 1, 1), "2.6.0", on_slab!(dump::dump).estimated(work::whole),
         "Returns the value of a key in the serialized form that RESTORE reads, here or on another server.";
     "exists" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::exists),
         "Returns how many of the given keys exist.";
@@ -63,7 +64,7 @@ pub const TABLE: &[Spec] = commands! {
         "Renames a key and replaces the destination if it exists.";
     "renamenx" 3, WRITE | FAST, Keys::Range(1, 2, 1), "1.0.0", on_slab!(generic::renamenx),
         "Renames a key only if the new name does not exist.";
-    "restore" -4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_slab!(dump::restore),
+    "restore" -4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_slab!(dump::restore).estimated(work::restore),
         "Creates a key from the serialized form that DUMP returned, here or on another server.";
     "scan" -2, READONLY, Keys::Whole, "2.8.0", on_slab!(scan::scan),
         "Iterates over the names of the keys in the database.";

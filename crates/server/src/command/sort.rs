@@ -5,13 +5,14 @@ mod request;
 
 use super::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use super::table::{commands, on_slab};
+use super::work;
 use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
 use crate::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
 use request::Request;
 use std::cmp::Ordering;
-use store::{Class, End, Kind, List, Scene};
+use store::{Class, End, Key, Kind, List, Scene, View};
 use wire::Args;
 use wire::number::parse_f64;
 use wire::output::OUTPUT_BYTES_MAX;
@@ -20,9 +21,9 @@ use wire::output::OUTPUT_BYTES_MAX;
 pub const TABLE: &[Spec] = commands! {
     in "generic":
     "sort" -2, WRITE | DENYOOM | MOVABLE_KEYS, Keys::Sort, "1.0.0",
-        on_slab!(|ctx, args| sort(ctx, args, true)),
+        on_slab!(|ctx, args| sort(ctx, args, true)).estimated(work::sorted),
         "Sorts the elements of a list, set or sorted set, and returns or stores them.";
-    "sort_ro" -2, READONLY | MOVABLE_KEYS, Keys::Sort, "7.0.0", on_slab!(|ctx, args| sort(ctx, args, false)),
+    "sort_ro" -2, READONLY | MOVABLE_KEYS, Keys::Sort, "7.0.0", on_slab!(|ctx, args| sort(ctx, args, false)).estimated(work::sorted),
         "Sorts the elements of a list, set or sorted set and returns them.";
 };
 
@@ -209,16 +210,35 @@ fn look_up(
     };
     let name = [before, element, behind].concat();
     let key = ctx.key(&name);
+    let space = &ctx.server.keyspace;
+    // A long SORT runs in a keyspace that contains only the list and the destination. Other keys
+    // are read where they are, each under the lock of its shard.
+    let is_elsewhere = !std::ptr::eq(ctx.view.space, space)
+        && !ctx.server.long.blocks(|is_leased| is_leased(&name));
+    if is_elsewhere {
+        let mut view = space.lock_one(space.shard_of(&key), ctx.view.now());
+        read_value(&mut view, &key, field)
+    } else {
+        read_value(&mut ctx.view, &key, field)
+    }
+}
+
+/// Returns the string of a key, or the value of a field of a hash.
+fn read_value(
+    view: &mut View<'_>,
+    key: &Key<'_>,
+    field: Option<&[u8]>,
+) -> Result<Option<Vec<u8>>, Refusal> {
     // A key of another type counts as missing.
-    let found = match (ctx.view.kind(&key), field) {
+    let found = match (view.kind(key), field) {
         (None, _) => {
-            ctx.view.touch(&key);
-            ctx.missed(&key);
+            view.touch(key);
+            view.notify(Class::KeyMiss, "keymiss", key);
             None
         }
-        (Some(Kind::String), None) => ctx.view.get(&key)?.map(<[u8]>::to_vec),
+        (Some(Kind::String), None) => view.get(key)?.map(<[u8]>::to_vec),
         (Some(Kind::Hash), Some(field)) => {
-            let read = ctx.view.read_hash(&key, |hash, scene| {
+            let read = view.read_hash(key, |hash, scene| {
                 hash.get(field, scene).map(<[u8]>::to_vec)
             })?;
             read.flatten()

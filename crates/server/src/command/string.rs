@@ -10,6 +10,7 @@ pub mod number;
 pub mod set;
 
 use super::table::{commands, on_slab};
+use super::work;
 use crate::context::{Spec, on_both};
 use crate::spec::Keys;
 use crate::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
@@ -17,7 +18,7 @@ use crate::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "string":
-    "append" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.0.0", on_both!(edit::append),
+    "append" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.0.0", on_both!(edit::append).estimated(work::append),
         "Appends to a string; a missing key counts as empty.";
     "decr" 2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(number::decr),
         "Subtracts one from an integer; a missing key counts as 0.";
@@ -25,15 +26,15 @@ pub const TABLE: &[Spec] = commands! {
         "Subtracts a number from an integer; a missing key counts as 0.";
     "delex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::delex),
         "Deletes a key only if its value meets a condition.";
-    "digest" 2, READONLY | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::digest),
+    "digest" 2, READONLY | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::digest).estimated(work::strings),
         "Returns the XXH3 digest of a string as 16 hexadecimal digits.";
-    "get" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(get::get),
+    "get" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(get::get).estimated(work::strings),
         "Returns the string value of a key.";
-    "getdel" 2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getdel),
+    "getdel" 2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getdel).estimated(work::strings),
         "Returns the string value of a key and deletes the key.";
-    "getex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getex),
+    "getex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getex).estimated(work::strings),
         "Returns the string value of a key and sets or removes its expiration.";
-    "getrange" 4, READONLY, Keys::Range(1, 1, 1), "2.4.0", on_slab!(get::getrange),
+    "getrange" 4, READONLY, Keys::Range(1, 1, 1), "2.4.0", on_slab!(get::getrange).estimated(work::byte_range),
         "Returns a range of a string.";
     "getset" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::getset),
         "Replaces the string value of a key and returns the old value.";
@@ -45,9 +46,9 @@ pub const TABLE: &[Spec] = commands! {
         "Adds a floating-point number to a number; a missing key counts as 0.";
     "increx" -2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.8.0", on_slab!(increx::increx),
         "Adds to a number within bounds and sets or removes the key's expiration.";
-    "lcs" -3, READONLY, Keys::Range(1, 2, 1), "7.0.0", on_slab!(lcs::lcs),
+    "lcs" -3, READONLY, Keys::Range(1, 2, 1), "7.0.0", on_slab!(lcs::lcs).estimated(work::lcs),
         "Returns the longest common subsequence of two strings.";
-    "mget" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(get::mget),
+    "mget" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(get::mget).estimated(work::strings),
         "Returns the string values of several keys.";
     "mset" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_both!(multi::mset),
         "Sets the string values of several keys.";
@@ -57,16 +58,16 @@ pub const TABLE: &[Spec] = commands! {
         "Sets the string values of several keys only if none of the keys exists.";
     "psetex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_both!(set::psetex),
         "Sets the string value of a key that expires after a number of milliseconds.";
-    "set" -3, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::set),
+    "set" -3, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::set).estimated(work::set),
         "Sets the string value of a key, optionally with an expiration and only if a condition holds.";
     "setex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.0.0", on_both!(set::setex),
         "Sets the string value of a key that expires after a number of seconds.";
     "setnx" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::setnx),
         "Sets the string value of a key only if the key does not exist.";
-    "setrange" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.2.0", on_slab!(edit::setrange),
+    "setrange" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.2.0", on_slab!(edit::setrange).estimated(work::set_range),
         "Overwrites a part of a string; a gap is filled with zero bytes.";
     "strlen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "2.2.0", on_both!(get::strlen),
         "Returns the length of a string.";
-    "substr" 4, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(get::getrange),
+    "substr" 4, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(get::getrange).estimated(work::byte_range),
         "Returns a range of a string. Older name of GETRANGE.";
 };

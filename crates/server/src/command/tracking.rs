@@ -253,7 +253,18 @@ pub fn remember(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
     if !spec.has(READONLY) || !ctx.session.tracking.as_deref().is_some_and(is_tracked) {
         return;
     }
-    let server = ctx.server;
+    let (id, db) = (ctx.session.info.id, ctx.session.db);
+    remember_keys(ctx.server, &mut ctx.view, (id, db), spec.keys, args);
+}
+
+/// Records the keys that a client with this id and database has read.
+pub fn remember_keys(
+    server: &Server,
+    view: &mut View<'_>,
+    (id, db): (u64, u8),
+    keys: Keys,
+    args: Args<'_>,
+) {
     let keys_max = match server
         .config
         .number(crate::config::Id::TrackingTableMaxKeys)
@@ -261,12 +272,10 @@ pub fn remember(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
         0 => usize::MAX,
         keys_max => keys_max as usize,
     };
-    let id = ctx.session.info.id;
     let is_connected = |id: u64| server.clients.get(id).is_some();
-    let keys = spec.keys;
     keys.each(args, |index| {
-        let key = ctx.key(&args[index]);
-        ctx.view.track(&key, id, keys_max, &is_connected);
+        let key = server.keyspace.key(db, &args[index]);
+        view.track(&key, id, keys_max, &is_connected);
     });
 }
 

@@ -2,14 +2,17 @@
 //! determines which shards a request needs.
 
 use super::{
-    BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, publish, segment, spare, wake_owners,
+    BATCH_CALLS_MAX, Engine, Executor, LockedShards, WHOLE_FROM_CALLS, long, publish, segment,
+    spare, wake_owners,
 };
 use crate::engine::Strings;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
-use crate::memcached::{self, Progress, count_up};
+use crate::memcached::{self, Progress};
 use crate::session::Session;
+use crate::state::Server;
 use crate::stats::Counts;
+use std::sync::atomic::Ordering::Relaxed;
 use store::Key;
 use wire::memcached::Request;
 use wire::{Output, Span};
@@ -17,6 +20,22 @@ use wire::{Output, Span};
 /// Maximum number of keys of a batch that are hashed and prefetched. A single request may name a
 /// thousand keys.
 const KEYS_NEAR_MAX: usize = 2 * BATCH_CALLS_MAX;
+
+/// Determines the shards of a request's keys.
+fn choose_shards(
+    server: &Server,
+    held: &mut LockedShards<'_>,
+    request: &Request,
+    keys: &[Span],
+    hashes: &[u64],
+    input: &[u8],
+) {
+    let mut shards = spare(&mut held.locks);
+    if !memcached::is_whole(request.verb) {
+        memcached::collect_shards(server, request, keys, hashes, input, &mut shards);
+        held.locks = Locks::Some(shards);
+    }
+}
 
 impl Executor<'_> {
     /// Prefetches the first keys of a batch in memcached's protocol. `keys` are those of all its
@@ -73,7 +92,9 @@ impl Executor<'_> {
             return Progress::Held;
         }
         let counts = &server.stats.workers[self.worker].memcached;
-        count_up(&counts.requests);
+        // A request that waited was counted before.
+        let is_first = session.ticket.is_none();
+        counts.requests.fetch_add(u64::from(is_first), Relaxed);
         if memcached::is_administration(request.verb) {
             self.finish();
         }
@@ -102,20 +123,19 @@ impl Executor<'_> {
             }
         };
         if let Some(view) = held.whole.as_mut() {
+            if long::needs_names(server, turn.session, keys, input) {
+                return Progress::Waits;
+            }
             let locks = &Locks::All;
             return memcached::run(&mut turn.on(Slab { view, space, locks }));
         }
-        let mut shards = spare(&mut held.locks);
-        if !memcached::is_whole(request.verb) {
-            memcached::collect_shards(server, request, keys, hashes, input, &mut shards);
-            held.locks = Locks::Some(shards);
-        }
+        choose_shards(server, held, request, keys, hashes, input);
         let mut view = lock(space, &held.locks, self.now);
-        let progress = memcached::run(&mut turn.on(Slab {
-            view: &mut view,
-            space,
-            locks: &held.locks,
-        }));
+        if long::needs_names(server, turn.session, keys, input) {
+            return Progress::Waits;
+        }
+        let (locks, one) = (&held.locks, &mut view);
+        let progress = memcached::run(&mut turn.on(Slab::new(one, space, locks)));
         publish(server, &mut view, &mut self.events);
         drop(view);
         if server.threads > 1 && may_write {

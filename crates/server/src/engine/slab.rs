@@ -43,6 +43,13 @@ impl<'v> DerefMut for Slab<'_, 'v> {
     }
 }
 
+impl<'a, 'v> Slab<'a, 'v> {
+    /// Creates the access to locked shards.
+    pub fn new(view: &'a mut View<'v>, space: &'v Keyspace, locks: &'a Locks) -> Self {
+        Slab { view, space, locks }
+    }
+}
+
 impl Slab<'_, '_> {
     /// Whether memory is full and nothing can be evicted.
     #[inline]

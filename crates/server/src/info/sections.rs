@@ -66,6 +66,7 @@ pub(super) fn clients(report: &mut Report<'_>) {
     let held = server.held_clients.load(Relaxed) as usize;
     report.field("blocked_clients", server.blocking.len() + held);
     report.field("tracking_clients", server.tracking.counts().0);
+    report.field("long_command_waiting_clients", server.long.waiting());
     report.field("pubsub_clients", subscribers);
     report.field("watching_clients", watching);
     report.field("clients_in_timeout_table", server.blocking.with_deadline());
@@ -188,6 +189,9 @@ fn traffic(report: &mut Report<'_>) {
     let received = stats.connections_received.load(Relaxed);
     report.field("total_connections_received", received);
     report.field("total_commands_processed", stats.commands_processed());
+    let long = &report.server.long;
+    report.field("long_commands", long.count.load(Relaxed));
+    report.field("long_commands_running", u8::from(long.is_running()));
     report.field("instantaneous_ops_per_sec", rates.commands);
     report.field("total_net_input_bytes", input);
     report.field("total_net_output_bytes", output);

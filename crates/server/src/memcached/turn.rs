@@ -23,6 +23,9 @@ pub enum Progress {
     Done,
     /// CLIENT PAUSE holds it back. Nothing was written; the caller tries again later.
     Held,
+    /// A long command works on one of its keys. Nothing was written; the caller tries again when
+    /// [`crate::long::Long::take_retry`] says so.
+    Waits,
     /// A part of the reply was written. The request continues at this position: an index of its
     /// keys, or a position in the keyspace. See [`Request::resumed`].
     Partial(u64),

@@ -5,6 +5,7 @@
 //! one system call; only the bytes that the socket does not accept stay with the connection.
 //! Therefore an idle connection holds no buffers, and a request costs one read and one write.
 
+mod aside;
 mod backlog;
 mod memcached;
 
@@ -16,7 +17,8 @@ use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome, shown_index};
 use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
-use crate::session::Session;
+use crate::queue::OwnedCall;
+use crate::session::{ReplyMode, Session};
 use crate::state::Server;
 use crate::tracking;
 use mio::net::TcpStream;
@@ -51,6 +53,8 @@ pub enum Next {
     Delayed(Moment),
     /// The reply of a blocked command.
     Blocked,
+    /// The end of a long command of another client.
+    Waits,
     /// The connection must be closed.
     Close,
 }
@@ -105,8 +109,12 @@ enum Stop {
     Held,
     /// An attempt to authenticate waits until this time.
     Delayed(Moment),
-    /// The last command blocks on a key.
+    /// The last command blocks on a key, or runs on the thread for long commands.
     Blocked,
+    /// A long command of another client.
+    Waits,
+    /// The last command is a long one. Its position is in `long_call`.
+    IsLong,
     /// The connection is closing.
     Closing,
 }
@@ -143,6 +151,10 @@ pub struct Connection {
     backlog: Backlog,
     /// Number of unsent bytes beyond which no further command is executed.
     backpressure_bytes: usize,
+    /// A long command that was parsed last, until it is taken out of the input.
+    long_call: Option<(Call, Vec<Span>)>,
+    /// A long command that was taken out of the input and has to wait.
+    aside: Option<Box<OwnedCall>>,
     /// Whether `input` may contain complete commands.
     is_stalled: bool,
     /// Whether the client has closed its sending side.
@@ -160,6 +172,8 @@ pub struct Connection {
     pub is_leaving: bool,
     /// Whether a leaving connection is closed without executing its further commands.
     pub is_cut_off: bool,
+    /// Whether the connection is in the worker's list of those that wait for a long command.
+    pub is_waiting: bool,
     /// Time since which the unsent replies have exceeded the soft limit.
     over_since: Option<Moment>,
     held_bytes: usize,
@@ -183,6 +197,8 @@ impl Connection {
             sent: 0,
             backlog: Backlog::default(),
             backpressure_bytes: BACKPRESSURE_BYTES,
+            long_call: None,
+            aside: None,
             is_stalled: false,
             is_hung_up: false,
             may_have_more: false,
@@ -191,6 +207,7 @@ impl Connection {
             is_listed: false,
             is_leaving: false,
             is_cut_off: false,
+            is_waiting: false,
             over_since: None,
             held_bytes: 0,
             received_bytes: 0,
@@ -242,10 +259,20 @@ impl Connection {
         output: &mut Output,
     ) -> Next {
         if self.session.is_blocked() {
-            return self.read_ahead(executor, scratch);
+            // The client of a long command is served again at its end, even if it has hung up.
+            return match self.session.waiter() {
+                Some(_) => self.read_ahead(executor, scratch),
+                None => Next::Blocked,
+            };
         }
         if self.session.is_closing || output.len() - self.sent > self.backpressure_bytes {
             return Next::Wait;
+        }
+        if let Some(call) = self.aside.take() {
+            match self.begin(*call, executor, output) {
+                Stop::Exhausted => {}
+                stop => return self.next_of(stop),
+            }
         }
         if self.is_stalled {
             match self.run_stored(executor, scratch, output) {
@@ -265,7 +292,10 @@ impl Connection {
                 let stop = if self.input.is_empty() {
                     let (used, stop) = self.run(&mut input[..len], executor, scratch, output);
                     self.input.extend_from_slice(&input[used..len]);
-                    stop
+                    match stop {
+                        Stop::IsLong => self.begin_copied(&input[..len], executor, output),
+                        stop => stop,
+                    }
                 } else {
                     self.input.extend_from_slice(&input[..len]);
                     self.run_stored(executor, scratch, output)
@@ -351,8 +381,11 @@ impl Connection {
             Stop::Backpressure => Next::Wait,
             Stop::Held => Next::Held,
             Stop::Delayed(at) => Next::Delayed(at),
-            Stop::Blocked if self.is_hung_up => Next::Close,
+            Stop::Blocked if self.is_hung_up && self.session.waiter().is_some() => Next::Close,
             Stop::Blocked => Next::Blocked,
+            Stop::Waits => Next::Waits,
+            // It was begun or waits.
+            Stop::IsLong => unreachable!("a long command is taken out of the input"),
         }
     }
 
@@ -364,9 +397,11 @@ impl Connection {
         output: &mut Output,
     ) -> Stop {
         let mut input = std::mem::take(&mut self.input);
-        let (used, stop) = self.run(&mut input[self.executed..], executor, scratch, output);
+        let (used, mut stop) = self.run(&mut input[self.executed..], executor, scratch, output);
         self.executed += used;
-        if self.executed == input.len() {
+        if stop == Stop::IsLong {
+            stop = self.begin_moved(&mut input, executor, output);
+        } else if self.executed == input.len() {
             // The memory of a large value is freed at once.
             input = Vec::new();
             self.executed = 0;
@@ -409,6 +444,10 @@ impl Connection {
             };
             executor.end_batch(&self.session, only);
             if let Some(stop) = stop {
+                if let Some((call, own)) = &mut self.long_call {
+                    *own = spans.split_off(call.first);
+                    own.truncate(call.count);
+                }
                 // Commands parsed after the last executed one are parsed again later.
                 let limits = *self.parser.limits();
                 self.parser = Parser::new(limits);
@@ -523,6 +562,12 @@ impl Connection {
                 Outcome::Done => {}
                 Outcome::Held => return (Some(Stop::Held), call.start),
                 Outcome::Delayed(at) => return (Some(Stop::Delayed(at)), call.start),
+                Outcome::Waits => return (Some(Stop::Waits), call.start),
+                Outcome::IsLong => {
+                    self.long_call = Some((*call, Vec::new()));
+                    self.command_count += 1;
+                    return (Some(Stop::IsLong), call.start + call.len);
+                }
             }
             self.command_count += 1;
             if self.session.is_closing || output.is_cut_off() {
@@ -662,12 +707,20 @@ impl Connection {
     }
 
     /// Adds the reply of a blocked command to the output and unblocks the session.
-    pub fn answer(&mut self, reply: &Output, executor: &Executor<'_>) {
+    pub fn answer(&mut self, reply: Output, executor: &Executor<'_>) {
         let waiter = self.session.end_wait();
         self.bound_output(executor.server());
         self.absorb_backlog();
-        let (session, output) = (&mut self.session, &mut self.output);
-        executor.reply_late(session, waiter.as_deref(), reply, output);
+        let is_free = self.output.is_empty() && !self.output.is_cut_off();
+        if is_free && waiter.is_none() && self.session.reply_mode == ReplyMode::On {
+            // The reply of a long command is moved, not copied, because it may be large.
+            executor.count_error(&reply);
+            self.output = reply;
+            self.bound_output(executor.server());
+        } else {
+            let (session, output) = (&mut self.session, &mut self.output);
+            executor.reply_late(session, waiter.as_deref(), &reply, output);
+        }
     }
 
     /// Returns the number of unsent bytes.
@@ -757,7 +810,8 @@ impl Connection {
             + self.backlog.held_bytes()
             + self.parser.heap_bytes()
             + transaction.map_or(0, |transaction| transaction.heap_bytes())
-            + waiter.map_or(0, |waiter| waiter.heap_bytes());
+            + waiter.map_or(0, |waiter| waiter.heap_bytes())
+            + self.aside.as_ref().map_or(0, |call| call.heap_bytes());
         let info = &self.session.info;
         info.output_bytes
             .store(self.pending_bytes() as u64, Relaxed);

@@ -62,6 +62,11 @@ pub struct Worker {
     leaving: VecDeque<usize>,
     /// Number of leaving clients that may still be served in this iteration.
     leaving_left: usize,
+    /// Connections that wait for a long command, with their client ids, in the order in which they
+    /// began to wait. A client that has disconnected may be among them.
+    waiting: VecDeque<(usize, u64)>,
+    /// Number of these connections that have to try again.
+    retry_count: usize,
     /// Blocked connections with a timeout: end of the timeout, index and client id, ordered by the
     /// end.
     waits: BTreeSet<(Moment, usize, u64)>,
@@ -102,6 +107,8 @@ impl Worker {
             held: BTreeSet::new(),
             leaving: VecDeque::new(),
             leaving_left: 0,
+            waiting: VecDeque::new(),
+            retry_count: 0,
             waits: BTreeSet::new(),
             delayed: BTreeSet::new(),
             touched: Vec::new(),
@@ -170,7 +177,9 @@ impl Worker {
         }
         let inbox = &server.inboxes[self.index];
         let has_waiting = !self.again.is_empty() || !self.leaving.is_empty();
-        if self.is_busy || inbox.is_filled() || has_waiting || self.listeners.is_ready {
+        let has_retry = self.retry_count > 0 || server.long.has_retry(self.index);
+        if has_retry || self.is_busy || inbox.is_filled() || has_waiting || self.listeners.is_ready
+        {
             return Duration::ZERO;
         }
         if server.threads > 1 {
@@ -179,7 +188,7 @@ impl Worker {
             // Another worker may have stored an earlier deadline before the plan was published.
             self.due = self.expiry_driver.earliest(server);
             inbox.plan(plan(self.due));
-            if inbox.is_filled() {
+            if inbox.is_filled() || server.long.has_retry(self.index) {
                 return Duration::ZERO;
             }
         }
@@ -241,6 +250,7 @@ impl Worker {
             self.accept(executor);
         }
         self.release_held(executor);
+        self.retry_waiting(executor);
         self.end_timed_out_waits(executor);
         self.end_delays(executor);
         self.deliver(executor);
@@ -339,6 +349,11 @@ impl Worker {
             Next::Again => {
                 connection.is_listed = true;
                 self.again.push(index);
+            }
+            Next::Waits if connection.is_waiting => {}
+            Next::Waits => {
+                connection.is_waiting = true;
+                self.waiting.push_back((index, connection.session.info.id));
             }
             Next::Held => {
                 self.held.insert(index);
@@ -476,7 +491,11 @@ impl Worker {
                     self.add_output(to, add, executor);
                 }
                 Message::Answer(slot, client, reply) => {
-                    self.answer(slot, client, &reply, executor);
+                    self.answer(slot, client, reply, executor);
+                }
+                Message::Finished(job) => {
+                    let (slot, client, reply) = executor.finish_long(job);
+                    self.answer(slot, client, reply, executor);
                 }
                 Message::Kill(slot, client) => {
                     if self.client(slot, client).is_some() {

@@ -293,17 +293,23 @@ const RECENT: usize = 40;
 /// Number of commands per protocol version.
 const STEPS: usize = 10_000;
 
-/// Sends random commands to both servers in each protocol version and panics at the first
-/// difference. `next` returns a command and whether its reply has no order.
+/// Sends random commands to both servers in each protocol version, also with commands that run as
+/// long ones, and panics at the first difference. `next` returns a command and whether its reply
+/// has no order.
 pub fn compare_random(
     steps: usize,
     next: impl Fn(&mut Random, u64, &Bench) -> (Vec<Vec<u8>>, bool),
 ) {
     let Some(redis) = Redis::start() else { return };
-    for (seed, (protocol, threads)) in (1..).zip(PROTOCOLS.into_iter().zip([1, 3])) {
+    let benches = [(0, 1, false), (1, 3, false), (0, 3, true), (1, 1, true)];
+    for (seed, (protocol, threads, is_long)) in (1..).zip(benches) {
+        let protocol = PROTOCOLS[protocol];
         let start = now();
         let mut rng = Random::new(seed);
         let mut bench = Bench::new(protocol, start, threads);
+        if is_long {
+            bench = bench.with_long_commands();
+        }
         let mut peer = RedisClient::new(&redis, protocol);
         let mut recent = Vec::new();
         for step in 0..steps {

@@ -278,6 +278,14 @@ impl Bench {
         }
     }
 
+    /// Makes every command that may be a long one run as such.
+    pub fn with_long_commands(self) -> Bench {
+        let param = server::config::find("long-command-threshold").expect("the setting exists");
+        let set = self.server.config.set(param, "0");
+        set.expect("a valid value");
+        self
+    }
+
     /// Runs one command and returns its reply. Checks that there is exactly one.
     pub fn run(&mut self, args: &[Vec<u8>]) -> String {
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();

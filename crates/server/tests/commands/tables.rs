@@ -1,5 +1,5 @@
 //! Runs each table of commands and replies without sockets under a manual clock, in both protocol
-//! versions, with one data thread and with several.
+//! versions, with one data thread and with several, and with commands that run as long ones.
 
 use crate::script::{Bench, START, Step, parse, sorted};
 use wire::Protocol;
@@ -7,13 +7,18 @@ use wire::Protocol;
 fn run(name: &str, text: &str) -> usize {
     let rows = parse(text, START);
     let mut failures = Vec::new();
-    for (protocol, threads) in [
-        (Protocol::Resp2, 1),
-        (Protocol::Resp3, 1),
-        (Protocol::Resp2, 3),
+    for (protocol, threads, is_long) in [
+        (Protocol::Resp2, 1, false),
+        (Protocol::Resp3, 1, false),
+        (Protocol::Resp2, 3, false),
+        (Protocol::Resp2, 1, true),
+        (Protocol::Resp3, 3, true),
     ] {
         let column = usize::from(protocol == Protocol::Resp3);
         let mut bench = Bench::new(protocol, START, threads);
+        if is_long {
+            bench = bench.with_long_commands();
+        }
         for row in &rows {
             let (got, wanted) = match &row.step {
                 Step::Advance(ms) => {
@@ -43,7 +48,7 @@ fn run(name: &str, text: &str) -> usize {
             };
             if got != wanted {
                 failures.push(format!(
-                    "{name}:{} ({protocol:?}, {threads} threads)\n  wanted {wanted}\n  got    {got}",
+                    "{name}:{} ({protocol:?}, {threads} threads, long: {is_long})\n  wanted {wanted}\n  got    {got}",
                     row.line
                 ));
             }

@@ -6,7 +6,7 @@
 use super::View;
 use crate::collection::{Collection, Representation, Scene};
 use crate::item::WrongType;
-use crate::object::{InObject, Object, kind_of};
+use crate::object::{InObject, Object, is_lent, kind_of};
 use crate::shard::{EditedValue, IndexState, Removal, Room, file};
 use crate::shared::{Db, Key};
 use crate::tracking::InvalidationCause;
@@ -78,10 +78,10 @@ impl<'a> View<'a> {
         let result = match self.get_value(key) {
             None => Ok(None),
             Some(value) if kind_of(&value) != C::KIND => Err(WrongType),
-            Some(Value::Outside(object)) => {
-                let collection = C::of(object).expect("the types are equal");
-                Ok(Some(read(collection, &scene)))
-            }
+            Some(Value::Outside(object)) => match C::of(object) {
+                Some(collection) => Ok(Some(read(collection, &scene))),
+                None => Err(WrongType),
+            },
             Some(Value::Inline(tag, bytes)) => {
                 buffer.extend_from_slice(bytes);
                 let collection = C::unpack(tag, buffer);
@@ -119,7 +119,8 @@ impl<'a> View<'a> {
                 is_deleted: false,
             }));
         };
-        if kind_of(&self.db(key).value(slot)) != C::KIND {
+        let value = self.db(key).value(slot);
+        if kind_of(&value) != C::KIND || is_lent(&value) {
             return Err(WrongType);
         }
         self.hit(key, slot);
@@ -197,7 +198,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn remove_slot(&mut self, key: &Key<'_>, slot: Slot, removal: Removal) {
+    pub(super) fn remove_slot(&mut self, key: &Key<'_>, slot: Slot, removal: Removal) {
         let (space, _, locked) = self.parts(key);
         locked.remove_entry(key.db, slot, removal, space.shared());
         locked.account(key.db, space.shared());
@@ -282,6 +283,7 @@ impl<'a> View<'a> {
         let own = db.entries.own_deadline(slot);
         let object = match db.value(slot) {
             Value::Inline(tag, bytes) => Object::unpack(tag, bytes.to_vec()),
+            Value::Outside(Object::Lent(_)) => return false,
             Value::Outside(object) => object.duplicate(&scene),
         };
         let found = self.live(to);
@@ -302,6 +304,7 @@ impl<'a> View<'a> {
         let own = db.entries.own_deadline(slot);
         let inline = match db.value(slot) {
             Value::Inline(tag, bytes) => Some(Object::unpack(tag, bytes.to_vec())),
+            Value::Outside(Object::Lent(_)) => return false,
             Value::Outside(_) => None,
         };
         let object = db.delete(slot).or(inline);

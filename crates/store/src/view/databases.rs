@@ -99,6 +99,7 @@ impl View<'_> {
         let space = self.space;
         for (shard, locked) in self.all().iter_mut().enumerate() {
             locked.mark_db_watchers(db, None, space.shared());
+            locked.flushes += 1;
             if let Some(data) = locked.dbs[db as usize].take() {
                 locked.flushed.push(data);
                 locked.account(db, space.shared());

@@ -6,7 +6,7 @@ use super::interval;
 use super::reply::Listing;
 use super::result;
 use crate::command::refusal::{Answer, Refusal};
-use crate::context::Ctx;
+use crate::context::{Ctx, Probe};
 use std::ops::Range;
 use store::{Interval, Scene, SortedSet};
 use wire::Args;
@@ -44,6 +44,13 @@ struct Variant {
     by: Option<By>,
     is_reverse: Option<bool>,
 }
+
+/// The variant ZRANGESTORE.
+const STORE: Variant = Variant {
+    is_store: true,
+    by: None,
+    is_reverse: None,
+};
 
 impl<'a> Request<'a> {
     /// Parses `min max [option …]`.
@@ -99,6 +106,28 @@ impl<'a> Request<'a> {
             offset,
             limit,
         })
+    }
+
+    /// Estimates the work of the command.
+    fn work(&self, probe: &mut Probe<'_, '_>, name: &[u8]) -> u64 {
+        match self.members {
+            Members::Ranks(start, end) if start >= 0 && end >= 0 => {
+                let count = end.saturating_add(1).saturating_sub(start).max(0);
+                if count as u64 <= probe.threshold {
+                    return count as u64;
+                }
+            }
+            Members::Within(_) if (0..=probe.threshold as i64).contains(&self.limit) => {
+                return self.limit as u64;
+            }
+            _ => {}
+        }
+        let key = probe.key(name);
+        let ranks = |set: &SortedSet, scene: &Scene<'_>| self.ranks(set, scene).len() as u64;
+        match probe.view.peek_large_sorted_set(&key, ranks) {
+            Some(count) => count,
+            None => probe.size(name),
+        }
     }
 
     /// Returns the selected ranks, counted from the lowest score.
@@ -165,6 +194,24 @@ fn range(ctx: &mut Ctx<'_, '_>, args: Args<'_>, variant: Variant) -> Answer {
     Ok(())
 }
 
+/// Estimates the work of ZRANGE and the similar commands.
+pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let is = |name: &str| args.is(0, name);
+    let (variant, at) = match () {
+        () if is("zrange") => (Variant::default(), 1),
+        () if is("zrangestore") => (STORE, 2),
+        () if is("zrevrange") => (variant_of(By::Rank, true), 1),
+        () if is("zrangebyscore") => (variant_of(By::Score, false), 1),
+        () if is("zrevrangebyscore") => (variant_of(By::Score, true), 1),
+        () if is("zrangebylex") => (variant_of(By::Member, false), 1),
+        () => (variant_of(By::Member, true), 1),
+    };
+    match Request::parse(args.from(at + 1), variant) {
+        Ok(request) => request.work(probe, &args[at]),
+        Err(_) => 0,
+    }
+}
+
 /// `ZRANGE key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`
 pub fn zrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     range(ctx, args, Variant::default())
@@ -205,11 +252,7 @@ pub fn zrevrangebylex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `ZRANGESTORE destination source start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count]`
 pub fn zrangestore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let variant = Variant {
-        is_store: true,
-        ..Variant::default()
-    };
-    let request = Request::parse(args.from(3), variant)?;
+    let request = Request::parse(args.from(3), STORE)?;
     let source = ctx.key(&args[2]);
     let mut found = Vec::new();
     read(ctx, &source, |set, scene| {

@@ -4,7 +4,7 @@ use super::access::change;
 use super::interval;
 use super::range::ranks_of;
 use crate::command::refusal::{Answer, Refusal};
-use crate::context::Ctx;
+use crate::context::{Ctx, Probe};
 use std::ops::Range;
 use store::{Scene, SortedSet};
 use wire::Args;
@@ -17,6 +17,28 @@ pub fn zrem(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         let removed = members.iter().filter(|member| set.remove(member, scene));
         removed.count()
     })
+}
+
+/// Estimates the work of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX.
+pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let (start, end) = (&args[2], &args[3]);
+    let ranks = |set: &SortedSet, scene: &Scene<'_>| {
+        if args.is(0, "zremrangebyrank") {
+            let ends = parse_i64(start).zip(parse_i64(end));
+            ends.map(|(start, end)| ranks_of(start, end, set.len(scene)))
+        } else if args.is(0, "zremrangebyscore") {
+            let interval = interval::scores(start, end);
+            interval.ok().map(|interval| set.ranks(&interval, scene))
+        } else {
+            let interval = interval::members(start, end);
+            interval.ok().map(|interval| set.ranks(&interval, scene))
+        }
+    };
+    let key = probe.key(&args[1]);
+    match probe.view.peek_large_sorted_set(&key, ranks) {
+        Some(ranks) => ranks.map_or(0, |ranks| ranks.len() as u64),
+        None => probe.size(&args[1]),
+    }
 }
 
 /// `ZREMRANGEBYRANK key start stop`

@@ -136,8 +136,10 @@ impl Connection {
                     let progress = executor.run_memcached(session, now, keys, here, output);
                     self.resumed_at = match progress {
                         Progress::Done => 0,
-                        Progress::Held => {
-                            return Some(self.stop_before(Stop::Held, item.at, request));
+                        Progress::Held | Progress::Waits => {
+                            let is_held = progress == Progress::Held;
+                            let stop = if is_held { Stop::Held } else { Stop::Waits };
+                            return Some(self.stop_before(stop, item.at, request));
                         }
                         Progress::Partial(position) => {
                             self.resumed_at = position;

@@ -322,6 +322,7 @@ fn a_subscriber_that_reads_late_receives_everything_in_order() {
 }
 
 mod blocking;
+mod long;
 mod replies;
 mod tracking;
 

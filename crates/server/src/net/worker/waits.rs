@@ -1,9 +1,13 @@
-//! Timeouts of blocked clients, and delays of attempts to authenticate.
+//! Timeouts of blocked clients, delays of attempts to authenticate, and clients that wait for a
+//! long command.
 
 use super::Worker;
 use crate::dispatch::Executor;
 use crate::session::Session;
 use wire::{Output, Reply};
+
+/// Maximum number of clients that try again in one iteration of the event loop.
+const RETRIES_PER_TURN: usize = 64;
 
 impl Worker {
     /// Removes a client's timeout and its delay.
@@ -42,7 +46,25 @@ impl Worker {
             if executor.end_wait(&connection.session) {
                 let mut nothing = Output::default();
                 Reply::new(&mut nothing, connection.session.protocol).null_array();
-                self.answer(index, id, &nothing, executor);
+                self.answer(index, id, nothing, executor);
+            }
+        }
+    }
+
+    /// Serves the clients that wait for a long command again, in the order in which they began to
+    /// wait, if one has ended. Serves a limited number per iteration of the event loop.
+    pub(super) fn retry_waiting(&mut self, executor: &mut Executor<'_>) {
+        if executor.server().long.take_retry(self.index) {
+            self.retry_count = self.waiting.len();
+        }
+        for _ in 0..RETRIES_PER_TURN.min(self.retry_count) {
+            self.retry_count -= 1;
+            let Some((index, id)) = self.waiting.pop_front() else {
+                break;
+            };
+            if let Some(connection) = self.client(index, id) {
+                connection.is_waiting = false;
+                self.serve(index, executor);
             }
         }
     }
@@ -52,7 +74,7 @@ impl Worker {
         &mut self,
         index: usize,
         id: u64,
-        reply: &Output,
+        reply: Output,
         executor: &mut Executor<'_>,
     ) {
         let Some(connection) = self.client(index, id) else {

@@ -6,7 +6,11 @@ use super::*;
 const LIMIT: usize = 100_000;
 
 fn limited() -> (Arc<Server>, Listeners) {
-    server(&[("client-output-buffer-limit", "normal 100000 0 0")])
+    server(&[
+        ("client-output-buffer-limit", "normal 100000 0 0"),
+        // The thread for long commands does not run in these tests.
+        ("long-command-threshold", "-1"),
+    ])
 }
 
 /// Encodes commands, one per line, because inline commands are limited to 64 KiB.

@@ -1,0 +1,218 @@
+//! Estimates of the work of commands whose work depends on the size of values.
+//!
+//! An estimate is an upper bound, except where a value is smaller than it. It first checks what the
+//! arguments alone say, because it is called with every command. The unit is an element, or 512
+//! bytes of a string.
+
+use crate::context::Probe;
+use store::Key;
+use wire::Args;
+use wire::number::parse_i64;
+
+/// Number of bytes in a unit of work.
+const UNIT_BYTES: usize = 512;
+/// Number of pairs of bytes that LCS compares in a unit of work.
+const PAIRS_PER_UNIT: u64 = 100;
+/// Number of bytes of a dump in a unit of work: about one element.
+const DUMP_UNIT_BYTES: usize = 16;
+/// Work of reading one HyperLogLog.
+const HYPERLOGLOG_UNITS: u64 = 100;
+
+impl Probe<'_, '_> {
+    /// Returns the key with this name in the client's database.
+    pub fn key<'k>(&self, name: &'k [u8]) -> Key<'k> {
+        self.space.key(self.db, name)
+    }
+
+    /// Returns the size of a key's value in units of work; 0 for a missing key.
+    pub fn size(&mut self, name: &[u8]) -> u64 {
+        let key = self.key(name);
+        let extent = self.view.extent(&key);
+        extent.map_or(0, |extent| (extent.len + extent.bytes / UNIT_BYTES) as u64)
+    }
+}
+
+/// The sizes of the values of all keys.
+pub fn whole(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let mut sum = 0;
+    let keys = probe.keys;
+    keys.each(args, |index| sum += probe.size(&args[index]));
+    sum
+}
+
+/// `SORT key [GET pattern …] …`: each pattern is looked up for each element.
+pub fn sorted(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    whole(probe, args).saturating_mul(1 + args.len() as u64 / 2)
+}
+
+/// As [`whole`], for commands on strings, which are called often: no look-up while no string is
+/// huge.
+pub fn strings(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    if probe.view.has_huge_strings() || probe.threshold == 0 {
+        whole(probe, args)
+    } else {
+        0
+    }
+}
+
+/// A number of elements, at most all, that the argument at `at` contains. A negative number means
+/// that elements may repeat.
+fn count(probe: &mut Probe<'_, '_>, args: Args<'_>, at: usize) -> u64 {
+    let Some(count) = args.get(at).and_then(parse_i64) else {
+        return 0;
+    };
+    if count.unsigned_abs() <= probe.threshold {
+        return 0;
+    }
+    let size = probe.size(&args[1]);
+    match count {
+        0.. => size.min(count as u64),
+        _ if size > 0 => count.unsigned_abs(),
+        _ => 0,
+    }
+}
+
+/// `… key [count]`
+pub fn counted(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    count(probe, args, 2)
+}
+
+/// `… key cursor [MATCH pattern] [COUNT count]`
+pub fn scanned(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let at = (3..args.len()).find(|&at| args.is(at, "count"));
+    at.map_or(0, |at| count(probe, args, at + 1))
+}
+
+/// `… numkeys key [key …] where [COUNT count]`
+pub fn popped(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let Some(at) = (3..args.len()).find(|&at| args.is(at, "count")) else {
+        return 0;
+    };
+    let count = args.get(at + 1).and_then(parse_i64).unwrap_or(0);
+    match u64::try_from(count) {
+        Ok(count) if count > probe.threshold => whole(probe, args).min(count),
+        _ => 0,
+    }
+}
+
+/// `LRANGE key start stop`
+pub fn list_range(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let (Some(start), Some(stop)) = (parse_i64(&args[2]), parse_i64(&args[3])) else {
+        return 0;
+    };
+    if (start < 0) == (stop < 0) {
+        let count = stop.saturating_add(1).saturating_sub(start).max(0) as u64;
+        if count <= probe.threshold {
+            return count;
+        }
+    }
+    let size = probe.size(&args[1]);
+    let len = size as i64;
+    let from_end = |index: i64| {
+        if index < 0 {
+            index.saturating_add(len)
+        } else {
+            index
+        }
+    };
+    let (start, stop) = (from_end(start).max(0), from_end(stop).min(len - 1));
+    stop.saturating_add(1).saturating_sub(start).max(0) as u64
+}
+
+/// `GETRANGE key start end`
+pub fn byte_range(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let (Some(start), Some(end)) = (parse_i64(&args[2]), parse_i64(&args[3])) else {
+        return 0;
+    };
+    let bytes_max = probe.threshold.saturating_mul(UNIT_BYTES as u64) as i64;
+    if (start < 0) == (end < 0) && end.saturating_sub(start) < bytes_max {
+        return 0;
+    }
+    strings(probe, args)
+}
+
+/// `SETRANGE key offset value`, and SETBIT and BITFIELD with a bit as the offset: the length that
+/// the value gets, if it must grow.
+fn grown(probe: &mut Probe<'_, '_>, name: &[u8], end: u64) -> u64 {
+    let units = end / UNIT_BYTES as u64;
+    if units <= probe.threshold {
+        return 0;
+    }
+    let key = probe.key(name);
+    let capacity = probe.view.extent(&key).map_or(0, |extent| extent.capacity);
+    if end <= capacity as u64 { 0 } else { units }
+}
+
+/// `SETRANGE key offset value`
+pub fn set_range(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let offset = parse_i64(&args[2]).and_then(|offset| u64::try_from(offset).ok());
+    let end = offset.map_or(0, |offset| offset.saturating_add(args[3].len() as u64));
+    let own = (args[3].len() / UNIT_BYTES) as u64;
+    grown(probe, &args[1], end).max(own)
+}
+
+/// `SETBIT key offset value`
+pub fn set_bit(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let offset = parse_i64(&args[2]).and_then(|offset| u64::try_from(offset).ok());
+    grown(probe, &args[1], offset.unwrap_or(0) / 8)
+}
+
+/// `BITFIELD key …`: the largest number among the arguments counts as the offset.
+pub fn bit_field(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let numbers = args.from(2).iter().filter_map(|text| {
+        let (text, width) = match text {
+            [b'#', rest @ ..] => (rest, 64),
+            text => (text, 1),
+        };
+        let number = u64::try_from(parse_i64(text)?).ok()?;
+        Some(number.saturating_mul(width) / 8)
+    });
+    let end = numbers.max().unwrap_or(0);
+    grown(probe, &args[1], end).max(args.len() as u64)
+}
+
+/// `APPEND key value`: the length of the value if it must be moved.
+pub fn append(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let own = (args[2].len() / UNIT_BYTES) as u64;
+    if !probe.view.has_huge_strings() {
+        return own;
+    }
+    let key = probe.key(&args[1]);
+    let Some(extent) = probe.view.extent(&key) else {
+        return own;
+    };
+    let len = extent.bytes + args[2].len();
+    if len <= extent.capacity {
+        own
+    } else {
+        (len / UNIT_BYTES) as u64
+    }
+}
+
+/// `SET key value …`
+pub fn set(_: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    (args[2].len() / UNIT_BYTES) as u64
+}
+
+/// `LCS key key …`
+pub fn lcs(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let mut len = |name: &[u8]| {
+        let key = probe.key(name);
+        probe
+            .view
+            .extent(&key)
+            .map_or(0, |extent| extent.bytes as u64)
+    };
+    let pairs = len(&args[1]).saturating_mul(len(&args[2]));
+    pairs.div_ceil(PAIRS_PER_UNIT)
+}
+
+/// `RESTORE key ttl dump …`
+pub fn restore(_: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    (args[3].len() / DUMP_UNIT_BYTES) as u64
+}
+
+/// `PFCOUNT key [key …]`, `PFMERGE key [key …]`
+pub fn hyperloglogs(_: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    args.len() as u64 * HYPERLOGLOG_UNITS
+}

@@ -1,0 +1,397 @@
+//! Long commands: deciding whether a command is one, running it on the thread for long commands,
+//! and putting its values back. See [`crate::long`] for the whole.
+
+use super::{Engine, Executor, context, lock_for, publish, wake_owners};
+use crate::blocking;
+use crate::command::refusal::OUT_OF_MEMORY;
+use crate::command::{self, tracking};
+use crate::config::Id;
+use crate::context::{Probe, Spec, Work};
+use crate::locks::{Locks, lock};
+use crate::long::{Job, Task};
+use crate::message::Message;
+use crate::queue::OwnedCall;
+use crate::session::Session;
+use crate::spec::{Keys, flag};
+use crate::state::Server;
+use crate::tracking::TrackingOptions;
+use crate::waiting::BlockingState;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+use store::{Tick, View};
+use wire::{Args, Output, Reply, Span};
+
+/// Maximum number of keys of a long command. A command on more keys runs at once, because moving
+/// the values would take as long.
+const KEYS_MAX: usize = 1024;
+
+/// How a command is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// At once.
+    Now,
+    /// Later, because it needs a key of a long command, or because it is one and another one runs.
+    Later,
+    /// On the thread for long commands.
+    Aside,
+}
+
+/// Result of an attempt to begin a long command.
+#[derive(Debug)]
+pub enum Begun {
+    /// It runs. The reply follows as a message.
+    Runs,
+    /// It was refused; the error is written.
+    Refused,
+    /// It must wait.
+    Waits(OwnedCall),
+}
+
+/// Decides how to run a command. The shards of its keys are locked.
+#[inline]
+pub(super) fn way<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    session: &mut Session,
+    spec: &'static Spec,
+    args: Args<'_>,
+) -> Way {
+    let is_long = match spec.run.work {
+        Work::Short => false,
+        work => {
+            is_long(server, view, session.db, (spec.keys, work), args) && !has_many_keys(spec, args)
+        }
+    };
+    if !server.long.is_active() {
+        return if is_long { Way::Aside } else { Way::Now };
+    }
+    way_beside_others(server, session, spec, args, is_long)
+}
+
+/// Decides how to run a command while a long command runs or clients wait.
+#[cold]
+fn way_beside_others(
+    server: &Server,
+    session: &mut Session,
+    spec: &'static Spec,
+    args: Args<'_>,
+    is_long: bool,
+) -> Way {
+    let is_blocked = server
+        .long
+        .blocks(|is_leased| needs(spec, session, args, is_leased));
+    if is_blocked || (is_long && !server.long.may_begin(session.ticket)) {
+        session.ticket = Some(server.long.wait(session.ticket));
+        return Way::Later;
+    }
+    if is_long {
+        return Way::Aside;
+    }
+    leave(server, session);
+    Way::Now
+}
+
+/// Ends the wait of a client.
+pub(super) fn leave(server: &Server, session: &mut Session) {
+    if let Some(ticket) = session.ticket.take()
+        && server.long.leave(ticket)
+    {
+        server.wake_all();
+    }
+}
+
+/// Whether moving the values of a command's keys would take too long.
+fn has_many_keys(spec: &Spec, args: Args<'_>) -> bool {
+    let mut count = 0;
+    spec.keys.each(args, |_| count += 1);
+    count > KEYS_MAX
+}
+
+fn is_long<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    db: u8,
+    (keys, work): (Keys, Work),
+    args: Args<'_>,
+) -> bool {
+    let Ok(threshold) = u64::try_from(server.config.number(Id::LongCommandThreshold)) else {
+        return false;
+    };
+    let units = match work {
+        Work::Short => 0,
+        Work::ByArguments => args.len() as u64,
+        Work::Estimated(estimate) => estimate(
+            &mut Probe {
+                view,
+                space: &server.keyspace,
+                keys,
+                db,
+                threshold,
+            },
+            args,
+        ),
+    };
+    units > threshold
+}
+
+/// Whether a command needs a key for which `is_leased` is true. A command that writes the whole
+/// keyspace, or that may read any key, needs all keys.
+fn needs(
+    spec: &Spec,
+    session: &Session,
+    args: Args<'_>,
+    is_leased: &dyn Fn(&[u8]) -> bool,
+) -> bool {
+    match spec.keys {
+        Keys::None | Keys::Watched => false,
+        Keys::Whole => spec.has(flag::WRITE),
+        Keys::Queued => session
+            .transaction
+            .iter()
+            .flat_map(|queue| queue.iter())
+            .any(|(index, args)| {
+                let spec = command::table()[index as usize];
+                spec.keys != Keys::Queued && needs(spec, session, args, is_leased)
+            }),
+        keys => {
+            let mut is_needed = keys.reach_beyond(args);
+            keys.each(args, |index| is_needed |= is_leased(&args[index]));
+            is_needed
+        }
+    }
+}
+
+/// Whether a request in memcached's protocol must wait, because a long command works on one of
+/// these keys.
+pub(super) fn needs_names(
+    server: &Server,
+    session: &mut Session,
+    keys: &[Span],
+    input: &[u8],
+) -> bool {
+    if !server.long.is_active() {
+        return false;
+    }
+    let is_blocked = server
+        .long
+        .blocks(|is_leased| keys.iter().any(|key| is_leased(&input[key.range()])));
+    if is_blocked {
+        session.ticket = Some(server.long.wait(session.ticket));
+    } else {
+        leave(server, session);
+    }
+    is_blocked
+}
+
+impl<'s> Executor<'s> {
+    /// Begins a long command: moves the values of its keys to a keyspace of their own, and passes
+    /// them to the thread.
+    pub fn begin_long(
+        &mut self,
+        session: &mut Session,
+        call: OwnedCall,
+        out: &mut Output,
+    ) -> Begun {
+        let (server, now) = (self.server, self.now);
+        let spec = command::table()[call.index as usize];
+        let position = out.len();
+        let Engine::Slab(held) = &mut self.engine else {
+            unreachable!("the segment engine has no long commands");
+        };
+        let begun = match held.whole.as_mut() {
+            Some(view) => begin(server, view, &Locks::All, session, spec, call, out),
+            None => {
+                lock_for(server, held, session, spec, call.args(), None);
+                let mut view = lock(&server.keyspace, &held.locks, now);
+                let begun = begin(server, &mut view, &held.locks, session, spec, call, out);
+                publish(server, &mut view, &mut self.events);
+                begun
+            }
+        };
+        if let Begun::Refused = begun {
+            super::after_reply(session, out, position, false);
+        }
+        if !matches!(begun, Begun::Waits(_)) {
+            leave(server, session);
+        }
+        begun
+    }
+
+    /// Puts the values of a long command back, serves the clients blocked on its keys, and
+    /// publishes its events. Returns the client's position in its worker, its id and the reply.
+    pub fn finish_long(&mut self, mut job: Box<Job>) -> (usize, u64, Output) {
+        let server = self.server;
+        self.finish();
+        self.has_written = true;
+        let spec = command::table()[job.call.index as usize];
+        let mut locks = locks_of(server, spec, &job);
+        let mut view = lock(&server.keyspace, &locks, self.now);
+        put_back(server, &mut view, &mut job);
+        server.long.end();
+        if job.is_tracked {
+            let reader = (job.info.id, job.db);
+            tracking::remember_keys(server, &mut view, reader, spec.keys, job.call.args());
+        }
+        if view.has_invalidated() {
+            tracking::send(server, &mut view, job.info.id);
+        }
+        if view.has_ready() {
+            blocking::serve(server, command::table(), &mut view, &mut locks);
+        }
+        publish(server, &mut view, &mut self.events);
+        drop(view);
+        for (db, name) in server.long.take_passed_over() {
+            let key = server.keyspace.key(db, &name);
+            let mut locks = Locks::Some(vec![server.keyspace.shard_of(&key)]);
+            let mut view = lock(&server.keyspace, &locks, self.now);
+            view.remind_waiters(&key);
+            blocking::serve(server, command::table(), &mut view, &mut locks);
+            publish(server, &mut view, &mut self.events);
+        }
+        if server.threads > 1 {
+            wake_owners(server, self.worker, &locks);
+        }
+        server.wake_all();
+        self.count_long(&job);
+        let reply = std::mem::take(&mut job.reply);
+        let (slot, id) = (job.info.slot, job.info.id);
+        server.long.push(Task::Free(job));
+        (slot, id, reply)
+    }
+
+    /// Counts and times a long command like any other.
+    fn count_long(&self, job: &Job) {
+        let (index, args) = (job.call.index, job.call.args());
+        self.timing
+            .count_blocked(index, &job.info, args, job.nanos, job.now);
+        if job.reply.first() == Some(&b'-') {
+            self.timing.count_failed(index, true);
+        }
+    }
+}
+
+/// Returns the shards of a long command's keys. They depend on the names only.
+fn locks_of(server: &Server, spec: &Spec, job: &Job) -> Locks {
+    let args = job.call.args();
+    let mut shards = Vec::new();
+    spec.keys.each(args, |index| {
+        let key = server.keyspace.key(job.db, &args[index]);
+        shards.push(server.keyspace.shard_of(&key));
+    });
+    shards.sort_unstable();
+    shards.dedup();
+    Locks::Some(shards)
+}
+
+/// Begins a long command whose shards are locked.
+fn begin<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    locks: &Locks,
+    session: &mut Session,
+    spec: &'static Spec,
+    call: OwnedCall,
+    out: &mut Output,
+) -> Begun {
+    let mut reply = Reply::new(out, session.protocol);
+    // This comes first, because it may release the locks.
+    if spec.has(flag::DENYOOM) && crate::locks::has_no_room(&server.keyspace, view, locks) {
+        reply.error(OUT_OF_MEMORY);
+        return Begun::Refused;
+    }
+    let args = call.args();
+    let mut names = HashSet::new();
+    spec.keys.each(args, |index| {
+        names.insert(Box::from(&args[index]));
+    });
+    if !server.long.may_begin(session.ticket) || !server.long.begin(names.clone()) {
+        session.ticket = Some(server.long.wait(session.ticket));
+        return Begun::Waits(call);
+    }
+    let now = view.now();
+    let annex = server.keyspace.annex();
+    let mut other = annex.lock_all(now);
+    let leases = names
+        .iter()
+        .map(|name| view.lend(name, &mut other))
+        .collect();
+    drop(other);
+    session.blocking_state = BlockingState::RunsLong;
+    let tracks_reads = |tracking: &TrackingOptions| tracking.tracks_reads();
+    let is_tracked =
+        spec.has(flag::READONLY) && session.tracking.as_deref().is_some_and(tracks_reads);
+    tracking::end_command(session, spec);
+    let job = Job {
+        info: Arc::clone(&session.info),
+        db: session.db,
+        protocol: session.protocol,
+        call,
+        annex,
+        leases,
+        is_tracked,
+        now,
+        reply: Output::new(server.config.output_max(session.class())),
+        nanos: 0,
+    };
+    server.long.push(Task::Run(Box::new(job)));
+    Begun::Runs
+}
+
+fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) {
+    let mut other = job.annex.lock_all(view.now());
+    for lease in &job.leases {
+        view.take_back(lease, &mut other);
+    }
+    let args = job.call.args();
+    let mut first = None;
+    let spec = command::table()[job.call.index as usize];
+    spec.keys.each(args, |index| first = first.or(Some(index)));
+    if let Some(index) = first {
+        let key = server.keyspace.key(job.db, &args[index]);
+        view.adopt(&key, &mut other);
+    }
+}
+
+/// Runs long commands until the server stops.
+pub fn run_thread(server: &Server) {
+    while let Some(task) = server.long.next() {
+        perform(server, task);
+    }
+}
+
+/// Performs a task of the thread.
+pub fn perform(server: &Server, task: Task) {
+    match task {
+        Task::Run(mut job) => {
+            run_job(server, &mut job);
+            let worker = job.info.worker;
+            server.inboxes[worker].push(worker, Message::Finished(job));
+        }
+        Task::Free(job) => drop(job),
+    }
+}
+
+/// Runs a long command in the keyspace that contains its values.
+pub fn run_job(server: &Server, job: &mut Job) {
+    let start = Instant::now();
+    let mut session = Session::of(Arc::clone(&job.info));
+    session.db = job.db;
+    session.protocol = job.protocol;
+    session.is_authenticated = true;
+    session.blocking_state = BlockingState::MustReply;
+    let spec = command::table()[job.call.index as usize];
+    run_in(server, job, &mut session, spec, job.now);
+    job.nanos = start.elapsed().as_nanos() as u64;
+}
+
+fn run_in(server: &Server, job: &mut Job, session: &mut Session, spec: &Spec, now: Tick) {
+    let mut bytes = std::mem::take(&mut job.reply);
+    let reply = Reply::new(&mut bytes, job.protocol);
+    let mut view = job.annex.lock_all(now);
+    let locks = Locks::All;
+    let mut ctx = context(server, &job.annex, &mut view, &locks, session, None, reply);
+    (spec.run.slab)(&mut ctx, job.call.args());
+    drop(view);
+    job.reply = bytes;
+}

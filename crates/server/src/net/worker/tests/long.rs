@@ -1,0 +1,284 @@
+//! Tests of long commands on workers that are stepped by hand. The thread for long commands does
+//! not run; the tests perform its tasks.
+
+use super::*;
+use crate::dispatch::long::perform;
+
+/// With this threshold, commands that read the whole list are long; those with few arguments are
+/// not.
+const LONG: &[(&str, &str)] = &[("long-command-threshold", "6")];
+
+impl Bench<'_> {
+    /// Performs the next task of the thread for long commands.
+    fn perform(&mut self) {
+        let server = Arc::clone(&self.worker.server);
+        let task = server.long.try_next().expect("a long command was begun");
+        perform(&server, task);
+    }
+
+    /// Performs all tasks of the thread, also those of commands that begin meanwhile.
+    fn perform_all(&mut self) {
+        let server = Arc::clone(&self.worker.server);
+        self.turn();
+        while let Some(task) = server.long.try_next() {
+            perform(&server, task);
+            self.turn();
+        }
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// Returns one of the three elements of the list.
+fn element(letter: &str) -> String {
+    letter.repeat(40)
+}
+
+/// Command that creates the list `l` of three elements, in descending order.
+fn list() -> String {
+    format!(
+        "RPUSH l {} {} {}\r\n",
+        element("c"),
+        element("b"),
+        element("a")
+    )
+}
+
+/// Reply of SORT with ALPHA.
+fn sorted() -> String {
+    let elements = ["a", "b", "c"].map(|letter| bulk(&element(letter)));
+    format!("*3\r\n{}", elements.concat())
+}
+
+const SORT: &str = "SORT l ALPHA\r\n";
+const SORT_STORE: &str = "SORT l ALPHA STORE d\r\n";
+
+/// Creates the list and four clients.
+fn prepare<'s>(server: &'s Arc<Server>, listeners: Listeners) -> (Bench<'s>, [Socket; 4]) {
+    let mut bench = Bench::new(server, listeners);
+    let mut clients = [(); 4].map(|()| bench.client());
+    bench.send(&mut clients[0], &list(), ":3\r\n");
+    (bench, clients)
+}
+
+#[test]
+fn other_keys_are_served_while_a_long_command_runs() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, mut third, _]) = prepare(&server, listeners);
+    // The client's next command waits as well, even if it names another key.
+    bench.send(&mut client, &format!("{SORT}GET x\r\n"), "");
+    bench.send(&mut other, "SET x 1\r\nGET x\r\n", "+OK\r\n$1\r\n1\r\n");
+    // Commands on the whole keyspace see the list.
+    bench.send(&mut other, "DBSIZE\r\n", ":2\r\n");
+    bench.send(
+        &mut other,
+        "SCAN 0 COUNT 100 TYPE list\r\n",
+        &format!("*2\r\n{}*1\r\n{}", bulk("0"), bulk("l")),
+    );
+    // Commands on the list wait.
+    bench.send(&mut other, "LLEN l\r\nGET x\r\n", "");
+    bench.send(&mut third, "RPUSH l z\r\n", "");
+    assert_eq!(server.long.waiting(), 2);
+    bench.perform();
+    bench.expect_output(&mut client, &format!("{}$1\r\n1\r\n", sorted()));
+    bench.expect_output(&mut other, ":3\r\n$1\r\n1\r\n");
+    bench.expect_output(&mut third, ":4\r\n");
+    assert!(!server.long.is_running());
+    assert_eq!(server.long.waiting(), 0);
+    bench.perform_all();
+    assert!(!server.long.is_active());
+    server.keyspace.check();
+}
+
+#[test]
+fn a_long_command_of_a_client_that_disconnects_still_changes_its_keys() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, ..]) = prepare(&server, listeners);
+    bench.send(&mut client, SORT_STORE, "");
+    drop(client);
+    bench.send(&mut other, "LLEN d\r\n", "");
+    bench.perform_all();
+    bench.expect_output(&mut other, ":3\r\n");
+    assert!(!server.long.is_active());
+}
+
+#[test]
+fn a_waiting_client_that_disconnects_leaves_no_trace() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, mut third, _]) = prepare(&server, listeners);
+    bench.send(&mut client, SORT, "");
+    bench.send(&mut other, SORT, "");
+    bench.send(&mut third, SORT_STORE, "");
+    assert_eq!(server.long.waiting(), 2);
+    drop(other);
+    bench.expect_output(&mut third, "");
+    bench.perform_all();
+    bench.expect_output(&mut client, &sorted());
+    bench.expect_output(&mut third, ":3\r\n");
+    assert!(!server.long.is_active());
+}
+
+#[test]
+fn long_commands_run_in_the_order_of_their_arrival() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut a, mut b, mut c, mut d]) = prepare(&server, listeners);
+    // A client that always sends the next long command does not delay the others.
+    bench.send(&mut a, &SORT.repeat(3), "");
+    bench.send(&mut b, "LPUSH l z\r\n", "");
+    bench.send(&mut c, "SORT l ALPHA LIMIT 0 1\r\n", "");
+    bench.send(&mut d, "LPOP l\r\n", "");
+    bench.perform();
+    bench.expect_output(&mut a, &sorted());
+    bench.expect_output(&mut b, ":4\r\n");
+    assert!(server.long.is_running(), "the command of the third client");
+    bench.expect_output(&mut d, "");
+    bench.perform_all();
+    bench.expect_output(&mut c, &format!("*1\r\n{}", bulk(&element("a"))));
+    bench.expect_output(&mut d, &bulk("z"));
+    bench.expect_output(&mut a, &sorted().repeat(2));
+    assert!(!server.long.is_active());
+}
+
+#[test]
+fn a_deadline_that_passes_meanwhile_expires_the_key_once() {
+    let (server, listeners) = server(&[("notify-keyspace-events", "Ex"), LONG[0]]);
+    let (mut bench, [mut client, mut other, mut listener, _]) = prepare(&server, listeners);
+    bench.send(
+        &mut listener,
+        "SUBSCRIBE __keyevent@0__:expired\r\n",
+        "*3\r\n$9\r\nsubscribe\r\n$22\r\n__keyevent@0__:expired\r\n:1\r\n",
+    );
+    let message = format!(
+        "*3\r\n{}{}{}",
+        bulk("message"),
+        bulk("__keyevent@0__:expired"),
+        bulk("l")
+    );
+    bench.send(&mut other, "PEXPIRE l 50\r\n", ":1\r\n");
+    bench.send(&mut client, SORT, "");
+    server.clock.set_ms(NOW + 51);
+    bench.expect_output(&mut listener, &message);
+    bench.send(&mut other, "EXISTS l\r\n", "");
+    bench.perform_all();
+    bench.expect_output(&mut client, &sorted());
+    bench.expect_output(&mut other, ":0\r\n");
+    bench.expect_output(&mut listener, "");
+    server.keyspace.check();
+    assert_eq!(server.keyspace.counters().expired_keys, 1);
+}
+
+#[test]
+fn a_long_command_that_changed_an_expired_key_does_not_restore_it() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, ..]) = prepare(&server, listeners);
+    bench.send(&mut other, "PEXPIRE l 50\r\n", ":1\r\n");
+    bench.send(&mut client, "LREM l 0 x\r\n", "");
+    bench.perform_all();
+    bench.expect_output(&mut client, ":0\r\n");
+    bench.send(&mut client, &format!("LREM l 0 {}\r\n", element("b")), "");
+    server.clock.set_ms(NOW + 51);
+    bench.perform_all();
+    bench.expect_output(&mut client, ":1\r\n");
+    bench.send(&mut other, "EXISTS l\r\nDBSIZE\r\n", ":0\r\n:0\r\n");
+    assert_eq!(server.keyspace.counters().expired_keys, 1);
+}
+
+#[test]
+fn databases_are_emptied_and_swapped_after_a_long_command() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, mut third, _]) = prepare(&server, listeners);
+    bench.send(&mut client, SORT_STORE, "");
+    bench.send(&mut other, "SWAPDB 0 1\r\nDBSIZE\r\n", "");
+    bench.send(&mut third, "FLUSHALL\r\n", "");
+    bench.perform_all();
+    bench.expect_output(&mut client, ":3\r\n");
+    bench.expect_output(&mut other, "+OK\r\n:0\r\n");
+    bench.expect_output(&mut third, "+OK\r\n");
+    // A database that is emptied in another way stays empty.
+    bench.send(&mut third, &list(), ":3\r\n");
+    bench.send(&mut client, SORT_STORE, "");
+    server.engine().clear(0, server.clock.now());
+    bench.perform_all();
+    bench.expect_output(&mut client, ":3\r\n");
+    bench.send(&mut third, "DBSIZE\r\n", ":0\r\n");
+    server.keyspace.check();
+}
+
+#[test]
+fn a_long_command_fails_a_transaction_that_watches_what_it_changes() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, mut third, _]) = prepare(&server, listeners);
+    bench.send(
+        &mut other,
+        "WATCH d\r\nMULTI\r\nPING\r\n",
+        "+OK\r\n+OK\r\n+QUEUED\r\n",
+    );
+    bench.send(
+        &mut third,
+        "WATCH l\r\nMULTI\r\nPING\r\n",
+        "+OK\r\n+OK\r\n+QUEUED\r\n",
+    );
+    bench.send(&mut client, SORT_STORE, "");
+    bench.perform_all();
+    bench.expect_output(&mut client, ":3\r\n");
+    bench.send(&mut other, "EXEC\r\n", "*-1\r\n");
+    bench.send(&mut third, "EXEC\r\n", "*1\r\n+PONG\r\n");
+}
+
+#[test]
+fn a_transaction_on_a_key_of_a_long_command_waits() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, ..]) = prepare(&server, listeners);
+    bench.send(&mut other, "MULTI\r\nLLEN d\r\n", "+OK\r\n+QUEUED\r\n");
+    bench.send(&mut client, SORT_STORE, "");
+    bench.send(&mut other, "EXEC\r\n", "");
+    bench.perform_all();
+    bench.expect_output(&mut client, ":3\r\n");
+    bench.expect_output(&mut other, "*1\r\n:3\r\n");
+    // In a transaction every command runs at once.
+    bench.send(
+        &mut other,
+        "MULTI\r\nSORT l ALPHA\r\n",
+        "+OK\r\n+QUEUED\r\n",
+    );
+    bench.send(&mut other, "EXEC\r\n", &format!("*1\r\n{}", sorted()));
+}
+
+#[test]
+fn blocked_clients_are_served_when_a_long_command_ends() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, mut third, mut fourth]) = prepare(&server, listeners);
+    bench.send(&mut other, "BLPOP d 0\r\n", "");
+    bench.send(&mut third, "BLMOVE s l LEFT LEFT 0\r\n", "");
+    bench.send(&mut client, SORT_STORE, "");
+    // The third client needs the list, which is in use.
+    bench.send(&mut fourth, "RPUSH s x\r\nLLEN s\r\n", ":1\r\n:1\r\n");
+    bench.expect_output(&mut third, "");
+    bench.perform_all();
+    bench.expect_output(&mut client, ":3\r\n");
+    let popped = format!("*2\r\n{}{}", bulk("d"), bulk(&element("a")));
+    bench.expect_output(&mut other, &popped);
+    bench.expect_output(&mut third, &bulk("x"));
+    bench.send(&mut fourth, "LLEN s\r\nLLEN d\r\n", ":0\r\n:2\r\n");
+    bench.send(&mut fourth, "LINDEX l 0\r\n", &bulk("x"));
+    assert!(server.blocking.is_empty());
+}
+
+#[test]
+fn a_long_command_is_counted_and_timed_once() {
+    let (server, listeners) = server(&[("slowlog-log-slower-than", "0"), LONG[0]]);
+    let (mut bench, [mut client, ..]) = prepare(&server, listeners);
+    bench.send(&mut client, "SLOWLOG RESET\r\n", "+OK\r\n");
+    bench.send(&mut client, SORT, "");
+    bench.perform_all();
+    bench.expect_output(&mut client, &sorted());
+    let index = crate::command::table().lookup(b"sort").expect("it exists");
+    let stats = &server.stats.workers[0].commands[index as usize];
+    assert_eq!(stats.calls.load(Relaxed), 1);
+    assert_eq!(server.long.count.load(Relaxed), 1);
+    let entries = server.slowlog.newest(10);
+    let sorts = entries.iter().filter(|entry| entry.args[0] == b"SORT");
+    assert_eq!(sorts.count(), 1);
+}

@@ -1,0 +1,265 @@
+//! Moving the values of keys to a keyspace of their own, for a long command, and back.
+//!
+//! The move takes constant time per key, because a large value is behind a pointer. A [`Lent`]
+//! value remains in the entry meanwhile.
+
+use super::View;
+use crate::collection::Scene;
+use crate::lent::Lent;
+use crate::object::{Object, kind_of};
+use crate::shard::{Removal, file};
+use crate::shared::{DATABASES, Db, Key};
+use crate::types::SortedSet;
+use cache::{NewValue, Outside, Value};
+use policy::{Slot, Tick};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Size of an element in a value that is inline, for an estimate of their number.
+const INLINE_ELEMENT_BYTES: usize = 16;
+
+/// Size of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Number of elements of a large collection; for any other value a small estimate.
+    pub len: usize,
+    /// Number of bytes: of a string its length, of a collection what it occupies.
+    pub bytes: usize,
+    /// Number of bytes that are allocated.
+    pub capacity: usize,
+}
+
+/// The values of one name in all databases, as they were moved by [`View::lend`].
+#[derive(Debug)]
+pub struct Lease {
+    name: Box<[u8]>,
+    /// Number of times that a database of the shard had been flushed or swapped.
+    flushes: u64,
+    parts: Vec<Part>,
+}
+
+/// The value in one database.
+#[derive(Debug)]
+struct Part {
+    was_present: bool,
+    /// Whether the key was changed in the other keyspace.
+    is_changed: Arc<AtomicBool>,
+}
+
+impl View<'_> {
+    /// Returns the size of a live key's value. Does not count the access or notify the policy.
+    pub fn extent(&mut self, key: &Key<'_>) -> Option<Extent> {
+        let scene = self.scene();
+        let value = self.peek_value(key)?;
+        Some(match value {
+            Value::Inline(_, bytes) => Extent {
+                len: 1 + bytes.len() / INLINE_ELEMENT_BYTES,
+                bytes: bytes.len(),
+                capacity: bytes.len(),
+            },
+            Value::Outside(object) => Extent {
+                len: object.len(&scene),
+                bytes: object.used_bytes(),
+                capacity: object.heap_bytes(),
+            },
+        })
+    }
+
+    /// Whether a string of more than a mebibyte was ever stored.
+    #[inline]
+    pub fn has_huge_strings(&self) -> bool {
+        self.space.shared().has_huge_strings.load(Ordering::Relaxed)
+    }
+
+    /// Passes a live key's large sorted set to `read`. Returns `None` for any other value. Does not
+    /// count the access or notify the policy.
+    pub fn peek_large_sorted_set<R>(
+        &mut self,
+        key: &Key<'_>,
+        read: impl FnOnce(&SortedSet, &Scene<'_>) -> R,
+    ) -> Option<R> {
+        let scene = self.scene();
+        match self.peek_value(key)? {
+            Value::Outside(Object::SortedSet(set)) => Some(read(set, &scene)),
+            _ => None,
+        }
+    }
+
+    /// Marks a key as written for the clients that are blocked on it, because they were passed over
+    /// when it was written.
+    pub fn remind_waiters(&mut self, key: &Key<'_>) {
+        let (space, _, locked) = self.parts(key);
+        if !locked.waiting.is_empty() {
+            let number = || space.shared().next_event();
+            self.has_ready |= locked.waiting.mark_ready(key.db, key.bytes, number);
+        }
+    }
+
+    /// Moves the values that a name has in all databases to the keyspace of another view. The
+    /// caller makes sure that no command accesses the name until [`View::take_back`].
+    pub fn lend(&mut self, name: &[u8], to: &mut View<'_>) -> Lease {
+        let mut parts = Vec::with_capacity(DATABASES);
+        for db in 0..DATABASES as u8 {
+            let key = self.space.key(db, name);
+            let taken = self.lend_value(&key);
+            let was_present = taken.is_some();
+            if let Some((object, own)) = taken {
+                to.place(&key, None, object, own);
+            }
+            let is_changed = Arc::new(AtomicBool::new(false));
+            to.watch(&key, &is_changed);
+            parts.push(Part {
+                was_present,
+                is_changed,
+            });
+        }
+        let key = self.space.key(0, name);
+        Lease {
+            name: name.into(),
+            flushes: self.parts(&key).2.flushes,
+            parts,
+        }
+    }
+
+    /// Replaces the value of a live entry by a [`Lent`] one. Returns the value and the key's own
+    /// deadline.
+    fn lend_value(&mut self, key: &Key<'_>) -> Option<(Object, Option<Tick>)> {
+        let slot = self.live(key)?;
+        let now = self.now;
+        let db = self.db(key);
+        cache::Entries::begin(&mut db.entries, now);
+        let own = db.entries.own_deadline(slot);
+        let value = db.value(slot);
+        let kind = kind_of(&value);
+        let (inline, bytes) = match value {
+            Value::Inline(tag, bytes) => (Some(Object::unpack(tag, bytes.to_vec())), bytes.len()),
+            Value::Outside(Object::Lent(_)) => return None,
+            Value::Outside(object) => (None, object.heap_bytes()),
+        };
+        let lent = NewValue::Outside(Object::Lent(Lent { kind, bytes }));
+        let (_, taken) = db.change(slot, lent, own);
+        self.recount(key);
+        Some((inline.or(taken)?, own))
+    }
+
+    /// Counts the memory of a key's database after a change that is no write.
+    fn recount(&mut self, key: &Key<'_>) {
+        let (space, _, locked) = self.parts(key);
+        locked.account(key.db, space.shared());
+    }
+
+    /// Stores an object in the entry `found` or in a new one. Keeps the spare capacity of a large
+    /// object, because freeing it could copy the object.
+    fn place(&mut self, key: &Key<'_>, found: Option<Slot>, mut object: Object, own: Option<Tick>) {
+        let filed = file(&mut object, own, self.now);
+        match object.inline() {
+            Some((tag, bytes)) if !Db::must_be_outside(key.bytes, bytes.len()) => {
+                self.put_at(key, found, NewValue::Inline(tag, bytes), filed);
+            }
+            _ => self.put_at(key, found, NewValue::Outside(object), filed),
+        }
+    }
+
+    /// Removes an entry and returns its value with the key's own deadline.
+    fn take_value(&mut self, key: &Key<'_>) -> Option<(Object, Option<Tick>)> {
+        let locked = self.parts(key).2;
+        let db = locked.dbs[key.db as usize].as_mut()?;
+        let slot = db.find(key.hash, key.bytes)?;
+        let own = db.entries.own_deadline(slot);
+        let inline = match db.value(slot) {
+            Value::Inline(tag, bytes) => Some(Object::unpack(tag, bytes.to_vec())),
+            Value::Outside(_) => None,
+        };
+        let taken = db.delete(slot);
+        self.recount(key);
+        Some((inline.or(taken)?, own))
+    }
+
+    /// Moves the values of a lease back from the keyspace of another view, and counts a change of
+    /// each key that was changed there. A value whose entry has expired, was evicted or was flushed
+    /// meanwhile stays there, to be freed by the caller.
+    pub fn take_back(&mut self, lease: &Lease, from: &mut View<'_>) {
+        for (db, part) in lease.parts.iter().enumerate() {
+            let key = self.space.key(db as u8, &lease.name);
+            if part.is_changed.load(Ordering::Relaxed) {
+                self.take_back_changed(&key, lease, part, from);
+            } else if part.was_present {
+                self.take_back_unchanged(&key, from);
+            }
+            from.unwatch(&key, &part.is_changed);
+        }
+    }
+
+    fn take_back_unchanged(&mut self, key: &Key<'_>, from: &mut View<'_>) {
+        let Some(slot) = self.live(key) else { return };
+        let now = self.now;
+        if !matches!(self.db(key).value(slot), Value::Outside(Object::Lent(_))) {
+            return;
+        }
+        let Some((mut object, _)) = from.take_value(key) else {
+            return;
+        };
+        let (space, shard, locked) = self.parts(key);
+        let db = locked.dbs[key.db as usize]
+            .as_mut()
+            .expect("the database holds the slot");
+        cache::Entries::begin(&mut db.entries, now);
+        let filed = file(&mut object, db.entries.own_deadline(slot), now);
+        let (slot, _) = match object.inline() {
+            Some((tag, bytes)) if !Db::must_be_outside(key.bytes, bytes.len()) => {
+                db.change(slot, NewValue::Inline(tag, bytes), filed)
+            }
+            _ => db.change(slot, NewValue::Outside(object), filed),
+        };
+        db.hit(slot);
+        locked.account(key.db, space.shared());
+        if filed.is_some() {
+            space.publish_deadline(shard, key.db, locked);
+        }
+    }
+
+    fn take_back_changed(
+        &mut self,
+        key: &Key<'_>,
+        lease: &Lease,
+        part: &Part,
+        from: &mut View<'_>,
+    ) {
+        // While keys do not expire, an expired one is still in the table.
+        self.live(key);
+        let locked = self.parts(key).2;
+        if locked.flushes != lease.flushes {
+            return;
+        }
+        let db = locked.db(key.db);
+        let found = db.and_then(|db| db.find(key.hash, key.bytes));
+        match (from.take_value(key), found) {
+            // The key expired here, with its event, before the command ended.
+            (Some((object, Some(own))), None) if part.was_present && self.now > own => {
+                from.parts(key).2.defer_drop(Some(object));
+            }
+            (Some((object, own)), found) => self.place(key, found, object, own),
+            (None, Some(slot)) => self.remove_slot(key, slot, Removal::Deleted),
+            (None, None) => {}
+        }
+    }
+
+    /// Moves the events and the counts of another keyspace's commands to this one. `key` selects
+    /// the shard that gets them.
+    pub fn adopt(&mut self, key: &Key<'_>, from: &mut View<'_>) {
+        let mut events = Vec::new();
+        from.take_events(&mut events);
+        let counters = from
+            .all()
+            .iter_mut()
+            .map(|locked| std::mem::take(&mut locked.counters));
+        let counters: Vec<_> = counters.collect();
+        let (space, _, locked) = self.parts(key);
+        for event in events {
+            locked.events.push((space.shared().next_event(), event));
+        }
+        for counters in &counters {
+            locked.counters.add(counters);
+        }
+    }
+}
