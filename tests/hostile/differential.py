@@ -506,6 +506,8 @@ known("deadlines in the past", "redis7 redis8")(lambda name, words, mine, other:
 known("order of SORT ALPHA")(lambda name, words, mine, other: name in ("SORT", "SORT_RO") and isinstance(mine, list) and isinstance(other, list) and sorted(map(repr, mine)) == sorted(map(repr, other)))
 known("numbers of SORT")(lambda name, words, mine, other: name in ("SORT", "SORT_RO") and (is_error(mine, "converted into double") or is_error(other, "converted into double")))
 known("HSETEX NX and XX", "redis8 valkey")(lambda name, words, mine, other: name == "HSETEX" and ("NX" in words or "XX" in words))
+known("conditions behind fields", "redis8")(lambda name, words, mine, other: name in FIELD_TIMES and is_error(mine, "numfields") and isinstance(other, list))
+known("geography of other scores")(lambda name, words, mine, other: name in ("GEOHASH", "GEOPOS", "GEODIST", "GEOSEARCH", "GEOSEARCHSTORE"))
 known("encodings")(lambda name, words, mine, other: name == "OBJECT")
 known("hexadecimal numbers")(lambda name, words, mine, other: is_error(mine, "float") and any(word.lstrip("([+-").startswith("0X") for word in words[1:]))
 known("hexadecimal numbers")(lambda name, words, mine, other: name in ("INCRBYFLOAT", "HINCRBYFLOAT") and is_error(mine, "float") and isinstance(other, bytes))

@@ -162,9 +162,11 @@ pub trait Facts {
     /// Returns the memory used, by purpose.
     fn memory_facts(&self) -> MemoryFacts;
 
-    /// Returns the number of bytes of the keys and of all indexes. It is cheap, because workers
-    /// call it in each iteration of the event loop.
+    /// Returns the number of bytes of the keys and of all indexes. This may wait for other workers.
     fn used_bytes(&self) -> u64;
+
+    /// Returns about the same number without waiting for other workers, for periodic tasks.
+    fn published_bytes(&self) -> u64;
 
     /// Returns the number of keys of a database, and facts about their TTLs.
     fn db_facts(&self, db: u8, now: Tick) -> DbFacts;

@@ -295,6 +295,9 @@ mod tests {
             cycle.request_background_work();
             cycle.run(&server, Duration::from_millis(1));
         }
+        // The worker's task of every 100 ms waited as well.
+        server.sample_peak();
+        assert!(server.stats.peak_bytes.load(Relaxed) > 0);
         assert!(expired() > 0, "the other shards are expired");
         assert!(expired() < 1_000);
         assert!(

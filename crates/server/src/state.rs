@@ -276,6 +276,13 @@ impl Server {
         }
     }
 
+    /// Updates the peak of the memory in use. Waits for no other worker.
+    pub fn sample_peak(&self) {
+        let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
+        let used = self.engine().published_bytes() + buffers;
+        self.stats.peak_bytes.fetch_max(used, Relaxed);
+    }
+
     /// Number of keys in all databases.
     pub fn key_count(&self, now: Tick) -> u64 {
         let engine = self.engine();

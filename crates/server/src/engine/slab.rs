@@ -298,6 +298,10 @@ impl Facts for Keyspace {
         Keyspace::memory_facts(self).used_bytes
     }
 
+    fn published_bytes(&self) -> u64 {
+        Keyspace::published_bytes(self)
+    }
+
     fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
         Keyspace::db_facts(self, db, now)
     }

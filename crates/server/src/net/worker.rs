@@ -576,7 +576,7 @@ impl Worker {
         let server = executor.server();
         if self.index == 0 {
             server.stats.sample_rates(server.clock.now_us());
-            server.used_bytes();
+            server.sample_peak();
             self.flush_at(executor);
         }
         // Accepting may have failed for lack of file descriptors.

@@ -43,6 +43,10 @@ impl Facts for Segments {
         self.cache.memory_bytes()
     }
 
+    fn published_bytes(&self) -> u64 {
+        self.cache.memory_bytes()
+    }
+
     fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
         if db != 0 {
             return DbFacts::default();
