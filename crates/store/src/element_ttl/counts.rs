@@ -159,12 +159,16 @@ impl TimedElements {
         found.or_else(|| self.pick_of_few(now, random))
     }
 
-    /// Returns a random live element if nearly all have expired. It is one of those with a
-    /// deadline, found by its rank in the index, or the first live one in the order of the pages.
+    /// Returns a random live element if nearly all have expired; all are equally likely. One with a
+    /// deadline is found by its rank in the index. One without, or any with an index that cannot
+    /// count, is counted off in the order of the pages.
     #[cold]
     fn pick_of_few(&self, now: Tick, random: u64) -> Option<Slot> {
         let len = self.len(now);
         let endless = self.elements.len() - self.elements.deadline_count();
+        if len == 0 {
+            return None;
+        }
         let nth = below(random, len);
         if let Some(ranks) = self.ranks().filter(|_| nth + endless < len) {
             let (facts, mut found) = (self.facts(now), None);
@@ -175,7 +179,11 @@ impl TimedElements {
             });
             return found;
         }
-        self.live(now).next()
+        if self.ranks().is_some() {
+            let is_endless = |slot: &Slot| self.elements.deadline(*slot).is_none();
+            return self.elements.iter().filter(is_endless).nth(len - 1 - nth);
+        }
+        self.live(now).nth(nth)
     }
 
     /// Passes up to `count` distinct live elements to `each`, chosen uniformly; all if there are no

@@ -7,6 +7,11 @@ use crate::shard::is_dead;
 use cache::TablePosition;
 use policy::Facts;
 
+/// Number of keys examined at once in the search for a live one.
+const KEYS_PER_SCAN: usize = 64;
+/// Maximum number of such steps, about a millisecond.
+const SCANS_MAX: usize = 128;
+
 impl View<'_> {
     /// Returns the number of keys of one database, among them expired ones that are not removed
     /// yet. Needs all shards.
@@ -60,7 +65,8 @@ impl View<'_> {
     }
 
     /// Returns a random live key; `None` if there is none. All are equally likely, unless nearly
-    /// all keys have expired. Needs all shards.
+    /// all keys have expired. In that case up to some thousand keys are searched from a random
+    /// position on, and the result is `None` if all of them have expired. Needs all shards.
     pub fn random_key(&mut self, db: u8, random: u64) -> Option<Vec<u8>> {
         let len = self.len(db) as u64;
         let now = self.now();
@@ -83,11 +89,15 @@ impl View<'_> {
                 return Some(data.entries.key(slot).to_vec());
             }
         }
-        // Nearly all keys have expired, so that the first live key of a scan is returned.
-        let (mut found, mut cursor) = (None, 0);
-        while found.is_none() && len > 0 {
-            cursor = self.scan(db, cursor, 64, &mut |key, _| found = Some(key.to_vec()));
-            if cursor == 0 {
+        // Nearly all keys have expired.
+        let shards = self.all().len() as u64;
+        let mut found = None;
+        let mut cursor = (random % shards) << 48 | state >> 32;
+        for _ in 0..if len > 0 { SCANS_MAX } else { 0 } {
+            cursor = self.scan(db, cursor, KEYS_PER_SCAN, &mut |key, _| {
+                found.get_or_insert_with(|| key.to_vec());
+            });
+            if found.is_some() {
                 break;
             }
         }
@@ -119,5 +129,54 @@ impl View<'_> {
         }
         self.has_ready |= has_ready;
         self.forget_tracked();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Keyspace, NewDeadline, Options};
+    use policy::Tick;
+
+    #[test]
+    fn a_random_key_is_searched_in_bounded_time_if_nearly_all_have_expired() {
+        // Regression: all keys were searched.
+        let now = Tick(1_700_000_000_000);
+        let options = Options {
+            shards: 2,
+            policy: "noeviction".into(),
+            expiry: "wheel".into(),
+            maxmemory: 0,
+            hash_key: [1, 2],
+            seed: 3,
+        };
+        let space = Keyspace::new(&options, now).expect("valid options");
+        let mut view = space.lock_all(now);
+        let fill = |view: &mut crate::View<'_>, keys: std::ops::Range<u32>| {
+            for number in keys {
+                let name = format!("key:{number}");
+                let deadline = NewDeadline::At(Tick(now.0 + 1));
+                view.set(&space.key(0, name.as_bytes()), b"v", deadline);
+            }
+        };
+        fill(&mut view, 0..2_000);
+        view.set(&space.key(0, b"live"), b"v", NewDeadline::Clear);
+        view.set_now(Tick(now.0 + 10));
+        for random in 0..50u64 {
+            let random = random.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            assert_eq!(view.random_key(0, random), Some(b"live".to_vec()));
+        }
+        view.delete(&space.key(0, b"live"));
+        assert_eq!(view.random_key(0, 7), None);
+        assert_eq!(view.random_key(1, 7), None);
+        // Most searches among many expired keys end without having examined all.
+        view.set_now(now);
+        fill(&mut view, 2_000..100_000);
+        view.set(&space.key(0, b"live"), b"v", NewDeadline::Clear);
+        view.set_now(Tick(now.0 + 10));
+        let found = (0..50u64).filter_map(|random| {
+            let random = random.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            view.random_key(0, random)
+        });
+        assert!(found.count() < 25);
     }
 }

@@ -176,3 +176,21 @@ fn all_indexes_return_the_same_elements() {
     assert_eq!(answers[0], answers[1]);
     assert_eq!((answers[0].0, answers[0].3.len()), (1001, 21));
 }
+
+#[test]
+fn few_live_elements_without_a_deadline_are_equally_likely() {
+    // Regression: the first one in the order of the pages was always returned.
+    let limits = Limits::default();
+    let members = members(&limits, |number| {
+        (number % 10_000 != 5).then_some(Tick(NOW.0 + 1))
+    });
+    assert_eq!(members.len(LATER), 4);
+    let mut counts = std::collections::BTreeMap::new();
+    for number in 0..400u64 {
+        let slot = members.pick_of_few(LATER, number * (u64::MAX / 400) + 1);
+        let slot = slot.expect("four are live");
+        assert_eq!(number_of(&members, slot) % 10_000, 5);
+        *counts.entry(slot).or_insert(0) += 1;
+    }
+    assert!(counts.len() == 4 && counts.values().all(|count| (95..=105).contains(count)));
+}
