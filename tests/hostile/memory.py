@@ -78,6 +78,14 @@ def memcached_get_of_5000_large_values(bench):
     bomb(bench, b"get" + b" v" * 5000 + b"\r\n", set_value, is_cut_off=False, is_memcached=True)
 
 
+@check(engines=("slab", "segment"))
+def memcached_quiet_gets_of_5000_large_values(bench):
+    """5,000 pipelined quiet gets of a 1 MB value in memcached's binary protocol stay within memory."""
+    # The request `getkq` with the key `v`: a header of 24 bytes and the key.
+    quiet_get = b"\x80\x0d\x00\x01" + bytes(4) + b"\x00\x00\x00\x01" + bytes(12) + b"v"
+    bomb(bench, quiet_get * 5000, set_value, is_cut_off=False, is_memcached=True)
+
+
 @check()
 def exec_of_4000_large_gets(bench):
     """EXEC of 4,000 GETs of a 1 MB value cuts off the client during the transaction."""

@@ -1,8 +1,8 @@
 //! `stats`: the statistics that memcached's monitoring reads, from the server's counters.
 //!
 //! The names are those of memcached 1.6. A counter of something that does not exist here, such as
-//! the moves of its LRU queues, is 0. Properties of its hash table and of its slab classes are left
-//! out where no number would be true.
+//! the moves of its LRU queues, is 0. So are the numbers of items that were evicted or expired
+//! without a read, which are not counted. Properties of its slab classes are left out.
 
 use super::admin::Dump;
 use super::turn::{DATABASE, Progress, Turn};
@@ -17,8 +17,14 @@ use wire::Output;
 use wire::memcached::binary::{self, Header, Status};
 use wire::memcached::text;
 
-/// Counters in `stats` that are always 0, because what they count does not exist here.
+/// Counters in `stats` that are always 0, because what they count does not exist here or is not
+/// counted. Items are removed when they are flushed, so that no read finds a flushed one.
 const ZEROS: &[&str] = &[
+    "get_flushed",
+    "conn_yields",
+    "expired_unfetched",
+    "evicted_unfetched",
+    "evicted_active",
     "listen_disabled_num",
     "time_in_listen_disabled_us",
     "slab_reassign_rescues",
@@ -182,7 +188,10 @@ fn general(server: &Server, rows: &mut Rows<'_>) {
     let counters = server.engine().counters(stats);
     let keys = server.engine().db_facts(DATABASE, server.clock.now()).keys;
     rows.row("get_expired", counters.expiration_misses);
-    rows.row("hash_bytes", server.engine().memory_facts().table_bytes);
+    let hash_bytes = server.engine().memory_facts().table_bytes;
+    // A table of memcached with this power has as many bytes.
+    rows.row("hash_power_level", (hash_bytes / 8).max(1).ilog2());
+    rows.row("hash_bytes", hash_bytes);
     rows.row("hash_is_expanding", 0);
     rows.row("bytes", server.engine().used_bytes());
     rows.row("curr_items", keys);
@@ -279,6 +288,7 @@ fn slabs(server: &Server, rows: &mut Rows<'_>) {
     let total = |counter| sum(server, counter);
     let counts = [
         ("used_chunks", facts.keys),
+        ("mem_requested", memory.entry_bytes),
         ("get_hits", total(|c| &c.get_hits)),
         ("cmd_set", total(|c| &c.sets)),
         ("delete_hits", total(|c| &c.delete_hits)),
