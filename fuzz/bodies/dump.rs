@@ -2,7 +2,10 @@
 //! compression may expand to. What was read can be written and read again. The first byte is the
 //! version; the checksum is corrected.
 
-use wire::dump::{DumpError, Element, Encoding, Sink, ValueType, Writer, read};
+use wire::dump::{
+    DumpError, DumpId, Element, Encoding, Sink, StreamForm, StreamNumbers, StreamPart,
+    StreamWriter, ValueType, Writer, read,
+};
 
 /// Maximum size to which compression may expand.
 const ROOM: usize = 1 << 16;
@@ -14,6 +17,23 @@ type Own = (Vec<u8>, Vec<u8>, f64, Option<u64>);
 struct Received {
     kind: Option<ValueType>,
     elements: Vec<Own>,
+    parts: Vec<Part>,
+}
+
+/// A part of a stream.
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    Entry(DumpId, Vec<(Vec<u8>, Vec<u8>)>),
+    Numbers(StreamNumbers),
+    Group(Vec<u8>, DumpId, Option<u64>),
+    Pending(DumpId, u64, u64),
+    Consumer(Vec<u8>, u64, Option<u64>),
+    Owned(DumpId),
+    Kept(u64, u64),
+    Message(Vec<u8>, Vec<u8>, DumpId),
+    Messages(u64, u64),
+    MaxAge(u64),
+    Deadline(DumpId, u64),
 }
 
 impl Sink for Received {
@@ -31,6 +51,45 @@ impl Sink for Received {
         assert!(!score.is_nan());
         self.elements
             .push((name.to_vec(), value.to_vec(), score, deadline));
+    }
+
+    fn stream_part(&mut self, part: &StreamPart<'_>) -> bool {
+        self.parts.push(match *part {
+            StreamPart::Entry { id, names, values } => {
+                assert_eq!(names.len(), values.len());
+                Part::Entry(
+                    id,
+                    names.iter().cloned().zip(values.iter().cloned()).collect(),
+                )
+            }
+            StreamPart::Numbers(numbers) => Part::Numbers(numbers),
+            StreamPart::Group {
+                name,
+                last_id,
+                entries_read,
+            } => Part::Group(name.to_vec(), last_id, entries_read),
+            StreamPart::Pending {
+                id,
+                delivered_ms,
+                deliveries,
+            } => Part::Pending(id, delivered_ms, deliveries),
+            StreamPart::Consumer {
+                name,
+                seen_ms,
+                active_ms,
+            } => Part::Consumer(name.to_vec(), seen_ms, active_ms),
+            StreamPart::Owned(id) => Part::Owned(id),
+            StreamPart::Kept(seconds, size) => Part::Kept(seconds, size),
+            StreamPart::Message {
+                producer,
+                message,
+                id,
+            } => Part::Message(producer.to_vec(), message.to_vec(), id),
+            StreamPart::Messages(added, again) => Part::Messages(added, again),
+            StreamPart::MaxAge(age) => Part::MaxAge(age),
+            StreamPart::Deadline(id, deadline) => Part::Deadline(id, deadline),
+        });
+        true
     }
 }
 
@@ -56,6 +115,13 @@ pub fn run(data: &[u8]) {
     assert!(received_bytes <= 4 * (ROOM + data.len()));
     assert_eq!(outcome == Err(DumpError::Footer), version == 0);
     if outcome == Ok(()) {
+        if received.kind == Some(ValueType::Stream) {
+            let mut again = Received::default();
+            let written = written_stream(&received.parts);
+            assert_eq!(read(&written, ROOM, &mut again), Ok(()));
+            assert_eq!(again, received);
+            return;
+        }
         for is_valkey in [false, true] {
             let mut again = Received::default();
             assert_eq!(
@@ -83,6 +149,7 @@ fn written(received: &Received, is_valkey: bool) -> Vec<u8> {
         (ValueType::Hash, None) => Encoding::Hash,
         (ValueType::Hash, Some(_)) if is_valkey => Encoding::ValkeyHash,
         (ValueType::Hash, Some(first)) => Encoding::RedisHash { first },
+        (ValueType::Stream, _) => unreachable!("a stream has parts, not elements"),
     };
     let mut writer = Writer::new(form, received.elements.len());
     for (name, value, score, deadline) in &received.elements {
@@ -94,6 +161,88 @@ fn written(received: &Received, is_valkey: bool) -> Vec<u8> {
         });
     }
     writer.finish()
+}
+
+/// Returns the length of the run of parts of one kind at the beginning.
+fn run_of(parts: &[Part], is_meant: impl Fn(&Part) -> bool) -> usize {
+    parts.iter().take_while(|part| is_meant(part)).count()
+}
+
+fn written_stream(parts: &[Part]) -> Vec<u8> {
+    let has = |is_meant: fn(&Part) -> bool| parts.iter().any(is_meant);
+    let is_plain = |part: &Part| matches!(part, Part::Numbers(n) if n.entries_added.is_none());
+    let form = if has(|part| matches!(part, Part::MaxAge(_))) {
+        StreamForm::Deadlines
+    } else if has(|part| matches!(part, Part::Kept(..))) {
+        StreamForm::Messages
+    } else if parts.iter().any(is_plain) {
+        StreamForm::Plain
+    } else {
+        StreamForm::Timed
+    };
+    let mut writer = StreamWriter::new(form);
+    let is_owned = |part: &Part| matches!(part, Part::Owned(_));
+    let is_group_part =
+        |part: &Part| is_owned(part) || matches!(part, Part::Pending(..) | Part::Consumer(..));
+    for (index, part) in parts.iter().enumerate() {
+        let rest = &parts[index + 1..];
+        match part {
+            Part::Entry(id, fields) => {
+                writer.entry(
+                    *id,
+                    fields.iter().map(|(name, value)| (&name[..], &value[..])),
+                );
+            }
+            Part::Numbers(numbers) => {
+                let is_group = |part: &&Part| matches!(part, Part::Group(..));
+                writer.numbers(numbers, parts.iter().filter(is_group).count());
+            }
+            Part::Group(name, last, entries_read) => {
+                writer.group(name, *last, *entries_read);
+                let pending = run_of(rest, |part| matches!(part, Part::Pending(..)));
+                writer.count(pending);
+                if pending == 0 {
+                    writer.count(consumers(&rest[..run_of(rest, is_group_part)]));
+                }
+            }
+            Part::Pending(id, delivered_ms, deliveries) => {
+                writer.pending(*id, *delivered_ms, *deliveries);
+                if !matches!(rest.first(), Some(Part::Pending(..))) {
+                    writer.count(consumers(&rest[..run_of(rest, is_group_part)]));
+                }
+            }
+            Part::Consumer(name, seen_ms, active_ms) => {
+                writer.consumer(name, *seen_ms, *active_ms);
+                writer.count(run_of(rest, is_owned));
+            }
+            Part::Owned(id) => writer.owned(*id),
+            Part::Kept(seconds, size) => {
+                writer.pair(*seconds, *size);
+                let messages = run_of(rest, |part| matches!(part, Part::Message(..)));
+                writer.count(messages);
+            }
+            Part::Message(producer, message, id) => {
+                // Each message is written with its producer, which reads as the same parts.
+                writer.producer(producer);
+                writer.count(1);
+                writer.message(message, *id);
+            }
+            Part::Messages(added, again) => writer.pair(*added, *again),
+            Part::MaxAge(age) => {
+                writer.max_age(*age);
+                writer.count(rest.len());
+            }
+            Part::Deadline(id, deadline) => writer.deadline(*id, *deadline),
+        }
+    }
+    writer.finish()
+}
+
+fn consumers(parts: &[Part]) -> usize {
+    parts
+        .iter()
+        .filter(|part| matches!(part, Part::Consumer(..)))
+        .count()
 }
 
 /// Computes the checksum bit by bit.

@@ -24,10 +24,11 @@ import memcached
 import policies
 import segment
 import sorted_sets
+import streams
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, segment, sorted_sets, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, segment, sorted_sets, streams, differential]
 
 
 class Bench:

@@ -27,13 +27,13 @@ def free_port() -> int:
 
 
 class Server:
-    """A running server. `binary` is a path of mayfly, `redis` for Debian's redis-server, or a path of valkey-server."""
+    """A running server. `binary` is a path of mayfly, `redis` for Debian's redis-server, or a path of valkey-server or redis-server."""
 
     def __init__(self, binary: str, *options: str, environment: dict[str, str] | None = None):
         self.is_redis = binary == "redis"
         self.folder = tempfile.TemporaryDirectory(prefix="mayfly-e2e-")
         self.log_path = Path(self.folder.name) / "log"
-        if self.is_redis or binary.endswith("valkey-server"):
+        if self.is_redis or binary.endswith(("valkey-server", "redis-server")):
             command = ["redis-server" if self.is_redis else binary, "--save", "", "--appendonly", "no"]
         else:
             command = [str(Path(binary).resolve()), "serve"]

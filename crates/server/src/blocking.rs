@@ -18,7 +18,7 @@
 //! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have
 //! the same meaning when it is run again.
 
-use crate::clients::flag;
+use crate::clients::flag as client_flag;
 use crate::clock::Moment;
 use crate::context::{Ctx, Table};
 use crate::engine::slab::Slab;
@@ -26,6 +26,7 @@ use crate::locks::Locks;
 use crate::message::Message;
 use crate::queue::Transaction;
 use crate::session::Session;
+use crate::spec::flag;
 use crate::state::Server;
 use crate::waiting::{BlockingState, Waiter};
 use std::sync::Arc;
@@ -71,6 +72,7 @@ impl Ctx<'_, '_> {
         let mut call = Transaction::default();
         call.push(index, args);
         let now = self.server.clock.moment();
+        let may_fail = kind == Kind::Stream && self.table[index as usize].has(flag::WRITE);
         let waiter = Arc::new(Waiter {
             info: Arc::clone(&self.session.info),
             db: self.session.db,
@@ -78,6 +80,7 @@ impl Ctx<'_, '_> {
             call,
             keys: keys.map(<[u8]>::to_vec).collect(),
             kind,
+            may_fail,
             shards,
             deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms))),
             own_nanos: AtomicU64::new(0),
@@ -88,7 +91,7 @@ impl Ctx<'_, '_> {
             self.view.wait(&key, id);
         }
         self.server.blocking.add(Arc::clone(&waiter));
-        self.session.set_flag(flag::BLOCKED, true);
+        self.session.set_flag(client_flag::BLOCKED, true);
         self.session.blocking_state = BlockingState::Blocked(waiter);
         true
     }
@@ -127,9 +130,9 @@ fn serve_key<'v>(
 ) {
     let mut skipped = 0;
     while let Some(id) = view.waiter(key, skipped) {
-        let Some(kind) = view.kind(key) else { return };
+        let kind = view.kind(key);
         let waiter = server.blocking.get(id).expect("it is in a queue");
-        if waiter.kind != kind {
+        if kind != Some(waiter.kind) && !waiter.may_fail {
             skipped += 1;
         } else if is_passed_over(server, table, &waiter) {
             server.long.pass_over(key.db, key.bytes);

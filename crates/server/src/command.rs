@@ -23,6 +23,7 @@ pub mod server;
 pub mod set;
 pub mod sort;
 pub mod sorted_set;
+pub mod stream;
 pub mod string;
 mod subcommand;
 mod syntax;
@@ -46,6 +47,7 @@ const FAMILIES: &[&[Spec]] = &[
     hash::TABLE,
     sorted_set::TABLE,
     geo::TABLE,
+    stream::TABLE,
     connection::TABLE,
     transaction::TABLE,
     client::TABLE,

@@ -805,25 +805,6 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
 
 /// Describes the missing feature if Redis has a command that is not served.
 fn not_served(name: &str) -> Option<&'static str> {
-    const STREAMS: &[&str] = &[
-        "xack",
-        "xackdel",
-        "xadd",
-        "xautoclaim",
-        "xclaim",
-        "xdel",
-        "xdelex",
-        "xgroup",
-        "xinfo",
-        "xlen",
-        "xpending",
-        "xrange",
-        "xread",
-        "xreadgroup",
-        "xrevrange",
-        "xsetid",
-        "xtrim",
-    ];
     const SCRIPTS: &[&str] = &[
         "eval",
         "eval_ro",
@@ -836,7 +817,6 @@ fn not_served(name: &str) -> Option<&'static str> {
     ];
     match name {
         "migrate" => Some("moving keys between servers is"),
-        _ if STREAMS.contains(&name) => Some("streams are"),
         _ if SCRIPTS.contains(&name) => Some("scripts and functions are"),
         _ => None,
     }

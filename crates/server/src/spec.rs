@@ -32,6 +32,8 @@ pub enum Keys {
     /// As `Counted`, but the keys are every n-th argument after the number. The second value is n
     /// (MSETEX).
     CountedStep(i16, i16),
+    /// The first half of the arguments after STREAMS, which is searched from this index on (XREAD).
+    Streams(i16),
     /// The first argument and the one after STORE. A pattern among the options may refer to any
     /// key, so that all shards are locked (SORT).
     Sort,
@@ -71,6 +73,14 @@ impl Keys {
                 let from = from as usize + 1;
                 (from..args.len()).filter(is_store).for_each(&mut each);
                 (1, 1, 1)
+            }
+            Keys::Streams(at) => {
+                let mut words = at as usize..args.len();
+                let Some(first) = words.find(|&index| args.is(index, "streams")) else {
+                    return;
+                };
+                let count = (len - first as i64 - 1) / 2;
+                (first as i64 + 1, first as i64 + count, 1)
             }
             Keys::Sort => {
                 let is_store = |index: &usize| args.is(index - 1, "store");

@@ -301,7 +301,7 @@ impl Server {
 }
 
 /// Settings that limit packed collections, and the keyspace's names for them.
-pub const LIMITS: [(Id, &str); 8] = [
+pub const LIMITS: [(Id, &str); 10] = [
     (Id::HashMaxEntries, "hash_entries"),
     (Id::HashMaxValue, "hash_value"),
     (Id::SetMaxIntegers, "set_intset_entries"),
@@ -310,6 +310,8 @@ pub const LIMITS: [(Id, &str); 8] = [
     (Id::ZsetMaxEntries, "zset_entries"),
     (Id::ZsetMaxValue, "zset_value"),
     (Id::ListMaxSize, "list_size"),
+    (Id::StreamMaxEntries, "stream_entries"),
+    (Id::StreamMaxBytes, "stream_bytes"),
 ];
 
 /// Returns the number of data threads that the settings request.

@@ -42,6 +42,8 @@ pub struct Waiter {
     pub keys: Vec<Vec<u8>>,
     /// Type of value that the command waits for.
     pub kind: Kind,
+    /// Whether the command also ends, with an error, when a key is removed or holds another type.
+    pub may_fail: bool,
     /// Shards that the command needs, in ascending order.
     pub shards: Vec<usize>,
     /// End of the wait; `None` if it has no timeout.

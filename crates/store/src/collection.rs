@@ -6,6 +6,8 @@ use crate::facts::Kind;
 use crate::limits::Limits;
 use policy::expire::any::ExpirySpec;
 use policy::{Budget, Tick};
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
 
 /// The conditions under which a command operates on a collection: the instant, the limits of the
 /// packed forms, and the parameters of the large forms.
@@ -21,6 +23,21 @@ pub struct Scene<'a> {
     pub(crate) expiry: &'a ExpirySpec,
     /// Seed of that index's random choices.
     pub(crate) seed: u64,
+}
+
+impl Scene<'_> {
+    /// Returns 16 bytes that identify fields with their values, in whatever order they are. Others
+    /// cannot be constructed without the secret key of the keyspace.
+    pub fn fingerprint<'f>(&self, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> [u8; 16] {
+        let sum = fields.fold(0u128, |sum, (name, value)| {
+            let mut hasher = SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]);
+            hasher.write(&(name.len() as u64).to_le_bytes());
+            hasher.write(name);
+            hasher.write(value);
+            sum.wrapping_add(hasher.finish128().as_u128())
+        });
+        sum.to_le_bytes()
+    }
 }
 
 #[cfg(test)]

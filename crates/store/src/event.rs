@@ -19,7 +19,7 @@ pub enum Class {
     Expired,
     /// Letter `e`: a key was evicted.
     Evicted,
-    /// Letter `t`: commands on streams. No such event is notified, because there are no streams.
+    /// Letter `t`: commands on streams.
     Stream,
     /// Letter `d`: commands of modules. No such event is notified, because there are no modules.
     Module,

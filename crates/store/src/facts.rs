@@ -15,6 +15,8 @@ pub enum Kind {
     SortedSet,
     /// Fields with values.
     Hash,
+    /// Entries in the order of their IDs.
+    Stream,
 }
 
 /// Form in which a value is stored.

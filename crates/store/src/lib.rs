@@ -47,5 +47,13 @@ pub use limits::Limits;
 pub use policy::Tick;
 pub use shared::{DATABASES, Key};
 pub use tracking::{Invalidation, InvalidationCause};
-pub use types::{End, Hash, Interval, List, Set, SortedSet};
+/// Streams and their parts.
+pub mod stream {
+    pub use crate::types::{
+        AutoClaimed, Claim, Consumer, ConsumerIndex, Delivery, Entry, Expired, Fields, Group,
+        IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, IdempotenceFacts, NewFields, Pending, References,
+        Removed, StreamFacts, StreamId, Trim, TrimTo,
+    };
+}
+pub use types::{End, Hash, Interval, List, Set, SortedSet, Stream};
 pub use view::{Edited, Extent, Lease, NewDeadline, Pages, Tracking, View};

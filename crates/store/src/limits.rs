@@ -51,6 +51,8 @@ limits! {
     set_value = 64, "Bytes of a member of a packed set.";
     zset_entries = 128, "Members of a packed sorted set.";
     zset_value = 64, "Bytes of a member of a packed sorted set.";
+    stream_entries = 100, "Entries of a block of a stream; 0 for the largest possible number.";
+    stream_bytes = 4096, "Bytes of a block of a stream; 0 for the largest possible number.";
     list_size = -2, "Elements of a piece of a list; −1 to −5: its bytes, 4 to 64 KiB.";
 }
 

@@ -10,7 +10,7 @@ use crate::tags::{
     TAG_HASH, TAG_HASH_TTL, TAG_INTSET, TAG_ITEM, TAG_LIST, TAG_SET, TAG_SET_TTL, TAG_SORTED_SET,
     TAG_SORTED_SET_TTL, TAG_STRING,
 };
-use crate::types::{Hash, List, Set, SortedSet};
+use crate::types::{Hash, List, Set, SortedSet, Stream};
 use cache::{Outside, Value};
 use policy::{Budget, Tick};
 
@@ -30,6 +30,8 @@ pub(crate) enum Object {
     SortedSet(SortedSet),
     /// Sequence of elements.
     List(List),
+    /// Entries in the order of their IDs.
+    Stream(Stream),
     /// Stands for a value that was moved to another keyspace for a while.
     Lent(Lent),
 }
@@ -66,7 +68,7 @@ macro_rules! in_object {
     )*};
 }
 
-in_object! { Hash Set SortedSet List }
+in_object! { Hash Set SortedSet List Stream }
 
 /// Evaluates one of two expressions: the first for strings, the second for the collection in an
 /// object.
@@ -78,6 +80,7 @@ macro_rules! ask {
             Object::Set($collection) => $answer,
             Object::SortedSet($collection) => $answer,
             Object::List($collection) => $answer,
+            Object::Stream($collection) => $answer,
             Object::Lent($collection) => $answer,
         }
     };
@@ -105,6 +108,7 @@ pub(crate) fn kind_of(value: &Value<'_, Object>) -> Kind {
             Object::Set(_) => Kind::Set,
             Object::SortedSet(_) => Kind::SortedSet,
             Object::List(_) => Kind::List,
+            Object::Stream(_) => Kind::Stream,
             Object::Lent(lent) => lent.kind,
         },
     }
@@ -145,6 +149,7 @@ impl Object {
             Kind::Set => Object::Set(Set::unpack(tag, bytes)),
             Kind::SortedSet => Object::SortedSet(SortedSet::unpack(tag, bytes)),
             Kind::List => Object::List(List::unpack(tag, bytes)),
+            Kind::Stream => unreachable!("a stream is never inline"),
         }
     }
 
@@ -175,6 +180,7 @@ impl Object {
             Object::Set(set) => set.len(scene),
             Object::SortedSet(set) => set.len(scene),
             Object::List(list) => list.len(),
+            Object::Stream(stream) => stream.len(scene),
             Object::String(_) | Object::Item(_) | Object::Lent(_) => 1,
         }
     }
@@ -207,6 +213,7 @@ impl Object {
             Object::Set(set) => Object::Set(set.duplicate(scene)),
             Object::SortedSet(set) => Object::SortedSet(set.duplicate(scene)),
             Object::List(list) => Object::List(list.duplicate(scene)),
+            Object::Stream(stream) => Object::Stream(stream.duplicate(scene)),
             Object::Lent(lent) => Object::Lent(lent.clone()),
         }
     }
@@ -243,6 +250,7 @@ impl Object {
             Object::Set(_) => Set::EXPIRED,
             Object::SortedSet(_) => SortedSet::EXPIRED,
             Object::List(_) => List::EXPIRED,
+            Object::Stream(_) => Stream::EXPIRED,
             Object::String(_) | Object::Item(_) | Object::Lent(_) => (Class::Expired, "expired"),
         }
     }

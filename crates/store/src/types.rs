@@ -6,6 +6,7 @@ mod hash;
 mod list;
 mod set;
 mod sorted_set;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -13,3 +14,8 @@ pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
 pub use sorted_set::{Interval, SortedSet};
+pub use stream::{
+    AutoClaimed, Claim, Consumer, ConsumerIndex, Delivery, Entry, Expired, Fields, Group,
+    IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, IdempotenceFacts, NewFields, Pending, References,
+    Removed, Stream, StreamFacts, StreamId, Trim, TrimTo,
+};

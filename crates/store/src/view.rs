@@ -350,6 +350,14 @@ impl<'a> View<'a> {
         if deadline.is_some() {
             space.publish_deadline(shard, key.db, locked);
         }
+        self.mark_ready(key);
+    }
+
+    /// Marks a key that was written or removed for clients that are blocked on it, and collects
+    /// whether clients are to be notified of the change.
+    #[inline]
+    pub(crate) fn mark_ready(&mut self, key: &Key<'_>) {
+        let (space, _, locked) = self.parts(key);
         let has_invalidated = locked.has_invalidated();
         if !locked.waiting.is_empty() {
             let number = || space.shared().next_event();
@@ -508,8 +516,7 @@ impl<'a> View<'a> {
         let (space, _, locked) = self.parts(key);
         locked.remove_entry(key.db, slot, removal, space.shared());
         locked.account(key.db, space.shared());
-        let has_invalidated = locked.has_invalidated();
-        self.has_invalidated |= has_invalidated;
+        self.mark_ready(key);
         true
     }
 

@@ -14,7 +14,10 @@
 //! refused elsewhere. [`read`] accepts all of these, and the packed encodings in which Redis and
 //! Valkey write small values.
 //!
-//! Not supported: streams, modules, zipmaps (before Redis 2.6), encodings of release candidates,
+//! A stream is written as the oldest type that expresses it, or as a type of our own if its entries
+//! have deadlines.
+//!
+//! Not supported: modules, zipmaps (before Redis 2.6), encodings of release candidates,
 //! and compression when writing. Lengths in a payload are not trusted: memory grows only with bytes
 //! that are present, and the caller bounds what compression may expand to.
 
@@ -23,11 +26,13 @@ mod format;
 mod input;
 mod packed;
 mod read;
+mod stream;
 mod value;
 mod write;
 
 pub use read::read;
-pub use value::{DumpError, Element, Encoding, Sink, ValueType};
+pub use stream::{StreamForm, StreamWriter};
+pub use value::{DumpError, DumpId, Element, Encoding, Sink, StreamNumbers, StreamPart, ValueType};
 pub use write::Writer;
 
 #[cfg(test)]

@@ -159,6 +159,18 @@ impl Output {
             None => self.extend_from_slice(other),
         }
     }
+    /// Inserts bytes before those at `position`, such as the head of an array whose length is known
+    /// only at its end.
+    pub fn insert(&mut self, position: usize, bytes: &[u8]) {
+        let moved = self.bytes.len().saturating_sub(position);
+        if self.reserve(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+            let end = self.bytes.len() - bytes.len();
+            self.bytes
+                .copy_within(end - moved..end, end - moved + bytes.len());
+            self.bytes[end - moved..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
     /// Removes everything after `position`.
     pub fn truncate(&mut self, position: usize) {
         self.bytes.truncate(position);
@@ -249,6 +261,20 @@ mod tests {
         part.push(b'd');
         whole.append(&part);
         assert_eq!(whole.cut_off(), Some(CutOff::Limit));
+    }
+
+    #[test]
+    fn bytes_are_inserted_before_others() {
+        let mut output = Output::new(10);
+        output.extend_from_slice(b"abcd");
+        output.insert(1, b"XYZ");
+        assert_eq!(output[..], *b"aXYZbcd");
+        output.insert(7, b"!");
+        assert_eq!(output[..], *b"aXYZbcd!");
+        output.insert(0, b"long");
+        assert_eq!(output.cut_off(), Some(CutOff::Limit));
+        output.insert(3, b"x");
+        assert!(output.is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 pub mod family;
 pub mod member;
 
-use store::{Class, Edited, Hash, Key, Kind, Scene, Set, SortedSet, Tick, View, WrongType};
+use store::{Class, Edited, Hash, Key, Kind, Scene, Set, SortedSet, Stream, Tick, View, WrongType};
 
 /// Texts that differ between types.
 pub struct Words {
@@ -147,4 +147,11 @@ timed!(
     read_sorted_set,
     edit_sorted_set,
     words!("Member", "members", "MEMBERS", "z")
+);
+
+timed!(
+    Stream,
+    read_stream,
+    edit_stream,
+    words!("Id", "ids", "IDS", "x")
 );

@@ -83,6 +83,14 @@ pub fn scanned(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     at.map_or(0, |at| count(probe, args, at + 1))
 }
 
+/// `… key start end [COUNT count]`: all entries of a stream without a count.
+pub fn entries(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    match (4..args.len()).find(|&at| args.is(at, "count")) {
+        Some(at) => count(probe, args, at + 1),
+        None => whole(probe, args),
+    }
+}
+
 /// `… numkeys key [key …] where [COUNT count]`
 pub fn popped(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     let Some(at) = (3..args.len()).find(|&at| args.is(at, "count")) else {

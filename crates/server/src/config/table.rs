@@ -116,6 +116,8 @@ settings! {
     ZsetMaxEntries "zset-max-listpack-entries" or "zset-max-ziplist-entries", Int(0, MAX), "128", true, "Maximum number of members of a sorted set in its packed form.";
     ZsetMaxValue "zset-max-listpack-value" or "zset-max-ziplist-value", Int(0, MAX), "64", true, "Maximum size of a member of a sorted set in its packed form, in bytes.";
     ListMaxSize "list-max-listpack-size" or "list-max-ziplist-size", Int(-5, MAX), "-2", true, "Maximum number of elements in one node of a list; -1 to -5 limit the node's size instead, to 4, 8, 16, 32 or 64 KiB.";
+    StreamMaxEntries "stream-node-max-entries", Int(0, MAX), "100", true, "Maximum number of entries in one block of a stream; 0 means 10,000.";
+    StreamMaxBytes "stream-node-max-bytes", Bytes(0, MAX), "4096", true, "Size of a block of a stream in bytes beyond which it takes no further entry; 0 means 1 MiB.";
     DumpHashFormat "dump-hash-ttl-format", Choice(HASH_FORMATS), "redis", true, "Format in which DUMP writes hashes whose fields have expiration times: redis (7.4 and later) or valkey (9 and later). RESTORE reads both.";
     TrackingTableMaxKeys "tracking-table-max-keys", Int(0, MAX), "1000000", true, "Maximum number of keys that are recorded as cached by clients (CLIENT TRACKING); beyond it other keys are invalidated. 0 means no limit.";
     SlowlogLogSlowerThan "slowlog-log-slower-than", Int(-1, MAX), "10000", true, "Minimum duration in microseconds of commands that SLOWLOG records; -1 disables it.";

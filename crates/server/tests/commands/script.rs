@@ -329,6 +329,7 @@ pub fn show_event(event: &Event) -> String {
         Class::Set => 's',
         Class::Hash => 'h',
         Class::SortedSet => 'z',
+        Class::Stream => 't',
         _ => '?',
     };
     let quoted = quote(&event.key);

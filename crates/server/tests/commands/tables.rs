@@ -98,5 +98,6 @@ scripts! {
     members_have_deadlines: "set_deadlines.txt",
     elements_are_sorted: "sort.txt",
     lists_hold_elements: "list.txt",
+    streams_hold_entries: "stream.txt",
     full_memory_refuses_writes: "memory_full.txt",
 }

@@ -10,7 +10,7 @@ use crate::object::{InObject, Object, is_lent, kind_of};
 use crate::shard::{EditedValue, IndexState, Removal, Room, file};
 use crate::shared::{Db, Key};
 use crate::tracking::InvalidationCause;
-use crate::types::{Hash, List, Set, SortedSet};
+use crate::types::{Hash, List, Set, SortedSet, Stream};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
 
@@ -62,6 +62,7 @@ impl<'a> View<'a> {
         read_set, edit_set, Set;
         read_sorted_set, edit_sorted_set, SortedSet;
         read_list, edit_list, List;
+        read_stream, edit_stream, Stream;
     }
 
     /// Returns the conditions under which commands operate on collections in this view.
@@ -202,8 +203,7 @@ impl<'a> View<'a> {
         let (space, _, locked) = self.parts(key);
         locked.remove_entry(key.db, slot, removal, space.shared());
         locked.account(key.db, space.shared());
-        let has_invalidated = locked.has_invalidated();
-        self.has_invalidated |= has_invalidated;
+        self.mark_ready(key);
     }
 
     /// Stores an object in the entry `found` or in a new one.
@@ -264,6 +264,17 @@ impl<'a> View<'a> {
         self.replace(key, list)
     }
 
+    /// Stores a stream under a key. The key has no deadline afterwards.
+    pub fn replace_stream(&mut self, key: &Key<'_>, stream: Stream) {
+        self.replace(key, stream);
+    }
+
+    /// Leaves a part of a stream to be freed by background work. `key` selects the shard that does
+    /// it.
+    pub fn defer_drop_stream(&mut self, key: &Key<'_>, waste: Stream) {
+        self.parts(key).2.defer_drop(Some(Object::Stream(waste)));
+    }
+
     /// Leaves the elements that were removed from a list to be freed by background work. `key`
     /// selects the shard that does it.
     pub fn defer_drop_list(&mut self, key: &Key<'_>, waste: List) {
@@ -311,6 +322,7 @@ impl<'a> View<'a> {
         locked.mark_changed(from.db, from.bytes, InvalidationCause::Command);
         locked.account(from.db, space.shared());
         let found = self.live(to);
+        self.mark_ready(from);
         let object = object.expect("a value is inline or outside");
         self.put_object(to, found, object, own);
         true

@@ -107,9 +107,13 @@ impl View<'_> {
     /// Removes all keys of one database. Their memory is freed in the background. Needs all shards.
     pub fn flush(&mut self, db: u8) {
         let space = self.space;
+        let mut has_ready = false;
         for (shard, locked) in self.all().iter_mut().enumerate() {
             locked.mark_db_watchers(db, None, space.shared());
             locked.flushes += 1;
+            let number = || space.shared().next_event();
+            locked.waiting.mark_all_ready([db, db], number);
+            has_ready |= locked.waiting.has_ready();
             if let Some(data) = locked.dbs[db as usize].take() {
                 locked.flushed.push(data);
                 locked.account(db, space.shared());
@@ -117,6 +121,7 @@ impl View<'_> {
             }
         }
         self.forget_tracked();
+        self.has_ready |= has_ready;
     }
 
     /// Swaps two databases. Needs all shards.

@@ -19,22 +19,32 @@ pub(super) mod code {
     pub const HASH_ZIPLIST: u8 = 13;
     /// A list in several ziplists.
     pub const LIST_ZIPLISTS: u8 = 14;
+    /// A stream: entries in listpacks, groups.
+    pub const STREAM: u8 = 15;
     pub const HASH_LISTPACK: u8 = 16;
     pub const SORTED_SET_LISTPACK: u8 = 17;
     /// A list in several listpacks and long single elements.
     pub const LIST_LISTPACKS: u8 = 18;
+    /// A stream with the numbers of entries ever added and read, since Redis 7.0.
+    pub const STREAM_COUNTED: u8 = 19;
     pub const SET_LISTPACK: u8 = 20;
+    /// A stream whose consumers have two times, since Redis 7.2.
+    pub const STREAM_TIMED: u8 = 21;
     /// Valkey's hash with deadlines: each after its field and value.
     pub const HASH_VALKEY: u8 = 22;
     /// Redis's hash with deadlines: the earliest one, then each, relative to it, before its field.
     pub const HASH_REDIS: u8 = 24;
     /// Redis's hash with deadlines, packed: fields, values and deadlines after the earliest one.
     pub const HASH_REDIS_LISTPACK: u8 = 25;
+    /// A stream with messages of producers, since Redis 8.6.
+    pub const STREAM_MESSAGES: u8 = 26;
     /// Type of this server: members, each followed by its deadline. The number is above all that
     /// Redis and Valkey use for types, and below those with other meanings in their snapshots.
     pub const SET_DEADLINES: u8 = 128;
     /// Type of this server: members and scores, each followed by its deadline.
     pub const SORTED_SET_DEADLINES: u8 = 129;
+    /// Type of this server: a stream with messages of producers, a maximum age and deadlines.
+    pub const STREAM_DEADLINES: u8 = 130;
 }
 
 /// Versions in the footer. Redis's are below 80, Valkey's from 80 on. A type keeps its meaning in
@@ -42,6 +52,12 @@ pub(super) mod code {
 pub(super) mod version {
     /// Version of Redis 5, which all later ones read.
     pub const PLAIN: u16 = 9;
+    /// Version of Redis 7.0, the first that counts entries ever added to a stream.
+    pub const STREAM_COUNTED: u16 = 10;
+    /// Version of Redis 7.2, the first with two times of consumers.
+    pub const STREAM_TIMED: u16 = 11;
+    /// Version of Redis 8.6, the first with messages of producers.
+    pub const STREAM_MESSAGES: u16 = 13;
     /// Version of Redis 7.4, the first with deadlines of fields.
     pub const REDIS: u16 = 12;
     /// Version of Valkey 9.0, the first with deadlines of fields.

@@ -44,6 +44,12 @@ impl<'a> Input<'a> {
         Ok(byte)
     }
 
+    /// Reduces the room for compressed strings by what something else expands to.
+    pub fn take_room(&mut self, bytes: usize) -> Read<()> {
+        self.room_bytes = self.room_bytes.checked_sub(bytes).ok_or(DumpError::Body)?;
+        Ok(())
+    }
+
     /// Reads a length, or another number encoded as one.
     pub fn length(&mut self) -> Read<u64> {
         let first = self.byte()?;

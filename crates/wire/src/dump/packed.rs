@@ -239,7 +239,7 @@ fn backward_length(input: &mut Input<'_>, bytes: usize) -> Read<()> {
 
 /// Returns the number of bytes that encode a length. As in Redis, 2^14 − 1, 2^21 − 1 and 2^28 − 1
 /// take one byte more than they need.
-fn backward_bytes(length: usize) -> usize {
+pub(super) fn backward_bytes(length: usize) -> usize {
     match length {
         0..128 => 1,
         128..16_383 => 2,

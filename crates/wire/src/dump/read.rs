@@ -4,6 +4,7 @@ use super::crc::crc64;
 use super::format::{FOOTER_BYTES, NO_DEADLINE, code, version};
 use super::input::{Input, Read};
 use super::packed::{Entries, Entry, Open, integers, listpack, ziplist};
+use super::stream;
 use super::value::{DumpError, Element, Sink, ValueType};
 use crate::number::parse_f64;
 
@@ -83,6 +84,15 @@ impl<S: Sink> Reader<'_, '_, S> {
         let none = Deadlines::None;
         match code {
             code::STRING => self.text(),
+            code::STREAM
+            | code::STREAM_COUNTED
+            | code::STREAM_TIMED
+            | code::STREAM_MESSAGES
+            | code::STREAM_DEADLINES => {
+                self.sink.begin(ValueType::Stream);
+                let sink = &mut *self.sink;
+                stream::read(&mut self.input, code, &mut |part| sink.stream_part(part))
+            }
             code::LIST => self.plain(ValueType::List, none, Scores::None),
             code::SET => self.plain(ValueType::Set, none, Scores::None),
             code::SET_DEADLINES => self.plain(ValueType::Set, Behind, Scores::None),

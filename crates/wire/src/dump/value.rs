@@ -13,6 +13,8 @@ pub enum ValueType {
     SortedSet,
     /// A hash: fields with values.
     Hash,
+    /// A stream: parts of its own kind.
+    Stream,
 }
 
 /// An element of a value. Parts that its type lacks are empty.
@@ -26,6 +28,86 @@ pub struct Element<'a> {
     pub score: f64,
     /// Deadline in milliseconds since 1970; it fits an `i64`.
     pub deadline: Option<u64>,
+}
+
+/// ID of an entry: time and number.
+pub type DumpId = (u64, u64);
+
+/// Numbers of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamNumbers {
+    /// Number of entries.
+    pub len: u64,
+    /// Largest ID ever added.
+    pub last_id: DumpId,
+    /// ID of the first entry.
+    pub first_id: DumpId,
+    /// Largest ID ever deleted.
+    pub max_deleted_id: DumpId,
+    /// Number of entries ever added; `None` in a payload of Redis before 7.0.
+    pub entries_added: Option<u64>,
+}
+
+/// A part of a stream, in the order in which they are read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StreamPart<'a> {
+    /// An entry.
+    Entry {
+        /// ID of the entry.
+        id: DumpId,
+        /// Names of its fields.
+        names: &'a [Vec<u8>],
+        /// Values of its fields, one for each name.
+        values: &'a [Vec<u8>],
+    },
+    /// The numbers, behind all entries.
+    Numbers(StreamNumbers),
+    /// A group.
+    Group {
+        /// Name of the group.
+        name: &'a [u8],
+        /// ID of the last entry that was delivered.
+        last_id: DumpId,
+        /// Number of entries read; `None` if unknown.
+        entries_read: Option<u64>,
+    },
+    /// A pending entry of the last group.
+    Pending {
+        /// ID of the entry.
+        id: DumpId,
+        /// Time of the last delivery.
+        delivered_ms: u64,
+        /// Number of deliveries.
+        deliveries: u64,
+    },
+    /// A consumer of the last group, behind all pending entries.
+    Consumer {
+        /// Name of the consumer.
+        name: &'a [u8],
+        /// Time of the last attempt to read.
+        seen_ms: u64,
+        /// Time of the last successful attempt.
+        active_ms: Option<u64>,
+    },
+    /// A pending entry of the last consumer.
+    Owned(DumpId),
+    /// Seconds and number for which messages of producers are kept.
+    Kept(u64, u64),
+    /// A message of a producer.
+    Message {
+        /// Name of the producer.
+        producer: &'a [u8],
+        /// Name of the message.
+        message: &'a [u8],
+        /// ID of the entry that it became.
+        id: DumpId,
+    },
+    /// Numbers of messages ever recorded and sent again.
+    Messages(u64, u64),
+    /// Maximum age of entries in milliseconds; 0 for none.
+    MaxAge(u64),
+    /// An entry's own deadline.
+    Deadline(DumpId, u64),
 }
 
 /// Encoding of a value.
@@ -70,4 +152,9 @@ pub trait Sink {
     fn begin(&mut self, kind: ValueType);
     /// Receives an element; called for each in order.
     fn element(&mut self, element: &Element<'_>);
+    /// Receives a part of a stream. Returns false if it contradicts earlier parts or the receiver
+    /// accepts no streams.
+    fn stream_part(&mut self, _part: &StreamPart<'_>) -> bool {
+        false
+    }
 }

@@ -77,17 +77,22 @@ impl Writer {
     }
 
     /// Returns the payload.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub fn finish(self) -> Vec<u8> {
         assert_eq!(self.left, 0, "all that was announced has come");
-        self.out.extend_from_slice(&self.version.to_le_bytes());
-        let sum = crc64(&self.out);
-        self.out.extend_from_slice(&sum.to_le_bytes());
-        self.out
+        seal(self.out, self.version)
     }
 }
 
+/// Appends version and checksum.
+pub(super) fn seal(mut out: Vec<u8>, version: u16) -> Vec<u8> {
+    out.extend_from_slice(&version.to_le_bytes());
+    let sum = crc64(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
 /// Appends the shortest encoding of a length.
-fn push_length(out: &mut Vec<u8>, length: u64) {
+pub(super) fn push_length(out: &mut Vec<u8>, length: u64) {
     match length {
         0..0x40 => out.push(length as u8),
         0x40..0x4000 => out.extend_from_slice(&(length as u16 | 0x4000).to_be_bytes()),
@@ -105,7 +110,7 @@ fn push_length(out: &mut Vec<u8>, length: u64) {
 }
 
 /// Appends a string, encoded as an integer if it is the text of one of up to four bytes.
-fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     match parse_i64(text) {
         Some(number @ -0x80..0x80) => out.extend_from_slice(&[0xC0, number as u8]),
         Some(number @ -0x8000..0x8000) => {

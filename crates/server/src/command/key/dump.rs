@@ -1,10 +1,13 @@
 //! Serialized values that are compatible with other servers: DUMP, RESTORE.
 
+mod stream;
+
+use self::stream::RestoredStream;
 use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
 use crate::context::Ctx;
 use store::{Class, End, Hash, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick};
-use wire::dump::{self, DumpError, Element, Encoding, Sink, Writer};
+use wire::dump::{self, DumpError, Element, Encoding, Sink, StreamPart, Writer};
 use wire::{Args, number::parse_i64};
 
 /// `DUMP key`
@@ -41,6 +44,9 @@ pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
                 scored(set, scene, visit)
             })
         })?,
+        Some(Kind::Stream) => ctx
+            .view
+            .read_stream(&key, |value, scene| Some(stream::payload(value, scene)))?,
         Some(Kind::Hash) => ctx.view.read_hash(&key, |hash, scene| {
             payload(Encoding::Hash, hash_form, |visit| {
                 fields(hash, scene, visit)
@@ -152,10 +158,11 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     let room = ctx.server.config.number(Id::ProtoMaxBulkLen) as usize;
     dump::read(&args[3], room, &mut restored).map_err(refusal)?;
-    if restored.has_duplicates() {
+    if !restored.is_sound() {
         return Err(refusal(DumpError::Body));
     }
-    if restored.live == 0 || deadline.is_some_and(|deadline| now > deadline) {
+    let is_stream = matches!(restored.value, Value::Stream(_));
+    if restored.live == 0 && !is_stream || deadline.is_some_and(|deadline| now > deadline) {
         if ctx.view.delete(&key) {
             ctx.view.notify(Class::Generic, "del", &key);
         }
@@ -169,6 +176,7 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         Value::Set(set) => store(ctx.view.replace_set(&key, set)),
         Value::SortedSet(set) => store(ctx.view.replace_sorted_set(&key, set)),
         Value::Hash(hash) => store(ctx.view.replace_hash(&key, hash)),
+        Value::Stream(restored) => ctx.view.replace_stream(&key, restored.stream),
     }
     if deadline.is_some() {
         ctx.view.set_deadline(&key, deadline);
@@ -236,6 +244,7 @@ enum Value {
     Set(Set),
     SortedSet(SortedSet),
     Hash(Hash),
+    Stream(Box<RestoredStream>),
 }
 
 /// Collects the elements of a payload that have not expired.
@@ -247,15 +256,16 @@ struct Restored<'s> {
 }
 
 impl Restored<'_> {
-    /// Whether an element occurs twice.
-    fn has_duplicates(&self) -> bool {
+    /// Whether no element occurs twice and, in a stream, each pending entry has a consumer.
+    fn is_sound(&self) -> bool {
         let len = match &self.value {
-            Value::String(_) | Value::List(_) => return false,
+            Value::String(_) | Value::List(_) => return true,
+            Value::Stream(restored) => return restored.is_whole(),
             Value::Set(set) => set.len(&self.scene),
             Value::SortedSet(set) => set.len(&self.scene),
             Value::Hash(hash) => hash.len(&self.scene),
         };
-        len != self.live
+        len == self.live
     }
 }
 
@@ -267,6 +277,7 @@ impl Sink for Restored<'_> {
             dump::ValueType::Set => Value::Set(Set::default()),
             dump::ValueType::SortedSet => Value::SortedSet(SortedSet::default()),
             dump::ValueType::Hash => Value::Hash(Hash::default()),
+            dump::ValueType::Stream => Value::Stream(Box::default()),
         };
     }
 
@@ -298,6 +309,13 @@ impl Sink for Restored<'_> {
                     hash.set_deadline(name, deadline, scene);
                 }
             }
+            Value::Stream(_) => unreachable!("a stream has no such elements"),
+        }
+    }
+    fn stream_part(&mut self, part: &StreamPart<'_>) -> bool {
+        match &mut self.value {
+            Value::Stream(restored) => restored.part(part, &self.scene),
+            _ => false,
         }
     }
 }

@@ -69,6 +69,7 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
         Kind::Set => "set",
         Kind::SortedSet => "zset",
         Kind::Hash => "hash",
+        Kind::Stream => "stream",
     }
 }
 

@@ -106,6 +106,7 @@ fn encoding(ctx: &mut Ctx<'_, '_>, name: &[u8], facts: EntryFacts) -> Answer {
             (_, Encoding::Packed) => "listpack",
             (Kind::List, _) => "quicklist",
             (Kind::SortedSet, _) => "skiplist",
+            (Kind::Stream, _) => "stream",
             _ => "hashtable",
         },
     };

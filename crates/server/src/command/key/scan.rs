@@ -81,20 +81,19 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Returns the type with this name. Case is ignored. `stream` is accepted, although there are no
-/// streams.
+/// Returns the type with this name. Case is ignored.
 fn type_name(name: &[u8]) -> Option<&'static str> {
-    const KINDS: [Kind; 5] = [
+    const KINDS: [Kind; 6] = [
         Kind::String,
         Kind::List,
         Kind::Set,
         Kind::SortedSet,
         Kind::Hash,
+        Kind::Stream,
     ];
     KINDS
         .map(kind_name)
         .into_iter()
-        .chain(["stream"])
         .find(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
