@@ -70,7 +70,9 @@ impl Ctx<'_, '_> {
         shards.sort_unstable();
         shards.dedup();
         let mut call = Transaction::default();
-        call.push(index, args);
+        if !call.push(index, args) {
+            return false;
+        }
         let now = self.server.clock.moment();
         let may_fail = kind == Kind::Stream && self.table[index as usize].has(flag::WRITE);
         let waiter = Arc::new(Waiter {

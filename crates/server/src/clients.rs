@@ -94,6 +94,8 @@ pub struct ClientInfo {
     pub channels: AtomicU32,
     /// Number of subscribed patterns.
     pub patterns: AtomicU32,
+    /// Number of subscribed shard channels.
+    pub shard_channels: AtomicU32,
     /// Number of commands queued by MULTI; −1 outside a transaction.
     pub queued: AtomicI64,
     /// Number of watched keys.
@@ -102,7 +104,15 @@ pub struct ClientInfo {
     pub input_bytes: AtomicU64,
     /// Bytes of unsent replies.
     pub output_bytes: AtomicU64,
-    /// Bytes of all buffers.
+    /// Bytes allocated for input.
+    pub input_capacity: AtomicU64,
+    /// Bytes allocated for unsent replies.
+    pub output_capacity: AtomicU64,
+    /// Bytes of the positions of an incomplete command's arguments.
+    pub argument_bytes: AtomicU64,
+    /// Bytes of the commands queued by MULTI.
+    pub transaction_bytes: AtomicU64,
+    /// Bytes that the client holds in total, with its records.
     pub memory_bytes: AtomicU64,
     /// Bytes received.
     pub received_bytes: AtomicU64,
@@ -151,10 +161,15 @@ impl ClientInfo {
             command: AtomicU16::new(SpecIndex::MAX),
             channels: AtomicU32::new(0),
             patterns: AtomicU32::new(0),
+            shard_channels: AtomicU32::new(0),
             queued: AtomicI64::new(-1),
             watched: AtomicU32::new(0),
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
+            input_capacity: AtomicU64::new(0),
+            output_capacity: AtomicU64::new(0),
+            argument_bytes: AtomicU64::new(0),
+            transaction_bytes: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
@@ -194,6 +209,7 @@ impl ClientInfo {
         let age = now.since(self.created) / 1000;
         let idle = now.since(Moment(self.active_ms.load(Relaxed))) / 1000;
         let output = self.output_bytes.load(Relaxed);
+        let input = self.input_bytes.load(Relaxed);
         let mut line = format!(
             "id={} addr={} laddr={} fd={} name={} age={age} idle={idle} flags={letters} db={}",
             self.id,
@@ -205,16 +221,20 @@ impl ClientInfo {
         );
         let _ = write!(
             line,
-            " sub={} psub={} ssub=0 multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0",
+            " sub={} psub={} ssub={} multi={} watch={} qbuf={input} qbuf-free={} argv-mem={} multi-mem={}",
             self.channels.load(Relaxed),
             self.patterns.load(Relaxed),
+            self.shard_channels.load(Relaxed),
             self.queued.load(Relaxed),
             self.watched.load(Relaxed),
-            self.input_bytes.load(Relaxed),
+            self.input_capacity.load(Relaxed).saturating_sub(input),
+            self.argument_bytes.load(Relaxed),
+            self.transaction_bytes.load(Relaxed),
         );
         let _ = write!(
             line,
-            " rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={}",
+            " rbs=0 rbp=0 obl={output} oll=0 omem={} tot-mem={} events={} cmd={}",
+            self.output_capacity.load(Relaxed),
             self.memory_bytes.load(Relaxed),
             if output > 0 { "rw" } else { "r" },
             name_of(self.command.load(Relaxed)),

@@ -130,6 +130,10 @@ impl Config {
         match param.kind {
             Kind::Bool => if self.is_on(param.id) { "yes" } else { "no" }.to_owned(),
             Kind::Int(..) | Kind::Bytes(..) => self.number(param.id).to_string(),
+            Kind::BytesOrPercent => match self.number(param.id) {
+                percent @ ..0 => format!("{}%", percent.unsigned_abs()),
+                bytes => bytes.to_string(),
+            },
             Kind::Choice(words) => words[self.number(param.id) as usize].to_owned(),
             Kind::Events => events::show(self.number(param.id) as u32),
             Kind::OutputLimits => self.show_output_limits(),

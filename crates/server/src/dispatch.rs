@@ -9,7 +9,7 @@ mod segment;
 use crate::blocking;
 use crate::clients;
 use crate::clock::Moment;
-use crate::command::refusal::OUT_OF_MEMORY;
+use crate::command::refusal::{NO_MEMORY, OUT_OF_MEMORY};
 use crate::command::{self, tracking};
 use crate::context::{Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Handle;
@@ -26,6 +26,7 @@ use crate::waiting::{BlockingState, Waiter};
 use long::Way;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Event, Keyspace, Tick, View};
+use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Args, Output, Protocol, Reply, Span};
 
 /// Minimum number of commands of one client in a batch for which a single worker holds all shards
@@ -267,7 +268,7 @@ impl<'s> Executor<'s> {
             return Outcome::Delayed(until);
         }
         self.timing.before(index, args, call.len);
-        let step = self.dispatch(session, chosen, args, call.memo, out);
+        let step = self.dispatch(session, chosen, args, call, out);
         match step {
             Step::Ran | Step::Queued | Step::Refused => {}
             Step::Held => return Outcome::Held,
@@ -356,7 +357,7 @@ impl<'s> Executor<'s> {
         session: &mut Session,
         chosen: Chosen,
         args: Args<'_>,
-        memo: Option<KeyMemo>,
+        &Call { len, memo, .. }: &Call,
         out: &mut Output,
     ) -> Step {
         let server = self.server;
@@ -369,6 +370,12 @@ impl<'s> Executor<'s> {
         }
         if server.pause.is_set() && self.is_held(session, spec) {
             return Step::Held;
+        }
+        // What a command stores is about as long as its arguments.
+        if len > LARGE_BYTES && !can_allocate(len.saturating_mul(2)) {
+            session.break_transaction();
+            reply.error(NO_MEMORY);
+            return Step::Refused;
         }
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
             return self.queue(session, chosen, args, &mut reply);
@@ -508,7 +515,7 @@ impl<'s> Executor<'s> {
             return;
         }
         self.finish();
-        for (db, bytes) in session.watched.drain() {
+        for (db, bytes) in session.take_watched() {
             let key = self.server.keyspace.key(db, &bytes);
             let shard = self.server.keyspace.shard_of(&key);
             let mut view = self.server.keyspace.lock_one(shard, self.now);

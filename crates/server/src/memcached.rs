@@ -124,6 +124,15 @@ pub(crate) fn refuse_unauthenticated(request: Option<&Request>, out: &mut Output
     }
 }
 
+/// Writes the error for a request whose value no memory can be allocated for.
+pub(crate) fn refuse_for_memory(request: &Request, out: &mut Output) {
+    match request.binary {
+        Some(header) => wire::memcached::binary::refuse(out, header, Status::NoMemory),
+        None if request.is_noreply => {}
+        None => line(out, answers::OUT_OF_MEMORY),
+    }
+}
+
 /// Adds the shards of a request's keys, in ascending order without duplicates.
 pub(crate) fn collect_shards(
     server: &Server,

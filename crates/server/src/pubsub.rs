@@ -27,6 +27,16 @@ pub enum Space {
 #[derive(Clone, Debug, Default)]
 pub struct Subscriptions {
     names: [BTreeSet<Vec<u8>>; 3],
+    bytes: usize,
+}
+
+/// Bytes of a subscription beside its name: an element of two ordered sets, and the subscriber.
+const SUBSCRIPTION_BYTES: usize = 128;
+
+/// Returns the bytes of a subscription. The session and the table of all subscriptions have a copy
+/// of the name each.
+fn cost_of(name: &[u8]) -> usize {
+    2 * name.len() + SUBSCRIPTION_BYTES
 }
 
 impl Subscriptions {
@@ -35,9 +45,28 @@ impl Subscriptions {
         &self.names[space as usize]
     }
 
-    /// Returns the names in one namespace for modification.
-    pub fn names_mut(&mut self, space: Space) -> &mut BTreeSet<Vec<u8>> {
-        &mut self.names[space as usize]
+    /// Adds a name. Returns false if it was there.
+    pub fn insert(&mut self, space: Space, name: &[u8]) -> bool {
+        let is_new = self.names[space as usize].insert(name.to_vec());
+        if is_new {
+            self.bytes += cost_of(name);
+        }
+        is_new
+    }
+
+    /// Removes a name. Returns false if it was not there.
+    pub fn remove(&mut self, space: Space, name: &[u8]) -> bool {
+        let was_there = self.names[space as usize].remove(name);
+        if was_there {
+            self.bytes -= cost_of(name);
+        }
+        was_there
+    }
+
+    /// Returns the bytes that the subscriptions take on the heap, here and in the table of all
+    /// subscriptions.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the number that the replies of SUBSCRIBE show: channels and patterns together, or

@@ -1,6 +1,7 @@
 //! Commands queued by MULTI or kept for a blocked client.
 
 use crate::spec::SpecIndex;
+use wire::output::can_allocate;
 use wire::{Args, Span};
 
 /// One command that owns its arguments.
@@ -51,9 +52,21 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Queues a command and copies its arguments.
-    pub fn push(&mut self, index: SpecIndex, args: Args<'_>) {
+    /// Queues a command and copies its arguments. Returns false if they do not fit, because the
+    /// offsets have 32 bits, or because there is no memory for them.
+    #[must_use = "a command that does not fit is not queued"]
+    pub fn push(&mut self, index: SpecIndex, args: Args<'_>) -> bool {
         let first = self.spans.len();
+        let len: usize = args.iter().map(<[u8]>::len).sum();
+        let doubled = 2 * self.bytes.len().max(len);
+        let fits = has_offsets(self.bytes.len(), len)
+            && (self.bytes.capacity() - self.bytes.len() >= len || can_allocate(doubled))
+            && self.bytes.try_reserve(len).is_ok()
+            && self.spans.try_reserve(args.len()).is_ok()
+            && self.commands.try_reserve(1).is_ok();
+        if !fits {
+            return false;
+        }
         for arg in args.iter() {
             self.spans.push(Span {
                 start: self.bytes.len() as u32,
@@ -62,6 +75,7 @@ impl Transaction {
             self.bytes.extend_from_slice(arg);
         }
         self.commands.push((index, first, args.len()));
+        true
     }
 
     /// Returns the number of queued commands.
@@ -87,5 +101,37 @@ impl Transaction {
             let spans = &self.spans[first..first + count];
             (index, Args::new(&self.bytes, spans))
         })
+    }
+}
+
+/// Whether offsets of 32 bits reach the end of `more` bytes behind `len` others.
+fn has_offsets(len: usize, more: usize) -> bool {
+    len.checked_add(more)
+        .is_some_and(|end| end <= u32::MAX as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_ends_where_its_offsets_end() {
+        let last = u32::MAX as usize;
+        assert!(has_offsets(0, last) && has_offsets(last, 0) && has_offsets(last - 5, 5));
+        assert!(!has_offsets(last, 1) && !has_offsets(last - 5, 6) && !has_offsets(1, usize::MAX));
+    }
+
+    #[test]
+    fn queued_commands_are_returned_in_order() {
+        let mut queue = Transaction::default();
+        let spans = [Span { start: 0, len: 3 }, Span { start: 3, len: 1 }];
+        assert!(queue.push(7, Args::new(b"GETk", &spans)));
+        assert!(queue.push(9, Args::new(b"PINGx", &spans[..1])));
+        let commands: Vec<_> = queue
+            .iter()
+            .map(|(index, args)| (index, args.len()))
+            .collect();
+        assert_eq!(commands, [(7, 2), (9, 1)]);
+        assert!(queue.heap_bytes() >= 7);
     }
 }

@@ -13,6 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::Protocol;
 
+/// Bytes of a watched key beside its name: an element of the session's set, and one of the store's
+/// map with the flag.
+const WATCH_BYTES: usize = 160;
+
 /// Replies that the client receives (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ReplyMode {
@@ -50,6 +54,8 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases.
     pub watched: HashSet<(u8, Vec<u8>)>,
+    /// Bytes that the watched keys take on the heap, here and in the store.
+    pub watched_bytes: usize,
     /// Flag that the store sets when a watched key changes.
     pub is_dirty: Arc<AtomicBool>,
     /// Subscribed channels and patterns.
@@ -95,6 +101,7 @@ impl Session {
             login_at: None,
             transaction: None,
             watched: HashSet::new(),
+            watched_bytes: 0,
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: None,
             tracking: None,
@@ -146,7 +153,36 @@ impl Session {
         }
         self.info.channels.store(0, Relaxed);
         self.info.patterns.store(0, Relaxed);
+        self.info.shard_channels.store(0, Relaxed);
         self.set_flag(flag::PUBSUB, false);
+    }
+
+    /// Adds a watched key. Returns false if it was watched already.
+    pub fn watch(&mut self, db: u8, key: &[u8]) -> bool {
+        let is_new = self.watched.insert((db, key.to_vec()));
+        if is_new {
+            self.watched_bytes += 2 * key.len() + WATCH_BYTES;
+        }
+        is_new
+    }
+
+    /// Removes all watched keys and returns them.
+    pub fn take_watched(&mut self) -> HashSet<(u8, Vec<u8>)> {
+        self.watched_bytes = 0;
+        std::mem::take(&mut self.watched)
+    }
+
+    /// Returns the bytes that the session holds on the heap: queued commands, a blocked command,
+    /// subscriptions, watched keys and prefixes of tracked keys.
+    pub fn heap_bytes(&self) -> usize {
+        let transaction = self.transaction.as_deref();
+        let subscriptions = self.subscriptions.as_deref();
+        let tracking = self.tracking.as_deref();
+        transaction.map_or(0, Transaction::heap_bytes)
+            + self.waiter().map_or(0, |waiter| waiter.heap_bytes())
+            + subscriptions.map_or(0, Subscriptions::heap_bytes)
+            + tracking.map_or(0, TrackingOptions::heap_bytes)
+            + self.watched_bytes
     }
 
     /// Sets or clears bits of `clients::flag`.

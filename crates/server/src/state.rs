@@ -27,6 +27,9 @@ const SHARDS_ALONE: usize = 8;
 /// Number of shards per data thread, so that two threads seldom need the same one.
 const SHARDS_PER_THREAD: usize = 32;
 
+/// Least limit of the memory of all clients. With less, no client could connect to raise it.
+const CLIENT_BYTES_MIN: u64 = 128 << 10;
+
 /// State of CLIENT PAUSE.
 #[derive(Default)]
 pub struct Pause {
@@ -278,8 +281,7 @@ impl Server {
 
     /// Updates the peak of the memory in use. Waits for no other worker.
     pub fn sample_peak(&self) {
-        let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
-        let used = self.engine().published_bytes() + buffers;
+        let used = self.engine().published_bytes() + self.client_bytes();
         self.stats.peak_bytes.fetch_max(used, Relaxed);
     }
 
@@ -290,11 +292,28 @@ impl Server {
         (0..engine.databases()).map(keys).sum()
     }
 
+    /// Returns the bytes that all clients hold: their buffers, queued commands, subscriptions,
+    /// watched keys and records.
+    pub fn client_bytes(&self) -> u64 {
+        self.keyspace.outside_bytes()
+    }
+
+    /// Returns the maximum number of bytes that all clients may hold together.
+    pub fn client_bytes_max(&self) -> Option<u64> {
+        let limit = match self.config.number(Id::MaxMemoryClients) {
+            percent @ ..0 => {
+                let max = self.config.number(Id::MaxMemory) as f64;
+                (max * percent.unsigned_abs() as f64 / 100.0) as u64
+            }
+            bytes => bytes as u64,
+        };
+        (limit > 0).then_some(limit.max(CLIENT_BYTES_MIN))
+    }
+
     /// Returns the memory in use in bytes: keys, their indexes and client buffers. Updates the
     /// peak.
     pub fn used_bytes(&self) -> u64 {
-        let buffers = self.stats.sum(|worker| &worker.buffer_bytes);
-        let used = self.engine().used_bytes() + buffers;
+        let used = self.engine().used_bytes() + self.client_bytes();
         self.stats.peak_bytes.fetch_max(used, Relaxed);
         used
     }

@@ -116,8 +116,6 @@ pub struct WorkerStats {
     pub input_bytes: AtomicU64,
     /// Bytes written to clients.
     pub output_bytes: AtomicU64,
-    /// Bytes currently allocated for client buffers.
-    pub buffer_bytes: AtomicU64,
     /// Number of iterations of the event loop.
     pub turns: AtomicU64,
     /// Number of reads from sockets.
@@ -153,6 +151,8 @@ pub struct Stats {
     pub connections_rejected: AtomicU64,
     /// Number of clients disconnected because of their output buffer.
     pub output_limit_disconnections: AtomicU64,
+    /// Number of clients disconnected because of `maxmemory-clients`.
+    pub evicted_clients: AtomicU64,
     /// Number of clients disconnected because no memory for their buffers could be allocated.
     pub allocation_failure_disconnections: AtomicU64,
     /// Number of clients disconnected because of their query buffer.
@@ -213,6 +213,7 @@ impl Stats {
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             output_limit_disconnections: AtomicU64::new(0),
+            evicted_clients: AtomicU64::new(0),
             allocation_failure_disconnections: AtomicU64::new(0),
             query_limit_disconnections: AtomicU64::new(0),
             error_replies: AtomicU64::new(0),
@@ -360,6 +361,7 @@ impl Stats {
             &self.connections_received,
             &self.connections_rejected,
             &self.output_limit_disconnections,
+            &self.evicted_clients,
             &self.allocation_failure_disconnections,
             &self.query_limit_disconnections,
             &self.error_replies,

@@ -60,6 +60,12 @@ impl TrackingOptions {
         }
     }
 
+    /// Returns the bytes that the prefixes take on the heap, here and in the table of all clients.
+    pub fn heap_bytes(&self) -> usize {
+        let prefixes = self.prefixes.iter();
+        2 * prefixes.map(|prefix| prefix.len() + 64).sum::<usize>()
+    }
+
     fn wants(&self, key: &[u8], cause: InvalidationCause, is_writer: bool) -> bool {
         if self.is_noloop && is_writer && cause == InvalidationCause::Command {
             return false;

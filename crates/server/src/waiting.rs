@@ -27,6 +27,10 @@ pub enum BlockingState {
     StillBlocked,
 }
 
+/// Bytes of a key that a command waits for, beside its name: the key's copy here, and the queue in
+/// its shard.
+const QUEUED_KEY_BYTES: usize = 128;
+
 /// A blocked command.
 #[derive(Debug)]
 pub struct Waiter {
@@ -55,8 +59,9 @@ pub struct Waiter {
 impl Waiter {
     /// Returns the size on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
-        let keys = self.keys.iter().map(Vec::capacity).sum::<usize>();
-        self.call.heap_bytes() + keys + size_of::<Waiter>()
+        // The shards have a copy of each key in their queues.
+        let keys = self.keys.iter().map(|key| 2 * key.len() + QUEUED_KEY_BYTES);
+        self.call.heap_bytes() + keys.sum::<usize>() + size_of::<Waiter>()
     }
 }
 

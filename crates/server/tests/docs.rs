@@ -249,6 +249,7 @@ fn values(param: &Param) -> String {
         Kind::Int(low, i64::MAX) => format!("from {low}"),
         Kind::Int(low, high) => format!("{low} to {high}"),
         Kind::Bytes(..) => "bytes, kb, mb, gb".to_string(),
+        Kind::BytesOrPercent => "bytes, kb, mb, gb, %".to_string(),
         Kind::Choice(words) => words.join(", "),
         Kind::Text | Kind::Secret => "text".to_string(),
         Kind::Policy => "see [policies](policies.md)".to_string(),

@@ -414,6 +414,17 @@ impl Keyspace {
         parse_expiry(name).map(|_| ())
     }
 
+    /// Adds a change to the bytes that the host uses outside the keyspace, such as buffers of
+    /// clients. They count against `maxmemory`: entries are evicted, or writes refused, by the sum.
+    pub fn add_outside_bytes(&self, change: i64) {
+        self.shared.memory.add_outside_bytes(change);
+    }
+
+    /// Returns the bytes that the host uses outside the keyspace.
+    pub fn outside_bytes(&self) -> u64 {
+        self.shared.memory.outside_bytes()
+    }
+
     /// Returns the canonical names that `maxmemory-policy` accepts.
     pub fn policy_names() -> Vec<String> {
         crate::eviction::names()

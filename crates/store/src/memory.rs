@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used_bytes: AtomicU64,
+    /// Bytes that the host uses outside the shards and counts against the limit.
+    outside_bytes: AtomicU64,
     /// Maximum number of bytes; 0 means no limit.
     max_bytes: AtomicU64,
     /// Number of shards in which the arena of a database has nearly used up its slot numbers. That
@@ -29,6 +31,16 @@ impl Memory {
     }
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
+    }
+    /// Returns the bytes that the host uses outside the shards.
+    pub fn outside_bytes(&self) -> u64 {
+        self.outside_bytes.load(Ordering::Relaxed)
+    }
+    /// Adds a change to the bytes that the host uses outside the shards.
+    pub fn add_outside_bytes(&self, change: i64) {
+        // The addition wraps, so that a negative change is subtracted.
+        self.outside_bytes
+            .fetch_add(change as u64, Ordering::Relaxed);
     }
     /// Publishes that a shard's memory changed from `old` to `new`.
     pub fn publish(&self, old: u64, new: u64) {
@@ -60,6 +72,7 @@ impl Memory {
     #[inline]
     pub fn lacks(&self, bytes: usize) -> bool {
         let max = self.max_bytes();
-        max > 0 && self.used_bytes().saturating_add(bytes as u64) > max
+        let used = self.used_bytes().saturating_add(self.outside_bytes());
+        max > 0 && used.saturating_add(bytes as u64) > max
     }
 }

@@ -14,6 +14,27 @@ pub const OUTPUT_BYTES_MAX: usize = 2 << 30;
 /// Minimum capacity of a buffer that grows, in bytes.
 const GROWTH_BYTES_MIN: usize = 64;
 
+/// Number of bytes from which an allocation is tried before.
+pub const LARGE_BYTES: usize = 4 << 20;
+/// Bytes that must be left after a large allocation, for small ones of all threads.
+const SPARE_BYTES: usize = 32 << 20;
+
+/// Whether this many bytes can be allocated now, with a reserve for small allocations. Where a
+/// failed allocation would end the process, a caller tries a large one before. Other threads may
+/// allocate in between.
+pub fn can_allocate(bytes: usize) -> bool {
+    if bytes < LARGE_BYTES {
+        return true;
+    }
+    let mut trial = Vec::<u8>::new();
+    let is_there = trial
+        .try_reserve_exact(bytes.saturating_add(SPARE_BYTES))
+        .is_ok();
+    // Otherwise the compiler may remove an allocation that is never used.
+    std::hint::black_box(&trial);
+    is_there
+}
+
 /// Reason for which an output was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutOff {
@@ -125,13 +146,11 @@ impl Output {
         let len = self.bytes.len();
         let amortised = (self.bytes.capacity() * 2).max(GROWTH_BYTES_MIN);
         let target = amortised.min(self.bytes_max).max(len + more);
-        if self.bytes.try_reserve_exact(target - len).is_err()
-            && self.bytes.try_reserve_exact(more).is_err()
-        {
+        let is_there = can_allocate(target) && self.bytes.try_reserve_exact(target - len).is_ok();
+        if !is_there {
             self.cut(CutOff::Memory);
-            return false;
         }
-        true
+        is_there
     }
     /// Appends bytes.
     #[inline]
@@ -248,6 +267,12 @@ mod tests {
         assert!(!output.reserve(isize::MAX as usize - 10));
         assert_eq!(output.cut_off(), Some(CutOff::Memory));
         assert!(output.is_empty());
+    }
+
+    #[test]
+    fn a_trial_finds_what_no_machine_has() {
+        assert!(can_allocate(0) && can_allocate(LARGE_BYTES) && can_allocate(8 << 20));
+        assert!(!can_allocate(isize::MAX as usize) && !can_allocate(usize::MAX));
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn listen(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
     let who = ctx.session.subscriber();
     for name in args.from(1).iter() {
         let subscriptions = ctx.session.subscriptions.get_or_insert_default();
-        if subscriptions.names_mut(space).insert(name.to_vec()) {
+        if subscriptions.insert(space, name) {
             ctx.server.pubsub.subscribe(space, name, who);
         }
         confirm(ctx, word, Some(name), space);
@@ -99,7 +99,7 @@ fn stop_listening(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &st
     let who = ctx.session.subscriber();
     for name in &names {
         if let Some(subscriptions) = &mut ctx.session.subscriptions
-            && subscriptions.names_mut(space).remove(name)
+            && subscriptions.remove(space, name)
         {
             ctx.server.pubsub.unsubscribe(space, name, who);
         }
@@ -129,6 +129,7 @@ fn update_counts(ctx: &mut Ctx<'_, '_>) {
     let info = &ctx.session.info;
     info.channels.store(count(Space::Channel), Relaxed);
     info.patterns.store(count(Space::Pattern), Relaxed);
+    info.shard_channels.store(count(Space::Shard), Relaxed);
     let is_subscriber = ctx.session.is_subscriber();
     ctx.session.set_flag(clients::flag::PUBSUB, is_subscriber);
     if !is_subscriber {

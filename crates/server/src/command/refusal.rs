@@ -2,9 +2,25 @@
 
 use store::WrongType;
 use wire::Reply;
+use wire::output::can_allocate;
 
 /// Error reply when memory is full.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Error reply when the memory for a value or an argument cannot be allocated.
+pub const NO_MEMORY: &str = "OOM the memory for a value of this size cannot be allocated";
+
+/// Returns an error unless a value of this many bytes can be built and stored, for which it may be
+/// copied once.
+///
+/// # Errors
+/// [`Refusal::NoMemory`].
+pub fn check_memory(bytes: usize) -> Answer {
+    match can_allocate(bytes.saturating_mul(2)) {
+        true => Ok(()),
+        false => Err(Refusal::NoMemory),
+    }
+}
 
 /// Reason for which a command was not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +47,8 @@ pub enum Refusal {
     SameObject,
     /// The value would exceed the maximum size.
     TooLong,
+    /// The memory for the value cannot be allocated.
+    NoMemory,
     /// Any other error, with its full text and code.
     Message(&'static str),
 }
@@ -58,6 +76,7 @@ impl Refusal {
             Refusal::DatabaseRange => "ERR DB index is out of range",
             Refusal::SameObject => "ERR source and destination objects are the same",
             Refusal::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Refusal::NoMemory => NO_MEMORY,
             Refusal::Message(text) => text,
             Refusal::ExpireTime(name) => {
                 return reply

@@ -361,7 +361,7 @@ pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
 /// Returns the report of MEMORY DOCTOR.
 fn diagnose(ctx: &mut Ctx<'_, '_>) -> String {
     let (used, buffers) = ctx.unlocked(|server| {
-        let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
+        let buffers = server.client_bytes();
         (server.used_bytes(), buffers)
     });
     let resident = process::resident_bytes();
@@ -382,7 +382,7 @@ fn memory_stats(ctx: &mut Ctx<'_, '_>) {
     let (facts, used, buffers, keys) = ctx.unlocked(|server| {
         let now = server.clock.now();
         let keys = server.key_count(now);
-        let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
+        let buffers = server.client_bytes();
         (
             server.engine().memory_facts(),
             server.used_bytes(),

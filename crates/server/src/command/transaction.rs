@@ -66,8 +66,11 @@ pub fn queue(
     }
     // After a refused command the transaction will not run, therefore further commands are not
     // kept.
-    if !transaction.is_broken {
-        transaction.push(index, args);
+    if !transaction.is_broken && !transaction.push(index, args) {
+        **transaction = Transaction::default();
+        transaction.is_broken = true;
+        reply.error("ERR the transaction exceeds 4 GiB or the memory that can be allocated");
+        return false;
     }
     session.info.queued.store(transaction.len() as i64, Relaxed);
     reply.simple("QUEUED");
@@ -99,7 +102,7 @@ fn watch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     let db = ctx.session.db;
     for bytes in args.from(1).iter() {
-        if !ctx.session.watched.insert((db, bytes.to_vec())) {
+        if !ctx.session.watch(db, bytes) {
             continue;
         }
         let key = ctx.key(bytes);
@@ -119,7 +122,7 @@ fn unwatch(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 
 /// Stops watching all keys. The caller has locked the shards of the watched keys.
 pub fn forget_watched(ctx: &mut Ctx<'_, '_>) {
-    for (db, bytes) in std::mem::take(&mut ctx.session.watched) {
+    for (db, bytes) in ctx.session.take_watched() {
         let key = ctx.key_in(db, &bytes);
         ctx.view.unwatch(&key, &ctx.session.is_dirty);
     }

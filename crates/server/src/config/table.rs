@@ -12,6 +12,9 @@ pub enum Kind {
     Int(i64, i64),
     /// A number of bytes between two bounds, inclusive, with an optional unit.
     Bytes(i64, i64),
+    /// A number of bytes with an optional unit, or a percentage such as `5%`, which is stored as a
+    /// negative number.
+    BytesOrPercent,
     /// One of these words; stored as its index.
     Choice(&'static [&'static str]),
     /// Any text.
@@ -75,7 +78,8 @@ macro_rules! settings {
 }
 
 use Kind::{
-    Bool, Bytes, Choice, Events, Fixed, Index, Int, OutputLimits, Percentiles, Policy, Secret, Text,
+    Bool, Bytes, BytesOrPercent, Choice, Events, Fixed, Index, Int, OutputLimits, Percentiles,
+    Policy, Secret, Text,
 };
 
 const MAX: i64 = i64::MAX;
@@ -94,9 +98,10 @@ settings! {
     Timeout "timeout", Int(0, 2_147_483_647), "0", true, "Seconds after which an idle client is disconnected; 0 means never.";
     TcpKeepalive "tcp-keepalive", Int(0, 2_147_483_647), "300", true, "Seconds between TCP keepalive probes on idle connections; 0 disables them.";
     OutputBufferLimit "client-output-buffer-limit", OutputLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", true, "For each client class: the number of pending output bytes at which the client is disconnected at once, and the number at which it is disconnected after the given seconds. 0 means no limit.";
-    QueryBufferLimit "client-query-buffer-limit", Bytes(1 << 20, MAX), "1gb", true, "Maximum number of buffered bytes of an incomplete command; a client beyond it is disconnected.";
+    QueryBufferLimit "client-query-buffer-limit", Bytes(1 << 20, u32::MAX as i64), "1gb", true, "Maximum number of buffered bytes of an incomplete command; a client beyond it is disconnected.";
     ProtoMaxBulkLen "proto-max-bulk-len", Bytes(1 << 20, 1 << 30), "512mb", true, "Maximum size of one command argument, in bytes.";
     MaxMemory "maxmemory", Bytes(0, MAX), "0", true, "Maximum memory in bytes; beyond it keys are evicted or writes refused, as maxmemory-policy says. 0 means no limit.";
+    MaxMemoryClients "maxmemory-clients", BytesOrPercent, "0", true, "Maximum memory of all clients together, in bytes or in percent of maxmemory; beyond it the clients with the most memory are disconnected. 0 means no limit.";
     MaxMemoryPolicy "maxmemory-policy", Policy, "noeviction", true, "Policy that chooses the keys to evict when memory is full; recommended: allkeys-s3fifo.";
     Expiry "expiry", Index, "wheel", false, "Index that finds keys whose expiration time has passed.";
     ElementExpiry "element-expiry", Index, "ranked", false, "Index that finds expired elements of large hashes, sets and sorted sets. With ranked, commands that count or list elements by expiration time do not scan all elements.";
@@ -212,8 +217,4 @@ pub const REFUSED: &[(&str, &str)] = &[
         "there is only the default user; set its password with requirepass",
     ),
     ("rename-command", "renaming commands is not supported"),
-    (
-        "maxmemory-clients",
-        "there is no limit on all clients together; use client-output-buffer-limit, which limits each",
-    ),
 ];

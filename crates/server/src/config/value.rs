@@ -36,6 +36,17 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             let number = bytes(text).ok_or_else(|| "argument must be a memory value".to_owned())?;
             within(number, low, high)
         }
+        Kind::BytesOrPercent => match text.strip_suffix('%') {
+            Some(percent) => percent
+                .parse::<i64>()
+                .ok()
+                .filter(|percent| (0..=100).contains(percent))
+                .map(|percent| Value::Number(-percent))
+                .ok_or_else(|| "argument must be a memory or percent value".into()),
+            None => bytes(text)
+                .map(Value::Number)
+                .ok_or_else(|| "argument must be a memory or percent value".into()),
+        },
         Kind::Choice(words) => words
             .iter()
             .position(|word| word.eq_ignore_ascii_case(text))
@@ -175,6 +186,18 @@ mod tests {
         }
         assert_eq!(bytes_for_people(512), "512B");
         assert_eq!(bytes_for_people(1_572_864), "1.50M");
+    }
+
+    #[test]
+    fn a_limit_may_be_bytes_or_a_percentage() {
+        let number = |text| parse(Kind::BytesOrPercent, text);
+        assert_eq!(number("0"), Ok(Value::Number(0)));
+        assert_eq!(number("64mb"), Ok(Value::Number(64 << 20)));
+        assert_eq!(number("5%"), Ok(Value::Number(-5)));
+        assert_eq!(number("100%"), Ok(Value::Number(-100)));
+        for wrong in ["", "%", "-5%", "101%", "5 %", "x%", "-1", "5.5%"] {
+            assert!(number(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -15,11 +15,18 @@ use crate::stats::Counts;
 use std::sync::atomic::Ordering::Relaxed;
 use store::Key;
 use wire::memcached::Request;
+use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Output, Span};
 
 /// Maximum number of keys of a batch that are hashed and prefetched. A single request may name a
 /// thousand keys.
 const KEYS_NEAR_MAX: usize = 2 * BATCH_CALLS_MAX;
+
+/// Whether the memory for a request's value cannot be allocated.
+fn is_too_large(request: &Request) -> bool {
+    let len = request.value.len as usize;
+    len > LARGE_BYTES && !can_allocate(len.saturating_mul(2))
+}
 
 /// Determines the shards of a request's keys.
 fn choose_shards(
@@ -101,6 +108,10 @@ impl Executor<'_> {
         let hashes = self.hashed.get(request.first_key as usize..);
         let hashes = hashes.unwrap_or_default();
         self.has_written |= may_write;
+        if is_too_large(request) {
+            memcached::refuse_for_memory(request, out);
+            return Progress::Done;
+        }
         let mut turn = memcached::Turn {
             engine: (),
             server,

@@ -5,7 +5,7 @@ mod items;
 use super::condition::Condition;
 use super::{Facts, Strings};
 use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
-use crate::command::refusal::Refusal;
+use crate::command::refusal::{Refusal, check_memory};
 use crate::config::{Config, Id};
 use crate::locks::{Locks, has_no_room};
 use crate::stats::Stats;
@@ -168,6 +168,7 @@ impl Strings for Slab<'_, '_> {
                 if len > BULK_BYTES_MAX {
                     return Err(Refusal::TooLong);
                 }
+                check_memory(len)?;
                 self.view
                     .edit(key, |bytes| bytes.extend_from_slice(value))?;
                 len

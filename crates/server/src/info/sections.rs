@@ -84,7 +84,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     let rss = process::resident_bytes();
     let system = process::machine_bytes();
     let max = server.config.number(Id::MaxMemory) as u64;
-    let buffers = server.stats.sum(|worker| &worker.buffer_bytes);
+    let buffers = server.client_bytes();
     let sizes = [
         ("used_memory", used),
         ("used_memory_rss", rss),
@@ -219,7 +219,7 @@ fn keys(report: &mut Report<'_>) {
     let expiry_ms = stats.sum(|worker| &worker.expiry_micros) / 1000;
     report.field("expire_cycle_cpu_milliseconds", expiry_ms);
     report.field("evicted_keys", counters.evicted_keys);
-    report.field("evicted_clients", 0);
+    report.field("evicted_clients", stats.evicted_clients.load(Relaxed));
     report.field("evicted_scripts", 0);
     report.field("total_eviction_exceeded_time", 0);
     report.field("current_eviction_exceeded_time", 0);

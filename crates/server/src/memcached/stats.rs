@@ -220,8 +220,7 @@ fn process_and_connections(server: &Server, rows: &mut Rows<'_>) {
     let rejected = stats.connections_rejected.load(Relaxed);
     rows.row("rejected_connections", rejected);
     rows.row("connection_structures", server.clients.len());
-    let buffer_bytes = stats.sum(|worker| &worker.buffer_bytes);
-    rows.row("read_buf_bytes", buffer_bytes);
+    rows.row("read_buf_bytes", server.client_bytes());
 }
 
 fn settings(server: &Server, rows: &mut Rows<'_>) {

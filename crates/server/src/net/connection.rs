@@ -8,6 +8,7 @@
 mod aside;
 mod backlog;
 mod memcached;
+mod memory;
 
 use self::backlog::{Backlog, Sent};
 use crate::clients::flag;
@@ -19,14 +20,12 @@ use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::queue::OwnedCall;
 use crate::session::{ReplyMode, Session};
-use crate::state::Server;
 use crate::tracking;
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use wire::output::OUTPUT_BYTES_MAX;
-use wire::{CutOff, Limits, Output, Parsed, Parser, Protocol, Reply, Span};
+use wire::{Limits, Output, Parsed, Parser, Protocol, Reply, Span};
 
 /// Number of unsent reply bytes beyond which no further command of the client is executed. Half of
 /// the client's output limit if that is less, so that a pipeline of short replies does not exceed
@@ -289,18 +288,9 @@ impl Connection {
                 scratch.traffic.input_bytes += len as u64;
                 self.received_bytes += len as u64;
                 self.may_have_more = len == input.len();
-                let stop = if self.input.is_empty() {
-                    let (used, stop) = self.run(&mut input[..len], executor, scratch, output);
-                    self.input.extend_from_slice(&input[used..len]);
-                    match stop {
-                        Stop::IsLong => self.begin_copied(&input[..len], executor, output),
-                        stop => stop,
-                    }
-                } else {
-                    self.input.extend_from_slice(&input[..len]);
-                    self.run_stored(executor, scratch, output)
-                };
+                let (stop, is_kept) = self.take_input(&mut input[..len], executor, scratch, output);
                 match self.next_of(stop) {
+                    _ if !is_kept => Next::Close,
                     Next::Wait
                         if stop == Stop::Exhausted && (len == input.len() || self.is_hung_up) =>
                     {
@@ -317,6 +307,30 @@ impl Connection {
         };
         scratch.input = input;
         next
+    }
+
+    /// Executes the commands in the bytes read, with those received before them, and keeps the
+    /// rest. Returns false if there is no memory for the rest.
+    fn take_input(
+        &mut self,
+        input: &mut [u8],
+        executor: &mut Executor<'_>,
+        scratch: &mut Scratch,
+        output: &mut Output,
+    ) -> (Stop, bool) {
+        let server = executor.server();
+        if !self.input.is_empty() {
+            return match self.keep_input(input, server) {
+                true => (self.run_stored(executor, scratch, output), true),
+                false => (Stop::Closing, false),
+            };
+        }
+        let (used, stop) = self.run(input, executor, scratch, output);
+        let is_kept = self.keep_input(&input[used..], server);
+        match stop {
+            Stop::IsLong => (self.begin_copied(input, executor, output), is_kept),
+            stop => (stop, is_kept),
+        }
     }
 
     /// Reads input of a blocked client without executing it. Otherwise a client that sends more
@@ -336,8 +350,8 @@ impl Connection {
                 scratch.traffic.input_bytes += len as u64;
                 self.received_bytes += len as u64;
                 self.may_have_more = len == input.len();
-                self.input.extend_from_slice(&input[..len]);
-                if self.is_over_query_limit(executor) {
+                let is_kept = self.keep_input(&input[..len], executor.server());
+                if !is_kept || self.is_over_query_limit(executor) {
                     Next::Close
                 } else {
                     Next::Blocked
@@ -589,12 +603,6 @@ impl Connection {
         (None, input.len())
     }
 
-    /// Bounds the pending output by the hard limit of the client's class.
-    pub fn bound_output(&mut self, server: &Server) {
-        let unsent_max = server.config.output_max(self.session.class());
-        self.output.set_max(unsent_max.saturating_add(self.sent));
-    }
-
     fn warn_of_http(&self) {
         log::warn!(
             "closing client {} ({}): it sent an HTTP request, possibly caused by a malicious web page",
@@ -728,63 +736,6 @@ impl Connection {
         self.output.len().saturating_sub(self.sent) + self.backlog.bytes()
     }
 
-    /// Whether the unsent replies exceed the limits of the client's class, or a reply was cut off.
-    /// The connection must then be closed.
-    pub fn is_over_limit(&mut self, server: &Server, now: Moment) -> bool {
-        if self.output.is_cut_off() {
-            return true;
-        }
-        let pending = self.pending_bytes() as u64;
-        if pending == 0 {
-            self.over_since = None;
-            return false;
-        }
-        let limit = server.config.output_limit(self.session.class());
-        if limit.hard_bytes > 0 && pending >= limit.hard_bytes {
-            return true;
-        }
-        if limit.soft_bytes == 0 || pending < limit.soft_bytes {
-            self.over_since = None;
-            return false;
-        }
-        let since = *self.over_since.get_or_insert(now);
-        now.since(since) > limit.soft_seconds.saturating_mul(1000)
-    }
-
-    /// Counts and logs that the connection is closed because of its output.
-    pub fn report_excess(&self, server: &Server) {
-        let (id, address) = (self.session.info.id, &self.session.info.address);
-        match self.output.cut_off() {
-            Some(CutOff::Memory) => {
-                server
-                    .stats
-                    .allocation_failure_disconnections
-                    .fetch_add(1, Relaxed);
-                log::warn!("closing client {id} ({address}): there is no memory for its reply");
-            }
-            Some(CutOff::Limit) => {
-                server
-                    .stats
-                    .output_limit_disconnections
-                    .fetch_add(1, Relaxed);
-                log::warn!(
-                    "closing client {id} ({address}): its reply exceeds client-output-buffer-limit or {} bytes",
-                    OUTPUT_BYTES_MAX
-                );
-            }
-            None => {
-                server
-                    .stats
-                    .output_limit_disconnections
-                    .fetch_add(1, Relaxed);
-                log::warn!(
-                    "closing client {id} ({address}): {} pending output bytes exceed client-output-buffer-limit",
-                    self.pending_bytes()
-                );
-            }
-        }
-    }
-
     /// Updates the client's record, which other workers read.
     fn update_info(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
         let info = &self.session.info;
@@ -801,28 +752,6 @@ impl Connection {
         self.account(scratch);
     }
 
-    /// Updates the number of bytes allocated for this connection.
-    fn account(&mut self, scratch: &mut Scratch) {
-        let transaction = self.session.transaction.as_deref();
-        let waiter = self.session.waiter();
-        let held = self.input.capacity()
-            + self.output.capacity()
-            + self.backlog.held_bytes()
-            + self.parser.heap_bytes()
-            + transaction.map_or(0, |transaction| transaction.heap_bytes())
-            + waiter.map_or(0, |waiter| waiter.heap_bytes())
-            + self.aside.as_ref().map_or(0, |call| call.heap_bytes());
-        let info = &self.session.info;
-        info.output_bytes
-            .store(self.pending_bytes() as u64, Relaxed);
-        if held != self.held_bytes {
-            scratch.traffic.held_bytes += held as i64 - self.held_bytes as i64;
-            self.held_bytes = held;
-            let total = held + size_of::<Connection>();
-            info.memory_bytes.store(total as u64, Relaxed);
-        }
-    }
-
     /// Counts a client that CLIENT PAUSE holds among the blocked ones, as Redis does.
     fn note_held(&mut self, is_held: bool, executor: &Executor<'_>) {
         if is_held == std::mem::replace(&mut self.is_held, is_held) {
@@ -836,14 +765,6 @@ impl Connection {
         } else {
             held.fetch_sub(1, Relaxed);
         }
-    }
-
-    /// Removes the connection's buffers and its state from the sums before the connection is
-    /// dropped.
-    pub fn release(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
-        self.note_held(false, executor);
-        scratch.traffic.held_bytes -= self.held_bytes as i64;
-        self.held_bytes = 0;
     }
 }
 

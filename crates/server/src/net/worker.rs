@@ -6,6 +6,7 @@
 //! is read once per iteration, and again in iterations longer than a millisecond.
 
 mod leaving;
+mod memory;
 mod waits;
 
 use crate::clients::flag;
@@ -81,6 +82,9 @@ pub struct Worker {
     due: Option<Tick>,
     /// Whether expiry had more work at the end of the last iteration.
     is_busy: bool,
+    /// Sum of the clients' bytes at which clients to evict are searched again; 0 after the sum was
+    /// within its limit.
+    searched_at_bytes: u64,
     periodic_at: Instant,
     periodic_count: u64,
 }
@@ -117,6 +121,7 @@ impl Worker {
             expiry_driver,
             due: None,
             is_busy: false,
+            searched_at_bytes: 0,
             periodic_at: Instant::now(),
             periodic_count: 0,
         })
@@ -160,6 +165,8 @@ impl Worker {
         // Events of the last batch and of expiry are sent now, not after the next wait.
         self.deliver(executor);
         executor.finish();
+        self.publish_memory();
+        self.evict_clients(executor);
         self.count_traffic();
         Ok(())
     }
@@ -322,6 +329,8 @@ impl Worker {
 
     /// Acts on the event that a connection waits for.
     fn after(&mut self, index: usize, next: Next, executor: &mut Executor<'_>) {
+        // This may close the connection.
+        self.account(executor);
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
@@ -453,6 +462,7 @@ impl Worker {
         if protocol == PortProtocol::Memcached {
             connection.use_memcached();
         }
+        connection.account(&mut self.scratch);
         self.connections[index] = Some(Box::new(connection));
         // Input that arrived before the registration does not cause an event on every system.
         self.serve(index, executor);
@@ -521,7 +531,8 @@ impl Worker {
         add: impl FnOnce(&mut Connection),
         executor: &mut Executor<'_>,
     ) {
-        let Some(connection) = self.client(to.slot, to.client) else {
+        let connection = self.connections.get_mut(to.slot).and_then(Option::as_mut);
+        let Some(connection) = connection.filter(|c| c.session.info.id == to.client) else {
             return;
         };
         if connection.session.is_closing {
@@ -530,11 +541,13 @@ impl Worker {
         let was_idle = connection.pending_bytes() == 0;
         connection.bound_output(executor.server());
         add(connection);
+        connection.account(&mut self.scratch);
         if was_idle {
             self.touched.push(to.slot);
         } else if connection.is_over_limit(executor.server(), executor.moment()) {
             self.after(to.slot, Next::Wait, executor);
         }
+        self.account(executor);
     }
 
     fn connection(&mut self, index: usize) -> Option<&mut Connection> {
@@ -573,6 +586,7 @@ impl Worker {
     fn run_periodic_tasks(&mut self, executor: &mut Executor<'_>, now: Instant) {
         self.periodic_at = now + PERIODIC_INTERVAL;
         self.periodic_count += 1;
+        self.searched_at_bytes = 0;
         let server = executor.server();
         if self.index == 0 {
             server.stats.sample_rates(server.clock.now_us());
@@ -643,11 +657,6 @@ impl Worker {
             if amount > 0 {
                 counter.fetch_add(amount, Relaxed);
             }
-        }
-        if traffic.held_bytes != 0 {
-            stats
-                .buffer_bytes
-                .fetch_add(traffic.held_bytes as u64, Relaxed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Commands on single bits: GETBIT, SETBIT.
 
-use crate::command::refusal::{Answer, Refusal};
+use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
 use store::Class;
 use wire::Args;
@@ -60,6 +60,9 @@ pub fn setbit(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         None => (None, false),
     };
     if was_set != is_set || old_len.is_none_or(|len| len <= at) {
+        if old_len.is_none_or(|len| len <= at) {
+            check_memory(at + 1)?;
+        }
         ctx.view.edit(&key, |bytes| {
             if bytes.len() <= at {
                 bytes.resize(at + 1, 0);

@@ -1,6 +1,6 @@
 //! Bitwise combination of strings: BITOP.
 
-use crate::command::refusal::{Answer, Refusal};
+use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
 use store::{Class, NewDeadline};
 use wire::Args;
@@ -120,7 +120,13 @@ pub fn bitop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     for (index, name) in args.from(3).iter().enumerate() {
         let source = ctx.key(name);
         match ctx.view.get(&source)? {
-            Some(bytes) => accumulator.add(operation, bytes, index == 0),
+            Some(bytes) => {
+                if bytes.len() > accumulator.bytes.len() {
+                    // The accumulator has two buffers.
+                    check_memory(bytes.len().saturating_mul(2))?;
+                }
+                accumulator.add(operation, bytes, index == 0);
+            }
             None => {
                 ctx.missed(&source);
                 accumulator.add(operation, &[], index == 0);

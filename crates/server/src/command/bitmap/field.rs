@@ -1,7 +1,7 @@
 //! Integers of any width within a string: BITFIELD, BITFIELD_RO.
 
 use super::bit;
-use crate::command::refusal::{Answer, Refusal};
+use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
 use store::Class;
 use wire::Args;
@@ -238,6 +238,9 @@ pub fn bitfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
     let has_grown = old_len.is_none_or(|old| old < len);
+    if has_grown {
+        check_memory(len)?;
+    }
     let mut has_changed = false;
     let replies = ctx.view.edit(&key, |bytes| {
         if has_grown {

@@ -1,6 +1,6 @@
 //! Commands on keys of any type: DEL, EXISTS, TYPE, TOUCH, RENAME, COPY, MOVE.
 
-use crate::command::refusal::{Answer, Refusal};
+use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
 use crate::engine::Strings;
 use store::{Class, DATABASES, Kind};
@@ -151,6 +151,8 @@ pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ctx.reply.integer(0);
         return Ok(());
     }
+    let bytes = ctx.view.facts(&from).map_or(0, |facts| facts.bytes);
+    check_memory(bytes)?;
     ctx.view.copy(&from, &to);
     ctx.view.notify(Class::New, "new", &to);
     ctx.view.notify(Class::Generic, "copy_to", &to);

@@ -1,6 +1,6 @@
 //! Commands that change a part of a string: APPEND, SETRANGE.
 
-use crate::command::refusal::{Answer, Refusal};
+use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
 use crate::engine::Strings;
 use store::Class;
@@ -37,6 +37,9 @@ pub fn setrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         return Ok(());
     }
     let end = grown(offset, value.len())?;
+    if end > old_len.unwrap_or(0) {
+        check_memory(end)?;
+    }
     let len = ctx.view.edit(&key, |bytes| {
         if bytes.len() < end {
             bytes.resize(end, 0);

@@ -323,6 +323,7 @@ fn a_subscriber_that_reads_late_receives_everything_in_order() {
 
 mod blocking;
 mod long;
+mod memory;
 mod replies;
 mod tracking;
 

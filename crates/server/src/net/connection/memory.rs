@@ -1,0 +1,130 @@
+//! Memory of a connection: growth of its input, limits of its output, and the account of both.
+
+use super::{Connection, Scratch};
+use crate::clients::ClientInfo;
+use crate::clock::Moment;
+use crate::dispatch::Executor;
+use crate::queue::Transaction;
+use crate::state::Server;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::CutOff;
+use wire::output::{OUTPUT_BYTES_MAX, can_allocate};
+
+/// Bytes that a connection takes without buffers: the connection with its session, and the record
+/// that other workers read.
+const CONNECTION_BYTES: usize = size_of::<Connection>() + size_of::<ClientInfo>();
+/// Minimum growth of an input buffer, in bytes.
+const GROWTH_BYTES_MIN: usize = 1024;
+
+impl Connection {
+    /// Appends bytes to the input that was received and not yet executed. The buffer grows by half,
+    /// with what has arrived and not with what the client has announced. Returns false if there is
+    /// no memory; the connection must then be closed.
+    pub(super) fn keep_input(&mut self, bytes: &[u8], server: &Server) -> bool {
+        let free = self.input.capacity() - self.input.len();
+        if bytes.len() > free {
+            let more = bytes.len().max(GROWTH_BYTES_MIN.min(self.input.len()));
+            let more = more.max(self.input.len() / 2);
+            let is_there =
+                can_allocate(self.input.len() + more) && self.input.try_reserve_exact(more).is_ok();
+            if !is_there {
+                let (id, address) = (self.session.info.id, &self.session.info.address);
+                let stats = &server.stats;
+                stats
+                    .allocation_failure_disconnections
+                    .fetch_add(1, Relaxed);
+                log::warn!("closing client {id} ({address}): there is no memory for its input");
+                return false;
+            }
+        }
+        self.input.extend_from_slice(bytes);
+        true
+    }
+
+    /// Bounds the pending output by the hard limit of the client's class.
+    pub fn bound_output(&mut self, server: &Server) {
+        let unsent_max = server.config.output_max(self.session.class());
+        self.output.set_max(unsent_max.saturating_add(self.sent));
+    }
+
+    /// Whether the unsent replies exceed the limits of the client's class, or a reply was cut off.
+    /// The connection must then be closed.
+    pub fn is_over_limit(&mut self, server: &Server, now: Moment) -> bool {
+        if self.output.is_cut_off() {
+            return true;
+        }
+        let pending = self.pending_bytes() as u64;
+        if pending == 0 {
+            self.over_since = None;
+            return false;
+        }
+        let limit = server.config.output_limit(self.session.class());
+        if limit.hard_bytes > 0 && pending >= limit.hard_bytes {
+            return true;
+        }
+        if limit.soft_bytes == 0 || pending < limit.soft_bytes {
+            self.over_since = None;
+            return false;
+        }
+        let since = *self.over_since.get_or_insert(now);
+        now.since(since) > limit.soft_seconds.saturating_mul(1000)
+    }
+
+    /// Counts and logs that the connection is closed because of its output.
+    pub fn report_excess(&self, server: &Server) {
+        let (id, address) = (self.session.info.id, &self.session.info.address);
+        let counter = match self.output.cut_off() {
+            Some(CutOff::Memory) => &server.stats.allocation_failure_disconnections,
+            _ => &server.stats.output_limit_disconnections,
+        };
+        counter.fetch_add(1, Relaxed);
+        match self.output.cut_off() {
+            Some(CutOff::Memory) => {
+                log::warn!("closing client {id} ({address}): there is no memory for its reply");
+            }
+            Some(CutOff::Limit) => log::warn!(
+                "closing client {id} ({address}): its reply exceeds client-output-buffer-limit or {OUTPUT_BYTES_MAX} bytes"
+            ),
+            None => log::warn!(
+                "closing client {id} ({address}): {} pending output bytes exceed client-output-buffer-limit",
+                self.pending_bytes()
+            ),
+        }
+    }
+
+    /// Updates the number of bytes that this connection holds.
+    pub fn account(&mut self, scratch: &mut Scratch) {
+        let input = self.input.capacity();
+        let output = self.output.capacity() + self.backlog.held_bytes();
+        let arguments = self.parser.heap_bytes();
+        let aside = self.aside.as_ref().map_or(0, |call| call.heap_bytes());
+        let held =
+            CONNECTION_BYTES + input + output + arguments + aside + self.session.heap_bytes();
+        let info = &self.session.info;
+        info.output_bytes
+            .store(self.pending_bytes() as u64, Relaxed);
+        if held != self.held_bytes {
+            scratch.traffic.held_bytes += held as i64 - self.held_bytes as i64;
+            self.held_bytes = held;
+            let transaction = self.session.transaction.as_deref();
+            let queued = transaction.map_or(0, Transaction::heap_bytes);
+            for (record, bytes) in [
+                (&info.input_capacity, input),
+                (&info.output_capacity, output),
+                (&info.argument_bytes, arguments),
+                (&info.transaction_bytes, queued),
+                (&info.memory_bytes, held),
+            ] {
+                record.store(bytes as u64, Relaxed);
+            }
+        }
+    }
+
+    /// Removes the connection and its state from the sums before it is dropped.
+    pub fn release(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
+        self.note_held(false, executor);
+        scratch.traffic.held_bytes -= self.held_bytes as i64;
+        self.held_bytes = 0;
+        self.session.info.memory_bytes.store(0, Relaxed);
+    }
+}

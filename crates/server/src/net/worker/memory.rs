@@ -1,0 +1,112 @@
+//! Memory of the clients together: the published sum, and the eviction of clients when it exceeds
+//! `maxmemory-clients`.
+
+use super::Worker;
+use crate::clients::{ClientInfo, flag};
+use crate::dispatch::Executor;
+use crate::message::Message;
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Change of the connections' bytes that a worker publishes at once. A smaller one is published at
+/// the end of the iteration, so that workers do not write to one cache line with every request.
+const UNPUBLISHED_BYTES_MAX: u64 = 64 << 10;
+/// Part of the limit, as a divisor, that clients without NO-EVICT may hold whatever the others
+/// hold.
+const SHARE_OF_OTHERS: u64 = 8;
+/// Growth of the sum after which clients are searched again, if the last search did not free
+/// enough.
+const SEARCH_STEP_BYTES: u64 = 1 << 20;
+
+impl Worker {
+    /// Publishes the change of the connections' bytes if it is large, and evicts clients if their
+    /// sum exceeds its limit.
+    #[inline]
+    pub(super) fn account(&mut self, executor: &mut Executor<'_>) {
+        if self.scratch.traffic.held_bytes.unsigned_abs() >= UNPUBLISHED_BYTES_MAX {
+            self.publish_memory();
+            self.evict_clients(executor);
+        }
+    }
+
+    /// Publishes the change of the connections' bytes.
+    pub(super) fn publish_memory(&mut self) {
+        let change = std::mem::take(&mut self.scratch.traffic.held_bytes);
+        if change != 0 {
+            self.server.keyspace.add_outside_bytes(change);
+        }
+    }
+
+    /// Disconnects the clients with the most memory until the rest is within `maxmemory-clients`.
+    pub(super) fn evict_clients(&mut self, executor: &mut Executor<'_>) {
+        let Some(limit) = self.server.client_bytes_max() else {
+            return;
+        };
+        let sum = self.server.client_bytes();
+        if sum <= limit {
+            self.searched_at_bytes = 0;
+        } else if sum >= self.searched_at_bytes {
+            self.searched_at_bytes = sum + SEARCH_STEP_BYTES;
+            self.evict(limit, executor);
+            self.publish_memory();
+        }
+    }
+
+    /// Disconnects the clients with the most memory until the rest is within `limit`.
+    ///
+    /// Clients with NO-EVICT count, too. The others may hold a share of the limit in any case,
+    /// because otherwise one protected client could have all of them disconnected.
+    fn evict(&mut self, limit: u64, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        let mut clients = server.clients.list();
+        clients.retain(|info| !info.is_killed.load(Relaxed));
+        let (mut protected, mut held) = (0, 0);
+        for info in &clients {
+            let sum = if is_protected(info) {
+                &mut protected
+            } else {
+                &mut held
+            };
+            *sum += held_by(info);
+        }
+        let budget = limit.saturating_sub(protected).max(limit / SHARE_OF_OTHERS);
+        clients.retain(|info| !is_protected(info));
+        clients.sort_by_cached_key(|info| Reverse(held_by(info)));
+        for info in clients {
+            if held <= budget {
+                return;
+            }
+            if info.is_killed.swap(true, Relaxed) {
+                continue;
+            }
+            let bytes = held_by(&info);
+            held = held.saturating_sub(bytes);
+            server.stats.evicted_clients.fetch_add(1, Relaxed);
+            log::warn!(
+                "evicting client {} ({}), which holds {bytes} bytes: all clients together exceed maxmemory-clients",
+                info.id,
+                info.address
+            );
+            self.end_client(&info, executor);
+        }
+    }
+
+    /// Closes a connection of this worker at once, and requests another worker to close its own.
+    fn end_client(&mut self, info: &Arc<ClientInfo>, executor: &mut Executor<'_>) {
+        if info.worker != self.index {
+            let inbox = &executor.server().inboxes[info.worker];
+            inbox.push(info.worker, Message::Kill(info.slot, info.id));
+        } else if self.client(info.slot, info.id).is_some() {
+            self.close(info.slot, executor);
+        }
+    }
+}
+
+fn held_by(info: &ClientInfo) -> u64 {
+    info.memory_bytes.load(Relaxed)
+}
+
+fn is_protected(info: &ClientInfo) -> bool {
+    info.flags.load(Relaxed) & flag::NO_EVICT != 0
+}
