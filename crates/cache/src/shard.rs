@@ -35,6 +35,8 @@ pub struct Shard<E, P, X> {
     /// Owner of new entries.
     current: Owner,
     scope: Scope,
+    /// Whether only writes are hits.
+    ignores_reads: bool,
     expiry: X,
 }
 
@@ -51,6 +53,7 @@ where
             policies: [None, None],
             current: 1,
             scope: Scope::Nothing,
+            ignores_reads: false,
             expiry,
         }
     }
@@ -62,6 +65,7 @@ where
             policies: [Some(policy), None],
             current: 1,
             scope: Scope::All,
+            ignores_reads: false,
             expiry,
         }
     }
@@ -119,6 +123,20 @@ where
         match self.owner_for(own) {
             wanted if wanted == self.current && owner != 0 => owner,
             wanted => wanted,
+        }
+    }
+
+    /// Sets whether the policy is notified of writes only, so that it ranks entries by their last
+    /// modification.
+    pub fn set_ignores_reads(&mut self, ignores_reads: bool) {
+        self.ignores_reads = ignores_reads;
+    }
+
+    /// Notifies the policy of a read of a live entry, unless only writes count.
+    #[inline]
+    pub fn read(&mut self, slot: Slot) {
+        if !self.ignores_reads {
+            self.hit(slot);
         }
     }
 

@@ -157,7 +157,7 @@ pub trait Strings {
 /// Facts about a whole engine, and operations on it.
 pub trait Facts {
     /// Returns the number of databases.
-    fn databases(&self) -> u8;
+    fn databases(&self) -> usize;
 
     /// Returns the memory used, by purpose.
     fn memory_facts(&self) -> MemoryFacts;

@@ -1,7 +1,8 @@
 //! Runs a whole server: the listeners and one thread per worker, until it is stopped.
 
 use crate::clock::Clock;
-use crate::config::{Config, Id, bytes_for_people};
+use crate::config::words::SEGMENT_ENGINE;
+use crate::config::{Config, Id, TABLE, bytes_for_people};
 use crate::dispatch::long;
 use crate::learner;
 use crate::message::PortProtocol;
@@ -146,6 +147,11 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
     if let Some(warning) = server.engine().warning(server.threads) {
         log::warn!("{warning}");
     }
+    for name in unused_settings(&server.config) {
+        log::warn!(
+            "{name} has no effect: it is a setting of the segment engine (--engine segment)"
+        );
+    }
     let is_open = addresses.iter().any(|address| {
         let ip = address.parse::<SocketAddr>().map(|address| address.ip());
         ip.is_ok_and(|ip| !ip.is_loopback())
@@ -160,5 +166,43 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
                 "no password is set and protected mode is off: every client that can reach this address has full access"
             );
         }
+    }
+}
+
+/// Returns the names of settings that were changed although only the other engine uses them.
+fn unused_settings(config: &Config) -> Vec<&'static str> {
+    const OF_SEGMENTS: [Id; 5] = [
+        Id::SegmentSize,
+        Id::SegmentEviction,
+        Id::SegmentMerge,
+        Id::LearnCpu,
+        Id::LearnInterval,
+    ];
+    if config.number(Id::Engine) == SEGMENT_ENGINE {
+        return Vec::new();
+    }
+    let defaults = Config::default();
+    let changed = |id: &Id| config.number(*id) != defaults.number(*id);
+    let ids = OF_SEGMENTS.into_iter().filter(changed);
+    ids.map(|id| TABLE[id as usize].name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::find;
+
+    #[test]
+    fn changed_settings_of_the_other_engine_are_named() {
+        let config = Config::default();
+        assert!(unused_settings(&config).is_empty());
+        for (name, value) in [("segment-merge", "3"), ("learn-cpu", "50")] {
+            let param = find(name).expect("a setting");
+            config.set(param, value).expect("a number");
+        }
+        assert_eq!(unused_settings(&config), ["segment-merge", "learn-cpu"]);
+        let engine = find("engine").expect("a setting");
+        config.set(engine, "segment").expect("an engine");
+        assert!(unused_settings(&config).is_empty());
     }
 }

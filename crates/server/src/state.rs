@@ -165,7 +165,9 @@ impl Server {
         };
         let server = Server {
             segments,
-            keyspace: keyspace.with_element_expiry(&config.text(Id::ElementExpiry))?,
+            keyspace: keyspace
+                .with_element_expiry(&config.text(Id::ElementExpiry))?
+                .with_databases(config.number(Id::Databases) as usize),
             threads,
             config,
             config_change: Mutex::new(()),
@@ -289,7 +291,7 @@ impl Server {
     pub fn key_count(&self, now: Tick) -> u64 {
         let engine = self.engine();
         let keys = |db| engine.db_facts(db, now).keys;
-        (0..engine.databases()).map(keys).sum()
+        (0..engine.databases()).map(|db| keys(db as u8)).sum()
     }
 
     /// Returns the bytes that all clients hold: their buffers, queued commands, subscriptions,

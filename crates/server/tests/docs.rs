@@ -30,8 +30,11 @@ commands on keys. A test also runs their rows against a redis-server, except the
 - `keyspace_hits` and `keyspace_misses` count reads of values, `EXISTS` and `TOUCH`; Redis counts `TTL` and `TYPE` too.
 - `INCRBYFLOAT` calculates with the 80-bit floating-point numbers of x86-64 on every machine. It accepts only decimal notation;
   Redis accepts hexadecimal notation too.
-- `SCAN` accepts a cursor only in the form in which it was returned: without a sign and leading zeros. An unknown `TYPE` is an
-  error, as in Redis 8.
+- `SCAN` accepts a cursor only in the form in which it was returned: without a sign and leading zeros.
+- `CLIENT PAUSE` does not hold `CLIENT`, `AUTH`, `HELLO`, `QUIT`, `RESET`, `SHUTDOWN` and the commands of subscriptions, so that `CLIENT UNPAUSE` can end it. With
+  the segment engine, keys expire during a pause too.
+- `MEMORY USAGE` counts the entry and its places in the table and the expiry index, and always all elements.
+- `SLOWLOG` may contain an entry for several short commands of a pipeline. They are timed together, and one of them was slow for a reason outside it.
 - `BITFIELD … OVERFLOW SAT SET` with a large negative number saturates to the smallest number; in Redis a sum overflows and the
   result is the greatest number.
 - `SADD` of an existing member keeps its deadline. `SMOVE` and the storing commands do not copy deadlines; `COPY` and `RENAME` do.

@@ -13,6 +13,8 @@ struct Mapped {
     note: &'static str,
     /// Whether Redis accepts the name.
     is_redis: bool,
+    /// Whether reads do not count.
+    ignores_reads: bool,
 }
 
 const fn mapped(name: &'static str, served_by: &'static str, note: &'static str) -> Mapped {
@@ -21,6 +23,7 @@ const fn mapped(name: &'static str, served_by: &'static str, note: &'static str)
         served_by,
         note,
         is_redis: true,
+        ignores_reads: false,
     }
 }
 
@@ -35,11 +38,14 @@ const MAPPED: &[Mapped] = &[
         "sampled-lru",
         "LRU approximated by sampling, as in Redis; exact-lru keeps the exact order",
     ),
-    mapped(
-        "lrm",
-        "sampled-lru",
-        "as lru: reads count as well as writes",
-    ),
+    Mapped {
+        ignores_reads: true,
+        ..mapped(
+            "lrm",
+            "sampled-lru",
+            "least recently modified: as lru, but only writes count, as in Redis",
+        )
+    },
     mapped(
         "lfu",
         "s3fifo",
@@ -92,6 +98,8 @@ pub struct PolicyChoice {
     pub note: &'static str,
     /// Which entries may be evicted.
     pub(crate) scope: Scope,
+    /// Whether reads do not count as accesses.
+    pub(crate) ignores_reads: bool,
 }
 
 impl PolicyChoice {
@@ -102,6 +110,7 @@ impl PolicyChoice {
             spec: None,
             note: "",
             scope: Scope::Nothing,
+            ignores_reads: false,
         }
     }
 
@@ -136,6 +145,7 @@ impl PolicyChoice {
             spec: Some(spec.map_err(|error| format!("policy '{text}': {error}"))?),
             note,
             scope,
+            ignores_reads: mapped.is_some_and(|row| row.ignores_reads),
         })
     }
 
@@ -162,7 +172,15 @@ fn split_scope(name: &str) -> Option<(Scope, &'static str, &str)> {
 /// Returns the error for a name that does not exist, or that only the simulator supports.
 fn unknown(given: &str) -> String {
     let all = names();
-    let suggestion = did_you_mean(given, all.iter().map(String::as_str));
+    let mapped = MAPPED.iter().find(|row| is_same(row.name, given));
+    let served = find(given).ok().filter(|about| about.meta_bits.is_some());
+    let bare = mapped
+        .map(|row| row.name)
+        .or(served.map(|about| about.name));
+    let suggestion = match bare {
+        Some(name) => format!("did you mean 'allkeys-{name}' or 'volatile-{name}'?"),
+        None => did_you_mean(given, all.iter().map(String::as_str)),
+    };
     let space = if suggestion.is_empty() { "" } else { " " };
     let rows = |prefix: &str| -> Vec<String> {
         let redis = MAPPED.iter().filter(|row| row.is_redis);

@@ -39,8 +39,8 @@ pub struct EntryFacts {
     pub kind: Kind,
     /// Form of the value.
     pub encoding: Encoding,
-    /// Number of bytes of the entry: its block, its outside object, and its share of table and
-    /// indexes.
+    /// Number of bytes of the entry: its block, its outside object, and its places in the table and
+    /// in the expiry index.
     pub bytes: usize,
     /// Milliseconds since the last access; `None` if the policy does not record it.
     pub idle_ms: Option<u64>,

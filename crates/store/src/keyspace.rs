@@ -7,7 +7,7 @@ use crate::facts::{Counters, DbFacts, Expired, ExpiryFacts, MemoryFacts};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::shard::Locked;
-use crate::shared::{Key, Shared};
+use crate::shared::{DATABASES_DEFAULT, Key, Shared};
 use policy::expire::any::{ExpirySpec, INDEXES, PRESETS};
 use policy::knobs::SpecError;
 use policy::{Budget, ExpiryIndex, Facts, Tick};
@@ -84,6 +84,7 @@ impl Keyspace {
             shared: Shared {
                 memory,
                 shard_count: options.shards,
+                databases: DATABASES_DEFAULT,
                 notify: AtomicBool::new(false),
                 frozen: AtomicBool::new(false),
                 event_count: AtomicU64::new(0),
@@ -116,6 +117,7 @@ impl Keyspace {
             shared: Shared {
                 memory: Memory::default(),
                 shard_count: 1,
+                databases: own.databases,
                 notify: AtomicBool::new(own.is_notifying()),
                 frozen: AtomicBool::new(own.is_frozen()),
                 event_count: AtomicU64::new(0),
@@ -142,6 +144,23 @@ impl Keyspace {
     pub fn with_element_expiry(mut self, name: &str) -> Result<Keyspace, String> {
         self.shared.element_expiry = parse_expiry(name)?;
         Ok(self)
+    }
+
+    /// Sets the number of databases, of which there are 16 without this call. A database takes no
+    /// memory until a key is stored in it; then each shard keeps 20 bytes for every lower number.
+    ///
+    /// # Panics
+    ///
+    /// The number is 0 or greater than [`DATABASES_MAX`](crate::DATABASES_MAX).
+    pub fn with_databases(mut self, databases: usize) -> Self {
+        assert!((1..=crate::DATABASES_MAX).contains(&databases));
+        self.shared.databases = databases;
+        self
+    }
+
+    /// Returns the number of databases.
+    pub fn databases(&self) -> usize {
+        self.shared.databases
     }
 
     /// Returns the number of shards.
@@ -465,7 +484,7 @@ impl Keyspace {
         let (mut sum, mut sampled) = (0u128, 0u64);
         for shard in 0..self.cells.len() {
             let locked = self.guard(shard);
-            let Some(data) = &locked.dbs[db as usize] else {
+            let Some(data) = locked.db(db) else {
                 continue;
             };
             facts.keys += data.entries.len() as u64;

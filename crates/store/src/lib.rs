@@ -45,7 +45,7 @@ pub use item::{ItemHead, WrongType};
 pub use keyspace::{Keyspace, Options};
 pub use limits::Limits;
 pub use policy::Tick;
-pub use shared::{DATABASES, Key};
+pub use shared::{DATABASES_MAX, Key};
 pub use tracking::{Invalidation, InvalidationCause};
 /// Streams and their parts.
 pub mod stream {

@@ -4,7 +4,7 @@ use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
-use crate::shared::{DATABASES, Db, Shared};
+use crate::shared::{DATABASES_MAX, Db, Shared};
 use crate::tracking::{InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
 use cache::{Outside, Scope};
@@ -35,7 +35,8 @@ const RESIZE_INTERVAL_WRITES: u32 = 4096;
 
 #[derive(Default)]
 pub(crate) struct Locked {
-    pub dbs: [Option<Box<Db>>; DATABASES],
+    /// Databases up to the highest number in which a key was stored.
+    pub dbs: Vec<Option<Box<Db>>>,
     pub watched: HashMap<DbKey, Vec<Arc<AtomicBool>>>,
     pub waiting: WaitQueues,
     /// Keys that clients cache, while there are such clients.
@@ -56,11 +57,11 @@ pub(crate) struct Locked {
     /// Whether the shard has published that an arena is nearly full.
     is_full: bool,
     /// Number of bytes of each database when it was last counted.
-    db_bytes: [u64; DATABASES],
+    db_bytes: Vec<u64>,
     used_bytes: u64,
     writes: u32,
     /// Positions at which the drain of a replaced policy continues, by database.
-    drain_cursors: [u32; DATABASES],
+    drain_cursors: Vec<u32>,
     /// Number of the settings that the shard's policies follow. A lower number than that of the
     /// keyspace means that a change has not been applied yet.
     pub settings: u64,
@@ -74,7 +75,23 @@ pub(crate) struct Locked {
 
 impl Locked {
     pub fn db(&self, db: u8) -> Option<&Db> {
-        self.dbs[db as usize].as_deref()
+        self.dbs.get(db as usize)?.as_deref()
+    }
+
+    /// Makes room for the state of a database.
+    #[inline]
+    pub fn reach(&mut self, db: u8) {
+        if db as usize >= self.dbs.len() {
+            self.grow(db as usize + 1);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        debug_assert!(len <= DATABASES_MAX);
+        self.dbs.resize_with(len, || None);
+        self.db_bytes.resize(len, 0);
+        self.drain_cursors.resize(len, 0);
     }
 
     /// Returns whether invalidations of tracked keys are queued.
@@ -152,11 +169,11 @@ impl Locked {
             return;
         }
         let share = max / shared.shard_count as u64;
-        for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
+        for (db, bytes) in self.dbs.iter_mut().zip(&self.db_bytes) {
             let Some(db) = db else { continue };
             let part = u128::from(share) * u128::from(db.entries.entry_bytes());
             // Share of the database in the shard, and in it the part that is entries.
-            let capacity = part / u128::from(self.used_bytes.max(bytes));
+            let capacity = part / u128::from(self.used_bytes.max(*bytes));
             db.resize((capacity as u64).max(1));
         }
     }
@@ -254,28 +271,28 @@ impl Locked {
     /// If the policy has changed, entries that do not belong to it yet are moved to it first, so
     /// that a keyspace that is full when eviction is turned on refuses no write.
     pub fn make_room(&mut self, first: u8, room: Room, shared: &Shared) -> bool {
-        assert!((first as usize) < DATABASES);
         if !shared.memory.lacks(room.needed_bytes) {
             return true;
         }
         let more = u32::try_from(room.written_bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
         let mut budget = Budget(EVICT_STEPS.saturating_add(more).min(EVICT_STEPS_MAX));
-        for db in std::iter::once(first).chain(0..DATABASES as u8) {
-            while let Some(data) = &mut self.dbs[db as usize] {
+        let others = 0..self.dbs.len();
+        for db in std::iter::once(first as usize).chain(others) {
+            while let Some(Some(data)) = self.dbs.get_mut(db) {
                 match data.evict(&mut budget) {
                     // A victim that is kept costs a step, too, so that the loop ends.
                     Eviction::Victim(slot) if data.retain_if_out_of_scope(slot) => {
                         budget.0 = budget.0.saturating_sub(1);
                     }
                     Eviction::Victim(slot) => {
-                        self.remove_entry(db, slot, Removal::Evicted, shared);
-                        self.account(db, shared);
+                        self.remove_entry(db as u8, slot, Removal::Evicted, shared);
+                        self.account(db as u8, shared);
                     }
                     Eviction::Again => return true,
                     Eviction::Empty if data.needs_drain() && data.policy().1 != Scope::Nothing => {
                         let steps = budget.0.min(DRAIN_STEPS);
                         budget.0 -= steps;
-                        self.drain(db, steps);
+                        self.drain(db as u8, steps);
                     }
                     Eviction::Empty => break,
                 }
@@ -309,7 +326,7 @@ impl Locked {
     ) -> bool {
         loop {
             let due = |d: &Option<Box<Db>>| d.as_ref().and_then(|d| d.expiry().next_due());
-            let next = (0..DATABASES)
+            let next = (0..self.dbs.len())
                 .filter_map(|i| due(&self.dbs[i]).map(|t| (t, i)))
                 .min();
             let Some((at, db)) = next else { return false };
@@ -345,8 +362,6 @@ impl Locked {
 
     /// Swaps two databases with all state kept by their numbers.
     pub fn swap(&mut self, a: u8, b: u8, shared: &Shared) {
-        assert!((a as usize) < DATABASES);
-        assert!((b as usize) < DATABASES);
         if a == b {
             return;
         }
@@ -354,6 +369,7 @@ impl Locked {
         self.mark_db_watchers(b, Some(a), shared);
         let (i, j) = (a as usize, b as usize);
         self.flushes += 1;
+        self.reach(a.max(b));
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
         self.drain_cursors.swap(i, j);
@@ -386,12 +402,12 @@ impl Locked {
         if let Some(tracked) = &self.tracked {
             tracked.check();
         }
-        for (db, bytes) in self.dbs.iter_mut().zip(self.db_bytes) {
+        for (db, bytes) in self.dbs.iter_mut().zip(&self.db_bytes) {
             if let Some(db) = db {
                 db.check();
                 edit::check(db);
             } else {
-                assert_eq!(bytes, 0);
+                assert_eq!(*bytes, 0);
             }
         }
         assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
@@ -406,7 +422,7 @@ impl Locked {
         {
             more |= self.make_room(0, Room::default(), shared);
         }
-        for db in 0..DATABASES {
+        for db in 0..self.dbs.len() {
             let Some(data) = &mut self.dbs[db] else {
                 continue;
             };

@@ -16,8 +16,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Length of a string, in bytes, beyond which reading it may take long.
 pub(crate) const HUGE_BYTES: usize = 1 << 20;
 
-/// Number of databases.
-pub const DATABASES: usize = 16;
+/// Maximum number of databases. Their numbers are bytes.
+pub const DATABASES_MAX: usize = 256;
+/// Number of databases unless [`crate::Keyspace::with_databases`] changes it.
+pub(crate) const DATABASES_DEFAULT: usize = 16;
 
 /// The part of one database that belongs to one shard.
 pub(crate) type Db = Shard<
@@ -41,6 +43,7 @@ pub struct Key<'a> {
 pub(crate) struct Shared {
     pub memory: Memory,
     pub shard_count: usize,
+    pub databases: usize,
     pub notify: AtomicBool,
     /// Whether expired entries are hidden but not removed, and nothing is evicted.
     pub frozen: AtomicBool,
@@ -94,7 +97,6 @@ impl Shared {
 
     #[inline]
     pub fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k> {
-        debug_assert!((db as usize) < DATABASES);
         Key {
             bytes,
             hash: self.hasher.hash(bytes),
@@ -140,6 +142,7 @@ impl Shared {
             let bits = policy.meta_bits();
             (policy, bits)
         });
+        db.set_ignores_reads(settings.ignores_reads);
         db.set_policy(policy, settings.scope);
     }
 }

@@ -13,7 +13,7 @@ use crate::shared::{Db, HUGE_BYTES, Key};
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use crate::tracking::InvalidationCause;
 use cache::{NewValue, Value};
-use policy::{Budget, Facts, Slot, Tick};
+use policy::{Budget, Slot, Tick};
 use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +33,11 @@ pub use tracking::Tracking;
 
 /// Maximum number of steps that a command spends on the expired elements of one collection.
 const PURGE_STEPS: u32 = 64;
+
+/// Number of bytes that an entry's slot and tag take in the table, at its usual load.
+const TABLE_PLACE_BYTES: usize = 9;
+/// Number of bytes that an entry's reference takes in the expiry index.
+const INDEX_PLACE_BYTES: usize = 5;
 
 /// Deadline that a write gives to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +168,11 @@ impl<'a> View<'a> {
     fn live_or_dead(&mut self, key: &Key<'_>) -> Result<Slot, bool> {
         let now = self.now;
         let (_, _, locked) = self.parts(key);
-        let db = locked.dbs[key.db as usize].as_mut().ok_or(false)?;
+        let db = locked
+            .dbs
+            .get_mut(key.db as usize)
+            .and_then(Option::as_mut)
+            .ok_or(false)?;
         let slot = db.find(key.hash, key.bytes).ok_or(false)?;
         if db
             .entries
@@ -230,7 +239,7 @@ impl<'a> View<'a> {
                 let db = &mut locked.dbs[key.db as usize];
                 let db = db.as_mut().expect("the database holds the slot");
                 cache::Entries::begin(&mut db.entries, now);
-                db.hit(slot);
+                db.read(slot);
                 Some((db, slot))
             }
             Err(was_dead) => {
@@ -320,13 +329,10 @@ impl<'a> View<'a> {
         let slot = self.live(key)?;
         let db = self.db(key);
         let deadline = db.entries.own_deadline(slot);
-        let (policies, index) = db.algorithm_bytes();
-        let keys = db.entries.len() as u64;
-        let mut shared = (db.entries.table_bytes() + policies) / keys;
+        let mut bytes = db.entries.weight_of(slot) as usize + TABLE_PLACE_BYTES;
         if db.entries.shape(slot).deadline.is_some() {
-            shared += index / db.entries.deadlines() as u64;
+            bytes += INDEX_PLACE_BYTES;
         }
-        let bytes = db.entries.weight_of(slot) as usize + shared as usize;
         let value = db.value(slot);
         let (kind, encoding) = (kind_of(&value), encoding_of(&value));
         let (idle_ms, frequency) = db.usage(slot);
@@ -401,6 +407,7 @@ impl<'a> View<'a> {
         if value_bytes > HUGE_BYTES {
             shared.has_huge_strings.store(true, Ordering::Relaxed);
         }
+        locked.reach(key.db);
         let db =
             locked.dbs[key.db as usize].get_or_insert_with(|| shared.new_db(shard, key.db, now));
         cache::Entries::begin(&mut db.entries, now);

@@ -7,6 +7,9 @@ use crate::table::Position;
 use crate::value::{EmbeddedCounts, Outside};
 use policy::{Meta, Slot};
 
+/// Number of buckets that one call of a scan may visit whatever its count is, about 10 µs.
+const SCAN_BUCKETS_MIN: usize = 1024;
+
 impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Passes about `count` live entries from the position `at` on to `each`. Returns the next
     /// position; `None` at the end. An entry that is present during the whole scan is returned at
@@ -19,8 +22,10 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     ) -> Option<Position> {
         let (mut passed, mut buckets) = (0, 0);
         // A bucket holds at most twelve slots. The bound on buckets limits the work where they are
-        // sparse.
-        while passed < count && buckets < count.saturating_mul(10) {
+        // sparse. It exceeds the size of the smallest tables, so that one call passes few entries
+        // completely.
+        let buckets_max = count.saturating_mul(10).max(SCAN_BUCKETS_MIN);
+        while passed < count && buckets < buckets_max {
             let home = at.bucket as usize;
             at = self.table.scan(at, |slot| {
                 if self.table.home(self.blocks.key_hash(slot)) == home {

@@ -2,7 +2,7 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
-use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, value};
+use crate::config::{Id, Param, TABLE as SETTINGS, Value, file, find, value};
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
 use crate::logging;
@@ -86,6 +86,12 @@ fn set(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     let mut changes = Vec::new();
     for at in (2..args.len()).step_by(2) {
+        let name = String::from_utf8_lossy(&args[at]);
+        if file::is_ignored(&name) {
+            // As in a configuration file.
+            log::warn!("CONFIG SET: {name} is ignored: it has no effect in Mayfly");
+            continue;
+        }
         match read_change(&args[at], &args[at + 1], &changes) {
             Ok(change) => changes.push(change),
             Err(error) => return ctx.reply.error(&error),

@@ -67,15 +67,16 @@ fn echo(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn select(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let databases = ctx.server.engine().databases() as i64;
+    let configured = ctx.server.config.number(Id::Databases);
     match parse_i64(&args[1]) {
-        Some(db) if (0..i64::from(ctx.server.engine().databases())).contains(&db) => {
+        Some(db) if (0..databases).contains(&db) => {
             ctx.session.db = db as u8;
             ctx.reply.ok();
         }
-        Some(1..16) => {
-            let only = "ERR the segment engine has database 0 alone";
-            ctx.reply.error(only);
-        }
+        Some(db) if (0..configured).contains(&db) => ctx.reply.error(
+            "ERR DB index is out of range: the segment engine has database 0 alone; select 0, for example by a URL that ends in /0, or start the server with --engine slab",
+        ),
         Some(_) => ctx.reply.error("ERR DB index is out of range"),
         None => ctx
             .reply

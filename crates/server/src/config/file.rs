@@ -66,6 +66,12 @@ pub fn is_known(name: &str) -> bool {
         || REFUSED.iter().any(|(pattern, _)| matches(pattern))
 }
 
+/// Whether a setting of Redis has no effect here, so that every value is accepted.
+pub fn is_ignored(name: &str) -> bool {
+    let matches = |pattern: &str| glob::matches(pattern.as_bytes(), name.as_bytes(), true);
+    find(name).is_none() && IGNORED.iter().any(|pattern| matches(pattern))
+}
+
 /// Sets one setting by name. Returns a warning if the setting is ignored.
 ///
 /// # Errors
@@ -82,7 +88,7 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<String>, S
     if let Some((_, reason)) = REFUSED.iter().find(|(pattern, _)| matches(pattern)) {
         return Err(format!("{lower}: {reason}"));
     }
-    if IGNORED.iter().any(|pattern| matches(pattern)) {
+    if is_ignored(&lower) {
         return Ok(Some(format!(
             "{lower} is ignored: it has no effect in Mayfly"
         )));

@@ -133,7 +133,7 @@ settings! {
     LatencyPercentiles "latency-tracking-info-percentiles", Percentiles, "50 99 99.9", true, "Percentiles that INFO latencystats shows.";
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", true, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
     LogFile "logfile", Text, "", false, "File that the log is appended to; empty means standard error.";
-    Databases "databases", Fixed(&["16"]), "16", false, "Number of databases.";
+    Databases "databases", Int(1, 256), "16", false, "Number of databases. Unused ones take no memory. The segment engine has one.";
     Save "save", Fixed(&["", "\"\""]), "", true, "Snapshots are not supported: only the empty schedule is accepted.";
     AppendOnly "appendonly", Fixed(&["no"]), "no", true, "The append-only file is not supported.";
     ReplicaReadOnly "replica-read-only" or "slave-read-only", Fixed(&["yes", "no"]), "yes", true, "Replication is not supported.";

@@ -378,3 +378,178 @@ fn command_describes_subcommands_and_the_access_to_keys() {
         "{documented}"
     );
 }
+
+fn set_up(settings: &[(&str, &str)]) -> Bench {
+    let config = Config::default();
+    for (name, value) in settings {
+        let param = crate::config::find(name).expect("a setting");
+        config.set(param, value).expect("a value that fits");
+    }
+    Bench {
+        server: Server::new(config, Clock::manual(NOW)).expect("valid settings"),
+        session: Session::new(),
+    }
+}
+
+#[test]
+fn a_scan_of_few_keys_ends_in_one_call() {
+    // Regression: a scan of three keys took three calls: it stopped after 100 empty buckets.
+    let mut bench = Bench::new();
+    bench.table(&[
+        ("scan 0", "*2 $1 0 *0"),
+        ("set a 1", "+OK"),
+        ("scan 0", "*2 $1 0 *1 $1 a"),
+    ]);
+    for number in 0..8 {
+        bench.say(&format!("set key:{number} 1"));
+    }
+    let reply = bench.say("scan 0");
+    assert!(reply.starts_with("*2\r\n$1\r\n0\r\n*9\r\n"), "{reply}");
+    bench.table(&[
+        ("scan 0 type nosuch", "*2 $1 0 *0"),
+        ("scan 0 match a", "*2 $1 0 *1 $1 a"),
+    ]);
+}
+
+#[test]
+fn the_memory_of_a_key_does_not_depend_on_other_keys() {
+    // Regression: a share of the empty table was added, so that the only key used 6 KB.
+    let mut bench = Bench::new();
+    let usage = |bench: &mut Bench, key: &str| -> u64 {
+        let reply = bench.say(&format!("memory usage {key}"));
+        reply[1..].trim_end().parse().expect("a number")
+    };
+    bench.say("set a 1");
+    let alone = usage(&mut bench, "a");
+    assert!((8..64).contains(&alone), "{alone}");
+    bench.say("set b 1 ex 100");
+    let with_deadline = usage(&mut bench, "b");
+    assert!(
+        (alone + 1..96).contains(&with_deadline),
+        "{alone} {with_deadline}"
+    );
+    for number in 0..2000 {
+        bench.say(&format!("set key:{number} 1"));
+    }
+    assert_eq!(usage(&mut bench, "a"), alone);
+    let large = "x".repeat(100_000);
+    bench.say(&format!("set large {large}"));
+    assert!((100_000..110_000).contains(&usage(&mut bench, "large")));
+}
+
+#[test]
+fn the_number_of_databases_can_be_configured() {
+    // Regression: only 16 was accepted.
+    let mut bench = set_up(&[("databases", "256")]);
+    let refused = "-ERR DB index is out of range";
+    bench.table(&[
+        ("select 256", refused),
+        ("select 255", "+OK"),
+        ("set a 255", "+OK"),
+        ("set b 1 px 50", "+OK"),
+        ("select 0", "+OK"),
+        ("get a", "$-1"),
+        ("copy a b db 300", refused),
+        ("move a 256", refused),
+        ("set a 0", "+OK"),
+        ("move a 200", ":1"),
+        ("swapdb 200 255", "+OK"),
+        ("select 200", "+OK"),
+        ("get a", "$3 255"),
+        ("select 255", "+OK"),
+        ("get a", "$1 0"),
+        ("info keyspace", "$105 # Keyspace db200:keys=2,expires=1,avg_ttl=50,subexpiry=0 db255:keys=1,expires=0,avg_ttl=0,subexpiry=0"),
+        ("config get databases", "*2 $9 databases $3 256"),
+    ]);
+    bench.server.clock.set_ms(NOW + 51);
+    let mut events = Vec::new();
+    for shard in 0..bench.server.keyspace.shard_count() {
+        let (space, now) = (&bench.server.keyspace, bench.server.clock.now());
+        space.expire(shard, now, 1000, &mut events, &mut |_, _| {});
+        space.background_step(shard, now, 1000, &mut events);
+    }
+    bench.server.keyspace.check();
+    bench.table(&[
+        ("select 200", "+OK"),
+        ("dbsize", ":1"),
+        ("flushall", "+OK"),
+        ("dbsize", ":0"),
+        ("select 255", "+OK"),
+        ("dbsize", ":0"),
+    ]);
+    let mut bench = set_up(&[("databases", "1")]);
+    bench.table(&[
+        ("select 1", refused),
+        ("set a 1", "+OK"),
+        ("swapdb 0 1", refused),
+    ]);
+    let param = crate::config::find("databases").expect("a setting");
+    for wrong in ["0", "257", "x"] {
+        assert!(Config::default().set(param, wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_segment_engine_says_why_it_refuses_a_database() {
+    let mut bench = set_up(&[("engine", "segment"), ("maxmemory", "64mb")]);
+    bench.table(&[
+        ("select 0", "+OK"),
+        ("select 1", "-ERR DB index is out of range: the segment engine has database 0 alone; select 0, for example by a URL that ends in /0, or start the server with --engine slab"),
+        ("select 16", "-ERR DB index is out of range"),
+    ]);
+}
+
+#[test]
+fn reads_do_not_count_for_the_least_recently_modified_key() {
+    // Regression: allkeys-lrm was the same as allkeys-lru.
+    for (policy, is_read_kept) in [("allkeys-lrm", false), ("allkeys-lru", true)] {
+        let mut bench = set_up(&[("maxmemory-policy", policy)]);
+        for number in 0..2000 {
+            bench.say(&format!("set read:{number} {}", "x".repeat(100)));
+        }
+        for number in 0..2000 {
+            bench.say(&format!("set written:{number} {}", "x".repeat(100)));
+        }
+        for number in 0..2000 {
+            bench.say(&format!("get read:{number}"));
+        }
+        let used = bench.server.used_bytes();
+        bench.say(&format!("config set maxmemory {}", used * 2 / 3));
+        let mut events = Vec::new();
+        for _ in 0..1000 {
+            for shard in 0..bench.server.keyspace.shard_count() {
+                let (space, now) = (&bench.server.keyspace, bench.server.clock.now());
+                space.background_step(shard, now, 1000, &mut events);
+            }
+        }
+        let mut kept = |kind: &str| {
+            let mut exists = |number| bench.say(&format!("exists {kind}:{number}")) == ":1\r\n";
+            (0..2000)
+                .map(|number| usize::from(exists(number)))
+                .sum::<usize>()
+        };
+        let (read, written) = (kept("read"), kept("written"));
+        assert!(read + written < 3000, "{policy}: {read} + {written}");
+        assert_eq!(read > written, is_read_kept, "{policy}: {read} {written}");
+    }
+}
+
+#[test]
+fn settings_without_effect_are_accepted_at_run_time_too() {
+    // Regression: a configuration file with maxmemory-samples was accepted, CONFIG SET refused it.
+    let mut bench = Bench::new();
+    bench.table(&[
+        ("config set maxmemory-samples 10", "+OK"),
+        ("config set hz 50 maxmemory 100mb", "+OK"),
+        ("config get maxmemory", "*2 $9 maxmemory $9 104857600"),
+        (
+            "config set maxmemory 12q",
+            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value, a number of bytes such as 104857600 or 100mb",
+        ),
+    ]);
+    let refused = bench.say("config set maxmemory-policy 2q");
+    assert!(
+        refused.contains("did you mean 'allkeys-twoq' or 'volatile-twoq'?"),
+        "{refused}"
+    );
+}

@@ -10,9 +10,7 @@ use crate::config::{Config, Id};
 use crate::locks::{Locks, has_no_room};
 use crate::stats::Stats;
 use std::ops::{Deref, DerefMut};
-use store::{
-    Class, Counters, DATABASES, DbFacts, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Tick, View,
-};
+use store::{Class, Counters, DbFacts, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Tick, View};
 use wire::Reply;
 use wire::number::{Text, parse_i64};
 use wire::request::BULK_BYTES_MAX;
@@ -287,8 +285,8 @@ impl Strings for Slab<'_, '_> {
 }
 
 impl Facts for Keyspace {
-    fn databases(&self) -> u8 {
-        DATABASES as u8
+    fn databases(&self) -> usize {
+        Keyspace::databases(self)
     }
 
     fn memory_facts(&self) -> MemoryFacts {

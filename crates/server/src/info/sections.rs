@@ -7,7 +7,7 @@ use crate::clients::flag;
 use crate::config::{Id, bytes_for_people, value};
 use crate::process;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{DATABASES, Tick};
+use store::Tick;
 
 pub(super) fn server(report: &mut Report<'_>) {
     let server = report.server;
@@ -348,8 +348,8 @@ pub(super) fn cluster(report: &mut Report<'_>) {
 
 pub(super) fn keyspace(report: &mut Report<'_>) {
     let now = Tick(report.now_us / 1000);
-    for db in 0..DATABASES as u8 {
-        let facts = report.server.engine().db_facts(db, now);
+    for db in 0..report.server.engine().databases() {
+        let facts = report.server.engine().db_facts(db as u8, now);
         if facts.keys == 0 {
             continue;
         }

@@ -114,7 +114,7 @@ impl View<'_> {
             let number = || space.shared().next_event();
             locked.waiting.mark_all_ready([db, db], number);
             has_ready |= locked.waiting.has_ready();
-            if let Some(data) = locked.dbs[db as usize].take() {
+            if let Some(data) = locked.dbs.get_mut(db as usize).and_then(Option::take) {
                 locked.flushed.push(data);
                 locked.account(db, space.shared());
                 space.publish_due(shard, locked);

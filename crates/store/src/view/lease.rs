@@ -8,7 +8,7 @@ use crate::collection::Scene;
 use crate::lent::Lent;
 use crate::object::{Object, kind_of};
 use crate::shard::{Removal, file};
-use crate::shared::{DATABASES, Db, Key};
+use crate::shared::{Db, Key};
 use crate::types::SortedSet;
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
@@ -98,9 +98,10 @@ impl View<'_> {
     /// Moves the values that a name has in all databases to the keyspace of another view. The
     /// caller makes sure that no command accesses the name until [`View::take_back`].
     pub fn lend(&mut self, name: &[u8], to: &mut View<'_>) -> Lease {
-        let mut parts = Vec::with_capacity(DATABASES);
-        for db in 0..DATABASES as u8 {
-            let key = self.space.key(db, name);
+        let databases = self.space.databases();
+        let mut parts = Vec::with_capacity(databases);
+        for db in 0..databases {
+            let key = self.space.key(db as u8, name);
             let taken = self.lend_value(&key);
             let was_present = taken.is_some();
             if let Some((object, own)) = taken {
@@ -163,7 +164,7 @@ impl View<'_> {
     /// Removes an entry and returns its value with the key's own deadline.
     fn take_value(&mut self, key: &Key<'_>) -> Option<(Object, Option<Tick>)> {
         let locked = self.parts(key).2;
-        let db = locked.dbs[key.db as usize].as_mut()?;
+        let db = locked.dbs.get_mut(key.db as usize)?.as_mut()?;
         let slot = db.find(key.hash, key.bytes)?;
         let own = db.entries.own_deadline(slot);
         let inline = match db.value(slot) {

@@ -3,26 +3,26 @@
 use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
 use crate::engine::Strings;
-use store::{Class, DATABASES, Kind};
+use store::{Class, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
 /// Parses the index of a database.
-fn database(text: &[u8]) -> Result<u8, Refusal> {
+fn database(ctx: &Ctx<'_, '_>, text: &[u8]) -> Result<u8, Refusal> {
     let index = parse_i64(text).ok_or(Refusal::NotInteger)?;
     if i32::try_from(index).is_err() {
         return Err(Refusal::Message(
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
-    database_at(index)
+    database_at(ctx, index)
 }
 
 /// Checks the index of a database.
-pub(super) fn database_at(index: i64) -> Result<u8, Refusal> {
+pub(super) fn database_at(ctx: &Ctx<'_, '_>, index: i64) -> Result<u8, Refusal> {
     u8::try_from(index)
         .ok()
-        .filter(|&index| usize::from(index) < DATABASES)
+        .filter(|&index| usize::from(index) < ctx.server.engine().databases())
         .ok_or(Refusal::DatabaseRange)
 }
 
@@ -132,7 +132,7 @@ pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             may_replace = true;
         } else if option.eq_ignore_ascii_case(b"DB") && index + 1 < args.len() {
             index += 1;
-            db = database(&args[index])?;
+            db = database(ctx, &args[index])?;
         } else {
             return Err(Refusal::Syntax);
         }
@@ -162,7 +162,7 @@ pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// `MOVE key database`
 pub fn move_key(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let db = database(&args[2])?;
+    let db = database(ctx, &args[2])?;
     let (from, to) = (ctx.key(&args[1]), ctx.key_in(db, &args[1]));
     if from.db == to.db {
         return Err(Refusal::SameObject);

@@ -26,7 +26,7 @@ const OBJECT_HELP: &[&str] = &[
 const MEMORY_HELP: &[&str] = &[
     "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "USAGE <key> [SAMPLES <count>]",
-    "    Return the bytes that the key uses: its entry and its share of the table and of the indexes.",
+    "    Return the bytes that the key uses: its entry and its places in the table and the expiry index.",
     "    SAMPLES has no effect, because the size is exact.",
     "DOCTOR",
     "    Return a report about memory problems.",

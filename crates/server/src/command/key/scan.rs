@@ -46,7 +46,7 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(ctx: &mut Ctx<'_, '_>, args: Args<'a>) -> Result<Option<Options<'a>>, Refusal> {
+    fn parse(args: Args<'a>) -> Result<Options<'a>, Refusal> {
         let mut options = Options {
             pattern: None,
             count: COUNT_DEFAULT,
@@ -63,12 +63,8 @@ impl<'a> Options<'a> {
                     options.pattern = selective(pattern);
                 }
                 Some(name) if option.eq_ignore_ascii_case(b"TYPE") => {
-                    let Some(kind) = type_name(name) else {
-                        let text = [b"ERR unknown type name '", name, b"'"].concat();
-                        ctx.reply.error_bytes(&text);
-                        return Ok(None);
-                    };
-                    options.kind = Some(kind);
+                    // No key has an unknown type, so that nothing is found, as in Redis.
+                    options.kind = Some(type_name(name).unwrap_or(""));
                 }
                 _ if option.eq_ignore_ascii_case(b"NOVALUES") => {
                     return Err(scanning::NOT_A_HASH);
@@ -77,7 +73,7 @@ impl<'a> Options<'a> {
             }
             index += 2;
         }
-        Ok(Some(options))
+        Ok(options)
     }
 }
 
@@ -100,9 +96,7 @@ fn type_name(name: &[u8]) -> Option<&'static str> {
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
 pub fn scan(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let cursor = scanning::cursor(&args[1])?;
-    let Some(options) = Options::parse(ctx, args.from(2))? else {
-        return Ok(());
-    };
+    let options = Options::parse(args.from(2))?;
     let mut found = ctx.reply.part();
     let mut count = 0;
     let mut list = Reply::new(&mut found, ctx.reply.protocol());

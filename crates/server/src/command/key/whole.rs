@@ -20,7 +20,7 @@ pub fn flushdb<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 pub fn flushall<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     check_mode(args)?;
     for db in 0..ctx.server.engine().databases() {
-        ctx.view.flush(db);
+        ctx.view.flush(db as u8);
     }
     ctx.reply.ok();
     Ok(())
@@ -39,7 +39,7 @@ pub fn swapdb(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let read = |index: usize| parse_i64(&args[index]).filter(|&db| i32::try_from(db).is_ok());
     let first = read(1).ok_or(Refusal::Message("ERR invalid first DB index"))?;
     let second = read(2).ok_or(Refusal::Message("ERR invalid second DB index"))?;
-    let (first, second) = (database_at(first)?, database_at(second)?);
+    let (first, second) = (database_at(ctx, first)?, database_at(ctx, second)?);
     ctx.view.swap(first, second);
     ctx.reply.ok();
     Ok(())

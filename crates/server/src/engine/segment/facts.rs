@@ -20,7 +20,7 @@ impl Segments {
 }
 
 impl Facts for Segments {
-    fn databases(&self) -> u8 {
+    fn databases(&self) -> usize {
         1
     }
 
