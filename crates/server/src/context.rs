@@ -34,6 +34,11 @@ pub enum Work {
     Short,
     /// One unit for each argument.
     ByArguments,
+    /// The command works on each of its keys by itself and replies with a sum. On many keys it runs
+    /// in steps.
+    InSteps,
+    /// The command lists all names of a database. It runs in steps if they are many.
+    Names,
     /// The result of this function. It is called with every command, so that it first checks what
     /// costs no look-up.
     Estimated(Estimate),
@@ -103,6 +108,18 @@ impl Run {
     /// Adds the estimate of a command whose work depends on the size of values.
     pub const fn estimated(self, estimate: Estimate) -> Run {
         let work = Work::Estimated(estimate);
+        Run { work, ..self }
+    }
+
+    /// Declares that a command on many keys runs in steps.
+    pub const fn in_steps(self) -> Run {
+        let work = Work::InSteps;
+        Run { work, ..self }
+    }
+
+    /// Declares that a command lists all names of a database.
+    pub const fn names(self) -> Run {
+        let work = Work::Names;
         Run { work, ..self }
     }
 

@@ -5,13 +5,14 @@ pub mod long;
 mod memcached;
 mod prefetch;
 mod segment;
+pub mod steps;
 
 use crate::blocking;
 use crate::clients;
 use crate::clock::Moment;
 use crate::command::refusal::{NO_MEMORY, OUT_OF_MEMORY};
 use crate::command::{self, tracking};
-use crate::context::{Ctx, KeyMemo, Segment, Spec};
+use crate::context::{Ctx, KeyMemo, Segment, Spec, Work};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, has_no_room, lock};
@@ -23,8 +24,9 @@ use crate::spec::{Keys, SpecIndex, Subcommand, flag};
 use crate::state::Server;
 use crate::timing::Timing;
 use crate::waiting::{BlockingState, Waiter};
-use long::Way;
+use long::{Begun, Way};
 use std::sync::atomic::Ordering::Relaxed;
+use steps::Stepped;
 use store::{Event, Keyspace, Tick, View};
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Args, Output, Protocol, Reply, Span};
@@ -394,6 +396,9 @@ impl<'s> Executor<'s> {
                 return run_on_segment(handle, server, session, (spec, args, memo), reply);
             }
         };
+        if matches!(spec.run.work, Work::InSteps) && args.len() > steps::KEYS_PER_STEP + 1 {
+            return Step::IsLong;
+        }
         if let Some(view) = held.whole.as_mut() {
             let call = (spec, args, memo);
             let result = run_on_slab(server, view, &Locks::All, session, call, reply);
@@ -655,7 +660,7 @@ fn check(server: &Server, session: &Session, chosen: Chosen, args: Args<'_>) -> 
 
 /// Removes the reply to a command if CLIENT REPLY has disabled it. Messages to a subscriber, among
 /// them the confirmations of SUBSCRIBE, are sent nevertheless, as in Redis.
-fn after_reply(session: &mut Session, out: &mut Output, position: usize, is_push: bool) {
+pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usize, is_push: bool) {
     match session.reply_mode {
         ReplyMode::On => return,
         ReplyMode::Off => {}
@@ -796,7 +801,15 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
         && let Some(index) = call.index
     {
         let call = OwnedCall::new(index, input, 0, spans);
-        executor.begin_long(session, call, &mut output);
+        if let Begun::InSteps(mut steps) = executor.begin_long(session, call, &mut output) {
+            let mut stepped = Stepped::More;
+            while let Stepped::More = stepped {
+                stepped = executor.step(session, &mut steps);
+            }
+            if let Stepped::Done(reply, from) = stepped {
+                output.extend_from_slice(&reply[from..]);
+            }
+        }
         executor.finish();
         while let Some(Task::Run(mut job)) = server.long.try_next() {
             long::run_job(server, &mut job);

@@ -1,6 +1,7 @@
 //! Commands queued by MULTI or kept for a blocked client.
 
 use crate::spec::SpecIndex;
+use std::ops::Range;
 use wire::output::can_allocate;
 use wire::{Args, Span};
 
@@ -31,6 +32,14 @@ impl OwnedCall {
     /// Returns the arguments.
     pub fn args(&self) -> Args<'_> {
         Args::new(&self.bytes[self.start..], &self.spans)
+    }
+
+    /// Returns the bytes and the positions of a command with the same name and some of the
+    /// arguments.
+    pub fn part(&self, arguments: Range<usize>) -> (&[u8], Vec<Span>) {
+        let name = self.spans.iter().take(1);
+        let spans = name.chain(&self.spans[arguments]).copied().collect();
+        (&self.bytes[self.start..], spans)
     }
 
     /// Returns the size on the heap in bytes.

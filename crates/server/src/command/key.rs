@@ -5,7 +5,7 @@ mod dump;
 pub mod expire;
 mod generic;
 mod object;
-mod scan;
+pub mod scan;
 mod whole;
 
 use super::element_ttl::member;
@@ -21,11 +21,11 @@ pub const TABLE: &[Spec] = commands! {
     in "generic":
     "copy" -3, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(generic::copy).estimated(work::whole),
         "Copies a key and its expiration, optionally to another database.";
-    "del" -2, WRITE, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::del),
+    "del" -2, WRITE, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::del).in_steps(),
         "Deletes keys.";
     "dump" 2, READONLY, Keys::Range(1, 1, 1), "2.6.0", on_slab!(dump::dump).estimated(work::whole),
         "Returns the value of a key in the serialized form that RESTORE reads, here or on another server.";
-    "exists" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::exists),
+    "exists" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(generic::exists).in_steps(),
         "Returns how many of the given keys exist.";
     "expire" -3, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(expire::expire),
         "Sets the expiration of a key as a number of seconds from now.";
@@ -38,7 +38,7 @@ pub const TABLE: &[Spec] = commands! {
         "Sets the expiration of a member of a key as a Unix time in seconds.";
     "expiretime" 2, READONLY | FAST, Keys::Range(1, 1, 1), "7.0.0", on_both!(expire::expiretime),
         "Returns the expiration time of a key, as a Unix time in seconds.";
-    "keys" 2, READONLY, Keys::Whole, "1.0.0", on_slab!(scan::keys),
+    "keys" 2, READONLY, Keys::Whole, "1.0.0", on_slab!(scan::keys).names(),
         "Returns all keys whose names match a pattern.";
     "move" 3, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(generic::move_key),
         "Moves a key to another database.";
@@ -68,14 +68,14 @@ pub const TABLE: &[Spec] = commands! {
         "Creates a key from the serialized form that DUMP returned, here or on another server.";
     "scan" -2, READONLY, Keys::Whole, "2.8.0", on_slab!(scan::scan),
         "Iterates over the names of the keys in the database.";
-    "touch" -2, READONLY | FAST, Keys::Range(1, -1, 1), "3.2.1", on_both!(generic::touch),
+    "touch" -2, READONLY | FAST, Keys::Range(1, -1, 1), "3.2.1", on_both!(generic::touch).in_steps(),
         "Returns how many of the given keys exist and counts as an access to each.";
     "ttl" -2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0",
         Run::both(|ctx, args| { settle(ctx, args, |ctx, args| { expire::ttl_of_member(ctx, args, Unit::Seconds) }) }, |ctx, args| settle(ctx, args, expire::ttl)),
         "Returns the remaining time to live of a key in seconds.";
     "type" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(generic::type_of),
         "Returns the type of a key's value.";
-    "unlink" -2, WRITE | FAST, Keys::Range(1, -1, 1), "4.0.0", on_both!(generic::del),
+    "unlink" -2, WRITE | FAST, Keys::Range(1, -1, 1), "4.0.0", on_both!(generic::del).in_steps(),
         "Deletes keys; their memory is freed in steps.";
     in "server":
     "dbsize" 1, READONLY | FAST, Keys::Whole, "1.0.0", on_both!(scan::dbsize),

@@ -1,6 +1,7 @@
 //! Long commands: deciding whether a command is one, running it on the thread for long commands,
 //! and putting its values back. See [`crate::long`] for the whole.
 
+use super::steps::Steps;
 use super::{Engine, Executor, context, lock_for, publish, wake_owners};
 use crate::blocking;
 use crate::command::refusal::OUT_OF_MEMORY;
@@ -46,6 +47,8 @@ pub enum Begun {
     Refused,
     /// It must wait.
     Waits(OwnedCall),
+    /// It runs in steps, see [`Executor::step`].
+    InSteps(Box<Steps>),
 }
 
 /// Decides how to run a command. The shards of its keys are locked.
@@ -58,7 +61,7 @@ pub(super) fn way<'v>(
     args: Args<'_>,
 ) -> Way {
     let is_long = match spec.run.work {
-        Work::Short => false,
+        Work::Short | Work::InSteps => false,
         work => {
             is_long(server, view, session.db, (spec.keys, work), args) && !has_many_keys(spec, args)
         }
@@ -119,7 +122,8 @@ fn is_long<'v>(
         return false;
     };
     let units = match work {
-        Work::Short => 0,
+        Work::Short | Work::InSteps => 0,
+        Work::Names => view.len(db) as u64,
         Work::ByArguments => args.len() as u64,
         Work::Estimated(estimate) => estimate(
             &mut Probe {
@@ -196,6 +200,11 @@ impl<'s> Executor<'s> {
         let (server, now) = (self.server, self.now);
         let spec = command::table()[call.index as usize];
         let position = out.len();
+        let bytes_max = server.config.output_max(session.class());
+        let call = match Steps::new(spec.run.work, call, bytes_max) {
+            Ok(steps) => return Begun::InSteps(Box::new(steps)),
+            Err(call) => call,
+        };
         let Engine::Slab(held) = &mut self.engine else {
             unreachable!("the segment engine has no long commands");
         };

@@ -10,6 +10,7 @@ mod backlog;
 mod memcached;
 mod memory;
 
+use self::aside::Aside;
 use self::backlog::{Backlog, Sent};
 use crate::clients::flag;
 use crate::clock::Moment;
@@ -18,7 +19,6 @@ use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome, shown_index};
 use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
-use crate::queue::OwnedCall;
 use crate::session::{ReplyMode, Session};
 use crate::tracking;
 use mio::net::TcpStream;
@@ -112,6 +112,8 @@ enum Stop {
     Blocked,
     /// A long command of another client.
     Waits,
+    /// A command has more steps, or the commands after a long one follow.
+    Continues,
     /// The last command is a long one. Its position is in `long_call`.
     IsLong,
     /// The connection is closing.
@@ -152,8 +154,8 @@ pub struct Connection {
     backpressure_bytes: usize,
     /// A long command that was parsed last, until it is taken out of the input.
     long_call: Option<(Call, Vec<Span>)>,
-    /// A long command that was taken out of the input and has to wait.
-    aside: Option<Box<OwnedCall>>,
+    /// A command that was taken out of the input and is not complete.
+    aside: Option<Aside>,
     /// Whether `input` may contain complete commands.
     is_stalled: bool,
     /// Whether the client has closed its sending side.
@@ -267,11 +269,9 @@ impl Connection {
         if self.session.is_closing || output.len() - self.sent > self.backpressure_bytes {
             return Next::Wait;
         }
-        if let Some(call) = self.aside.take() {
-            match self.begin(*call, executor, output) {
-                Stop::Exhausted => {}
-                stop => return self.next_of(stop),
-            }
+        if let Some(aside) = self.aside.take() {
+            let stop = self.resume(aside, executor, output);
+            return self.next_of(stop);
         }
         if self.is_stalled {
             match self.run_stored(executor, scratch, output) {
@@ -398,6 +398,7 @@ impl Connection {
             Stop::Blocked if self.is_hung_up && self.session.waiter().is_some() => Next::Close,
             Stop::Blocked => Next::Blocked,
             Stop::Waits => Next::Waits,
+            Stop::Continues => Next::Again,
             // It was begun or waits.
             Stop::IsLong => unreachable!("a long command is taken out of the input"),
         }

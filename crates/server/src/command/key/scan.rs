@@ -7,28 +7,45 @@ use crate::context::Ctx;
 use crate::engine::Strings;
 use crate::glob;
 use crate::random::Random;
-use store::Kind;
+use store::{Kind, View};
 use wire::{Args, Reply};
 
 /// Number of keys that one step of KEYS examines.
-const KEYS_STEP: usize = 4096;
+const KEYS_STEP: usize = 1024;
+/// Maximum COUNT of SCAN that is applied, so that a call is short.
+const SCAN_COUNT_MAX: usize = 4096;
+
+/// Lists the names that match a pattern among some keys from a position on. Returns the next
+/// position, 0 at the end, and the number of names. All shards are locked.
+pub fn list_names(
+    view: &mut View<'_>,
+    db: u8,
+    cursor: u64,
+    pattern: &[u8],
+    list: &mut Reply<'_>,
+) -> (u64, usize) {
+    let pattern = selective(pattern);
+    let mut count = 0;
+    let next = view.scan(db, cursor, KEYS_STEP, &mut |name, _| {
+        if pattern.is_none_or(|pattern| glob::matches(pattern, name, false)) {
+            list.bulk(name);
+            count += 1;
+        }
+    });
+    (next, count)
+}
 
 /// `KEYS pattern`
 pub fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let pattern = selective(&args[1]);
     let mut found = ctx.reply.part();
     let mut count = 0;
     let mut list = Reply::new(&mut found, ctx.reply.protocol());
     let mut cursor = 0;
     loop {
-        cursor = ctx
-            .view
-            .scan(ctx.session.db, cursor, KEYS_STEP, &mut |name, _| {
-                if pattern.is_none_or(|pattern| glob::matches(pattern, name, false)) {
-                    list.bulk(name);
-                    count += 1;
-                }
-            });
+        let db = ctx.session.db;
+        let (next, more) = list_names(&mut ctx.view, db, cursor, &args[1], &mut list);
+        cursor = next;
+        count += more;
         if cursor == 0 {
             break;
         }
@@ -57,7 +74,7 @@ impl<'a> Options<'a> {
             let operand = args.get(index + 1);
             match operand {
                 Some(number) if option.eq_ignore_ascii_case(b"COUNT") => {
-                    options.count = scanning::count(number)?;
+                    options.count = scanning::count(number)?.min(SCAN_COUNT_MAX);
                 }
                 Some(pattern) if option.eq_ignore_ascii_case(b"MATCH") => {
                     options.pattern = selective(pattern);

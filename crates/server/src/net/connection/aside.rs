@@ -1,9 +1,29 @@
 //! Long commands of a connection: taking them out of the input and beginning them.
 
 use super::{Connection, Stop};
-use crate::dispatch::{Call, Executor, long::Begun};
+use crate::dispatch::long::Begun;
+use crate::dispatch::steps::{Stepped, Steps};
+use crate::dispatch::{Call, Executor, after_reply};
 use crate::queue::OwnedCall;
+use crate::session::ReplyMode;
 use wire::{Output, Span};
+
+/// A command that was taken out of the input and is not complete.
+pub(super) enum Aside {
+    /// A long command that has to wait.
+    Waiting(Box<OwnedCall>),
+    /// A command that runs in steps.
+    InSteps(Box<Steps>),
+}
+
+impl Aside {
+    pub(super) fn heap_bytes(&self) -> usize {
+        match self {
+            Aside::Waiting(call) => call.heap_bytes(),
+            Aside::InSteps(steps) => steps.heap_bytes(),
+        }
+    }
+}
 
 impl Connection {
     /// Begins the long command that was parsed last from an input that is not the connection's own.
@@ -42,22 +62,57 @@ impl Connection {
     }
 
     /// Begins a long command, or keeps it until it may begin.
-    pub(super) fn begin(
+    fn begin(&mut self, call: OwnedCall, executor: &mut Executor<'_>, output: &mut Output) -> Stop {
+        match executor.begin_long(&mut self.session, call, output) {
+            Begun::Runs => Stop::Blocked,
+            Begun::Refused => Stop::Continues,
+            Begun::Waits(call) => {
+                self.aside = Some(Aside::Waiting(Box::new(call)));
+                Stop::Waits
+            }
+            Begun::InSteps(steps) => {
+                self.aside = Some(Aside::InSteps(steps));
+                Stop::Continues
+            }
+        }
+    }
+
+    /// Begins a long command that had to wait, or runs the next step of a command.
+    pub(super) fn resume(
         &mut self,
-        call: OwnedCall,
+        aside: Aside,
         executor: &mut Executor<'_>,
         output: &mut Output,
     ) -> Stop {
-        match executor.begin_long(&mut self.session, call, output) {
-            Begun::Runs => Stop::Blocked,
-            Begun::Waits(call) => {
-                self.aside = Some(Box::new(call));
-                Stop::Waits
+        let mut steps = match aside {
+            Aside::Waiting(call) => return self.begin(*call, executor, output),
+            Aside::InSteps(steps) => steps,
+        };
+        let stop = match executor.step(&mut self.session, &mut steps) {
+            Stepped::Done(reply, from) => {
+                self.add_reply(reply, from, output);
+                return Stop::Continues;
             }
-            Begun::Refused => {
-                self.is_stalled = !self.input.is_empty();
-                Stop::Exhausted
-            }
+            Stepped::More => Stop::Continues,
+            Stepped::Waits => Stop::Waits,
+            Stepped::Held => Stop::Held,
+        };
+        self.aside = Some(Aside::InSteps(steps));
+        stop
+    }
+
+    /// Adds a reply without its first bytes to the output. A large reply is moved, not copied.
+    fn add_reply(&mut self, reply: Output, from: usize, output: &mut Output) {
+        if self.session.reply_mode != ReplyMode::On {
+            let position = output.len();
+            after_reply(&mut self.session, output, position, false);
+        } else if output.is_empty() && self.sent == 0 && !output.is_cut_off() {
+            self.sent = from.min(reply.len());
+            *output = reply;
+        } else if let Some(why) = reply.cut_off() {
+            output.cut(why);
+        } else {
+            output.extend_from_slice(&reply[from..]);
         }
     }
 }

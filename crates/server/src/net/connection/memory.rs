@@ -97,7 +97,7 @@ impl Connection {
         let input = self.input.capacity();
         let output = self.output.capacity() + self.backlog.held_bytes();
         let arguments = self.parser.heap_bytes();
-        let aside = self.aside.as_ref().map_or(0, |call| call.heap_bytes());
+        let aside = self.aside.as_ref().map_or(0, super::Aside::heap_bytes);
         let held =
             CONNECTION_BYTES + input + output + arguments + aside + self.session.heap_bytes();
         let info = &self.session.info;

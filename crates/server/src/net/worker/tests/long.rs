@@ -282,3 +282,53 @@ fn a_long_command_is_counted_and_timed_once() {
     let sorts = entries.iter().filter(|entry| entry.args[0] == b"SORT");
     assert_eq!(sorts.count(), 1);
 }
+
+#[test]
+fn a_command_on_many_keys_runs_in_steps() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let names: Vec<String> = (0..2500).map(|number| format!("k{number}")).collect();
+    let mut stored = Vec::new();
+    for name in &names {
+        wire::encode_command(&mut stored, &["SET", name, "v"]);
+    }
+    client.write_all(&stored).expect("there is room");
+    bench.expect_output(&mut client, &"+OK\r\n".repeat(names.len()));
+    let mut deleted = Vec::new();
+    let words: Vec<&str> = std::iter::once("DEL")
+        .chain(names.iter().map(String::as_str))
+        .collect();
+    wire::encode_command(&mut deleted, &words);
+    wire::encode_command(&mut deleted, &["DBSIZE"]);
+    client.write_all(&deleted).expect("there is room");
+    // Another client finds a part of the keys.
+    let mut between = 0;
+    for _ in 0..TURNS_MAX {
+        bench.turn();
+        let left = server.keyspace.db_facts(0, server.clock.now()).keys;
+        between += usize::from((1..2500).contains(&left));
+        if left == 0 {
+            break;
+        }
+    }
+    assert!(between >= 2, "there are three steps");
+    bench.expect_output(&mut client, ":2500\r\n:0\r\n");
+    bench.send(&mut other, "DBSIZE\r\n", ":0\r\n");
+    let index = crate::command::table().lookup(b"del").expect("it exists");
+    let stats = &server.stats.workers[0].commands[index as usize];
+    assert_eq!(stats.calls.load(Relaxed), 1);
+}
+
+#[test]
+fn keys_lists_many_names_in_steps() {
+    let (server, listeners) = server(&[("long-command-threshold", "10")]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    for number in 0..40 {
+        bench.send(&mut client, &format!("SET k{number} v\r\n"), "+OK\r\n");
+    }
+    let reply = format!("*1\r\n{}+PONG\r\n", bulk("k17"));
+    bench.send(&mut client, "KEYS k17\r\nPING\r\n", &reply);
+    bench.send(&mut client, "KEYS none\r\nPING\r\n", "*0\r\n+PONG\r\n");
+}
