@@ -19,6 +19,7 @@ pub mod list;
 pub mod pubsub;
 pub mod refusal;
 pub mod scanning;
+pub mod scripting;
 pub mod server;
 pub mod set;
 pub mod sort;
@@ -50,6 +51,7 @@ const FAMILIES: &[&[Spec]] = &[
     stream::TABLE,
     connection::TABLE,
     transaction::TABLE,
+    scripting::TABLE,
     client::TABLE,
     tracking::TABLE,
     config::TABLE,

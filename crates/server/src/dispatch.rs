@@ -825,19 +825,8 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
 
 /// Describes the missing feature if Redis has a command that is not served.
 fn not_served(name: &str) -> Option<&'static str> {
-    const SCRIPTS: &[&str] = &[
-        "eval",
-        "eval_ro",
-        "evalsha",
-        "evalsha_ro",
-        "fcall",
-        "fcall_ro",
-        "function",
-        "script",
-    ];
     match name {
         "migrate" => Some("moving keys between servers is"),
-        _ if SCRIPTS.contains(&name) => Some("scripts and functions are"),
         _ => None,
     }
 }

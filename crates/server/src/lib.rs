@@ -34,6 +34,7 @@ pub mod pubsub;
 pub mod queue;
 pub mod random;
 pub mod run;
+mod scripting;
 pub mod session;
 pub mod slice;
 pub mod slowlog;

@@ -26,6 +26,8 @@ pub enum Keys {
     Range(i16, i16, i16),
     /// The argument at this index is the number of keys that follow it.
     Counted(i16),
+    /// As `Counted`, for a script: it may access further keys.
+    Script(i16),
     /// The first argument, and further keys. The argument at this index is the number of the
     /// further keys (ZUNIONSTORE).
     FirstAndCounted(i16),
@@ -58,7 +60,7 @@ impl Keys {
                 let last = if last < 0 { len + last } else { last };
                 (i64::from(first), last, i64::from(step))
             }
-            Keys::Counted(at) => counted(args, at, 1),
+            Keys::Counted(at) | Keys::Script(at) => counted(args, at, 1),
             Keys::FirstAndCounted(at) => {
                 each(1);
                 counted(args, at, 1)
@@ -99,7 +101,8 @@ impl Keys {
     /// all shards.
     pub fn reach_beyond(&self, args: Args<'_>) -> bool {
         let has_star = |arg: &[u8]| arg.contains(&b'*');
-        *self == Keys::Whole || *self == Keys::Sort && args.from(2).iter().any(has_star)
+        matches!(self, Keys::Whole | Keys::Script(_))
+            || *self == Keys::Sort && args.from(2).iter().any(has_star)
     }
 }
 

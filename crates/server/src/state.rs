@@ -13,6 +13,7 @@ use crate::long::Long;
 use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
+use crate::scripting::Scripting;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
 use crate::tracking::TrackingClients;
@@ -86,6 +87,8 @@ pub struct Server {
     pub long: Long,
     /// Subscriptions.
     pub pubsub: PubSub,
+    /// Scripts.
+    pub scripting: Scripting,
     /// Clients that cache keys.
     pub tracking: TrackingClients,
     /// Clients that sent MONITOR.
@@ -175,6 +178,7 @@ impl Server {
             blocking: Blocking::default(),
             long: Long::new(threads),
             pubsub: PubSub::default(),
+            scripting: Scripting::default(),
             tracking: TrackingClients::default(),
             monitors: Monitors::default(),
             stats: Stats::new(threads),

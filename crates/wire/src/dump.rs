@@ -24,12 +24,14 @@
 mod crc;
 mod format;
 mod input;
+mod libraries;
 mod packed;
 mod read;
 mod stream;
 mod value;
 mod write;
 
+pub use libraries::{read_libraries, write_libraries};
 pub use read::read;
 pub use stream::{StreamForm, StreamWriter};
 pub use value::{DumpError, DumpId, Element, Encoding, Sink, StreamNumbers, StreamPart, ValueType};

@@ -266,7 +266,7 @@ fn info(ctx: &mut Ctx<'_, '_>, entry: Entry) {
     let (first, last, step) = key_range(entry.keys());
     let is_movable = matches!(
         entry.keys(),
-        Keys::Counted(_) | Keys::FirstAndCounted(_) | Keys::CountedStep(..)
+        Keys::Counted(_) | Keys::Script(_) | Keys::FirstAndCounted(_) | Keys::CountedStep(..)
     );
     let mut flags: Vec<&str> = Vec::new();
     for (bit, name) in flag::NAMES {

@@ -11,23 +11,23 @@ use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
 use crate::spec::Keys;
-use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READONLY, WRITE};
+use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "list":
-    "blmove" 6, WRITE | DENYOOM | NOSCRIPT | BLOCKING, Keys::Range(1, 2, 1), "6.2.0", on_slab!(block::blmove),
+    "blmove" 6, WRITE | DENYOOM | BLOCKING, Keys::Range(1, 2, 1), "6.2.0", on_slab!(block::blmove),
         "Moves an element from an end of one list to an end of another. Blocks until there is one.";
-    "blmovem" -6, WRITE | DENYOOM | NOSCRIPT | BLOCKING, Keys::Range(1, 2, 1), "8.10.0",
+    "blmovem" -6, WRITE | DENYOOM | BLOCKING, Keys::Range(1, 2, 1), "8.10.0",
         on_slab!(move_many::blmovem),
         "Moves elements from an end of one list to an end of another. Blocks until there are enough.";
     "blmpop" -5, WRITE | BLOCKING | MOVABLE_KEYS, Keys::Counted(2), "7.0.0", on_slab!(block::blmpop),
         "Removes and returns elements from the first non-empty list. Blocks until there is one.";
-    "blpop" -3, WRITE | NOSCRIPT | BLOCKING, Keys::Range(1, -2, 1), "2.0.0", on_slab!(block::blpop),
+    "blpop" -3, WRITE | BLOCKING, Keys::Range(1, -2, 1), "2.0.0", on_slab!(block::blpop),
         "Removes and returns the first element of the first non-empty list. Blocks until there is one.";
-    "brpop" -3, WRITE | NOSCRIPT | BLOCKING, Keys::Range(1, -2, 1), "2.0.0", on_slab!(block::brpop),
+    "brpop" -3, WRITE | BLOCKING, Keys::Range(1, -2, 1), "2.0.0", on_slab!(block::brpop),
         "Removes and returns the last element of the first non-empty list. Blocks until there is one.";
-    "brpoplpush" 4, WRITE | DENYOOM | NOSCRIPT | BLOCKING, Keys::Range(1, 2, 1), "2.2.0",
+    "brpoplpush" 4, WRITE | DENYOOM | BLOCKING, Keys::Range(1, 2, 1), "2.2.0",
         on_slab!(block::brpoplpush),
         "Moves the last element of a list to the front of another. Blocks until there is one.";
     "lindex" 3, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(read::lindex),

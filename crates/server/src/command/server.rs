@@ -48,7 +48,7 @@ pub const TABLE: &[Spec] = commands! {
     "acl" -2, ADMIN_ALWAYS | CONTAINER, Keys::None, "6.0.0", Run::any(acl),
         "A container for access list control commands.";
     in "generic":
-    "wait" 3, NOSCRIPT, Keys::None, "3.0.0", Run::any(wait),
+    "wait" 3, 0, Keys::None, "3.0.0", Run::any(wait),
         "Waits until replicas have acknowledged the connection's writes. Returns 0, because there are none.";
     "waitaof" 4, NOSCRIPT, Keys::None, "7.2.0", Run::any(wait_for_file),
         "Waits until the append-only files have the connection's writes. Returns 0 and 0, because there are none.";

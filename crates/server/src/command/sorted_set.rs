@@ -19,7 +19,7 @@ use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
 use crate::spec::Keys;
-use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, NOSCRIPT, READONLY, WRITE};
+use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 use store::SortedSet;
 
 /// Table of this family's commands.
@@ -27,10 +27,10 @@ pub const TABLE: &[Spec] = commands! {
     in "sorted-set":
     "bzmpop" -5, WRITE | BLOCKING | MOVABLE_KEYS, Keys::Counted(2), "7.0.0", on_slab!(pop::bzmpop),
         "Removes and returns members with the lowest or highest scores from the first non-empty sorted set. Blocks until there is one.";
-    "bzpopmax" -3, WRITE | NOSCRIPT | BLOCKING | FAST, Keys::Range(1, -2, 1), "5.0.0",
+    "bzpopmax" -3, WRITE | BLOCKING | FAST, Keys::Range(1, -2, 1), "5.0.0",
         on_slab!(pop::bzpopmax),
         "Removes and returns the member with the highest score from the first non-empty sorted set. Blocks until there is one.";
-    "bzpopmin" -3, WRITE | NOSCRIPT | BLOCKING | FAST, Keys::Range(1, -2, 1), "5.0.0",
+    "bzpopmin" -3, WRITE | BLOCKING | FAST, Keys::Range(1, -2, 1), "5.0.0",
         on_slab!(pop::bzpopmin),
         "Removes and returns the member with the lowest score from the first non-empty sorted set. Blocks until there is one.";
     "zadd" -4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.2.0", on_slab!(add::zadd).by_arguments(),

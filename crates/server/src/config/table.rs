@@ -131,6 +131,9 @@ settings! {
     LatencyMonitorThreshold "latency-monitor-threshold", Int(0, MAX), "0", true, "Minimum duration in milliseconds of events that LATENCY records; 0 disables it.";
     LatencyTracking "latency-tracking", Bool, "yes", true, "Whether to keep a histogram of each command's duration.";
     LatencyPercentiles "latency-tracking-info-percentiles", Percentiles, "50 99 99.9", true, "Percentiles that INFO latencystats shows.";
+    BusyReplyThreshold "busy-reply-threshold" or "lua-time-limit", Int(0, MAX), "5000", true, "Duration of a script in milliseconds after which SCRIPT KILL may end it, which needs several data threads.";
+    ScriptTimeLimit "script-time-limit", Int(0, MAX), "5000", true, "Duration of a script in milliseconds after which it is ended, even if it has written; 0 means no limit.";
+    ScriptMemoryLimit "script-memory-limit", Bytes(1 << 20, 1 << 40), "64mb", true, "Maximum memory that a running script may allocate for its values, in bytes.";
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", true, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
     LogFile "logfile", Text, "", false, "File that the log is appended to; empty means standard error.";
     Databases "databases", Int(1, 256), "16", false, "Number of databases. Unused ones take no memory. The segment engine has one.";
@@ -187,8 +190,6 @@ pub const IGNORED: &[&str] = &[
     "min-replicas-*",
     "min-slaves-*",
     "cluster-*",
-    "lua-time-limit",
-    "busy-reply-threshold",
     "shutdown-*",
     "hash-max-*",
     "list-*",

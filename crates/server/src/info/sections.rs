@@ -115,9 +115,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("allocator_resident", rss);
     report.field("total_system_memory", system);
     report.field("total_system_memory_human", bytes_for_people(system));
-    report.field("used_memory_lua", 0);
-    report.field("used_memory_scripts", 0);
-    report.field("number_of_cached_scripts", 0);
+    script_memory(report);
     report.field("maxmemory", max);
     report.field("maxmemory_human", bytes_for_people(max));
     report.field(
@@ -208,6 +206,26 @@ fn traffic(report: &mut Report<'_>) {
     report.field("sync_partial_err", 0);
 }
 
+/// Memory of scripts.
+fn script_memory(report: &mut Report<'_>) {
+    let (scripting, scripts) = (
+        &report.server.scripting,
+        report.server.scripting.cache.facts(),
+    );
+    let libraries = scripting.libraries.all();
+    let functions: usize = libraries
+        .values()
+        .map(|library| library.functions.len())
+        .sum();
+    report.field("used_memory_lua", scripting.vm_bytes());
+    report.field("used_memory_vm_eval", scripting.vm_bytes());
+    report.field("used_memory_scripts_eval", scripts.bytes);
+    report.field("used_memory_scripts", scripts.bytes);
+    report.field("number_of_cached_scripts", scripts.count);
+    report.field("number_of_functions", functions);
+    report.field("number_of_libraries", libraries.len());
+}
+
 /// Second part of `stats`: keys and subscriptions.
 fn keys(report: &mut Report<'_>) {
     let stats = &report.server.stats;
@@ -220,7 +238,8 @@ fn keys(report: &mut Report<'_>) {
     report.field("expire_cycle_cpu_milliseconds", expiry_ms);
     report.field("evicted_keys", counters.evicted_keys);
     report.field("evicted_clients", stats.evicted_clients.load(Relaxed));
-    report.field("evicted_scripts", 0);
+    let scripts = report.server.scripting.cache.facts();
+    report.field("evicted_scripts", scripts.evicted);
     report.field("total_eviction_exceeded_time", 0);
     report.field("current_eviction_exceeded_time", 0);
     report.field("keyspace_hits", counters.hits);

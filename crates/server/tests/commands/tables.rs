@@ -83,6 +83,7 @@ scripts! {
     deadlines_are_kept: "expire.txt",
     keys_are_listed: "scan.txt",
     databases_as_a_whole: "whole.txt",
+    scripts_are_run: "scripting.txt",
     values_are_looked_into: "object.txt",
     values_are_dumped: "dump.txt",
     counters_have_bounds: "increx.txt",

@@ -1,0 +1,565 @@
+//! A Lua state in which scripts run.
+
+mod functions;
+
+use crate::cache::{Digest, Script};
+use crate::failure::{Raised, bad_argument, lua_value, raise, raise_table, type_name};
+use crate::host::Host;
+use crate::reply::Writer;
+use crate::state::{Failure, Purpose, State};
+use crate::{lend, lib_bit, lib_cmsgpack, lib_json, lib_redis, lib_struct};
+use mlua::chunk::ChunkMode;
+use mlua::{Either, Function, HookTriggers, IntoLua, Lua, LuaOptions, LuaString};
+use mlua::{StdLib, Table, Value, Variadic, VmState};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use wire::{Args, Protocol, Reply};
+
+/// Lua code that builds the environment.
+const PRELUDE: &str = include_str!("prelude.lua");
+/// Maximum number of keys and arguments that are passed on Lua's stack.
+const STACK_ARGS_MAX: usize = 64;
+/// Number of items that make a pattern too complex.
+const PATTERN_ITEMS_MAX: usize = 1000;
+/// Growth of the state in bytes, beyond twice its size, after which garbage is collected at once.
+const GROWTH_BYTES: usize = 4 << 20;
+
+/// Options of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Version that `redis.REDIS_VERSION` announces.
+    pub version: &'static str,
+    /// Maximum memory that a running script may allocate, in bytes.
+    pub memory_bytes: usize,
+}
+
+/// Reason why a script does not run: the text of the error reply, without the leading `-`.
+pub type Refusal = String;
+
+/// Argument that turns the memory limit on after the other arguments were pushed.
+struct LimitOn(usize);
+
+impl IntoLua for LimitOn {
+    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+        lua.set_memory_limit(self.0)?;
+        Ok(Value::Nil)
+    }
+}
+
+/// What `run` returns: whether the script succeeded, its value, and how to convert a table.
+type Returned = (bool, Value, Option<u8>, Value);
+
+/// Result of a script that has run, before it is written.
+pub struct Finished(mlua::Result<Returned>);
+
+/// A compiled script.
+struct Compiled {
+    script: Arc<Script>,
+    chunk: u32,
+}
+
+/// A Lua state with its compiled scripts. It stays on one thread.
+pub struct Engine {
+    lua: Lua,
+    state: Rc<State>,
+    chunks: Table,
+    run: Function,
+    run_tables: Function,
+    load: Function,
+    kind_of: Function,
+    purpose: Purpose,
+    functions: functions::Functions,
+    by_digest: HashMap<Digest, Compiled>,
+    by_body: HashMap<Arc<[u8]>, Digest>,
+    /// The script that ran last.
+    last: Option<(Arc<Script>, u32)>,
+    free_chunks: Vec<u32>,
+    chunk_count: u32,
+    /// Number of compiled scripts at which evicted ones are removed.
+    sweep_at: usize,
+    /// Size of the state after garbage was collected last.
+    settled_bytes: usize,
+    memory_bytes: usize,
+}
+
+/// Text of an error of the binding, without the traceback after its first line.
+fn text_of(error: &mlua::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("runtime error: ").unwrap_or(line);
+    let line = line.strip_prefix("syntax error: ").unwrap_or(line);
+    line.strip_prefix("memory error: ")
+        .unwrap_or(line)
+        .to_owned()
+}
+
+impl Engine {
+    /// Number of instructions between two calls of [`Host::tick`].
+    pub const TICK_INSTRUCTIONS: u32 = 100_000;
+
+    /// Creates a state for scripts of EVAL.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn new(options: &Options) -> Result<Engine, Refusal> {
+        Engine::build(options, Purpose::Scripts).map_err(|error| format!("ERR {}", text_of(&error)))
+    }
+
+    /// Creates a state for function libraries.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn for_functions(options: &Options) -> Result<Engine, Refusal> {
+        Engine::build(options, Purpose::Functions)
+            .map_err(|error| format!("ERR {}", text_of(&error)))
+    }
+
+    fn build(options: &Options, purpose: Purpose) -> mlua::Result<Engine> {
+        let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true))?;
+        let state = Rc::new(State {
+            protocol: Cell::new(Protocol::Resp2),
+            limit_bytes: Cell::new(0),
+            memory_bytes: Cell::new(options.memory_bytes),
+            killed: Cell::new(None),
+            failure: RefCell::default(),
+            registered: RefCell::default(),
+            input: RefCell::default(),
+            spans: RefCell::default(),
+            output: RefCell::default(),
+        });
+        let tables = lua.create_table()?;
+        tables.raw_set(
+            "redis",
+            lib_redis::create(&lua, &state, options.version, purpose)?,
+        )?;
+        tables.raw_set("cjson", lib_json::create(&lua)?)?;
+        tables.raw_set("cmsgpack", lib_cmsgpack::create(&lua)?)?;
+        tables.raw_set("struct", lib_struct::create(&lua)?)?;
+        tables.raw_set("bit", lib_bit::create(&lua)?)?;
+        let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
+        let native = natives(&lua, &state)?;
+        native.raw_set("is_for_functions", purpose == Purpose::Functions)?;
+        type Built = (Table, Table, Function, Function, Function, Function);
+        let (env, chunks, run, run_tables, load, kind_of): Built =
+            prelude.call((native, tables))?;
+        lua.set_globals(env)?;
+        set_hook(&lua, &state)?;
+        // The parser does not keep the names of chunks alive.
+        lua.set_named_registry_value("chunk names", lua.create_string(purpose.chunk_name())?)?;
+        let settled_bytes = lua.used_memory();
+        Ok(Engine {
+            lua,
+            state,
+            chunks,
+            run,
+            run_tables,
+            load,
+            kind_of,
+            purpose,
+            functions: functions::Functions::default(),
+            by_digest: HashMap::new(),
+            by_body: HashMap::new(),
+            last: None,
+            free_chunks: Vec::new(),
+            chunk_count: 0,
+            sweep_at: 1024,
+            settled_bytes,
+            memory_bytes: options.memory_bytes,
+        })
+    }
+
+    /// Returns the memory that the state uses, in bytes.
+    pub fn used_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    /// Sets the maximum memory that a running script may allocate, in bytes.
+    pub fn set_memory_bytes(&mut self, bytes: usize) {
+        self.memory_bytes = bytes;
+        self.state.memory_bytes.set(bytes);
+    }
+
+    /// Returns a compiled script with this text, unless it was evicted from the cache.
+    pub fn find_body(&mut self, body: &[u8]) -> Option<Arc<Script>> {
+        if let Some((script, _)) = &self.last
+            && script.is_cached()
+            && script.body() == body
+        {
+            return Some(Arc::clone(script));
+        }
+        let digest = *self.by_body.get(body)?;
+        self.find_digest(&digest)
+    }
+
+    /// Returns a compiled script with this digest, unless it was evicted from the cache.
+    pub fn find_digest(&mut self, digest: &Digest) -> Option<Arc<Script>> {
+        if let Some((script, _)) = &self.last
+            && script.is_cached()
+            && script.digest() == digest
+        {
+            return Some(Arc::clone(script));
+        }
+        let script = &self.by_digest.get(digest)?.script;
+        script.is_cached().then(|| Arc::clone(script))
+    }
+
+    /// Compiles code without keeping it.
+    ///
+    /// # Errors
+    /// The code has a syntax error, or there is not enough memory.
+    pub fn check(&self, code: &[u8]) -> Result<(), Refusal> {
+        self.compile(code).map(|_| ())
+    }
+
+    fn compile(&self, code: &[u8]) -> Result<Function, Refusal> {
+        let limit = self.lua.used_memory().saturating_add(self.memory_bytes);
+        let limited = self.lua.set_memory_limit(limit);
+        let chunk = self
+            .lua
+            .load(code)
+            .set_name(self.purpose.chunk_name())
+            .set_mode(ChunkMode::Text);
+        let compiled = limited.and_then(|_| chunk.into_function());
+        let unlimited = self.lua.set_memory_limit(0);
+        compiled
+            .and_then(|function| unlimited.map(|_| function))
+            .map_err(|error| {
+                let text = text_of(&error);
+                match self.purpose {
+                    Purpose::Scripts => {
+                        format!("ERR Error compiling script (new function): {text}")
+                    }
+                    Purpose::Functions => format!("ERR Error compiling function: {text}"),
+                }
+            })
+    }
+
+    /// Returns the number of a script's chunk, which is compiled if necessary.
+    fn chunk_of(&mut self, script: &Arc<Script>) -> Result<u32, Refusal> {
+        if let Some((last, chunk)) = &self.last
+            && Arc::ptr_eq(last, script)
+        {
+            return Ok(*chunk);
+        }
+        if let Some(compiled) = self.by_digest.get(script.digest()) {
+            let chunk = compiled.chunk;
+            self.last = Some((Arc::clone(&compiled.script), chunk));
+            return Ok(chunk);
+        }
+        let function = self.compile(script.code())?;
+        if self.by_digest.len() >= self.sweep_at {
+            self.sweep();
+        }
+        let chunk = self.store(function)?;
+        let compiled = Compiled {
+            script: Arc::clone(script),
+            chunk,
+        };
+        self.by_body.insert(script.shared_body(), *script.digest());
+        self.by_digest.insert(*script.digest(), compiled);
+        self.last = Some((Arc::clone(script), chunk));
+        Ok(chunk)
+    }
+
+    /// Stores a function and returns its number.
+    fn store(&mut self, function: Function) -> Result<u32, Refusal> {
+        let chunk = self.free_chunks.pop().unwrap_or_else(|| {
+            self.chunk_count += 1;
+            self.chunk_count
+        });
+        let stored = self.chunks.raw_set(chunk, function);
+        stored.map_err(|error| format!("ERR {}", text_of(&error)))?;
+        Ok(chunk)
+    }
+
+    /// Removes the scripts that the cache has evicted.
+    fn sweep(&mut self) {
+        let (chunks, free) = (&self.chunks, &mut self.free_chunks);
+        self.by_digest.retain(|_, compiled| {
+            let is_kept = compiled.script.is_cached();
+            if !is_kept && chunks.raw_set(compiled.chunk, Value::Nil).is_ok() {
+                free.push(compiled.chunk);
+            }
+            is_kept
+        });
+        let kept = &self.by_digest;
+        self.by_body.retain(|_, digest| kept.contains_key(digest));
+        self.last = None;
+        self.sweep_at = self.by_digest.len() * 2 + 1024;
+    }
+
+    /// Runs a script: `args` are its keys, of which there are `key_count`, and its arguments. The
+    /// result must be passed to [`Engine::write`] before the next run.
+    ///
+    /// # Errors
+    /// The script does not compile.
+    pub fn run(
+        &mut self,
+        script: &Arc<Script>,
+        key_count: usize,
+        args: Args<'_>,
+        host: &mut dyn Host,
+    ) -> Result<Finished, Refusal> {
+        let chunk = self.chunk_of(script)?;
+        Ok(self.run_chunk(chunk, key_count, args, host))
+    }
+
+    fn run_chunk(
+        &mut self,
+        chunk: u32,
+        key_count: usize,
+        args: Args<'_>,
+        host: &mut dyn Host,
+    ) -> Finished {
+        self.state.protocol.set(Protocol::Resp2);
+        self.state.killed.set(None);
+        let limit = self.lua.used_memory().saturating_add(self.memory_bytes);
+        self.state.limit_bytes.set(limit);
+        let returned = lend::lend(host, || {
+            let returned = self.call(chunk, key_count, args, limit);
+            self.lua.set_memory_limit(0)?;
+            returned
+        });
+        Finished(returned)
+    }
+
+    /// Writes the reply of a script. `name` is its name in errors.
+    pub fn write(&mut self, finished: Finished, name: &[u8], reply: &mut Reply<'_>) {
+        let start = reply.position();
+        let written = finished.0.and_then(|returned| self.push(returned, reply));
+        if let Err(error) = written {
+            let text = format!("ERR {}", text_of(&error)).into();
+            self.fail(Failure { text, place: None });
+        }
+        if let Some(failure) = self.state.failure.take() {
+            reply.truncate(start);
+            write_failure(&failure, name, reply);
+        }
+        self.settle();
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.state.failure.borrow_mut().get_or_insert(failure);
+    }
+
+    fn call(
+        &self,
+        chunk: u32,
+        key_count: usize,
+        args: Args<'_>,
+        limit: usize,
+    ) -> mlua::Result<Returned> {
+        let pushed = |bytes| match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Either::Left(text)),
+            Err(_) => self.lua.create_string(bytes).map(Either::Right),
+        };
+        if args.len() > STACK_ARGS_MAX {
+            self.lua.set_memory_limit(limit)?;
+            let table = |args: &mut dyn Iterator<Item = &[u8]>| {
+                let table = self.lua.create_table()?;
+                for (index, bytes) in args.enumerate() {
+                    table.raw_seti(index + 1, self.lua.create_string(bytes)?)?;
+                }
+                mlua::Result::Ok(table)
+            };
+            let keys = table(&mut args.iter().take(key_count))?;
+            let argv = table(&mut args.iter().skip(key_count))?;
+            return self.run_tables.call((chunk, keys, argv));
+        }
+        match args.len() {
+            0 => self.run.call((chunk, key_count, LimitOn(limit))),
+            1 => self
+                .run
+                .call((chunk, key_count, pushed(&args[0])?, LimitOn(limit))),
+            2 => {
+                let (first, second) = (pushed(&args[0])?, pushed(&args[1])?);
+                self.run
+                    .call((chunk, key_count, first, second, LimitOn(limit)))
+            }
+            _ => {
+                let list: mlua::Result<Vec<Either<&str, LuaString>>> =
+                    args.iter().map(pushed).collect();
+                let list = list?.into_iter().map(Either::Left);
+                let last = std::iter::once(Either::Right(LimitOn(limit)));
+                let list: Variadic<_> = list.chain(last).collect();
+                self.run.call((chunk, key_count, list))
+            }
+        }
+    }
+
+    fn push(&self, returned: Returned, reply: &mut Reply<'_>) -> mlua::Result<()> {
+        let (is_ok, value, kind, field) = returned;
+        if !is_ok {
+            self.fail(Failure {
+                text: b"ERR not enough memory".to_vec(),
+                place: None,
+            });
+            return Ok(());
+        }
+        let mut writer = Writer {
+            kind_of: &self.kind_of,
+            has_booleans: self.state.protocol.get() == Protocol::Resp3,
+            reply,
+        };
+        writer.write(&value, kind.unwrap_or(0), &field)
+    }
+
+    /// Collects garbage if the last script has left much of it.
+    fn settle(&mut self) {
+        if self.lua.used_memory() <= self.settled_bytes * 2 + GROWTH_BYTES {
+            return;
+        }
+        // Twice, because finalizers run between the two. An error would leave the garbage to the
+        // collector's own steps.
+        let _ = self.lua.gc_collect().and_then(|()| self.lua.gc_collect());
+        self.settled_bytes = self.lua.used_memory();
+    }
+}
+
+/// Writes the reply of a script that failed.
+fn write_failure(failure: &Failure, name: &[u8], reply: &mut Reply<'_>) {
+    let mut text = failure.text.clone();
+    text.extend_from_slice(b" script: ");
+    text.extend_from_slice(name);
+    if let Some((source, line)) = &failure.place {
+        text.extend_from_slice(format!(", on {source}:{line}").as_bytes());
+    }
+    text.push(b'.');
+    reply.error_bytes(&text);
+}
+
+/// Ends a script when the host wants it.
+fn set_hook(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
+    let state = Rc::clone(state);
+    let triggers = HookTriggers::new().every_nth_instruction(Engine::TICK_INSTRUCTIONS);
+    lua.set_global_hook(triggers, move |_, _| {
+        if let Some(reason) = lend::with(|host| host.tick()).flatten() {
+            state.killed.set(Some(reason));
+        }
+        match state.killed.get() {
+            Some(reason) => Err(raise_table(reason, false)),
+            None => Ok(VmState::Continue),
+        }
+    })
+}
+
+/// Functions that the prelude needs.
+fn natives(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let native = lua.create_table()?;
+    let caught_state = Rc::clone(state);
+    native.raw_set(
+        "caught",
+        lua.create_function(move |lua, value: Value| match caught_state.killed.get() {
+            Some(reason) => Err(raise_table(reason, false)),
+            None => lua_value(lua, value),
+        })?,
+    )?;
+    let failed_state = Rc::clone(state);
+    native.raw_set(
+        "on_error",
+        lua.create_function(move |lua, value: Value| {
+            *failed_state.failure.borrow_mut() = Some(failure_of(lua, &value));
+            Ok(())
+        })?,
+    )?;
+    native.raw_set(
+        "fail",
+        lua.create_function(|_, text: String| {
+            Err::<(), _>(raise_table(format!("ERR {text}"), false))
+        })?,
+    )?;
+    native.raw_set(
+        "bad_argument",
+        lua.create_function(
+            |lua, (index, function, expected, value): (usize, String, String, Value)| {
+                let given = type_name(Some(&value));
+                let why = format!("{expected} expected, got {given}");
+                Err::<(), _>(bad_argument(lua, index, &function, why))
+            },
+        )?,
+    )?;
+    native.raw_set(
+        "clock",
+        lua.create_function(|_, ()| Ok(lend::with(|host| host.cpu_seconds()).unwrap_or(0.0)))?,
+    )?;
+    native.raw_set(
+        "check_pattern",
+        lua.create_function(|lua, pattern: LuaString| {
+            let is_item = |byte: &&u8| b"?*+-()[%.^$".contains(byte);
+            if pattern.as_bytes().iter().filter(is_item).count() > PATTERN_ITEMS_MAX {
+                return Err(raise(lua, "pattern too complex"));
+            }
+            Ok(())
+        })?,
+    )?;
+    Ok(native)
+}
+
+/// Describes an uncaught error, on top of whose stack this function is called.
+fn failure_of(lua: &Lua, value: &Value) -> Failure {
+    let mut place = None;
+    for level in 1..12 {
+        let found = lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let name = source
+                .source
+                .map(|name| name.into_owned())
+                .unwrap_or_default();
+            (source.what == "C", name, debug.current_line())
+        });
+        let Some((is_c, name, line)) = found else {
+            break;
+        };
+        if is_c || name == "=prelude" {
+            continue;
+        }
+        place = line.map(|line| (name, line));
+        break;
+    }
+    let text = match value {
+        Value::Table(table) => match table.raw_get::<Value>("err") {
+            Ok(Value::String(text)) => text.as_bytes().to_vec(),
+            _ => b"ERR unknown error".to_vec(),
+        },
+        Value::Error(error) => match error.downcast_ref::<Raised>() {
+            Some(Raised::Table(text, _)) => text.clone(),
+            Some(Raised::Text(text)) => format!("ERR {text}").into(),
+            None => format!("ERR {}", text_of(error)).into(),
+        },
+        other => {
+            let text = other
+                .to_string()
+                .unwrap_or_else(|_| other.type_name().to_owned());
+            let mut bytes = b"ERR ".to_vec();
+            match other {
+                Value::String(text) => bytes.extend_from_slice(&text.as_bytes()),
+                _ => bytes.extend_from_slice(text.as_bytes()),
+            }
+            replace_prelude(bytes, place.as_ref())
+        }
+    };
+    Failure { text, place }
+}
+
+/// Replaces a position in the prelude, at which a wrapped function failed, by the script's.
+fn replace_prelude(text: Vec<u8>, place: Option<&(String, usize)>) -> Vec<u8> {
+    let Some(rest) = text.strip_prefix(b"ERR prelude:") else {
+        return text;
+    };
+    let Some(end) = rest.windows(2).position(|pair| pair == b": ") else {
+        return text;
+    };
+    let mut replaced = b"ERR ".to_vec();
+    if let Some((source, line)) = place {
+        let source = source.trim_start_matches(['@', '=']);
+        replaced.extend_from_slice(format!("{source}:{line}: ").as_bytes());
+    }
+    replaced.extend_from_slice(&rest[end + 2..]);
+    replaced
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Errors that functions of the libraries raise.
+//!
+//! A callback of a Lua state can raise only an `mlua::Error`, which Lua code sees as userdata. What
+//! a script sees must be a string or a table, as in Redis. So each callback raises a [`Raised`],
+//! and the sandbox's `pcall`, `xpcall` and `coroutine.resume` replace it by its Lua value.
+
+use mlua::{Lua, Table, Value};
+use std::fmt;
+
+/// Value that a library function raises.
+#[derive(Clone, Debug)]
+pub enum Raised {
+    /// A string, with its position in the script.
+    Text(String),
+    /// A table with the field `err`, as the functions of `redis` raise it. The flag states that the
+    /// error was counted in the statistics already.
+    Table(Vec<u8>, bool),
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Raised::Text(text) => f.write_str(text),
+            Raised::Table(text, _) => f.write_str(&String::from_utf8_lossy(text)),
+        }
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// Returns an error with this text, after the position of the Lua code that called the function. A
+/// function of the prelude counts as part of the called one.
+pub fn raise(lua: &Lua, text: impl fmt::Display) -> mlua::Error {
+    let position = (1..4).find_map(|level| {
+        let found = lua.inspect_stack(level, |debug| {
+            let source = debug.source().short_src.unwrap_or_default();
+            if source == "prelude" {
+                return None;
+            }
+            let line = debug.current_line().filter(|line| *line > 0);
+            Some(
+                line.map(|line| format!("{source}:{line}: "))
+                    .unwrap_or_default(),
+            )
+        });
+        found.unwrap_or_else(|| Some(String::new()))
+    });
+    unplaced(format!("{}{text}", position.unwrap_or_default()))
+}
+
+/// Returns an error with this text and no position.
+pub fn unplaced(text: String) -> mlua::Error {
+    mlua::Error::external(Raised::Text(text))
+}
+
+/// Returns the number that a value is.
+pub fn number_of(value: Option<&Value>) -> Option<f64> {
+    match value {
+        Some(Value::Integer(number)) => Some(*number as f64),
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Returns Lua's error for a bad argument.
+pub fn bad_argument(
+    lua: &Lua,
+    index: usize,
+    function: &str,
+    why: impl fmt::Display,
+) -> mlua::Error {
+    raise(
+        lua,
+        format_args!("bad argument #{index} to '{function}' ({why})"),
+    )
+}
+
+/// Returns an error whose Lua value is a table with the field `err`.
+pub fn raise_table(text: impl Into<Vec<u8>>, is_counted: bool) -> mlua::Error {
+    mlua::Error::external(Raised::Table(text.into(), is_counted))
+}
+
+/// Creates the table of an error.
+pub fn error_table(lua: &Lua, text: &[u8], is_counted: bool) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(0, 2)?;
+    table.raw_set("err", lua.create_string(text)?)?;
+    if is_counted {
+        table.raw_set("ignore_error_stats_update", true)?;
+    }
+    Ok(table)
+}
+
+/// Returns the Lua value of an error that Lua code has caught.
+pub fn lua_value(lua: &Lua, caught: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = caught else {
+        return Ok(caught);
+    };
+    match error.downcast_ref::<Raised>() {
+        Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),
+        Some(Raised::Table(text, is_counted)) => {
+            Ok(Value::Table(error_table(lua, text, *is_counted)?))
+        }
+        None => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            Ok(Value::String(lua.create_string(line)?))
+        }
+    }
+}
+
+/// Returns the type's name as Lua's error messages spell it; a missing argument is `no value`.
+pub fn type_name(value: Option<&Value>) -> &'static str {
+    match value {
+        None => "no value",
+        Some(Value::LightUserData(_) | Value::Error(_)) => "userdata",
+        Some(Value::Integer(_)) => "number",
+        Some(value) => value.type_name(),
+    }
+}

@@ -1,0 +1,405 @@
+//! The library `redis`.
+
+use crate::failure::{error_table, number_of, raise, raise_table};
+use crate::header::Flags;
+use crate::lend;
+use crate::library::Registered;
+use crate::number::integral;
+use crate::reply::to_lua;
+use crate::sha1::{hex, sha1};
+use crate::state::{Purpose, State};
+use mlua::{Function, Lua, MultiValue, Table, Value};
+use std::rc::Rc;
+use wire::number::Text;
+use wire::{Args, Output, Protocol, Span};
+
+/// Maximum number of functions of a library.
+const FUNCTIONS_MAX: usize = 10_000;
+/// Buffers larger than this are freed after a command.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// Creates the library. `version` is the announced version of Redis.
+pub fn create(
+    lua: &Lua,
+    state: &Rc<State>,
+    version: &str,
+    purpose: Purpose,
+) -> mlua::Result<Table> {
+    let library = lua.create_table()?;
+    for (name, value) in [
+        ("LOG_DEBUG", 0),
+        ("LOG_VERBOSE", 1),
+        ("LOG_NOTICE", 2),
+        ("LOG_WARNING", 3),
+        ("REPL_NONE", 0),
+        ("REPL_AOF", 1),
+        ("REPL_SLAVE", 2),
+        ("REPL_REPLICA", 2),
+        ("REPL_ALL", 3),
+        ("REDIS_VERSION_NUM", version_number(version)),
+    ] {
+        library.raw_set(name, value)?;
+    }
+    library.raw_set("REDIS_VERSION", version)?;
+    let shared = Rc::clone(state);
+    let call = lua.create_function(move |lua, args| command(lua, &shared, &args, true))?;
+    library.raw_set("call", call)?;
+    let shared = Rc::clone(state);
+    let pcall = lua.create_function(move |lua, args| command(lua, &shared, &args, false))?;
+    library.raw_set("pcall", pcall)?;
+    let shared = Rc::clone(state);
+    let acl = lua.create_function(move |lua, args| may_call(lua, &shared, &args))?;
+    library.raw_set("acl_check_cmd", acl)?;
+    let shared = Rc::clone(state);
+    let setresp = lua.create_function(move |_, args| set_protocol(&shared, &args))?;
+    library.raw_set("setresp", setresp)?;
+    library.raw_set("error_reply", lua.create_function(error_reply)?)?;
+    library.raw_set("status_reply", lua.create_function(status_reply)?)?;
+    library.raw_set("log", lua.create_function(log)?)?;
+    library.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
+    library.raw_set("set_repl", lua.create_function(set_replication)?)?;
+    if purpose == Purpose::Functions {
+        let shared = Rc::clone(state);
+        let register = lua.create_function(move |_, args| register(&shared, &args))?;
+        library.raw_set("register_function", register)?;
+        return Ok(library);
+    }
+    // A script always replicates its effects, and there is no debugger.
+    library.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
+    library.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
+    library.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    Ok(library)
+}
+
+/// Returns the version as one number, a byte per part.
+fn version_number(version: &str) -> u32 {
+    let parts = version
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    parts.fold(0, |number, part| number << 8 | part & 255)
+}
+
+/// Appends an argument of a command. Returns false if it is neither a string nor a number.
+fn push_argument(value: &Value, input: &mut Vec<u8>) -> bool {
+    match value {
+        Value::String(text) => input.extend_from_slice(&text.as_bytes()),
+        Value::Integer(number) => input.extend_from_slice(Text::integer(*number).as_bytes()),
+        Value::Number(number) => match integral(*number) {
+            Some(whole) => input.extend_from_slice(Text::integer(whole).as_bytes()),
+            None => input.extend_from_slice(Text::double(*number).as_bytes()),
+        },
+        _ => return false,
+    }
+    true
+}
+
+/// Copies the arguments into one buffer.
+fn gather(
+    args: &MultiValue,
+    input: &mut Vec<u8>,
+    spans: &mut Vec<Span>,
+) -> Result<(), &'static str> {
+    input.clear();
+    spans.clear();
+    if args.is_empty() {
+        return Err("ERR Please specify at least one argument for this redis lib call");
+    }
+    for value in args.iter() {
+        let start = input.len();
+        if !push_argument(value, input) {
+            return Err("ERR Lua redis lib command arguments must be strings or integers");
+        }
+        // Positions have 32 bits.
+        if u32::try_from(input.len()).is_err() {
+            return Err("ERR the arguments of the command exceed 4 GiB");
+        }
+        let len = (input.len() - start) as u32;
+        spans.push(Span {
+            start: start as u32,
+            len,
+        });
+    }
+    Ok(())
+}
+
+/// Runs `redis.call`, which raises errors, or `redis.pcall`, which returns them.
+fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
+    let (Ok(mut input), Ok(mut spans), Ok(mut output)) = (
+        state.input.try_borrow_mut(),
+        state.spans.try_borrow_mut(),
+        state.output.try_borrow_mut(),
+    ) else {
+        return fail(lua, b"ERR a command of a script runs already", raises);
+    };
+    if state.registered.borrow().is_some() {
+        let name = if raises { "call" } else { "pcall" };
+        let text = format!("Script attempted to access nonexistent global variable '{name}'");
+        return Err(raise(lua, text));
+    }
+    output.clear();
+    if let Err(text) = gather(args, &mut input, &mut spans) {
+        return fail(lua, text.as_bytes(), raises);
+    }
+    output.set_max(state.memory_bytes.get());
+    let (args, protocol) = (Args::new(&input, &spans), state.protocol.get());
+    if lend::with(|host| host.call(args, protocol, &mut output)).is_none() {
+        return fail(
+            lua,
+            b"ERR redis.call can only be called inside a script invocation",
+            raises,
+        );
+    }
+    if output.is_cut_off() {
+        *output = Output::default();
+        return fail(
+            lua,
+            b"ERR the reply of the command exceeds script-memory-limit",
+            raises,
+        );
+    }
+    let converted = match output.strip_prefix(b"-") {
+        Some(text) => {
+            let text = text.strip_suffix(b"\r\n").unwrap_or(text);
+            if raises {
+                return Err(raise_table(text, true));
+            }
+            error_table(lua, text, true).map(Value::Table)
+        }
+        None => {
+            let bytes: &[u8] = &output;
+            let convert = || to_lua(lua, bytes, 0).map(|found| found.0);
+            state.unlimited(lua, bytes.len(), convert)
+        }
+    };
+    input.shrink_to(KEPT_BYTES_MAX);
+    if output.capacity() > KEPT_BYTES_MAX {
+        *output = Output::default();
+    }
+    converted
+}
+
+/// Raises or returns an error.
+fn fail(lua: &Lua, text: &[u8], raises: bool) -> mlua::Result<Value> {
+    if raises {
+        return Err(raise_table(text, false));
+    }
+    Ok(Value::Table(error_table(lua, text, false)?))
+}
+
+fn may_call(lua: &Lua, state: &State, args: &MultiValue) -> mlua::Result<Value> {
+    let (mut input, mut spans) = (state.input.borrow_mut(), state.spans.borrow_mut());
+    if let Err(text) = gather(args, &mut input, &mut spans) {
+        return fail(lua, text.as_bytes(), true);
+    }
+    let args = Args::new(&input, &spans);
+    match lend::with(|host| host.may_call(args)) {
+        Some(Ok(may)) => Ok(Value::Boolean(may)),
+        Some(Err(text)) => fail(lua, format!("ERR {text}").as_bytes(), true),
+        None => fail(lua, b"ERR no script runs", true),
+    }
+}
+
+fn set_protocol(state: &State, args: &MultiValue) -> mlua::Result<()> {
+    if args.len() != 1 {
+        return Err(raise_table(
+            "ERR redis.setresp() requires one argument.",
+            false,
+        ));
+    }
+    match number_of(args.get(0)) {
+        Some(2.0) => state.protocol.set(Protocol::Resp2),
+        Some(3.0) => state.protocol.set(Protocol::Resp3),
+        _ => return Err(raise_table("ERR RESP version must be 2 or 3.", false)),
+    }
+    Ok(())
+}
+
+/// Returns the only argument if it is a string.
+fn only_text(args: &MultiValue) -> Option<Vec<u8>> {
+    match (args.len(), args.get(0)) {
+        (1, Some(Value::String(text))) => Some(text.as_bytes().to_vec()),
+        _ => None,
+    }
+}
+
+fn error_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
+    let Some(text) = only_text(&args) else {
+        return error_table(lua, b"ERR wrong number or type of arguments", false);
+    };
+    // A text of one word is not a code, so that it gets one.
+    let text = text.strip_prefix(b"-").unwrap_or(&text);
+    let trimmed = text.strip_suffix(b"\n").unwrap_or(text);
+    let trimmed = trimmed.strip_suffix(b"\r").unwrap_or(trimmed);
+    if trimmed.contains(&b' ') {
+        return error_table(lua, trimmed, false);
+    }
+    error_table(lua, &[b"ERR ", trimmed].concat(), false)
+}
+
+fn status_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
+    let Some(text) = only_text(&args) else {
+        return error_table(lua, b"ERR wrong number or type of arguments", false);
+    };
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set("ok", lua.create_string(&text)?)?;
+    Ok(table)
+}
+
+fn log(_: &Lua, args: MultiValue) -> mlua::Result<()> {
+    if args.len() < 2 {
+        let text = "ERR redis.log() requires two arguments or more.";
+        return Err(raise_table(text, false));
+    }
+    let Some(level) = number_of(args.get(0)) else {
+        let text = "ERR First argument must be a number (log level).";
+        return Err(raise_table(text, false));
+    };
+    if !(0.0..=3.0).contains(&level) {
+        return Err(raise_table("ERR Invalid log level.", false));
+    }
+    let mut text = Vec::new();
+    for value in args.iter().skip(1) {
+        let start = text.len();
+        if start > 0 {
+            text.push(b' ');
+        }
+        if !push_argument(value, &mut text) {
+            text.truncate(start);
+        }
+    }
+    lend::with(|host| host.log(level as u8, &text));
+    Ok(())
+}
+
+fn sha1hex(_: &Lua, args: MultiValue) -> mlua::Result<String> {
+    if args.len() != 1 {
+        return Err(raise_table("ERR wrong number of arguments", false));
+    }
+    let mut text = Vec::new();
+    if let Some(value) = args.get(0) {
+        push_argument(value, &mut text);
+    }
+    let digits = hex(&sha1(&text));
+    Ok(String::from_utf8_lossy(&digits).into_owned())
+}
+
+/// Checks the flags of `redis.set_repl`. Nothing is replicated.
+fn set_replication(_: &Lua, args: MultiValue) -> mlua::Result<()> {
+    if args.len() != 1 {
+        return Err(raise_table(
+            "ERR redis.set_repl() requires one argument.",
+            false,
+        ));
+    }
+    let flags = number_of(args.get(0)).unwrap_or(0.0);
+    if !(0.0..4.0).contains(&flags) {
+        let text = "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or \
+                    REPL_NONE.";
+        return Err(raise_table(text, false));
+    }
+    Ok(())
+}
+
+/// Refuses a call of `redis.register_function`.
+fn refuse<T>(text: &str) -> mlua::Result<T> {
+    Err(raise_table(format!("ERR {text}"), false))
+}
+
+/// Runs `redis.register_function`, with a name and a function or with a table.
+fn register(state: &State, args: &MultiValue) -> mlua::Result<()> {
+    let mut registered = state.registered.borrow_mut();
+    let Some(registered) = registered.as_mut() else {
+        return refuse("redis.register_function can only be called on FUNCTION LOAD command");
+    };
+    if registered.len() >= FUNCTIONS_MAX {
+        return refuse("the library registers more than 10000 functions");
+    }
+    let (function, callback) = match (args.len(), args.get(0), args.get(1)) {
+        (1, Some(Value::Table(table)), _) => named(table)?,
+        (1, ..) => {
+            return refuse(
+                "calling redis.register_function with a single argument is only applicable to Lua \
+                 table (representing named arguments).",
+            );
+        }
+        (2, Some(Value::String(name)), Some(Value::Function(callback))) => {
+            (with_name(&name.as_bytes()), callback.clone())
+        }
+        (2, Some(Value::String(_)), _) => {
+            return refuse("second argument to redis.register_function must be a function");
+        }
+        (2, ..) => return refuse("first argument to redis.register_function must be a string"),
+        _ => return refuse("wrong number of arguments to redis.register_function"),
+    };
+    registered.push((function, callback));
+    Ok(())
+}
+
+fn with_name(name: &[u8]) -> Registered {
+    Registered {
+        name: name.to_vec(),
+        description: None,
+        flags: Flags::default(),
+    }
+}
+
+/// Reads the named arguments of `redis.register_function`.
+fn named(table: &Table) -> mlua::Result<(Registered, Function)> {
+    let mut function = with_name(b"");
+    let mut callback = None;
+    table.for_each(|key: Value, value: Value| {
+        let key = key
+            .as_string()
+            .map(|key| key.as_bytes().to_vec())
+            .unwrap_or_default();
+        match (&key[..], value) {
+            (b"function_name", Value::String(name)) => function.name = name.as_bytes().to_vec(),
+            (b"function_name", _) => {
+                return refuse(
+                    "function_name argument given to redis.register_function must be a string",
+                );
+            }
+            (b"description", Value::String(text)) => {
+                function.description = Some(text.as_bytes().to_vec());
+            }
+            (b"description", _) => {
+                return refuse(
+                    "description argument given to redis.register_function must be a string",
+                );
+            }
+            (b"callback", Value::Function(given)) => callback = Some(given),
+            (b"callback", _) => {
+                return refuse(
+                    "callback argument given to redis.register_function must be a function",
+                );
+            }
+            (b"flags", Value::Table(flags)) => {
+                for index in 1..=flags.raw_len() {
+                    let name: Value = flags.raw_get(index)?;
+                    let name = name
+                        .as_string()
+                        .and_then(|name| Flags::named(&name.as_bytes()));
+                    match name {
+                        Some(flag) => function.flags.add(flag),
+                        None => return refuse("unknown flag given"),
+                    }
+                }
+            }
+            (b"flags", _) => {
+                return refuse(
+                    "flags argument to redis.register_function must be a table representing \
+                     function flags",
+                );
+            }
+            _ => return refuse("unknown argument given to redis.register_function"),
+        }
+        Ok(())
+    })?;
+    if function.name.is_empty() {
+        return refuse("redis.register_function must get a function name argument");
+    }
+    match callback {
+        Some(callback) => Ok((function, callback)),
+        None => refuse("redis.register_function must get a callback argument"),
+    }
+}

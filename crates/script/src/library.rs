@@ -1,0 +1,201 @@
+//! Function libraries, which all threads share.
+//!
+//! A library is Lua code that registers functions when it is loaded. The registry holds the codes
+//! and what they registered; each thread loads the codes into a Lua state of its own.
+
+use crate::header::{Flags, Header, HeaderError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Maximum size of the codes of all libraries in bytes.
+const LIBRARIES_BYTES_MAX: usize = 64 << 20;
+
+/// A registered function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Description, if one was given.
+    pub description: Option<Vec<u8>>,
+    /// Flags.
+    pub flags: Flags,
+}
+
+/// A loaded library.
+#[derive(Debug)]
+pub struct Library {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Code with its first line.
+    pub code: Vec<u8>,
+    /// Length of the first line.
+    header_len: usize,
+    /// Functions in the order of their names.
+    pub functions: Vec<Registered>,
+}
+
+/// Whether a name consists of letters, digits and underscores.
+fn is_name(name: &[u8]) -> bool {
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    !name.is_empty() && name.iter().all(is_letter)
+}
+
+impl Library {
+    /// Parses the first line of a code. The functions are registered by an engine.
+    ///
+    /// # Errors
+    /// The first line is missing or invalid.
+    pub fn parse(code: &[u8]) -> Result<Library, HeaderError> {
+        let header = Header::parse(code, "Invalid library metadata")?;
+        let header = header.ok_or("ERR Missing library metadata")?;
+        if !header.engine.eq_ignore_ascii_case(b"lua") {
+            let engine = String::from_utf8_lossy(header.engine).into_owned();
+            return Err(format!("ERR Engine '{engine}' not found"));
+        }
+        let name = header.library_name()?;
+        if !is_name(name) {
+            let text = "ERR Library names can only contain letters, numbers, or underscores(_) and \
+                        must be at least one character long";
+            return Err(text.into());
+        }
+        Ok(Library {
+            name: name.to_vec(),
+            header_len: header.len,
+            code: code.to_vec(),
+            functions: Vec::new(),
+        })
+    }
+
+    /// Returns the code after the first line, whose line end remains.
+    pub fn body(&self) -> &[u8] {
+        &self.code[self.header_len..]
+    }
+
+    /// Adds a function that the code registers.
+    ///
+    /// # Errors
+    /// The name is invalid or taken.
+    pub fn register(&mut self, function: Registered) -> Result<(), &'static str> {
+        if !is_name(&function.name) {
+            return Err(
+                "ERR Library names can only contain letters, numbers, or underscores(_) and \
+                        must be at least one character long",
+            );
+        }
+        let names = &self.functions;
+        match names.binary_search_by(|known| known.name.cmp(&function.name)) {
+            Ok(_) => Err("ERR Function already exists in the library"),
+            Err(at) => {
+                self.functions.insert(at, function);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Map of libraries by name.
+pub type LibraryMap = BTreeMap<Vec<u8>, Arc<Library>>;
+
+/// The registry.
+#[derive(Default)]
+pub struct Libraries {
+    libraries: Mutex<Arc<LibraryMap>>,
+    version: AtomicU64,
+}
+
+impl Libraries {
+    fn locked(&self) -> MutexGuard<'_, Arc<LibraryMap>> {
+        self.libraries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a number that changes with every change of the registry.
+    pub fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// Returns all libraries.
+    pub fn all(&self) -> Arc<LibraryMap> {
+        Arc::clone(&self.locked())
+    }
+
+    /// Changes the libraries in one step.
+    ///
+    /// # Errors
+    /// That of `change`, or two libraries have a function of the same name, or they are too large.
+    pub fn change(
+        &self,
+        change: impl FnOnce(&mut LibraryMap) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut locked = self.locked();
+        let mut changed = LibraryMap::clone(&locked);
+        change(&mut changed)?;
+        let mut names: Vec<&[u8]> = Vec::new();
+        for library in changed.values() {
+            names.extend(library.functions.iter().map(|function| &function.name[..]));
+        }
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let name = String::from_utf8_lossy(pair[0]).into_owned();
+            return Err(format!("ERR Function {name} already exists"));
+        }
+        let bytes: usize = changed.values().map(|library| library.code.len()).sum();
+        if bytes > LIBRARIES_BYTES_MAX {
+            return Err("ERR the function libraries exceed 64 MB".into());
+        }
+        *locked = Arc::new(changed);
+        self.version.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_belongs_to_one_library() {
+        let library = |text: &str, function: &str| {
+            let mut library = Library::parse(text.as_bytes()).expect("valid");
+            let registered = Registered {
+                name: function.into(),
+                description: None,
+                flags: Flags::default(),
+            };
+            library.register(registered.clone()).expect("the first");
+            assert!(library.register(registered).is_err());
+            library
+        };
+        let libraries = Libraries::default();
+        let add = |library: Library| {
+            libraries.change(|map| {
+                map.insert(library.name.clone(), Arc::new(library));
+                Ok(())
+            })
+        };
+        assert_eq!(add(library("#!lua name=a\n", "f")), Ok(()));
+        let taken = Err("ERR Function f already exists".to_owned());
+        assert_eq!(add(library("#!lua name=b\n", "f")), taken);
+        assert_eq!(add(library("#!lua name=b\n", "g")), Ok(()));
+        assert_eq!((libraries.all().len(), libraries.version()), (2, 2));
+    }
+
+    #[test]
+    fn first_lines_are_checked() {
+        for (text, error) in [
+            ("return 1", "ERR Missing library metadata"),
+            ("#!lua name=a", "ERR Invalid library metadata"),
+            ("#!js name=a\n", "ERR Engine 'js' not found"),
+            ("#!lua\n", "ERR Library name was not given"),
+            (
+                "#!lua name=a-b\n",
+                "ERR Library names can only contain letters",
+            ),
+        ] {
+            let refused = Library::parse(text.as_bytes()).expect_err(text);
+            assert!(refused.starts_with(error), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Scripts: EVAL and its variants, SCRIPT, and functions.
+//!
+//! A script runs as one command: under the locks of its command, at one instant, with blocking
+//! commands replying at once. `host.rs` runs the commands that it calls.
+
+mod functions;
+mod host;
+
+use super::subcommand::{help, refuse_subcommand};
+use super::table::{commands, on_slab};
+use crate::command::refusal::{Answer, Refusal};
+use crate::config::Id;
+use crate::context::{Ctx, Spec};
+use crate::spec::Keys;
+use crate::spec::flag::{MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE};
+use crate::waiting::BlockingState;
+use host::{Limits, ScriptHost};
+use script::{Digest, Engine, Flags, Script};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::Args;
+use wire::number::parse_i64;
+
+const RUNS: u32 = NOSCRIPT | STALE | MOVABLE_KEYS;
+
+/// Table of this family's commands.
+pub const TABLE: &[Spec] = commands! {
+    in "scripting":
+    "eval" -3, RUNS | MAY_WRITE, Keys::Script(2), "2.6.0",
+        on_slab!(|ctx, args| eval(ctx, args, By::Body, false)),
+        "Executes a Lua script.";
+    "evalsha" -3, RUNS | MAY_WRITE, Keys::Script(2), "2.6.0",
+        on_slab!(|ctx, args| eval(ctx, args, By::Digest, false)),
+        "Executes a cached Lua script, given by its SHA-1 digest.";
+    "eval_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
+        on_slab!(|ctx, args| eval(ctx, args, By::Body, true)),
+        "Executes a Lua script that does not write.";
+    "evalsha_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
+        on_slab!(|ctx, args| eval(ctx, args, By::Digest, true)),
+        "Executes a cached Lua script that does not write, given by its SHA-1 digest.";
+    "script" -2, NOSCRIPT, Keys::None, "2.6.0", on_slab!(script),
+        "A container for commands on the cache of Lua scripts.";
+    "fcall" -3, RUNS | MAY_WRITE, Keys::Script(2), "7.0.0",
+        on_slab!(|ctx, args| functions::fcall(ctx, args, false)),
+        "Calls a function of a library.";
+    "fcall_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
+        on_slab!(|ctx, args| functions::fcall(ctx, args, true)),
+        "Calls a function of a library that does not write.";
+    "function" -2, NOSCRIPT, Keys::None, "7.0.0", on_slab!(functions::function),
+        "A container for commands on function libraries.";
+};
+
+/// Text of SCRIPT HELP.
+const HELP: &[&str] = &[
+    "EXISTS <sha1> [<sha1> ...]",
+    "    Return information about the existence of the scripts in the script cache.",
+    "FLUSH [ASYNC|SYNC]",
+    "    Flush the Lua scripts cache. Very dangerous on replicas.",
+    "    When called without the optional mode argument, the behavior is determined",
+    "    by the lazyfree-lazy-user-flush configuration directive. Valid modes are:",
+    "    * ASYNC: Asynchronously flush the scripts cache.",
+    "    * SYNC: Synchronously flush the scripts cache.",
+    "KILL",
+    "    Kill the currently executing Lua script.",
+    "LOAD <script>",
+    "    Load a script into the scripts cache without executing it.",
+    "SHOW <sha1>",
+    "    Return the text of a script in the script cache.",
+];
+
+const NO_SCRIPT: Refusal = Refusal::Message("NOSCRIPT No matching script. Please use EVAL.");
+
+/// How a command names its script.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Body,
+    Digest,
+}
+
+/// Parses a digest in hexadecimal digits.
+fn digest(text: &[u8]) -> Option<Digest> {
+    if text.len() != 40 {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut digest = [0; 20];
+    for (byte, pair) in digest.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(digest)
+}
+
+/// Returns the number of keys, which is checked against the number of arguments.
+fn key_count(args: Args<'_>) -> Result<usize, Refusal> {
+    let count = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
+    if count > args.len() as i64 - 3 {
+        let text = "ERR Number of keys can't be greater than number of args";
+        return Err(Refusal::Message(text));
+    }
+    let negative = Refusal::Message("ERR Number of keys can't be negative");
+    usize::try_from(count).map_err(|_| negative)
+}
+
+/// Returns the script that a command names. A new one is compiled and added to the cache.
+fn find(
+    ctx: &Ctx<'_, '_>,
+    engine: &mut Engine,
+    text: &[u8],
+    by: By,
+) -> Result<Arc<Script>, String> {
+    let cache = &ctx.server.scripting.cache;
+    if by == By::Digest {
+        let no_script = || "NOSCRIPT No matching script. Please use EVAL.".to_owned();
+        let digest = digest(text).ok_or_else(no_script)?;
+        let found = engine.find_digest(&digest).or_else(|| cache.get(&digest));
+        return found.ok_or_else(no_script);
+    }
+    if let Some(found) = engine.find_body(text) {
+        return Ok(found);
+    }
+    let script = Script::parse(text)?;
+    match cache.get(script.digest()) {
+        Some(found) => Ok(found),
+        None => {
+            engine.check(script.code())?;
+            cache.add(script, false).map_err(|why| format!("ERR {why}"))
+        }
+    }
+}
+
+fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> Answer {
+    let key_count = key_count(args)?;
+    let server = ctx.server;
+    let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
+    let start = ctx.reply.position();
+    let result = server.scripting.with_engine(memory_bytes, |engine| {
+        let script = find(ctx, engine, &args[1], by)?;
+        server.scripting.cache.touch(&script);
+        let limits = limits(ctx, script.flags(), is_read_only)?;
+        let finished = call_in_script(ctx, |ctx| {
+            let mut host = ScriptHost::new(ctx, limits);
+            let finished = engine.run(&script, key_count, args.from(3), &mut host);
+            host.end();
+            finished
+        });
+        engine.write(finished?, &script.hex(), &mut ctx.reply);
+        Ok(())
+    });
+    if let Err(text) = result.and_then(|run| run) {
+        ctx.reply.truncate(start);
+        ctx.reply.error(&text);
+    }
+    Ok(())
+}
+
+/// Returns what a script with these flags may do, or the reason why it may not run.
+fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Limits, String> {
+    let is_compatible = flags.has(Flags::COMPATIBLE);
+    let no_writes = flags.has(Flags::NO_WRITES);
+    if is_read_only && !is_compatible && !no_writes {
+        return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+    }
+    let is_read_only = is_read_only || no_writes;
+    let is_full = !is_read_only && !flags.has(Flags::ALLOW_OOM) && ctx.view.is_full();
+    if is_full && !is_compatible {
+        let text = "OOM allow-oom flag is not set on the script, can not run it when used memory > \
+                    'maxmemory'";
+        return Err(text.into());
+    }
+    Ok(Limits {
+        is_read_only,
+        is_full,
+    })
+}
+
+/// Runs a script in the state that commands of a script expect, and restores the session.
+fn call_in_script<'a, 'v, R>(ctx: &mut Ctx<'a, 'v>, work: impl FnOnce(&mut Ctx<'a, 'v>) -> R) -> R {
+    let blocking_state =
+        std::mem::replace(&mut ctx.session.blocking_state, BlockingState::MustReply);
+    let (db, protocol) = (ctx.session.db, ctx.session.protocol);
+    let result = work(ctx);
+    ctx.session.db = db;
+    ctx.session.protocol = protocol;
+    ctx.session.blocking_state = blocking_state;
+    result
+}
+
+fn script(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"load", 3) => load(ctx, &args[2]),
+        (b"exists", 3..) => {
+            ctx.reply.array(args.len() - 2);
+            for text in args.from(2).iter() {
+                let found = digest(text).and_then(|digest| ctx.server.scripting.cache.get(&digest));
+                ctx.reply.integer(i64::from(found.is_some()));
+            }
+        }
+        (b"flush", 2 | 3) => {
+            if args.len() == 3 && !args.is(2, "async") && !args.is(2, "sync") {
+                let text = "ERR SCRIPT FLUSH only support SYNC|ASYNC option";
+                return Err(Refusal::Message(text));
+            }
+            ctx.server.scripting.cache.flush();
+            ctx.reply.ok();
+        }
+        (b"show", 3) => {
+            let found = digest(&args[2]).and_then(|digest| ctx.server.scripting.cache.get(&digest));
+            let found = found.ok_or(NO_SCRIPT)?;
+            ctx.reply.bulk(found.body());
+        }
+        (b"kill", 2) => return kill(ctx),
+        (b"debug", 3) => {
+            let text = "ERR SCRIPT DEBUG is not supported: this server has no debugger for scripts";
+            return Err(Refusal::Message(text));
+        }
+        (b"help", 2) => help(ctx, "SCRIPT", HELP),
+        _ => refuse_subcommand(ctx, args, HELP),
+    }
+    Ok(())
+}
+
+/// Compiles a script and adds it to the cache.
+fn load(ctx: &mut Ctx<'_, '_>, text: &[u8]) {
+    let scripting = &ctx.server.scripting;
+    let memory_bytes = ctx.server.config.number(Id::ScriptMemoryLimit) as usize;
+    let compiled = Script::parse(text).and_then(|script| {
+        if scripting.cache.get(script.digest()).is_none() {
+            scripting.with_engine(memory_bytes, |engine| engine.check(script.code()))??;
+        }
+        scripting
+            .cache
+            .add(script, true)
+            .map_err(|why| format!("ERR {why}"))
+    });
+    match compiled {
+        Ok(script) => ctx.reply.bulk(&script.hex()),
+        Err(text) => ctx.reply.error(&text),
+    }
+}
+
+/// Requests the end of the script that has run too long.
+fn kill(ctx: &mut Ctx<'_, '_>) -> Answer {
+    let scripting = &ctx.server.scripting;
+    if !scripting.is_busy.load(Relaxed) {
+        return Err(Refusal::Message(
+            "NOTBUSY No scripts in execution right now.",
+        ));
+    }
+    if scripting.has_written.load(Relaxed) {
+        return Err(Refusal::Message(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. You \
+             can either wait the script termination or kill the server in a hard way using the \
+             SHUTDOWN NOSAVE command.",
+        ));
+    }
+    scripting.is_killed.store(true, Relaxed);
+    ctx.reply.ok();
+    Ok(())
+}

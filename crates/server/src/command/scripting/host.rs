@@ -1,0 +1,215 @@
+//! Commands that a running script calls.
+
+use crate::command::refusal::OUT_OF_MEMORY;
+use crate::command::{self, tracking};
+use crate::config::Id;
+use crate::context::{Ctx, Spec};
+use crate::engine::slab::Slab;
+use crate::spec::flag;
+use crate::state::Server;
+use rustix::time::{ClockId, clock_gettime};
+use script::Host;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use wire::{Args, Output, Protocol, Reply};
+
+/// What a script may do.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Whether commands that write are refused.
+    pub is_read_only: bool,
+    /// Whether memory was full when the script began.
+    pub is_full: bool,
+}
+
+/// The server as a script sees it.
+pub struct ScriptHost<'r, 'a, 'v> {
+    ctx: &'r mut Ctx<'a, 'v>,
+    limits: Limits,
+    has_written: bool,
+    /// Time of the first tick.
+    since: Option<Instant>,
+}
+
+impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
+    /// Creates the host of one script.
+    pub fn new(ctx: &'r mut Ctx<'a, 'v>, limits: Limits) -> Self {
+        ScriptHost {
+            ctx,
+            limits,
+            has_written: false,
+            since: None,
+        }
+    }
+
+    /// Ends the state of a script that ran too long.
+    pub fn end(self) {
+        if self.since.is_some() {
+            let scripting = &self.ctx.server.scripting;
+            scripting.is_busy.store(false, Relaxed);
+            scripting.is_killed.store(false, Relaxed);
+        }
+    }
+
+    /// Returns the reason why a script may not call a command.
+    fn refusal(&self, spec: &Spec, args: Args<'_>) -> Option<&'static str> {
+        if !spec.accepts(args.len()) {
+            return Some("ERR Wrong number of args calling Redis command from script");
+        }
+        if spec.has(flag::NOSCRIPT) {
+            return Some("ERR This Redis command is not allowed from script");
+        }
+        if self.limits.is_read_only && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
+            return Some("ERR Write commands are not allowed from read-only scripts.");
+        }
+        // After its first write a script is not stopped in the middle.
+        if self.limits.is_full && spec.has(flag::DENYOOM) && !self.has_written {
+            return Some(OUT_OF_MEMORY);
+        }
+        None
+    }
+}
+
+impl Host for ScriptHost<'_, '_, '_> {
+    fn call(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output) {
+        let found = self.ctx.table.lookup(args.name());
+        let Some(index) = found else {
+            let text = "ERR Unknown Redis command called from script";
+            return Reply::new(out, protocol).error(text);
+        };
+        let spec = self.ctx.table[index as usize];
+        if let Some(text) = self.refusal(spec, args) {
+            return Reply::new(out, protocol).error(text);
+        }
+        self.has_written |= spec.has(flag::WRITE);
+        let ctx = &mut *self.ctx;
+        ctx.session.protocol = protocol;
+        let mut inner = Ctx {
+            view: Slab {
+                view: &mut *ctx.view.view,
+                space: ctx.view.space,
+                locks: ctx.view.locks,
+            },
+            session: &mut *ctx.session,
+            server: ctx.server,
+            reply: Reply::new(out, protocol),
+            table: ctx.table,
+            memo: None,
+        };
+        if inner.server.monitors.is_on() {
+            tracking::show(inner.server, inner.session, spec, args);
+        }
+        (spec.run.slab)(&mut inner, args);
+        if inner.session.tracking.is_some() {
+            tracking::remember(&mut inner, spec, args);
+        }
+        // The duration is counted with the script's, because two clock readings would double the
+        // cost of a short command.
+        if let Some(worker) = ctx.server.stats.workers.get(ctx.session.info.worker) {
+            let stats = &worker.commands[index as usize];
+            stats.calls.fetch_add(1, Relaxed);
+            if out.first() == Some(&b'-') {
+                stats.failed.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
+        may_call(args)
+    }
+
+    fn log(&mut self, level: u8, text: &[u8]) {
+        log_line(level, text);
+    }
+
+    fn cpu_seconds(&mut self) -> f64 {
+        cpu_seconds()
+    }
+
+    fn tick(&mut self) -> Option<&'static str> {
+        let scripting = &self.ctx.server.scripting;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let elapsed_ms = since.elapsed().as_millis() as i64;
+        let config = &self.ctx.server.config;
+        let limit_ms = config.number(Id::ScriptTimeLimit);
+        if limit_ms > 0 && elapsed_ms >= limit_ms {
+            return Some("ERR Script ended because it exceeded script-time-limit");
+        }
+        if elapsed_ms < config.number(Id::BusyReplyThreshold) {
+            return None;
+        }
+        scripting.is_busy.store(true, Relaxed);
+        scripting.has_written.store(self.has_written, Relaxed);
+        let is_killed = scripting.is_killed.swap(false, Relaxed);
+        is_killed.then_some("ERR Script killed by user with SCRIPT KILL.")
+    }
+}
+
+/// The server as the code of a library sees it while it is loaded. It may not call commands.
+pub struct LoadHost<'s> {
+    server: &'s Server,
+    since: Instant,
+}
+
+/// Maximum duration of the loading of a library in milliseconds.
+const LOAD_MS_MAX: u128 = 500;
+
+impl<'s> LoadHost<'s> {
+    /// Creates the host of one library.
+    pub fn new(server: &'s Server) -> Self {
+        LoadHost {
+            server,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Host for LoadHost<'_> {
+    fn call(&mut self, _args: Args<'_>, protocol: Protocol, out: &mut Output) {
+        Reply::new(out, protocol).error("ERR a library cannot call commands while it is loaded");
+    }
+
+    fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
+        may_call(args)
+    }
+
+    fn log(&mut self, level: u8, text: &[u8]) {
+        log_line(level, text);
+    }
+
+    fn cpu_seconds(&mut self) -> f64 {
+        cpu_seconds()
+    }
+
+    fn tick(&mut self) -> Option<&'static str> {
+        let limit_ms = self.server.config.number(Id::ScriptTimeLimit);
+        let is_over = limit_ms > 0 && self.since.elapsed().as_millis() >= LOAD_MS_MAX;
+        is_over.then_some("ERR FUNCTION LOAD timeout")
+    }
+}
+
+/// Whether the user may run this command. There is one user, who may run all.
+fn may_call(args: Args<'_>) -> Result<bool, &'static str> {
+    let table = command::table();
+    let index = table.lookup(args.name());
+    let index = index.ok_or("Invalid command passed to redis.acl_check_cmd()")?;
+    if !table[index as usize].accepts(args.len()) {
+        return Err("Wrong number of args for redis.acl_check_cmd()");
+    }
+    Ok(true)
+}
+
+fn log_line(level: u8, text: &[u8]) {
+    let text = String::from_utf8_lossy(&text[..text.len().min(1024)]);
+    match level {
+        0 => log::trace!("{text}"),
+        1 => log::debug!("{text}"),
+        2 => log::info!("{text}"),
+        _ => log::warn!("{text}"),
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
