@@ -43,7 +43,7 @@ fn parse_all(stream: &[u8], piece: usize) -> Vec<Outcome> {
                     assert!(consumed > 0 && consumed <= end - at);
                     let all = spans.iter().chain([&request.value]);
                     let words = request.meta.words;
-                    assert!(all.chain(&words).all(|span| span.range().end <= consumed));
+                    assert!(all.chain([&words]).all(|span| span.range().end <= consumed));
                     assert_eq!(request.keys(&spans).len(), spans.len());
                     outcomes.push(Outcome::Request(at, request, spans.clone()));
                     at += consumed;

@@ -9,7 +9,7 @@ pub const FRAME_BYTES_MAX: usize = 1024 * 1024 * 1024;
 const _: () = assert!(FRAME_BYTES_MAX <= u32::MAX as usize);
 
 /// Position of an argument in the input buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Index of the first byte.
     pub start: u32,

@@ -119,7 +119,7 @@ pub(super) fn dump(turn: &mut Turn<'_, ()>, form: Dump) -> Progress {
         Dump::Items(limit) => limit,
         Dump::Facts | Dump::Keys => u64::MAX,
     };
-    let (begin, mut cursor) = (turn.out.len(), turn.request.resumed_at);
+    let (begin, mut cursor) = (turn.out.len(), turn.request.number);
     while left > 0 && !turn.out.is_cut_off() {
         cursor = list_some(turn, form, cursor, &mut left);
         if cursor == 0 {

@@ -56,7 +56,7 @@ fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) -> 
             return Progress::Done;
         }
         if turn.out.len().saturating_sub(begin) > REPLY_PART_BYTES {
-            return Progress::Partial(turn.request.resumed_at + index as u64);
+            return Progress::Partial(turn.request.number + index as u64);
         }
         let key = turn.key(index);
         let is_there = turn.fetch(&key, expiration, |out, facts| {

@@ -110,7 +110,10 @@ fn answer_to(server: &Server, input: &[u8], now: Tick, out: &mut Output) {
     for (at, request) in &requests {
         let mut progress = Progress::Partial(0);
         while let Progress::Partial(position) = progress {
-            let request = request.resumed(position);
+            let request = match position {
+                0 => *request,
+                position => request.resumed(position),
+            };
             let (keys, here) = (request.keys(&spans), &input[*at..]);
             progress = executor.run_memcached(&mut session, &request, keys, here, out);
         }

@@ -269,7 +269,7 @@ pub(super) fn meta_line(
     for span in spans_of(line, from) {
         flag(&mut request, &line[span.range()])?;
     }
-    request.meta.words = Some(Span::new(from, line.len() - from));
+    request.meta.words = Span::new(from, line.len() - from);
     if request.meta.has(b'b') {
         if decode_key(key, &mut [0; KEY_BYTES_MAX]).is_none() {
             return Err("CLIENT_ERROR error decoding key");
@@ -285,7 +285,17 @@ pub(super) fn meta_line(
 
 /// Flags of all meta commands. As in memcached, each command accepts all of them and ignores those
 /// that mean nothing to it.
-const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
+const FLAGS: u64 = bits_of(b"bcfhklqstuvxCDEFIJLMNOPRT");
+
+/// Returns the set of these flags, as in [`Meta`].
+const fn bits_of(letters: &[u8]) -> u64 {
+    let (mut bits, mut at) = (0, 0);
+    while at < letters.len() {
+        bits |= 1 << bit_of(letters[at]);
+        at += 1;
+    }
+    bits
+}
 
 /// Parses one flag with its token.
 fn flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
@@ -294,19 +304,17 @@ fn flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
         request.meta.present |= u64::from(word[0] == b'b') << bit_of(b'b');
         return Ok(());
     }
-    let result = checked_flag(request, word);
-    let is_mode = matches!(result, Err(BAD_COUNT_MODE));
-    match request.verb {
-        Verb::MetaDelete | Verb::MetaArithmetic if !is_mode => {
-            result.map_err(|_| "CLIENT_ERROR invalid or duplicate flag")
+    checked_flag(request, word).map_err(|error| match request.verb {
+        Verb::MetaDelete | Verb::MetaArithmetic if error != BAD_COUNT_MODE => {
+            "CLIENT_ERROR invalid or duplicate flag"
         }
-        _ => result,
-    }
+        _ => error,
+    })
 }
 
 fn checked_flag(request: &mut Request, word: &[u8]) -> Result<(), &'static str> {
     let (&letter, token) = word.split_first().ok_or(BAD_FORMAT)?;
-    if !FLAGS.contains(&letter) {
+    if !letter.is_ascii_alphabetic() || FLAGS >> bit_of(letter) & 1 == 0 {
         return Err("CLIENT_ERROR invalid flag");
     }
     let meta = &mut request.meta;

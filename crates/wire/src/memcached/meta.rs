@@ -102,8 +102,7 @@ pub fn letters(meta: &Meta, input: &[u8]) -> impl Iterator<Item = u8> {
 
 /// Returns the flags of a request in order: the letter, and the whole word.
 fn words<'i>(meta: &Meta, input: &'i [u8]) -> impl Iterator<Item = (u8, &'i [u8])> {
-    let words = meta.words.map_or(&[][..], |span| &input[span.range()]);
-    words
+    input[meta.words.range()]
         .split(|&byte| byte == b' ')
         .filter_map(|word| Some((*word.first()?, word)))
 }

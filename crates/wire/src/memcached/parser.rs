@@ -170,17 +170,10 @@ impl Parser {
         if input.len() < self.needed.max(1) {
             return Parsed::Incomplete;
         }
-        if self.stream == Stream::Unknown {
-            self.stream = match input[0] {
-                binary::MAGIC => Stream::Binary,
-                _ => Stream::Text,
-            };
-        }
-        if self.stream == Stream::Binary {
-            return self.binary(input, spans);
+        if self.stream != Stream::Text {
+            return self.other_stream(input, spans);
         }
         if self.searched == 0
-            && self.stream == Stream::Text
             && let Some(parsed) = self.lone_get(input, spans)
         {
             return parsed;
@@ -188,7 +181,23 @@ impl Parser {
         self.text(input, spans)
     }
 
+    /// Parses the start of a stream, the rest of a list of keys, or a binary request.
+    #[inline(never)]
+    fn other_stream(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
+        if self.stream == Stream::Unknown {
+            self.stream = match input[0] {
+                binary::MAGIC => Stream::Binary,
+                _ => Stream::Text,
+            };
+        }
+        match self.stream {
+            Stream::Binary => self.binary(input, spans),
+            _ => self.text(input, spans),
+        }
+    }
+
     /// Parses a line and its data block.
+    #[inline]
     fn text(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
         let lists_keys = self.stream != Stream::Text || begins_with_list(input);
         let line_bytes_max = match lists_keys {
@@ -224,47 +233,42 @@ impl Parser {
     }
 
     /// Parses the start of a line that is too long for one request: the keys up to the last blank.
+    #[inline(never)]
     fn piece(&mut self, start: &[u8], spans: &mut Vec<Span>) -> Parsed {
         let Some(end) = start.iter().rposition(|&byte| byte == b' ') else {
             return too_long(start);
         };
-        let parsed = match self.stream {
-            Stream::Keys(..) => self.keys(&start[..end], end + 1, spans),
-            _ => self.parse_line(&start[..end], end + 1, start, spans),
+        let line = &start[..end];
+        let result = match self.stream {
+            Stream::Keys(verb, exptime) => more_keys(verb, exptime, line, spans),
+            _ => simple(line, &Words::of(line), spans),
         };
-        match parsed {
-            Parsed::Request {
-                consumed,
-                mut request,
-            } => {
+        match result {
+            Ok(mut request) => {
                 request.has_more = true;
                 self.stream = Stream::Keys(request.verb, request.exptime);
-                Parsed::Request { consumed, request }
+                Parsed::Request {
+                    consumed: end + 1,
+                    request,
+                }
             }
             // The first key is too long.
-            Parsed::Refused { refusal, .. }
-                if refusal.complaint == Complaint::Line(NO_SUCH_COMMAND) =>
-            {
-                too_long(start)
-            }
+            Err(NO_SUCH_COMMAND) => too_long(start),
             // The start of the next line is unknown.
-            Parsed::Refused { refusal, .. } => Parsed::Refused {
+            Err(line) => Parsed::Refused {
                 consumed: start.len(),
-                refusal: Refusal::fatal(refusal.complaint),
+                refusal: Refusal::fatal(Complaint::Line(line)),
             },
-            other => other,
         }
     }
 
-    /// Parses the keys of a line that was split. The stream returns to text after them.
+    /// Parses the last keys of a line that was split. The stream returns to text after them.
+    #[inline(never)]
     fn keys(&mut self, line: &[u8], consumed: usize, spans: &mut Vec<Span>) -> Parsed {
         let Stream::Keys(verb, exptime) = std::mem::replace(&mut self.stream, Stream::Text) else {
             unreachable!("the caller has compared the stream");
         };
-        let mut request = Request::of(verb, spans);
-        request.exptime = exptime;
-        request.is_continued = true;
-        match listed(request, line, &Words::of(line), 0, spans) {
+        match more_keys(verb, exptime, line, spans) {
             Ok(request) => Parsed::Request { consumed, request },
             Err(line) => Parsed::Refused {
                 consumed,
@@ -273,6 +277,7 @@ impl Parser {
         }
     }
 
+    #[inline(never)]
     fn binary(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {
         if input[0] != binary::MAGIC {
             return Parsed::Refused {
@@ -478,6 +483,19 @@ impl Parser {
     }
 }
 
+/// Parses keys of a line that was split.
+fn more_keys(
+    verb: Verb,
+    exptime: i64,
+    line: &[u8],
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    let mut request = Request::of(verb, spans);
+    request.exptime = exptime;
+    request.is_continued = true;
+    listed(request, line, &Words::of(line), 0, spans)
+}
+
 /// Whether a line begins with a command that lists keys.
 fn begins_with_list(input: &[u8]) -> bool {
     let starts = [b"get ".as_slice(), b"gets ", b"gat ", b"gats "];
@@ -485,6 +503,7 @@ fn begins_with_list(input: &[u8]) -> bool {
 }
 
 /// Refuses a line without an end. The rest of the input belongs to it.
+#[cold]
 fn too_long(input: &[u8]) -> Parsed {
     Parsed::Refused {
         consumed: input.len(),

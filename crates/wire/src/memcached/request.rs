@@ -108,7 +108,7 @@ pub struct Meta {
     /// Flags that are present: bit 0 for `A`, bit 32 for `a`.
     pub(super) present: u64,
     /// All flags as they were sent, for replies that repeat them in order.
-    pub words: Option<Span>,
+    pub words: Span,
     /// `C`: CAS number that the item must have. In a binary request 0 means that there is none.
     pub cas: u64,
     /// `E`: CAS number that the item gets.
@@ -135,8 +135,8 @@ impl Meta {
 
 /// Returns the bit of a flag; `flag` is a letter.
 #[inline]
-pub(super) fn bit_of(flag: u8) -> u32 {
-    u32::from(flag.wrapping_sub(b'A')) & 63
+pub(super) const fn bit_of(flag: u8) -> u32 {
+    flag.wrapping_sub(b'A') as u32 & 63
 }
 
 /// A request. Spans count from its start.
@@ -155,12 +155,11 @@ pub struct Request {
     /// Expiration in seconds: see [`super::Expiration`]; for `flush_all` the delay; `T` of a meta
     /// request.
     pub exptime: i64,
-    /// CAS number of `cas`, difference of `incr` and `decr`, or level of `verbosity`.
+    /// CAS number of `cas`, difference of `incr` and `decr`, or level of `verbosity`. Position from
+    /// which a read or a dump continues after a part of its reply; 0 at its start.
     pub number: u64,
     /// Whether the client requested no reply.
     pub is_noreply: bool,
-    /// Position from which the request continues after a part of its reply; 0 at its start.
-    pub resumed_at: u64,
     /// Whether its keys continue the line of the previous request.
     pub is_continued: bool,
     /// Whether further keys of its line follow in the next request.
@@ -183,7 +182,6 @@ impl Request {
             exptime: 0,
             number: 0,
             is_noreply: false,
-            resumed_at: 0,
             is_continued: false,
             has_more: false,
             binary: None,
@@ -198,7 +196,7 @@ impl Request {
     /// index, or from this position of a dump.
     pub fn resumed(&self, position: u64) -> Request {
         let mut request = *self;
-        request.resumed_at = position;
+        request.number = position;
         if !matches!(self.verb, Verb::Stats | Verb::Admin) {
             let answered = u32::try_from(position).unwrap_or(u32::MAX);
             let answered = answered.min(self.key_count);
