@@ -3,7 +3,7 @@
 //! A container command runs its subcommands itself. This table states their names and arities,
 //! which dispatch checks before the command runs or is queued.
 
-use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, PUBSUB, READONLY, STALE};
+use crate::spec::flag::{ADMIN, DENYOOM, LOADING, NOSCRIPT, PUBSUB, READONLY, STALE, WRITE};
 use crate::spec::{Keys, Subcommand};
 
 /// Flags of subcommands that only return information.
@@ -248,4 +248,24 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
         "Returns the number of recorded slow commands.";
     "slowlog|reset" 2, WATCH, Keys::None, "2.2.12",
         "Deletes the recorded slow commands.";
+    "xgroup|create" -5, WRITE | DENYOOM, Keys::Range(2, 2, 1), "5.0.0",
+        "Creates a consumer group.";
+    "xgroup|createconsumer" 5, WRITE | DENYOOM, Keys::Range(2, 2, 1), "6.2.0",
+        "Creates a consumer in a group.";
+    "xgroup|delconsumer" 5, WRITE, Keys::Range(2, 2, 1), "5.0.0",
+        "Deletes a consumer from a group.";
+    "xgroup|destroy" 4, WRITE, Keys::Range(2, 2, 1), "5.0.0",
+        "Deletes a consumer group.";
+    "xgroup|help" 2, ALWAYS, Keys::None, "5.0.0",
+        "Returns help about the subcommands.";
+    "xgroup|setid" -5, WRITE, Keys::Range(2, 2, 1), "5.0.0",
+        "Sets the ID of the last entry that a group has delivered.";
+    "xinfo|consumers" 4, READONLY, Keys::Range(2, 2, 1), "5.0.0",
+        "Lists the consumers of a group.";
+    "xinfo|groups" 3, READONLY, Keys::Range(2, 2, 1), "5.0.0",
+        "Lists the consumer groups of a stream.";
+    "xinfo|help" 2, ALWAYS, Keys::None, "5.0.0",
+        "Returns help about the subcommands.";
+    "xinfo|stream" -3, READONLY, Keys::Range(2, 2, 1), "5.0.0",
+        "Returns information about a stream.";
 };

@@ -17,7 +17,7 @@ use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
 use crate::spec::Keys;
-use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
+use crate::spec::flag::{BLOCKING, CONTAINER, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
@@ -38,9 +38,9 @@ pub const TABLE: &[Spec] = commands! {
         "Deletes entries.";
     "xdelex" -5, WRITE | FAST, Keys::Range(1, 1, 1), "8.2.0", on_slab!(remove::xdelex),
         "Deletes entries, with a choice of what happens to pending ones.";
-    "xgroup" -2, WRITE | DENYOOM, Keys::Range(2, 2, 1), "5.0.0", on_slab!(group::xgroup),
+    "xgroup" -2, WRITE | DENYOOM | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(group::xgroup),
         "A container for commands on consumer groups.";
-    "xinfo" -2, READONLY, Keys::Range(2, 2, 1), "5.0.0", on_slab!(info::xinfo),
+    "xinfo" -2, READONLY | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(info::xinfo),
         "A container for commands that describe streams.";
     "xlen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xlen),
         "Returns the number of entries of a stream.";
