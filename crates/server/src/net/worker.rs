@@ -284,7 +284,7 @@ impl Worker {
         *expired_at = Instant::now();
     }
 
-    /// Disconnects blocked clients that have hung up. It comes before the commands of other
+    /// Disconnects clients that have hung up and are blocked or held by CLIENT PAUSE. It comes before the commands of other
     /// clients, because these could pass elements to a client that cannot receive them.
     fn close_vanished(&mut self, events: &Events, executor: &mut Executor<'_>) {
         for event in events.iter() {
@@ -292,7 +292,8 @@ impl Worker {
                 continue;
             }
             let Token(index) = event.token();
-            let is_blocked = |connection: &Connection| connection.session.is_blocked();
+            let is_held = self.held.contains(&index);
+            let is_blocked = |connection: &Connection| is_held || connection.session.is_blocked();
             let connection = self.connections.get(index).and_then(Option::as_deref);
             if connection.is_some_and(is_blocked) {
                 self.cut_off(index, executor);

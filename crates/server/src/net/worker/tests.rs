@@ -363,6 +363,30 @@ fn a_pause_is_not_weakened_and_holds_only_what_would_run() {
 }
 
 #[test]
+fn a_held_client_that_disconnects_is_removed_and_its_command_does_not_run() {
+    // Regression: the client stayed connected, and its write ran when the pause ended.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut admin, mut writer) = (bench.client(), bench.client());
+    bench.send(&mut admin, "CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
+    bench.send(&mut writer, "SET a 1\r\n", "");
+    assert_eq!(server.held_clients.load(Relaxed), 1);
+    drop(writer);
+    for _ in 0..TURNS_MAX {
+        bench.turn();
+        if server.held_clients.load(Relaxed) == 0 {
+            break;
+        }
+    }
+    assert_eq!(server.held_clients.load(Relaxed), 0);
+    bench.send(
+        &mut admin,
+        "CLIENT UNPAUSE\r\nEXISTS a\r\n",
+        "+OK\r\n:0\r\n",
+    );
+}
+
+#[test]
 fn confirmations_of_subscriptions_are_sent_although_replies_are_off() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
