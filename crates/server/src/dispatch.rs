@@ -24,6 +24,7 @@ use crate::spec::{Keys, SpecIndex, Subcommand, flag};
 use crate::state::Server;
 use crate::timing::Timing;
 use crate::waiting::{BlockingState, Waiter};
+use crate::watches::AT_ONCE_MAX;
 use long::{Begun, Way};
 use std::sync::atomic::Ordering::Relaxed;
 use steps::Stepped;
@@ -520,7 +521,11 @@ impl<'s> Executor<'s> {
             return;
         }
         self.finish();
-        for (db, bytes) in session.take_watched() {
+        let watched = session.take_watched();
+        if watched.len() > AT_ONCE_MAX {
+            return self.server.watches.forget(watched, &session.is_dirty);
+        }
+        for (db, bytes) in watched {
             let key = self.server.keyspace.key(db, &bytes);
             let shard = self.server.keyspace.shard_of(&key);
             let mut view = self.server.keyspace.lock_one(shard, self.now);

@@ -45,6 +45,7 @@ pub mod timing;
 pub mod tracking;
 pub mod version;
 pub mod waiting;
+pub mod watches;
 
 pub use dispatch::exec;
 pub use session::Session;

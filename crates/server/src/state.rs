@@ -18,6 +18,7 @@ use crate::slowlog::Slowlog;
 use crate::stats::Stats;
 use crate::tracking::TrackingClients;
 use crate::waiting::Blocking;
+use crate::watches::Watches;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -85,6 +86,8 @@ pub struct Server {
     pub blocking: Blocking,
     /// Long commands and the clients that wait for them.
     pub long: Long,
+    /// Watched keys that are to be removed.
+    pub watches: Watches,
     /// Subscriptions.
     pub pubsub: PubSub,
     /// Scripts.
@@ -177,6 +180,7 @@ impl Server {
             clients: Clients::default(),
             blocking: Blocking::default(),
             long: Long::new(threads),
+            watches: Watches::default(),
             pubsub: PubSub::default(),
             scripting: Scripting::default(),
             tracking: TrackingClients::default(),

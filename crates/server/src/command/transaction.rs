@@ -18,6 +18,7 @@ use crate::spec::flag::{FAST, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWL
 use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use crate::timing;
+use crate::watches::AT_ONCE_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -101,13 +102,13 @@ fn watch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         return ctx.reply.error("ERR WATCH inside MULTI is not allowed");
     }
     let db = ctx.session.db;
+    ctx.session.watched.reserve(args.len() - 1);
     for bytes in args.from(1).iter() {
         if !ctx.session.watch(db, bytes) {
             continue;
         }
         let key = ctx.key(bytes);
-        // An expired key is removed now, so that its removal does not count as a change later.
-        let _ = ctx.view.kind(&key);
+        // It removes an expired key, so that the removal does not count as a change later.
         ctx.view.watch(&key, &ctx.session.is_dirty);
     }
     let count = ctx.session.watched.len() as u32;
@@ -122,13 +123,23 @@ fn unwatch(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 
 /// Stops watching all keys. The caller has locked the shards of the watched keys.
 pub fn forget_watched(ctx: &mut Ctx<'_, '_>) {
-    for (db, bytes) in ctx.session.take_watched() {
+    let watched = ctx.session.take_watched();
+    if watched.len() > AT_ONCE_MAX {
+        let watches = &ctx.server.watches;
+        watches.forget(watched, &ctx.session.is_dirty);
+        return renew_flag(ctx);
+    }
+    for (db, bytes) in watched {
         let key = ctx.key_in(db, &bytes);
         ctx.view.unwatch(&key, &ctx.session.is_dirty);
     }
+    renew_flag(ctx);
+}
+
+/// Gives the session a new flag for watched keys, because a writer may still hold the old one.
+fn renew_flag(ctx: &mut Ctx<'_, '_>) {
     ctx.session.info.watched.store(0, Relaxed);
     ctx.session.set_flag(clients::flag::DIRTY, false);
-    // A new flag, because a writer may still hold the old one.
     ctx.session.is_dirty = Arc::new(AtomicBool::new(false));
 }
 

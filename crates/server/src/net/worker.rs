@@ -158,6 +158,9 @@ impl Worker {
         executor.set_now(server.clock.now());
         let expired_at = self.turn(events, executor, start);
         executor.finish();
+        if !server.watches.is_empty() {
+            server.watches.step(&server.keyspace, executor.now());
+        }
         self.is_busy = self.run_expiry(executor, start, expired_at);
         if start >= self.periodic_at {
             self.run_periodic_tasks(executor, start);
@@ -218,6 +221,9 @@ impl Worker {
         if !self.held.is_empty() {
             let left = |end: Moment| Duration::from_millis(end.since(now));
             timeout = timeout.min(server.pause.until(now).map_or(Duration::ZERO, left));
+        }
+        if self.index == 0 && !server.watches.is_empty() {
+            timeout = timeout.min(IDLE_SHARD_PAUSE);
         }
         if let Some((deadline, _, _)) = self.waits.first() {
             timeout = timeout.min(Duration::from_millis(deadline.since(now) + 1));
