@@ -40,6 +40,8 @@ pub const TABLE: &[Spec] = commands! {
         "Deletes entries, with a choice of what happens to pending ones.";
     "xgroup" -2, WRITE | DENYOOM | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(group::xgroup),
         "A container for commands on consumer groups.";
+    "xidmprecord" 5, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.6.2", on_slab!(info::xidmprecord),
+        "Records that an entry is a message of a producer, which is recognized when it is sent again.";
     "xinfo" -2, READONLY | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(info::xinfo),
         "A container for commands that describe streams.";
     "xlen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xlen),

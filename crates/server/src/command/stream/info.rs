@@ -1,6 +1,6 @@
-//! Commands that describe and configure streams: XINFO, XCFGSET.
+//! Commands that describe and configure streams: XINFO, XCFGSET, XIDMPRECORD.
 
-use super::arguments::{count, integer};
+use super::arguments::{count, integer, plain_id};
 use super::range::write_entries;
 use super::reply::{self, no_group};
 use crate::command::refusal::{Answer, Refusal};
@@ -299,6 +299,40 @@ pub fn xcfgset(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         stream.set_idempotence(seconds.unwrap_or(facts.seconds), size.unwrap_or(facts.size));
         Some(())
     })?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// `XIDMPRECORD key producer message id`: records that an entry is a message of a producer.
+pub fn xidmprecord(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (key, producer, message) = (ctx.key(&args[1]), &args[2], &args[3]);
+    let id = plain_id(&args[4])?;
+    if producer.is_empty() {
+        return Err(Refusal::Message("ERR producer ID must be non-empty"));
+    }
+    if message.is_empty() {
+        return Err(Refusal::Message("ERR idempotent ID must be non-empty"));
+    }
+    let mut refusal = Some("ERR no such key");
+    ctx.view.edit_stream(&key, false, |stream, scene| {
+        if stream.get(id, scene).is_none() {
+            refusal = Some("ERR No such message in stream");
+            return None;
+        }
+        refusal = None;
+        match stream.find_message(producer, message, scene) {
+            Some(other) if other != id => {
+                refusal =
+                    Some("ERR IID already exists for this producer with a different stream ID");
+                None
+            }
+            Some(_) => None,
+            None => Some(stream.add_message(producer, message, id)),
+        }
+    })?;
+    if let Some(text) = refusal {
+        return Err(Refusal::Message(text));
+    }
     ctx.reply.ok();
     Ok(())
 }
