@@ -1,5 +1,5 @@
-//! Random operations on a stream against a model. The fuzz target `streams` is the larger version of
-//! this test.
+//! Random operations on a stream against a model. The fuzz target `streams` is the larger version
+//! of this test.
 
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;

@@ -290,8 +290,9 @@ impl Worker {
         *expired_at = Instant::now();
     }
 
-    /// Disconnects clients that have hung up and are blocked or held by CLIENT PAUSE. It comes before the commands of other
-    /// clients, because these could pass elements to a client that cannot receive them.
+    /// Disconnects clients that have hung up and are blocked or held by CLIENT PAUSE. It comes
+    /// before the commands of other clients, because these could pass elements to a client that
+    /// cannot receive them.
     fn close_vanished(&mut self, events: &Events, executor: &mut Executor<'_>) {
         for event in events.iter() {
             if !(event.is_read_closed() || event.is_error()) {
