@@ -60,7 +60,13 @@ impl Worker {
     fn evict(&mut self, limit: u64, executor: &mut Executor<'_>) {
         let server = executor.server();
         let mut clients = server.clients.list();
-        clients.retain(|info| !info.is_killed.load(Relaxed));
+        // Clients that another thread has selected are closed now, because their message waits
+        // until the end of this iteration.
+        for info in clients.extract_if(.., |info| info.is_killed.load(Relaxed)) {
+            if info.worker == self.index {
+                self.end_client(&info, executor);
+            }
+        }
         let (mut protected, mut held) = (0, 0);
         for info in &clients {
             let sum = if is_protected(info) {
