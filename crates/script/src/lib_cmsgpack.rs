@@ -160,7 +160,7 @@ fn integer(lua: &Lua, args: &MultiValue, index: usize, form: Form) -> mlua::Resu
 }
 
 fn unpack(lua: &Lua, args: &MultiValue, form: Form) -> mlua::Result<MultiValue> {
-    let given = args.get(0);
+    let given = args.front();
     let text = given
         .cloned()
         .map(|value| lua.coerce_string(value))

@@ -114,7 +114,7 @@ fn instance(lua: &Lua) -> mlua::Result<Table> {
         if args.len() != 1 {
             return Err(bad_argument(lua, 1, "encode", "expected 1 argument"));
         }
-        encode::encode(lua, &shared, args.get(0).unwrap_or(&Value::Nil))
+        encode::encode(lua, &shared, args.front().unwrap_or(&Value::Nil))
     })?;
     library.raw_set("encode", encode)?;
     let shared = Rc::clone(&settings);
@@ -122,7 +122,7 @@ fn instance(lua: &Lua) -> mlua::Result<Table> {
         if args.len() != 1 {
             return Err(bad_argument(lua, 1, "decode", "expected 1 argument"));
         }
-        let given = args.get(0).cloned().unwrap_or(Value::Nil);
+        let given = args.front().cloned().unwrap_or(Value::Nil);
         let name = type_name(Some(&given));
         match lua.coerce_string(given)? {
             Some(text) => decode::decode(lua, &shared, &text.as_bytes()),
@@ -200,7 +200,7 @@ fn add_settings(lua: &Lua, library: &Table, settings: &Rc<Settings>) -> mlua::Re
 
 /// Sets what the encoder does with NaN and infinities.
 fn invalid(lua: &Lua, settings: &Settings, args: &MultiValue) -> mlua::Result<Value> {
-    let chosen = match args.get(0) {
+    let chosen = match args.front() {
         None | Some(Value::Nil) => settings.encode_invalid.get(),
         Some(Value::Boolean(true)) => Invalid::Allowed,
         Some(Value::Boolean(false)) => Invalid::Refused,

@@ -206,7 +206,7 @@ fn set_protocol(state: &State, args: &MultiValue) -> mlua::Result<()> {
             false,
         ));
     }
-    match number_of(args.get(0)) {
+    match number_of(args.front()) {
         Some(2.0) => state.protocol.set(Protocol::Resp2),
         Some(3.0) => state.protocol.set(Protocol::Resp3),
         _ => return Err(raise_table("ERR RESP version must be 2 or 3.", false)),
@@ -216,7 +216,7 @@ fn set_protocol(state: &State, args: &MultiValue) -> mlua::Result<()> {
 
 /// Returns the only argument if it is a string.
 fn only_text(args: &MultiValue) -> Option<Vec<u8>> {
-    match (args.len(), args.get(0)) {
+    match (args.len(), args.front()) {
         (1, Some(Value::String(text))) => Some(text.as_bytes().to_vec()),
         _ => None,
     }
@@ -250,7 +250,7 @@ fn log(_: &Lua, args: MultiValue) -> mlua::Result<()> {
         let text = "ERR redis.log() requires two arguments or more.";
         return Err(raise_table(text, false));
     }
-    let Some(level) = number_of(args.get(0)) else {
+    let Some(level) = number_of(args.front()) else {
         let text = "ERR First argument must be a number (log level).";
         return Err(raise_table(text, false));
     };
@@ -276,7 +276,7 @@ fn sha1hex(_: &Lua, args: MultiValue) -> mlua::Result<String> {
         return Err(raise_table("ERR wrong number of arguments", false));
     }
     let mut text = Vec::new();
-    if let Some(value) = args.get(0) {
+    if let Some(value) = args.front() {
         push_argument(value, &mut text);
     }
     let digits = hex(&sha1(&text));
@@ -291,7 +291,7 @@ fn set_replication(_: &Lua, args: MultiValue) -> mlua::Result<()> {
             false,
         ));
     }
-    let flags = number_of(args.get(0)).unwrap_or(0.0);
+    let flags = number_of(args.front()).unwrap_or(0.0);
     if !(0.0..4.0).contains(&flags) {
         let text = "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or \
                     REPL_NONE.";
@@ -314,7 +314,7 @@ fn register(state: &State, args: &MultiValue) -> mlua::Result<()> {
     if registered.len() >= FUNCTIONS_MAX {
         return refuse("the library registers more than 10000 functions");
     }
-    let (function, callback) = match (args.len(), args.get(0), args.get(1)) {
+    let (function, callback) = match (args.len(), args.front(), args.get(1)) {
         (1, Some(Value::Table(table)), _) => named(table)?,
         (1, ..) => {
             return refuse(

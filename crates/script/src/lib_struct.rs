@@ -255,7 +255,7 @@ fn unpack(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
         None | Some(Value::Nil) => 0,
         Some(_) => match number(lua, args, 2, "unpack")? {
             start if start >= 1.0 => start as usize - 1,
-            start if start == 0.0 => {
+            0.0 => {
                 return Err(bad_argument(
                     lua,
                     3,

@@ -610,10 +610,7 @@ impl Stream {
     }
 
     /// Passes each producer with its messages and the IDs of their entries to `visit`.
-    pub fn messages(
-        &self,
-        visit: &mut dyn FnMut(&[u8], &mut dyn Iterator<Item = (&[u8], StreamId)>),
-    ) {
+    pub fn messages(&self, visit: &mut dyn FnMut(&[u8], &mut producers::Messages<'_>)) {
         if let Some(ids) = &self.body.idempotence {
             ids.visit(visit);
         }
@@ -691,12 +688,9 @@ impl Representation for Body {
     fn check(&self) {
         self.log.check();
         self.groups.values().for_each(Group::check);
-        let bytes =
-            |(name, group): (&Box<[u8]>, &Group)| GROUP_BYTES + name.len() + group.heap_bytes();
-        assert_eq!(
-            self.groups.iter().map(bytes).sum::<usize>(),
-            self.group_bytes
-        );
+        let groups = self.groups.iter();
+        let bytes = groups.map(|(name, group)| GROUP_BYTES + name.len() + group.heap_bytes());
+        assert_eq!(bytes.sum::<usize>(), self.group_bytes);
         assert!(self.log.last().is_none_or(|last| last <= self.last_id));
     }
 }

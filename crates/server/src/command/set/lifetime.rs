@@ -119,7 +119,8 @@ pub fn saddex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             let is_new = set.add(member, scene);
             added += i64::from(is_new);
             let old = set.deadline(member, scene).flatten();
-            if !(request.keeps && !is_new) && (request.deadline.is_some() || old.is_some()) {
+            let may_change = is_new || !request.keeps;
+            if may_change && (request.deadline.is_some() || old.is_some()) {
                 set.set_deadline(member, request.deadline, scene);
                 is_set |= request.deadline.is_some();
                 is_persisted |= request.deadline.is_none();

@@ -327,7 +327,10 @@ pub fn xidmprecord(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
                 None
             }
             Some(_) => None,
-            None => Some(stream.add_message(producer, message, id)),
+            None => {
+                stream.add_message(producer, message, id);
+                Some(())
+            }
         }
     })?;
     if let Some(text) = refusal {

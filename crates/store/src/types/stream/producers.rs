@@ -9,6 +9,9 @@ use policy::{Budget, Tick};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+/// Messages of a producer with the IDs of their entries.
+pub type Messages<'a> = dyn Iterator<Item = (&'a [u8], StreamId)> + 'a;
+
 /// Range of the number of seconds for which messages are kept, and its default.
 pub const IDEMPOTENCE_SECONDS: (i64, i64, i64) = (1, 86_400, 100);
 /// Range of the number of messages kept for each producer, and its default.
@@ -179,9 +182,8 @@ impl Idempotence {
         };
     }
 
-    /// Passes each producer with its number of messages to `begin`, then its messages to `each` in
-    /// the order of their stream IDs.
-    pub fn visit(&self, visit: &mut dyn FnMut(&[u8], &mut dyn Iterator<Item = (&[u8], StreamId)>)) {
+    /// Passes each producer with its messages to `visit`, in the order of their stream IDs.
+    pub fn visit(&self, visit: &mut dyn FnMut(&[u8], &mut Messages<'_>)) {
         for (name, producer) in &self.producers {
             let is_current =
                 |(id, message): &&(StreamId, Arc<[u8]>)| producer.ids.get(message) == Some(id);

@@ -3,6 +3,8 @@ use crate::limits::Limits;
 use proptest::prelude::*;
 
 type Text = Vec<u8>;
+/// Fields and values of an entry.
+type Pairs = Vec<(Text, Text)>;
 
 #[derive(Clone, Debug, Default)]
 struct ModelGroup {
@@ -14,7 +16,7 @@ struct ModelGroup {
 /// A stream as plainly as possible: expired entries are removed at once.
 #[derive(Clone, Debug, Default)]
 struct Model {
-    entries: BTreeMap<StreamId, (Option<Tick>, Vec<(Text, Text)>)>,
+    entries: BTreeMap<StreamId, (Option<Tick>, Pairs)>,
     groups: BTreeMap<u8, ModelGroup>,
     last: StreamId,
     added: u64,
