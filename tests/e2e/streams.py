@@ -153,7 +153,7 @@ class Caller:
             "XAUTOCLAIM": lambda: [key, group, consumer, chance.choice([0, 10**9]), chance.choice(["-", id, f"({id}"]), *chance.choice([[], ["COUNT", chance.randrange(5)]]), *chance.choice([[], ["JUSTID"]])],
             "XGROUP": lambda: self.group(key, group, consumer),
             "XSETID": lambda: [key, id, *chance.choice([[], ["ENTRIESADDED", chance.randrange(90), "MAXDELETEDID", entry_id(chance)]])],
-            "XINFO": lambda: chance.choice([["GROUPS", key], ["CONSUMERS", key, group], ["NONE", key], ["HELP"], *([["STREAM", key]] if self.is_new else [])]),
+            "XINFO": lambda: chance.choice([["GROUPS", key], ["CONSUMERS", key, group], ["NONE", key], *([["HELP"], ["STREAM", key]] if self.is_new else [])]),
             "COPY": lambda: [*KEYS, "REPLACE"],
         }
         weights = {"XREADGROUP": 6, "XACK": 3, "XGROUP": 2, "XCLAIM": 2, "COPY": 0.1, "XTRIM": 0.4, "XDEL": 2}
