@@ -39,6 +39,8 @@ pub enum Work {
     InSteps,
     /// The command lists all names of a database. It runs in steps if they are many.
     Names,
+    /// The lengths of the strings under the keys, once a string is long enough to matter.
+    Strings,
     /// The result of this function. It is called with every command, so that it first checks what
     /// costs no look-up.
     Estimated(Estimate),
@@ -108,6 +110,12 @@ impl Run {
     /// Adds the estimate of a command whose work depends on the size of values.
     pub const fn estimated(self, estimate: Estimate) -> Run {
         let work = Work::Estimated(estimate);
+        Run { work, ..self }
+    }
+
+    /// Declares that a command's work is the lengths of the strings under its keys.
+    pub const fn of_strings(self) -> Run {
+        let work = Work::Strings;
         Run { work, ..self }
     }
 

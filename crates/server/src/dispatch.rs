@@ -355,6 +355,7 @@ impl<'s> Executor<'s> {
     }
 
     /// Checks a command, then queues or runs it.
+    #[inline(always)]
     fn dispatch(
         &mut self,
         session: &mut Session,
@@ -678,7 +679,7 @@ pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usi
 }
 
 /// Runs a command on locked shards, unless it is a long one or has to wait.
-#[inline]
+#[inline(always)]
 fn run_on_slab<'v>(
     server: &'v Server,
     view: &mut View<'v>,

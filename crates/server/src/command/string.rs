@@ -26,13 +26,13 @@ pub const TABLE: &[Spec] = commands! {
         "Subtracts a number from an integer; a missing key counts as 0.";
     "delex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::delex),
         "Deletes a key only if its value meets a condition.";
-    "digest" 2, READONLY | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::digest).estimated(work::strings),
+    "digest" 2, READONLY | FAST, Keys::Range(1, 1, 1), "8.4.0", on_slab!(condition::digest).of_strings(),
         "Returns the XXH3 digest of a string as 16 hexadecimal digits.";
-    "get" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(get::get).estimated(work::strings),
+    "get" 2, READONLY | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(get::get).of_strings(),
         "Returns the string value of a key.";
-    "getdel" 2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getdel).estimated(work::strings),
+    "getdel" 2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getdel).of_strings(),
         "Returns the string value of a key and deletes the key.";
-    "getex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getex).estimated(work::strings),
+    "getex" -2, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_both!(get::getex).of_strings(),
         "Returns the string value of a key and sets or removes its expiration.";
     "getrange" 4, READONLY, Keys::Range(1, 1, 1), "2.4.0", on_slab!(get::getrange).estimated(work::byte_range),
         "Returns a range of a string.";
@@ -48,7 +48,7 @@ pub const TABLE: &[Spec] = commands! {
         "Adds to a number within bounds and sets or removes the key's expiration.";
     "lcs" -3, READONLY, Keys::Range(1, 2, 1), "7.0.0", on_slab!(lcs::lcs).estimated(work::lcs),
         "Returns the longest common subsequence of two strings.";
-    "mget" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(get::mget).estimated(work::strings),
+    "mget" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(get::mget).of_strings(),
         "Returns the string values of several keys.";
     "mset" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_both!(multi::mset),
         "Sets the string values of several keys.";

@@ -5,6 +5,7 @@ use super::steps::Steps;
 use super::{Engine, Executor, context, lock_for, publish, wake_owners};
 use crate::blocking;
 use crate::command::refusal::OUT_OF_MEMORY;
+use crate::command::work::strings as estimate_of_strings;
 use crate::command::{self, tracking};
 use crate::config::Id;
 use crate::context::{Probe, Spec, Work};
@@ -54,6 +55,29 @@ pub enum Begun {
 /// Decides how to run a command. The shards of its keys are locked.
 #[inline]
 pub(super) fn way<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    session: &mut Session,
+    spec: &'static Spec,
+    args: Args<'_>,
+) -> Way {
+    let is_short = match spec.run.work {
+        Work::Short | Work::InSteps => true,
+        Work::Strings => !view.has_huge_strings() && !is_every_command_long(server),
+        _ => false,
+    };
+    if is_short && !server.long.is_active() {
+        return Way::Now;
+    }
+    decide(server, view, session, spec, args)
+}
+
+/// Whether each command that can be long is one, whatever its work.
+fn is_every_command_long(server: &Server) -> bool {
+    server.config.number(Id::LongCommandThreshold) == 0
+}
+
+fn decide<'v>(
     server: &'v Server,
     view: &mut View<'v>,
     session: &mut Session,
@@ -125,16 +149,21 @@ fn is_long<'v>(
         Work::Short | Work::InSteps => 0,
         Work::Names => view.len(db) as u64,
         Work::ByArguments => args.len() as u64,
-        Work::Estimated(estimate) => estimate(
-            &mut Probe {
+        Work::Strings | Work::Estimated(_) => {
+            let estimate = match work {
+                Work::Estimated(estimate) => estimate,
+                _ => estimate_of_strings,
+            };
+            let space = &server.keyspace;
+            let probe = &mut Probe {
                 view,
-                space: &server.keyspace,
+                space,
                 keys,
                 db,
                 threshold,
-            },
-            args,
-        ),
+            };
+            estimate(probe, args)
+        }
     };
     units > threshold
 }
