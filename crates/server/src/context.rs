@@ -41,6 +41,8 @@ pub enum Work {
     Names,
     /// The lengths of the strings under the keys, once a string is long enough to matter.
     Strings,
+    /// The length of the value that is the second argument, if it has a mebibyte or more.
+    Value,
     /// The result of this function. It is called with every command, so that it first checks what
     /// costs no look-up.
     Estimated(Estimate),
@@ -116,6 +118,12 @@ impl Run {
     /// Declares that a command's work is the lengths of the strings under its keys.
     pub const fn of_strings(self) -> Run {
         let work = Work::Strings;
+        Run { work, ..self }
+    }
+
+    /// Declares that a command's work is the length of the value that is its second argument.
+    pub const fn of_value(self) -> Run {
+        let work = Work::Value;
         Run { work, ..self }
     }
 

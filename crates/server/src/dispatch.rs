@@ -634,7 +634,26 @@ fn collect(
 
 /// Checks the conditions that every command must meet before it runs or is queued: arity,
 /// authentication, and the state of the session.
+#[inline(always)]
 fn check(server: &Server, session: &Session, chosen: Chosen, args: Args<'_>) -> Result<(), String> {
+    const RARE: u32 = flag::CONTAINER | flag::PROTECTED;
+    let is_plain = session.is_authenticated
+        && session.subscriptions.is_none()
+        && chosen.spec.flags & RARE == 0
+        && chosen.spec.accepts(args.len());
+    if is_plain {
+        return Ok(());
+    }
+    check_all(server, session, chosen, args)
+}
+
+#[inline(never)]
+fn check_all(
+    server: &Server,
+    session: &Session,
+    chosen: Chosen,
+    args: Args<'_>,
+) -> Result<(), String> {
     let spec = chosen.spec;
     let wrong_arity = |name: &str| format!("ERR wrong number of arguments for '{name}' command");
     match chosen.subcommand {

@@ -58,7 +58,7 @@ pub const TABLE: &[Spec] = commands! {
         "Sets the string values of several keys only if none of the keys exists.";
     "psetex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_both!(set::psetex),
         "Sets the string value of a key that expires after a number of milliseconds.";
-    "set" -3, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::set).estimated(work::set),
+    "set" -3, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::set).of_value(),
         "Sets the string value of a key, optionally with an expiration and only if a condition holds.";
     "setex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.0.0", on_both!(set::setex),
         "Sets the string value of a key that expires after a number of seconds.";

@@ -5,10 +5,9 @@ use super::steps::Steps;
 use super::{Engine, Executor, context, lock_for, publish, wake_owners};
 use crate::blocking;
 use crate::command::refusal::OUT_OF_MEMORY;
-use crate::command::work::strings as estimate_of_strings;
-use crate::command::{self, tracking};
+use crate::command::{self, tracking, work};
 use crate::config::Id;
-use crate::context::{Probe, Spec, Work};
+use crate::context::{Estimate, Probe, Spec, Work};
 use crate::locks::{Locks, lock};
 use crate::long::{Job, Task};
 use crate::message::Message;
@@ -27,6 +26,9 @@ use wire::{Args, Output, Reply, Span};
 /// Maximum number of keys of a long command. A command on more keys runs at once, because moving
 /// the values would take as long.
 const KEYS_MAX: usize = 1024;
+
+/// Minimum length of a value in bytes from which on its length matters.
+const VALUE_BYTES_MIN: usize = 1 << 20;
 
 /// How a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub enum Begun {
 }
 
 /// Decides how to run a command. The shards of its keys are locked.
-#[inline]
+#[inline(always)]
 pub(super) fn way<'v>(
     server: &'v Server,
     view: &mut View<'v>,
@@ -64,6 +66,12 @@ pub(super) fn way<'v>(
     let is_short = match spec.run.work {
         Work::Short | Work::InSteps => true,
         Work::Strings => !view.has_huge_strings() && !is_every_command_long(server),
+        Work::Value => {
+            let is_large = args
+                .get(2)
+                .is_some_and(|value| value.len() >= VALUE_BYTES_MIN);
+            !is_large && !is_every_command_long(server)
+        }
         _ => false,
     };
     if is_short && !server.long.is_active() {
@@ -86,8 +94,8 @@ fn decide<'v>(
 ) -> Way {
     let is_long = match spec.run.work {
         Work::Short | Work::InSteps => false,
-        work => {
-            is_long(server, view, session.db, (spec.keys, work), args) && !has_many_keys(spec, args)
+        of => {
+            is_long(server, view, session.db, (spec.keys, of), args) && !has_many_keys(spec, args)
         }
     };
     if !server.long.is_active() {
@@ -139,33 +147,40 @@ fn is_long<'v>(
     server: &'v Server,
     view: &mut View<'v>,
     db: u8,
-    (keys, work): (Keys, Work),
+    (keys, of): (Keys, Work),
     args: Args<'_>,
 ) -> bool {
     let Ok(threshold) = u64::try_from(server.config.number(Id::LongCommandThreshold)) else {
         return false;
     };
-    let units = match work {
+    let units = match of {
         Work::Short | Work::InSteps => 0,
         Work::Names => view.len(db) as u64,
         Work::ByArguments => args.len() as u64,
-        Work::Strings | Work::Estimated(_) => {
-            let estimate = match work {
-                Work::Estimated(estimate) => estimate,
-                _ => estimate_of_strings,
-            };
-            let space = &server.keyspace;
-            let probe = &mut Probe {
-                view,
-                space,
-                keys,
-                db,
-                threshold,
-            };
-            estimate(probe, args)
-        }
+        Work::Strings => estimated(server, view, (keys, db, threshold), args, work::strings),
+        Work::Value => estimated(server, view, (keys, db, threshold), args, work::set),
+        Work::Estimated(estimate) => estimated(server, view, (keys, db, threshold), args, estimate),
     };
     units > threshold
+}
+
+/// Returns a command's work according to a function.
+fn estimated<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    (keys, db, threshold): (Keys, u8, u64),
+    args: Args<'_>,
+    estimate: Estimate,
+) -> u64 {
+    let space = &server.keyspace;
+    let mut probe = Probe {
+        view,
+        space,
+        keys,
+        db,
+        threshold,
+    };
+    estimate(&mut probe, args)
 }
 
 /// Whether a command needs a key for which `is_leased` is true. A command that writes the whole
