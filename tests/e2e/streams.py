@@ -145,7 +145,7 @@ class Caller:
             "XREVRANGE": lambda: [key, chance.choice(["+", id, f"({id}"]), chance.choice(["-", entry_id(chance), f"({id}"]), *count],
             "XDEL": lambda: [key, *ids],
             "XTRIM": lambda: [key, *trim(chance, self.is_new)],
-            "XREAD": lambda: [*count, "STREAMS", "a", "b", chance.choice([id, "$", "+" if self.is_new else "0", "0"]), entry_id(chance)],
+            "XREAD": lambda: [*count, "STREAMS", "a", "b", *(word if self.is_new or word != "+" else "0" for word in (chance.choice([id, "$", "+", "0"]), entry_id(chance)))],
             "XREADGROUP": lambda: self.read_group(group, consumer, count),
             "XACK": lambda: [key, group, *ids],
             "XPENDING": lambda: [key, group] if chance.random() < 0.5 else self.pending(key, group, consumer),
@@ -161,6 +161,9 @@ class Caller:
             mode = chance.choice([[], ["KEEPREF"], ["DELREF"], ["ACKED"]])
             draws["XDELEX"] = lambda: [key, *mode, "IDS", len(ids), *ids]
             draws["XACKDEL"] = lambda: [key, group, *mode, "IDS", len(ids), *ids]
+        else:
+            # Versions before 7.2 accept an ID below that of a deleted entry.
+            del draws["XSETID"]
         if chance.random() < 0.3:
             return self.add()
         name = chance.choices(list(draws), [weights.get(name, 1) for name in draws])[0]
@@ -191,7 +194,8 @@ class Caller:
             ["CREATE", key, group, id, *read],
             ["CREATE", key, group, id, "MKSTREAM", *read],
             ["SETID", key, group, id, *read],
-            ["CREATECONSUMER", key, group, consumer],
+            # Versions before 7.2 do not create the consumer of an XREADGROUP that finds nothing.
+            *([["CREATECONSUMER", key, group, consumer]] if self.is_new else []),
             ["DELCONSUMER", key, group, consumer],
             *([["DESTROY", key, group]] if chance.random() < 0.3 else []),
         ])
@@ -231,6 +235,7 @@ def test_random_commands_on_streams_get_the_replies_of_redis(bench):
                 for step in range(STEPS):
                     said.append(caller.command())
                     got, wanted = (masked(said[-1], side.say(*said[-1])) for side in (ours, theirs))
-                    if said[-1][:2] == ["XINFO", "CONSUMERS"] and not is_new:
+                    # Older versions count read entries and consumers otherwise.
+                    if said[-1][0] == "XINFO" and not is_new:
                         continue
                     assert got == wanted, f"seed {seed}, step {step}: {said[-12:]}\n{shown(got)}\n{shown(wanted)}"
