@@ -397,6 +397,13 @@ fn what_is_encoded_is_decoded_again() {
     assert_eq!(run(numbers), "$4\r\nsame\r\n");
 }
 
+// With sparse_ratio 0 the encoder accepted any index, and wrote nulls up to it without a bound.
+#[test]
+fn a_sparse_array_is_encoded_within_a_bound() {
+    let text = "cjson.encode_sparse_array(false, 0) return cjson.encode({[2^40] = 1})";
+    assert!(run(text).contains("not enough memory"));
+}
+
 #[test]
 fn evicted_scripts_are_removed_from_the_state() {
     let (scripts, mut engine) = (Scripts::default(), engine());

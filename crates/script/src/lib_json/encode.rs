@@ -98,9 +98,7 @@ impl Encoder<'_> {
                 "Cannot serialise, excessive nesting ({depth})"
             )));
         }
-        if self.out.len() > self.size_max {
-            return Err(unplaced("not enough memory".into()));
-        }
+        self.check_size()?;
         let is_marked = table
             .metatable()
             .is_some_and(|m| m == self.settings.array_metatable);
@@ -113,6 +111,13 @@ impl Encoder<'_> {
             Some(len) if len > 0 || is_marked => self.array(table, len, depth),
             _ => self.object(table, depth),
         }
+    }
+
+    fn check_size(&self) -> mlua::Result<()> {
+        if self.out.len() > self.size_max {
+            return Err(unplaced("not enough memory".into()));
+        }
+        Ok(())
     }
 
     /// Returns the highest index if all keys are positive integers.
@@ -149,6 +154,8 @@ impl Encoder<'_> {
             if index > 1 {
                 self.out.push(b',');
             }
+            // An array may have far fewer elements than its length.
+            self.check_size()?;
             let value: Value = table.raw_get(index)?;
             self.value(&value, depth)?;
         }
