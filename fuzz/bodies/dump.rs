@@ -11,18 +11,18 @@ use wire::dump::{
 const ROOM: usize = 1 << 16;
 
 /// Name, value, score, deadline.
-type Own = (Vec<u8>, Vec<u8>, f64, Option<u64>);
+pub type Own = (Vec<u8>, Vec<u8>, f64, Option<u64>);
 
 #[derive(Debug, Default, PartialEq)]
-struct Received {
-    kind: Option<ValueType>,
-    elements: Vec<Own>,
-    parts: Vec<Part>,
+pub struct Received {
+    pub kind: Option<ValueType>,
+    pub elements: Vec<Own>,
+    pub parts: Vec<Part>,
 }
 
 /// A part of a stream.
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+pub enum Part {
     Entry(DumpId, Vec<(Vec<u8>, Vec<u8>)>),
     Numbers(StreamNumbers),
     Group(Vec<u8>, DumpId, Option<u64>),
@@ -117,7 +117,7 @@ pub fn run(data: &[u8]) {
     if outcome == Ok(()) {
         if received.kind == Some(ValueType::Stream) {
             let mut again = Received::default();
-            let written = written_stream(&received.parts);
+            let written = written_stream(&received.parts).finish();
             assert_eq!(read(&written, ROOM, &mut again), Ok(()));
             assert_eq!(again, received);
             return;
@@ -133,13 +133,14 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn written(received: &Received, is_valkey: bool) -> Vec<u8> {
+/// Returns the encoding of a value other than a stream.
+pub fn encoding(received: &Received, is_valkey: bool) -> Encoding {
     let first = received
         .elements
         .iter()
         .filter_map(|element| element.3)
         .min();
-    let form = match (received.kind.expect("it began"), first) {
+    match (received.kind.expect("it began"), first) {
         (ValueType::String, _) => Encoding::String,
         (ValueType::List, _) => Encoding::List,
         (ValueType::Set, None) => Encoding::Set,
@@ -150,16 +151,26 @@ fn written(received: &Received, is_valkey: bool) -> Vec<u8> {
         (ValueType::Hash, Some(_)) if is_valkey => Encoding::ValkeyHash,
         (ValueType::Hash, Some(first)) => Encoding::RedisHash { first },
         (ValueType::Stream, _) => unreachable!("a stream has parts, not elements"),
-    };
-    let mut writer = Writer::new(form, received.elements.len());
-    for (name, value, score, deadline) in &received.elements {
-        writer.put(&Element {
+    }
+}
+
+/// Returns the elements of a value.
+pub fn elements(received: &Received) -> impl Iterator<Item = Element<'_>> {
+    received
+        .elements
+        .iter()
+        .map(|(name, value, score, deadline)| Element {
             name,
             value,
             score: *score,
             deadline: *deadline,
-        });
-    }
+        })
+}
+
+fn written(received: &Received, is_valkey: bool) -> Vec<u8> {
+    let form = encoding(received, is_valkey);
+    let mut writer = Writer::new(form, received.elements.len());
+    elements(received).for_each(|element| writer.put(&element));
     writer.finish()
 }
 
@@ -168,7 +179,8 @@ fn run_of(parts: &[Part], is_meant: impl Fn(&Part) -> bool) -> usize {
     parts.iter().take_while(|part| is_meant(part)).count()
 }
 
-fn written_stream(parts: &[Part]) -> Vec<u8> {
+/// Returns a writer that has written the parts of a stream.
+pub fn written_stream(parts: &[Part]) -> StreamWriter {
     let has = |is_meant: fn(&Part) -> bool| parts.iter().any(is_meant);
     let is_plain = |part: &Part| matches!(part, Part::Numbers(n) if n.entries_added.is_none());
     let form = if has(|part| matches!(part, Part::MaxAge(_))) {
@@ -235,7 +247,7 @@ fn written_stream(parts: &[Part]) -> Vec<u8> {
             Part::Deadline(id, deadline) => writer.deadline(*id, *deadline),
         }
     }
-    writer.finish()
+    writer
 }
 
 fn consumers(parts: &[Part]) -> usize {

@@ -17,8 +17,7 @@
 //! A stream is written as the oldest type that expresses it, or as a type of our own if its entries
 //! have deadlines.
 //!
-//! Not supported: modules, zipmaps (before Redis 2.6), encodings of release candidates,
-//! and compression when writing. Lengths in a payload are not trusted: memory grows only with bytes
+//! Not supported: modules, encodings of release candidates, and compression when writing. Lengths in a payload are not trusted: memory grows only with bytes
 //! that are present, and the caller bounds what compression may expand to.
 
 mod crc;
@@ -31,11 +30,17 @@ mod stream;
 mod value;
 mod write;
 
+pub(crate) use crc::{crc64, crc64_after, crc64_joined};
+pub(crate) use format::{code, is_own_type, version};
+pub(crate) use input::{Body, Read};
+pub(crate) use libraries::{LIBRARY, VERSION as LIBRARY_VERSION};
 pub use libraries::{read_libraries, write_libraries};
 pub use read::read;
+pub(crate) use read::{read_value, type_of};
 pub use stream::{StreamForm, StreamWriter};
 pub use value::{DumpError, DumpId, Element, Encoding, Sink, StreamNumbers, StreamPart, ValueType};
 pub use write::Writer;
+pub(crate) use write::{push_element, push_head, push_length, push_string};
 
 #[cfg(test)]
 mod tests;

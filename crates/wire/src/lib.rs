@@ -17,6 +17,7 @@ mod long_double;
 pub mod memcached;
 pub mod number;
 pub mod output;
+pub mod rdb;
 pub mod reply;
 pub mod request;
 pub mod response;

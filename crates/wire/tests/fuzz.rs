@@ -9,6 +9,8 @@ mod memcached;
 mod mutate;
 #[path = "../../../fuzz/bodies/number.rs"]
 mod number;
+#[path = "../../../fuzz/bodies/rdb.rs"]
+mod rdb;
 #[path = "../../../fuzz/bodies/reply.rs"]
 mod reply;
 #[path = "../../../fuzz/bodies/request.rs"]
@@ -167,4 +169,48 @@ fn payloads_are_read_to_their_end_or_refused() {
         b"\xF4",
     ];
     mutate::run(0x5EED_0006, 60_000, samples, words, dump::run);
+}
+
+#[test]
+fn snapshot_files_are_read_the_same_for_all_sizes_of_reads() {
+    // The first byte is the size of the reads. The files have no checksums.
+    const END: &[u8] = b"\xFF\0\0\0\0\0\0\0\0";
+    let file = |header: &[u8], items: &[u8]| [b"\x02", header, items, END].concat();
+    let samples = [
+        file(
+            b"REDIS0011",
+            b"\xFA\x05ctime\xC2\x01\x02\x03\x04\xFE\x03\xFB\x05\x02\xF5\x0D#!lua name=a\n\
+              \xFC\x01\x02\0\0\0\0\0\0\x00\x01s\x05value\xFD\x01\0\0\0\x02\x01k\x02\x01a\xC0\x05",
+        ),
+        file(
+            b"REDIS0012",
+            b"\x0B\x01i\x0C\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00\x07\x00\
+              \x18\x01h\x64\0\0\0\0\0\0\0\x02\x01\x01f\x01v\x00\x01g\x01w\
+              \x09\x01m\x0C\x01\x01f\x01\x00v\xFF\xF8\x05\xF9\x01\x00\x01z\xC3\x0B\x40x\x03abca\xE0i\x02\x01bc",
+        ),
+        file(
+            b"MAYFLY001",
+            b"\x81\x01z\x01\x01m\x00\x00\x00\x00\x00\x00\xF0\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\
+              \x16\x01h\x01\x01f\x01v\x64\x00\x00\x00\x00\x00\x00\x00",
+        ),
+        file(
+            b"REDIS0013",
+            b"\xF3\x01\x01\x02\x03\x04\x02\x05\x00\xF4\x01\x02\x03\x07\x01k\x0A\x01\x05\x05\x01a\x00\
+              \xF7\x0A\x02\x01\x04\0\0\0\0\0\0\0\0\x00\x12\x01l\x02\x02\x0D\x0D\x00\x00\x00\x02\
+              \x00\x81a\x02\xF1\x01\x01\x03\xFF\x01\x02bc",
+        ),
+    ];
+    let samples: Vec<&[u8]> = samples.iter().map(|sample| &sample[..]).collect();
+    let words: &[&[u8]] = &[
+        b"\xFA",
+        b"\xF3",
+        b"\xFF",
+        b"\x80\xFF\xFF\xFF\xFF",
+        b"\x81\x00\x00\x00\x00\x00\x00\x00\x01",
+        b"\xC3\x04\x40\xFF\x01ab\xE0",
+        b"\x00\x01k\x01v",
+        b"\x0F",
+        b"\x82",
+    ];
+    mutate::run(0x5EED_0007, 20_000, &samples, words, rdb::run);
 }

@@ -32,10 +32,14 @@ const fn tables() -> [[u64; 256]; 8] {
     tables
 }
 
-/// Returns the checksum of bytes, eight at a time.
-pub(super) fn crc64(bytes: &[u8]) -> u64 {
+/// Returns the checksum of bytes.
+pub(crate) fn crc64(bytes: &[u8]) -> u64 {
+    crc64_after(0, bytes)
+}
+
+/// Returns the checksum of bytes that follow others with the checksum `sum`, eight at a time.
+pub(crate) fn crc64_after(mut sum: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut sum = 0;
     for word in words {
         let mixed = (sum ^ u64::from_le_bytes(*word)).to_le_bytes();
         sum = (0..8).fold(0, |sum, at| sum ^ TABLES[7 - at][mixed[at] as usize]);
@@ -44,6 +48,31 @@ pub(super) fn crc64(bytes: &[u8]) -> u64 {
         sum = (sum >> 8) ^ TABLES[0][(sum as u8 ^ byte) as usize];
     }
     sum
+}
+
+/// Returns the checksum of two parts from the checksums of each and the length of the second.
+///
+/// A checksum is the remainder of a polynomial, so that bytes after a part multiply it by x^8 each.
+pub(crate) fn crc64_joined(first: u64, second: u64, second_bytes: u64) -> u64 {
+    // The highest bit is the coefficient of x^0.
+    let (mut factor, mut power, mut left) = (1 << 63, 1 << 55, second_bytes);
+    while left > 0 {
+        if left & 1 == 1 {
+            factor = multiplied(factor, power);
+        }
+        power = multiplied(power, power);
+        left >>= 1;
+    }
+    multiplied(first, factor) ^ second
+}
+
+/// Multiplies two polynomials modulo the checksum's polynomial.
+fn multiplied(one: u64, mut other: u64) -> u64 {
+    (0..64).rev().fold(0, |product, bit| {
+        let term = other * (one >> bit & 1);
+        other = (other >> 1) ^ (POLYNOMIAL * (other & 1));
+        product ^ term
+    })
 }
 
 #[cfg(test)]
@@ -64,6 +93,17 @@ mod tests {
                 (sum >> 8) ^ TABLES[0][(sum as u8 ^ byte) as usize]
             });
             assert_eq!(crc64(&bytes[..end]), one);
+        }
+    }
+
+    #[test]
+    fn the_checksum_of_parts_is_joined() {
+        let bytes: Vec<u8> = (0..3000u32).map(|n| (n * 37 % 251) as u8).collect();
+        for at in [0, 1, 9, 500, 2999, 3000] {
+            let (first, second) = bytes.split_at(at);
+            let joined = crc64_joined(crc64(first), crc64(second), second.len() as u64);
+            assert_eq!(joined, crc64(&bytes), "{at}");
+            assert_eq!(crc64_after(crc64(first), second), crc64(&bytes), "{at}");
         }
     }
 }

@@ -5,7 +5,7 @@ pub(super) const FOOTER_BYTES: usize = 2 + 8;
 
 /// Numbers of the types. In release candidates of Redis 7.4, 22 has another meaning; the payload's
 /// version distinguishes the two.
-pub(super) mod code {
+pub(crate) mod code {
     pub const STRING: u8 = 0;
     pub const LIST: u8 = 1;
     pub const SET: u8 = 2;
@@ -13,6 +13,10 @@ pub(super) mod code {
     pub const SORTED_SET_TEXT: u8 = 3;
     pub const HASH: u8 = 4;
     pub const SORTED_SET: u8 = 5;
+    /// A value of a module, with numbers for the kinds of its parts.
+    pub const MODULE: u8 = 7;
+    /// A hash in a packed form, before Redis 2.6.
+    pub const HASH_ZIPMAP: u8 = 9;
     pub const LIST_ZIPLIST: u8 = 10;
     pub const SET_INTEGERS: u8 = 11;
     pub const SORTED_SET_ZIPLIST: u8 = 12;
@@ -49,7 +53,7 @@ pub(super) mod code {
 
 /// Versions in the footer. Redis's are below 80, Valkey's from 80 on. A type keeps its meaning in
 /// later versions, so a payload is accepted if its type is known.
-pub(super) mod version {
+pub(crate) mod version {
     /// Version of Redis 5, which all later ones read.
     pub const PLAIN: u16 = 9;
     /// Version of Redis 7.0, the first that counts entries ever added to a stream.
@@ -68,3 +72,8 @@ pub(super) mod version {
 
 /// Value in place of a deadline if an element has none.
 pub(super) const NO_DEADLINE: i64 = -1;
+
+/// Whether a type is one of this server's.
+pub(crate) fn is_own_type(code: u8) -> bool {
+    (code::SET_DEADLINES..=code::STREAM_DEADLINES).contains(&code)
+}

@@ -4,10 +4,86 @@ use super::value::DumpError;
 use crate::number::push_i64;
 
 /// Result of reading a part.
-pub(super) type Read<T> = Result<T, DumpError>;
+pub(crate) type Read<T> = Result<T, DumpError>;
 
-/// The unread rest of a body.
-pub(super) struct Input<'a> {
+/// Unread bytes of a body.
+pub(crate) trait Body {
+    /// Removes the next bytes and returns them.
+    fn bytes(&mut self, count: usize) -> Read<&[u8]>;
+
+    /// Checks that `packed` unread bytes may expand to a total of `whole` bytes.
+    fn expand(&mut self, packed: usize, whole: usize) -> Read<()>;
+
+    /// Removes the next `N` bytes and returns them.
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let bytes = self.bytes(N)?;
+        Ok(bytes.try_into().expect("it has the requested length"))
+    }
+
+    /// Removes the next byte and returns it.
+    #[inline]
+    fn byte(&mut self) -> Read<u8> {
+        let [byte] = self.array()?;
+        Ok(byte)
+    }
+
+    /// Reads a length, or another number encoded as one.
+    #[inline]
+    fn length(&mut self) -> Read<u64> {
+        let first = self.byte()?;
+        self.length_after(first)
+    }
+
+    /// Reads the rest of a length after its first byte.
+    #[inline]
+    fn length_after(&mut self, first: u8) -> Read<u64> {
+        match first {
+            0..0x40 => Ok(first.into()),
+            0x40..0x80 => Ok(u64::from(first & 0x3F) << 8 | u64::from(self.byte()?)),
+            0x80 => Ok(u32::from_be_bytes(self.array()?).into()),
+            0x81 => Ok(u64::from_be_bytes(self.array()?)),
+            _ => Err(DumpError::Body),
+        }
+    }
+
+    /// Reads a length that fits the memory.
+    fn size(&mut self) -> Read<usize> {
+        self.length()?.try_into().map_err(|_| DumpError::Body)
+    }
+
+    /// Reads a string: a slice of the body, or expanded into `scratch`.
+    fn string<'s>(&'s mut self, scratch: &'s mut Vec<u8>) -> Read<&'s [u8]> {
+        scratch.clear();
+        match self.byte()? {
+            0xC0 => push_i64(scratch, i8::from_le_bytes(self.array()?).into()),
+            0xC1 => push_i64(scratch, i16::from_le_bytes(self.array()?).into()),
+            0xC2 => push_i64(scratch, i32::from_le_bytes(self.array()?).into()),
+            0xC3 => {
+                let (packed, whole) = (self.size()?, self.size()?);
+                self.expand(packed, whole)?;
+                unfold(self.bytes(packed)?, whole, scratch)?;
+            }
+            first => {
+                let count = self.length_after(first)?;
+                return self.bytes(count.try_into().map_err(|_| DumpError::Body)?);
+            }
+        }
+        Ok(scratch)
+    }
+
+    /// Reads a string and copies it into `text`, for a caller that reads on before it uses the
+    /// string. `scratch` is overwritten.
+    fn copy_string(&mut self, text: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Read<()> {
+        let string = self.string(scratch)?;
+        text.clear();
+        text.extend_from_slice(string);
+        Ok(())
+    }
+}
+
+/// Unread bytes of a slice.
+pub(crate) struct Input<'a> {
     rest: &'a [u8],
     /// Number of bytes that LZF may still expand to.
     room_bytes: usize,
@@ -27,70 +103,23 @@ impl<'a> Input<'a> {
         self.rest.is_empty()
     }
 
-    pub fn bytes(&mut self, count: usize) -> Read<&'a [u8]> {
+    /// Removes the next bytes and returns them. Unlike [`Body::bytes`], the result may outlive
+    /// `self`.
+    pub fn slice(&mut self, count: usize) -> Read<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(count).ok_or(DumpError::Body)?;
         self.rest = rest;
         Ok(bytes)
     }
+}
 
-    pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(DumpError::Body)?;
-        self.rest = rest;
-        Ok(*bytes)
+impl Body for Input<'_> {
+    fn bytes(&mut self, count: usize) -> Read<&[u8]> {
+        self.slice(count)
     }
 
-    pub fn byte(&mut self) -> Read<u8> {
-        let [byte] = self.array()?;
-        Ok(byte)
-    }
-
-    /// Reduces the room for compressed strings by what something else expands to.
-    pub fn take_room(&mut self, bytes: usize) -> Read<()> {
-        self.room_bytes = self.room_bytes.checked_sub(bytes).ok_or(DumpError::Body)?;
+    fn expand(&mut self, _packed: usize, whole: usize) -> Read<()> {
+        self.room_bytes = self.room_bytes.checked_sub(whole).ok_or(DumpError::Body)?;
         Ok(())
-    }
-
-    /// Reads a length, or another number encoded as one.
-    pub fn length(&mut self) -> Read<u64> {
-        let first = self.byte()?;
-        self.length_after(first)
-    }
-
-    fn length_after(&mut self, first: u8) -> Read<u64> {
-        match first {
-            0..0x40 => Ok(first.into()),
-            0x40..0x80 => Ok(u64::from(first & 0x3F) << 8 | u64::from(self.byte()?)),
-            0x80 => Ok(u32::from_be_bytes(self.array()?).into()),
-            0x81 => Ok(u64::from_be_bytes(self.array()?)),
-            _ => Err(DumpError::Body),
-        }
-    }
-
-    fn size(&mut self) -> Read<usize> {
-        self.length()?.try_into().map_err(|_| DumpError::Body)
-    }
-
-    /// Reads a string: a slice of the body, or expanded into `scratch`.
-    pub fn string<'s>(&mut self, scratch: &'s mut Vec<u8>) -> Read<&'s [u8]>
-    where
-        'a: 's,
-    {
-        scratch.clear();
-        match self.byte()? {
-            0xC0 => push_i64(scratch, i8::from_le_bytes(self.array()?).into()),
-            0xC1 => push_i64(scratch, i16::from_le_bytes(self.array()?).into()),
-            0xC2 => push_i64(scratch, i32::from_le_bytes(self.array()?).into()),
-            0xC3 => {
-                let (packed, whole) = (self.size()?, self.size()?);
-                self.room_bytes = self.room_bytes.checked_sub(whole).ok_or(DumpError::Body)?;
-                unfold(self.bytes(packed)?, whole, scratch)?;
-            }
-            first => {
-                let count = self.length_after(first)?;
-                return self.bytes(count.try_into().map_err(|_| DumpError::Body)?);
-            }
-        }
-        Ok(scratch)
     }
 }
 
@@ -103,8 +132,7 @@ fn unfold(packed: &[u8], whole: usize, out: &mut Vec<u8>) -> Read<()> {
         let control = usize::from(input.byte()?);
         let mut count = control >> 5;
         if count == 0 {
-            let literal = input.bytes(control + 1)?;
-            out.extend_from_slice(literal);
+            out.extend_from_slice(input.bytes(control + 1)?);
         } else {
             if count == 7 {
                 count += usize::from(input.byte()?);

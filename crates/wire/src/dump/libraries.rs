@@ -3,14 +3,14 @@
 
 use super::crc::crc64;
 use super::format::version;
-use super::input::Input;
+use super::input::{Body, Input};
 use super::value::DumpError;
 use super::write::push_string;
 
 /// Byte before the code of a library.
-const LIBRARY: u8 = 245;
+pub(crate) const LIBRARY: u8 = 245;
 /// Version of the snapshot format that first had this byte.
-const VERSION: u16 = 10;
+pub(crate) const VERSION: u16 = 10;
 /// Maximum number of bytes to which compressed codes may expand.
 const ROOM_BYTES: usize = 64 << 20;
 

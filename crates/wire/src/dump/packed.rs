@@ -1,16 +1,18 @@
-//! Entries of the packed encodings: listpacks, ziplists, and sets of integers.
+//! Entries of the packed encodings: listpacks, ziplists, zipmaps, and sets of integers.
 //!
 //! ```text
 //! listpack  bytes 4 │ entries 2 │ entry … │ 0xFF
 //!           entry: head, data, length of both in reverse
 //! ziplist   bytes 4 │ last entry 4 │ entries 2 │ entry … │ 0xFF
 //!           entry: length of the previous entry, head, data
+//! zipmap    pairs 1 │ name, value … │ 0xFF
+//!           name: length, bytes       value: length, unused bytes 1, bytes, unused bytes
 //! integers  2, 4 or 8 4 │ integers 4 │ integer …, ascending
 //! ```
 //!
 //! The headers and the lengths between entries must match the entries.
 
-use super::input::{Input, Read};
+use super::input::{Body, Input, Read};
 use super::value::DumpError;
 use crate::number::{parse_f64, push_i64};
 
@@ -48,6 +50,8 @@ impl<'b> Entry<'b> {
 
 /// Byte after the last entry.
 const END: u8 = 0xFF;
+/// Byte of a zipmap that stands for an unknown number of pairs, or before a length of four bytes.
+const ZIPMAP_LONG: u8 = 0xFE;
 
 /// Removes header and end byte and returns the entries. The total length in the header must match.
 fn opened<const N: usize>(bytes: &[u8]) -> Read<([u8; N], &[u8])> {
@@ -84,6 +88,17 @@ pub(super) fn ziplist(bytes: &[u8]) -> Read<Entries<'_>> {
     ))
 }
 
+/// Opens a zipmap.
+pub(super) fn zipmap(bytes: &[u8]) -> Read<Entries<'_>> {
+    let (&pairs, rest) = bytes.split_first().ok_or(DumpError::Body)?;
+    let (&end, entries) = rest.split_last().ok_or(DumpError::Body)?;
+    if end != END {
+        return Err(DumpError::Body);
+    }
+    let count = (pairs < ZIPMAP_LONG).then_some(2 * usize::from(pairs));
+    Ok(Entries::new(entries, count, None, zipmap_entry))
+}
+
 /// Opens a set of integers. Their order is not checked.
 pub(super) fn integers(bytes: &[u8]) -> Read<Entries<'_>> {
     let mut input = Input::new(bytes, 0);
@@ -95,7 +110,7 @@ pub(super) fn integers(bytes: &[u8]) -> Read<Entries<'_>> {
         8 => |input, _| number::<8>(input),
         _ => return Err(DumpError::Body),
     };
-    let entries = input.bytes(input.len())?;
+    let entries = input.slice(input.len())?;
     Ok(Entries::new(entries, Some(count), None, take))
 }
 
@@ -117,16 +132,23 @@ fn integer(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(word) >> (64 - 8 * bytes.len() as u32)
 }
 
-/// Function that reads one entry; it also gets the length of the previous entry.
-type Take = for<'b> fn(&mut Input<'b>, usize) -> Read<Entry<'b>>;
+/// Function that reads one entry.
+type Take = for<'b> fn(&mut Input<'b>, Before) -> Read<Entry<'b>>;
+
+/// Entries before the next one.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    /// Length of the previous entry.
+    bytes: usize,
+    count: usize,
+}
 
 /// Iterator over the entries of a packed encoding.
 pub(super) struct Entries<'b> {
     entries: &'b [u8],
     /// Position of the next entry.
     at: usize,
-    before_bytes: usize,
-    seen: usize,
+    before: Before,
     /// Number of entries in the header.
     count: Option<usize>,
     /// Position of the last entry in the header.
@@ -140,8 +162,7 @@ impl<'b> Entries<'b> {
         Entries {
             entries,
             at: 0,
-            before_bytes: 0,
-            seen: 0,
+            before: Before::default(),
             count,
             last,
             take,
@@ -152,17 +173,17 @@ impl<'b> Entries<'b> {
     fn step(&mut self) -> Read<Entry<'b>> {
         let rest = &self.entries[self.at..];
         let mut input = Input::new(rest, 0);
-        let entry = (self.take)(&mut input, self.before_bytes)?;
-        self.before_bytes = rest.len() - input.len();
-        self.at += self.before_bytes;
-        self.seen += 1;
+        let entry = (self.take)(&mut input, self.before)?;
+        self.before.bytes = rest.len() - input.len();
+        self.before.count += 1;
+        self.at += self.before.bytes;
         Ok(entry)
     }
 
     /// Whether the header matches the entries.
     fn is_sound(&self) -> bool {
-        let last = self.at - self.before_bytes;
-        self.count.is_none_or(|count| count == self.seen)
+        let last = self.at - self.before.bytes;
+        self.count.is_none_or(|count| count == self.before.count)
             && self.last.is_none_or(|stated| stated == last)
     }
 
@@ -189,12 +210,12 @@ impl<'b> Iterator for Entries<'b> {
     }
 }
 
-fn listpack_entry<'b>(input: &mut Input<'b>, _: usize) -> Read<Entry<'b>> {
+fn listpack_entry<'b>(input: &mut Input<'b>, _: Before) -> Read<Entry<'b>> {
     let before = input.len();
     let head = input.byte()?;
     let entry = match head {
         0..0x80 => Entry::Number(head.into()),
-        0x80..0xC0 => Entry::Text(input.bytes((head & 0x3F).into())?),
+        0x80..0xC0 => Entry::Text(input.slice((head & 0x3F).into())?),
         0xC0..0xE0 => {
             // A signed number of thirteen bits.
             let bits = u16::from(head & 0x1F) << 8 | u16::from(input.byte()?);
@@ -202,11 +223,11 @@ fn listpack_entry<'b>(input: &mut Input<'b>, _: usize) -> Read<Entry<'b>> {
         }
         0xE0..0xF0 => {
             let count = usize::from(head & 0x0F) << 8 | usize::from(input.byte()?);
-            Entry::Text(input.bytes(count)?)
+            Entry::Text(input.slice(count)?)
         }
         0xF0 => {
             let count = u32::from_le_bytes(input.array()?);
-            Entry::Text(input.bytes(count as usize)?)
+            Entry::Text(input.slice(count as usize)?)
         }
         0xF1 => number::<2>(input)?,
         0xF2 => number::<3>(input)?,
@@ -249,25 +270,25 @@ pub(super) fn backward_bytes(length: usize) -> usize {
     }
 }
 
-fn ziplist_entry<'b>(input: &mut Input<'b>, before_bytes: usize) -> Read<Entry<'b>> {
+fn ziplist_entry<'b>(input: &mut Input<'b>, before: Before) -> Read<Entry<'b>> {
     let stated = match input.byte()? {
         0xFE => u32::from_le_bytes(input.array()?) as usize,
         0xFF => return Err(DumpError::Body),
         few => few.into(),
     };
-    if stated != before_bytes {
+    if stated != before.bytes {
         return Err(DumpError::Body);
     }
     let head = input.byte()?;
     Ok(match head {
-        0..0x40 => Entry::Text(input.bytes(head.into())?),
+        0..0x40 => Entry::Text(input.slice(head.into())?),
         0x40..0x80 => {
             let count = usize::from(head & 0x3F) << 8 | usize::from(input.byte()?);
-            Entry::Text(input.bytes(count)?)
+            Entry::Text(input.slice(count)?)
         }
         0x80 => {
             let count = u32::from_be_bytes(input.array()?);
-            Entry::Text(input.bytes(count as usize)?)
+            Entry::Text(input.slice(count as usize)?)
         }
         0xC0 => number::<2>(input)?,
         0xD0 => number::<4>(input)?,
@@ -277,4 +298,17 @@ fn ziplist_entry<'b>(input: &mut Input<'b>, before_bytes: usize) -> Read<Entry<'
         0xF1..=0xFD => Entry::Number(i64::from(head) - 0xF1),
         _ => return Err(DumpError::Body),
     })
+}
+
+fn zipmap_entry<'b>(input: &mut Input<'b>, before: Before) -> Read<Entry<'b>> {
+    let bytes = match input.byte()? {
+        ZIPMAP_LONG => u32::from_le_bytes(input.array()?) as usize,
+        END => return Err(DumpError::Body),
+        few => few.into(),
+    };
+    let is_value = before.count % 2 == 1;
+    let unused = if is_value { input.byte()? } else { 0 };
+    let entry = Entry::Text(input.slice(bytes)?);
+    input.slice(unused.into())?;
+    Ok(entry)
 }

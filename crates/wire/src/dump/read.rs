@@ -2,8 +2,8 @@
 
 use super::crc::crc64;
 use super::format::{FOOTER_BYTES, NO_DEADLINE, code, version};
-use super::input::{Input, Read};
-use super::packed::{Entries, Entry, Open, integers, listpack, ziplist};
+use super::input::{Body, Input, Read};
+use super::packed::{Entries, Entry, Open, integers, listpack, ziplist, zipmap};
 use super::stream;
 use super::value::{DumpError, Element, Sink, ValueType};
 use crate::number::parse_f64;
@@ -45,14 +45,50 @@ pub fn read(payload: &[u8], room_bytes: usize, sink: &mut impl Sink) -> Result<(
         return Err(DumpError::Footer);
     }
     debug_assert_eq!(body.len() + FOOTER_BYTES, payload.len());
-    let mut reader = Reader {
-        input: Input::new(body, room_bytes),
-        sink,
-    };
-    let code = reader.input.byte()?;
-    reader.value(code, version)?;
-    let is_whole = reader.input.is_at_end();
-    is_whole.then_some(()).ok_or(DumpError::Body)
+    let mut input = Input::new(body, room_bytes);
+    let code = input.byte()?;
+    read_value(&mut input, code, version, sink)?;
+    input.is_at_end().then_some(()).ok_or(DumpError::Body)
+}
+
+/// Reads a value of a type from the beginning of `input` and passes it to `sink`.
+pub(crate) fn read_value(
+    input: &mut impl Body,
+    code: u8,
+    version: u16,
+    sink: &mut impl Sink,
+) -> Read<()> {
+    Reader { input, sink }.value(code, version)
+}
+
+/// Returns the type of a value by its number; `None` if values of this type are not read.
+pub(crate) fn type_of(code: u8, version: u16) -> Option<ValueType> {
+    Some(match code {
+        code::STRING => ValueType::String,
+        code::LIST | code::LIST_ZIPLIST | code::LIST_ZIPLISTS | code::LIST_LISTPACKS => {
+            ValueType::List
+        }
+        code::SET | code::SET_INTEGERS | code::SET_LISTPACK | code::SET_DEADLINES => ValueType::Set,
+        code::SORTED_SET_TEXT
+        | code::SORTED_SET
+        | code::SORTED_SET_ZIPLIST
+        | code::SORTED_SET_LISTPACK
+        | code::SORTED_SET_DEADLINES => ValueType::SortedSet,
+        code::HASH_VALKEY if version < version::VALKEY => return None,
+        code::HASH
+        | code::HASH_ZIPMAP
+        | code::HASH_ZIPLIST
+        | code::HASH_LISTPACK
+        | code::HASH_VALKEY
+        | code::HASH_REDIS
+        | code::HASH_REDIS_LISTPACK => ValueType::Hash,
+        code::STREAM
+        | code::STREAM_COUNTED
+        | code::STREAM_TIMED
+        | code::STREAM_MESSAGES
+        | code::STREAM_DEADLINES => ValueType::Stream,
+        _ => return None,
+    })
 }
 
 /// Position of the deadlines in an unpacked collection.
@@ -73,12 +109,12 @@ enum Scores {
     Binary,
 }
 
-struct Reader<'a, 's, S> {
-    input: Input<'a>,
-    sink: &'s mut S,
+struct Reader<'r, B, S> {
+    input: &'r mut B,
+    sink: &'r mut S,
 }
 
-impl<S: Sink> Reader<'_, '_, S> {
+impl<B: Body, S: Sink> Reader<'_, B, S> {
     fn value(&mut self, code: u8, version: u16) -> Read<()> {
         use Deadlines::{Before, Behind};
         let none = Deadlines::None;
@@ -91,7 +127,7 @@ impl<S: Sink> Reader<'_, '_, S> {
             | code::STREAM_DEADLINES => {
                 self.sink.begin(ValueType::Stream);
                 let sink = &mut *self.sink;
-                stream::read(&mut self.input, code, &mut |part| sink.stream_part(part))
+                stream::read(self.input, code, &mut |part| sink.stream_part(part))
             }
             code::LIST => self.plain(ValueType::List, none, Scores::None),
             code::SET => self.plain(ValueType::Set, none, Scores::None),
@@ -109,6 +145,7 @@ impl<S: Sink> Reader<'_, '_, S> {
             }
             code::LIST_ZIPLIST => self.packed(ValueType::List, false, ziplist),
             code::SORTED_SET_ZIPLIST => self.packed(ValueType::SortedSet, false, ziplist),
+            code::HASH_ZIPMAP => self.packed(ValueType::Hash, false, zipmap),
             code::HASH_ZIPLIST => self.packed(ValueType::Hash, false, ziplist),
             code::SET_INTEGERS => self.packed(ValueType::Set, false, integers),
             code::SET_LISTPACK => self.packed(ValueType::Set, false, listpack),
@@ -125,9 +162,9 @@ impl<S: Sink> Reader<'_, '_, S> {
     }
 
     fn text(&mut self) -> Read<()> {
+        self.sink.begin(ValueType::String);
         let mut scratch = Vec::new();
         let name = self.input.string(&mut scratch)?;
-        self.sink.begin(ValueType::String);
         self.sink.element(&Element {
             name,
             ..Element::default()
@@ -142,21 +179,37 @@ impl<S: Sink> Reader<'_, '_, S> {
             return Err(DumpError::Body);
         }
         self.sink.begin(kind);
-        let (mut names, mut values) = (Vec::new(), Vec::new());
+        let (mut names, mut values, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..count {
-            let mut element = Element::default();
-            if let Deadlines::Before(first) = deadlines {
-                element.deadline = self.deadline_since(first)?;
+            let mut deadline = match deadlines {
+                Deadlines::Before(first) => self.deadline_since(first)?,
+                _ => None,
+            };
+            if matches!(
+                (kind, deadlines),
+                (ValueType::List | ValueType::Set, Deadlines::None)
+            ) {
+                let name = self.input.string(&mut scratch)?;
+                self.sink.element(&Element {
+                    name,
+                    ..Element::default()
+                });
+                continue;
             }
-            element.name = self.input.string(&mut names)?;
+            self.input.copy_string(&mut names, &mut scratch)?;
             if kind == ValueType::Hash {
-                element.value = self.input.string(&mut values)?;
+                self.input.copy_string(&mut values, &mut scratch)?;
             }
-            element.score = self.score(scores)?;
+            let score = self.score(scores)?;
             if let Deadlines::Behind = deadlines {
-                element.deadline = self.deadline()?;
+                deadline = self.deadline()?;
             }
-            self.sink.element(&element);
+            self.sink.element(&Element {
+                name: &names,
+                value: &values,
+                score,
+                deadline,
+            });
         }
         Ok(())
     }
@@ -196,10 +249,10 @@ impl<S: Sink> Reader<'_, '_, S> {
 
     /// Reads a string that contains all elements.
     fn packed(&mut self, kind: ValueType, has_deadlines: bool, open: Open) -> Read<()> {
+        self.sink.begin(kind);
         let mut scratch = Vec::new();
         let bytes = self.input.string(&mut scratch)?;
-        self.sink.begin(kind);
-        let count = self.entries(kind, has_deadlines, open(bytes)?)?;
+        let count = entries(self.sink, kind, has_deadlines, open(bytes)?)?;
         (count > 0).then_some(()).ok_or(DumpError::Body)
     }
 
@@ -217,7 +270,7 @@ impl<S: Sink> Reader<'_, '_, S> {
             };
             let bytes = self.input.string(&mut scratch)?;
             count += match container {
-                PACKED => self.entries(ValueType::List, false, open(bytes)?)?,
+                PACKED => entries(self.sink, ValueType::List, false, open(bytes)?)?,
                 SINGLE if !bytes.is_empty() => {
                     let name = bytes;
                     let value = Element::default();
@@ -229,35 +282,35 @@ impl<S: Sink> Reader<'_, '_, S> {
         }
         (count > 0).then_some(()).ok_or(DumpError::Body)
     }
+}
 
-    /// Passes the elements of packed entries to the sink, and returns their number.
-    fn entries(
-        &mut self,
-        kind: ValueType,
-        has_deadlines: bool,
-        mut all: Entries<'_>,
-    ) -> Read<usize> {
-        let (mut names, mut values, mut count) = (Vec::new(), Vec::new(), 0);
-        while let Some(name) = all.next() {
-            let mut element = Element {
-                name: name?.text(&mut names),
-                ..Element::default()
-            };
-            match kind {
-                ValueType::Hash => element.value = all.more()?.text(&mut values),
-                ValueType::SortedSet => element.score = all.more()?.score()?,
-                _ => {}
-            }
-            if has_deadlines {
-                element.deadline = match all.more()? {
-                    Entry::Number(0) => None,
-                    Entry::Number(at @ 1..) => Some(at as u64),
-                    _ => return Err(DumpError::Body),
-                };
-            }
-            self.sink.element(&element);
-            count += 1;
+/// Passes the elements of packed entries to the sink, and returns their number.
+fn entries(
+    sink: &mut impl Sink,
+    kind: ValueType,
+    has_deadlines: bool,
+    mut all: Entries<'_>,
+) -> Read<usize> {
+    let (mut names, mut values, mut count) = (Vec::new(), Vec::new(), 0);
+    while let Some(name) = all.next() {
+        let mut element = Element {
+            name: name?.text(&mut names),
+            ..Element::default()
+        };
+        match kind {
+            ValueType::Hash => element.value = all.more()?.text(&mut values),
+            ValueType::SortedSet => element.score = all.more()?.score()?,
+            _ => {}
         }
-        Ok(count)
+        if has_deadlines {
+            element.deadline = match all.more()? {
+                Entry::Number(0) => None,
+                Entry::Number(at @ 1..) => Some(at as u64),
+                _ => return Err(DumpError::Body),
+            };
+        }
+        sink.element(&element);
+        count += 1;
     }
+    Ok(count)
 }

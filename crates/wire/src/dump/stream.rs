@@ -15,7 +15,7 @@
 //! those of the listpack; an entry with flag 1 was deleted.
 
 use super::format::{code, version};
-use super::input::{Input, Read};
+use super::input::{Body, Input, Read};
 use super::packed::{Entries, Entry, listpack};
 use super::value::{DumpError, DumpId, StreamNumbers, StreamPart};
 use super::write::{push_length, push_string, seal};
@@ -39,26 +39,25 @@ fn ensure(is_sound: bool) -> Read<()> {
     is_sound.then_some(()).ok_or(DumpError::Body)
 }
 
-fn raw_id(input: &mut Input<'_>) -> Read<DumpId> {
+fn raw_id(input: &mut impl Body) -> Read<DumpId> {
     let (ms, seq) = (input.array()?, input.array()?);
     Ok((u64::from_be_bytes(ms), u64::from_be_bytes(seq)))
 }
 
-fn id(input: &mut Input<'_>) -> Read<DumpId> {
+fn id(input: &mut impl Body) -> Read<DumpId> {
     Ok((input.length()?, input.length()?))
 }
 
-fn time(input: &mut Input<'_>) -> Read<i64> {
+fn time(input: &mut impl Body) -> Read<i64> {
     Ok(i64::from_le_bytes(input.array()?))
 }
 
 /// Reads a stream of a type.
-pub(super) fn read(input: &mut Input<'_>, kind: u8, receive: Receive<'_>) -> Read<()> {
-    let (mut scratch, mut key) = (Vec::new(), Vec::new());
+pub(super) fn read(input: &mut impl Body, kind: u8, receive: Receive<'_>) -> Read<()> {
+    let (mut scratch, mut key, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..input.length()? {
-        let master = input.string(&mut key)?;
-        let master = raw_id(&mut Input::new(master, 0))?;
-        let bytes = input.string(&mut scratch)?.to_vec();
+        let master = raw_id(&mut Input::new(input.string(&mut key)?, 0))?;
+        input.copy_string(&mut bytes, &mut scratch)?;
         read_listpack(input, master, &bytes, receive)?;
     }
     let mut numbers = StreamNumbers {
@@ -106,7 +105,7 @@ fn text(entries: &mut Entries<'_>) -> Read<Vec<u8>> {
 }
 
 fn read_listpack(
-    input: &mut Input<'_>,
+    input: &mut impl Body,
     master: DumpId,
     bytes: &[u8],
     receive: Receive<'_>,
@@ -123,7 +122,7 @@ fn read_listpack(
     ensure(!names.is_empty() && integer(&mut entries)? == 0)?;
     let (mut live, mut dead) = (0, 0);
     for _ in 0..count.checked_add(deleted).ok_or(DumpError::Body)? {
-        input.take_room(name_bytes / NAMES_SHARE)?;
+        input.expand(0, name_bytes / NAMES_SHARE)?;
         let is_deleted = read_entry(&mut entries, master, &names, receive)?;
         live += i64::from(!is_deleted);
         dead += i64::from(is_deleted);
@@ -169,7 +168,7 @@ fn read_entry(
     Ok(is_deleted)
 }
 
-fn read_group(input: &mut Input<'_>, kind: u8, receive: Receive<'_>) -> Read<()> {
+fn read_group(input: &mut impl Body, kind: u8, receive: Receive<'_>) -> Read<()> {
     let mut scratch = Vec::new();
     let name = input.string(&mut scratch)?.to_vec();
     let last_id = id(input)?;
@@ -212,7 +211,7 @@ fn read_group(input: &mut Input<'_>, kind: u8, receive: Receive<'_>) -> Read<()>
     Ok(())
 }
 
-fn read_messages(input: &mut Input<'_>, receive: Receive<'_>) -> Read<()> {
+fn read_messages(input: &mut impl Body, receive: Receive<'_>) -> Read<()> {
     let (mut scratch, mut other) = (Vec::new(), Vec::new());
     let kept = StreamPart::Kept(input.length()?, input.length()?);
     ensure(receive(&kept))?;
@@ -248,7 +247,8 @@ pub enum StreamForm {
 }
 
 impl StreamForm {
-    fn code(self) -> (u8, u16) {
+    /// Returns the number of the type and the first version of the format that has it.
+    pub(crate) fn code(self) -> (u8, u16) {
         match self {
             StreamForm::Plain => (code::STREAM, version::PLAIN),
             StreamForm::Counted => (code::STREAM_COUNTED, version::STREAM_COUNTED),
@@ -451,8 +451,19 @@ impl StreamWriter {
 
     /// Returns the payload.
     pub fn finish(self) -> Vec<u8> {
+        let form = self.form;
+        seal(self.unsealed(), form.code().1)
+    }
+
+    /// Returns the type in which the stream is written.
+    pub(crate) fn form(&self) -> StreamForm {
+        self.form
+    }
+
+    /// Returns the payload without version and checksum: the number of the type and the body.
+    pub(crate) fn unsealed(self) -> Vec<u8> {
         assert!(self.open.is_none(), "the numbers are behind all entries");
-        seal(self.out, self.form.code().1)
+        self.out
     }
 }
 

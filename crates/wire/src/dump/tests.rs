@@ -244,6 +244,31 @@ fn packed_encodings_contain_numbers_of_every_width() {
 }
 
 #[test]
+fn hashes_of_redis_before_2_6_are_read() {
+    let long = [&b"\xFF\x01f\xFE\x03\x00\x00\x00\x00abc\xFF"[..]].concat();
+    check(&[
+        (
+            &one_string(
+                code::HASH_ZIPMAP,
+                b"",
+                b"\x02\x01f\x01\x02vxx\x01g\x02\x0012\xFF",
+            ),
+            "Hash f=v g=12",
+        ),
+        (&one_string(code::HASH_ZIPMAP, b"", &long), "Hash f=abc"),
+        (
+            &one_string(code::HASH_ZIPMAP, b"", b"\x01\x01f\xFF"),
+            "Body",
+        ),
+        (
+            &one_string(code::HASH_ZIPMAP, b"", b"\x01\x01f\x02\x00v\xFF"),
+            "Body",
+        ),
+        (&one_string(code::HASH_ZIPMAP, b"", b"\x00\xFF"), "Body"),
+    ]);
+}
+
+#[test]
 fn hashes_with_deadlines_are_read_as_redis_writes_them() {
     let first = 4_102_444_800_000u64.to_le_bytes();
     let entries: &[&[u8]] = &[

@@ -17,6 +17,20 @@ pub enum ValueType {
     Stream,
 }
 
+impl ValueType {
+    /// Returns the name of the type as TYPE replies it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ValueType::String => "string",
+            ValueType::List => "list",
+            ValueType::Set => "set",
+            ValueType::SortedSet => "zset",
+            ValueType::Hash => "hash",
+            ValueType::Stream => "stream",
+        }
+    }
+}
+
 /// An element of a value. Parts that its type lacks are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Element<'a> {

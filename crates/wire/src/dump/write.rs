@@ -11,7 +11,6 @@ use crate::number::parse_i64;
 pub struct Writer {
     out: Vec<u8>,
     form: Encoding,
-    version: u16,
     /// Number of elements not yet written.
     left: usize,
 }
@@ -21,28 +20,11 @@ impl Writer {
     pub fn new(form: Encoding, count: usize) -> Writer {
         assert!(count > 0, "there is no payload for nothing");
         assert!(form != Encoding::String || count == 1);
-        let (code, version) = match form {
-            Encoding::String => (code::STRING, version::PLAIN),
-            Encoding::List => (code::LIST, version::PLAIN),
-            Encoding::Set => (code::SET, version::PLAIN),
-            Encoding::SortedSet => (code::SORTED_SET, version::PLAIN),
-            Encoding::Hash => (code::HASH, version::PLAIN),
-            Encoding::SetWithDeadlines => (code::SET_DEADLINES, version::PLAIN),
-            Encoding::SortedSetWithDeadlines => (code::SORTED_SET_DEADLINES, version::PLAIN),
-            Encoding::RedisHash { .. } => (code::HASH_REDIS, version::REDIS),
-            Encoding::ValkeyHash => (code::HASH_VALKEY, version::VALKEY),
-        };
-        let mut out = vec![code];
-        if let Encoding::RedisHash { first } = form {
-            out.extend_from_slice(&first.to_le_bytes());
-        }
-        if form != Encoding::String {
-            push_length(&mut out, count as u64);
-        }
+        let mut out = vec![form.code()];
+        push_head(&mut out, form, count);
         Writer {
             out,
             form,
-            version,
             left: count,
         }
     }
@@ -50,36 +32,75 @@ impl Writer {
     /// Writes the next element.
     pub fn put(&mut self, element: &Element<'_>) {
         assert!(self.left > 0, "no more were announced");
-        assert!(!element.score.is_nan());
         self.left -= 1;
-        let out = &mut self.out;
-        if let Encoding::RedisHash { first } = self.form {
-            let since = |at: u64| at.checked_sub(first).expect("the first is the earliest") + 1;
-            push_length(out, element.deadline.map_or(0, since));
-        }
-        push_string(out, element.name);
-        match self.form {
-            Encoding::Hash | Encoding::RedisHash { .. } | Encoding::ValkeyHash => {
-                push_string(out, element.value);
-            }
-            Encoding::SortedSet | Encoding::SortedSetWithDeadlines => {
-                out.extend_from_slice(&element.score.to_le_bytes());
-            }
-            _ => {}
-        }
-        if let Encoding::SetWithDeadlines
-        | Encoding::SortedSetWithDeadlines
-        | Encoding::ValkeyHash = self.form
-        {
-            let at = element.deadline.map_or(NO_DEADLINE, |at| at as i64);
-            out.extend_from_slice(&at.to_le_bytes());
-        }
+        push_element(&mut self.out, self.form, element);
     }
 
     /// Returns the payload.
     pub fn finish(self) -> Vec<u8> {
         assert_eq!(self.left, 0, "all that was announced has come");
-        seal(self.out, self.version)
+        seal(self.out, self.form.version())
+    }
+}
+
+impl Encoding {
+    /// Returns the number of the type.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Encoding::String => code::STRING,
+            Encoding::List => code::LIST,
+            Encoding::Set => code::SET,
+            Encoding::SortedSet => code::SORTED_SET,
+            Encoding::Hash => code::HASH,
+            Encoding::SetWithDeadlines => code::SET_DEADLINES,
+            Encoding::SortedSetWithDeadlines => code::SORTED_SET_DEADLINES,
+            Encoding::RedisHash { .. } => code::HASH_REDIS,
+            Encoding::ValkeyHash => code::HASH_VALKEY,
+        }
+    }
+
+    /// Returns the first version of the format that has the type.
+    pub(crate) fn version(self) -> u16 {
+        match self {
+            Encoding::RedisHash { .. } => version::REDIS,
+            Encoding::ValkeyHash => version::VALKEY,
+            _ => version::PLAIN,
+        }
+    }
+}
+
+/// Appends what precedes the elements of a value.
+pub(crate) fn push_head(out: &mut Vec<u8>, form: Encoding, count: usize) {
+    if let Encoding::RedisHash { first } = form {
+        out.extend_from_slice(&first.to_le_bytes());
+    }
+    if form != Encoding::String {
+        push_length(out, count as u64);
+    }
+}
+
+/// Appends an element of a value.
+pub(crate) fn push_element(out: &mut Vec<u8>, form: Encoding, element: &Element<'_>) {
+    assert!(!element.score.is_nan());
+    if let Encoding::RedisHash { first } = form {
+        let since = |at: u64| at.checked_sub(first).expect("the first is the earliest") + 1;
+        push_length(out, element.deadline.map_or(0, since));
+    }
+    push_string(out, element.name);
+    match form {
+        Encoding::Hash | Encoding::RedisHash { .. } | Encoding::ValkeyHash => {
+            push_string(out, element.value);
+        }
+        Encoding::SortedSet | Encoding::SortedSetWithDeadlines => {
+            out.extend_from_slice(&element.score.to_le_bytes());
+        }
+        _ => {}
+    }
+    if let Encoding::SetWithDeadlines | Encoding::SortedSetWithDeadlines | Encoding::ValkeyHash =
+        form
+    {
+        let at = element.deadline.map_or(NO_DEADLINE, |at| at as i64);
+        out.extend_from_slice(&at.to_le_bytes());
     }
 }
 
@@ -92,7 +113,7 @@ pub(super) fn seal(mut out: Vec<u8>, version: u16) -> Vec<u8> {
 }
 
 /// Appends the shortest encoding of a length.
-pub(super) fn push_length(out: &mut Vec<u8>, length: u64) {
+pub(crate) fn push_length(out: &mut Vec<u8>, length: u64) {
     match length {
         0..0x40 => out.push(length as u8),
         0x40..0x4000 => out.extend_from_slice(&(length as u16 | 0x4000).to_be_bytes()),
@@ -110,7 +131,7 @@ pub(super) fn push_length(out: &mut Vec<u8>, length: u64) {
 }
 
 /// Appends a string, encoded as an integer if it is the text of one of up to four bytes.
-pub(super) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     match parse_i64(text) {
         Some(number @ -0x80..0x80) => out.extend_from_slice(&[0xC0, number as u8]),
         Some(number @ -0x8000..0x8000) => {

@@ -1,0 +1,132 @@
+//! The first bytes of a file: the server and the version of its format.
+
+use crate::dump::version;
+
+/// Length of the header.
+pub const HEADER_BYTES: usize = 9;
+
+/// Bytes in place of the header until the file is complete. No server accepts them.
+pub const HEADER_PENDING: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
+
+/// Version of this server's own format.
+const MAYFLY: u16 = 1;
+
+/// Version of the format of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Read by Redis; up to version 11 also by Valkey.
+    Redis(u16),
+    /// Read by Valkey.
+    Valkey(u16),
+    /// Read by this server only.
+    Mayfly(u16),
+}
+
+impl Version {
+    /// Version of plain types, which Redis since 5 and Valkey read.
+    pub const PLAIN: Version = Version::Redis(version::PLAIN);
+
+    /// Returns the version that has a type whose number and first version are given.
+    pub(super) fn of_type(code: u8, since: u16) -> Version {
+        match since {
+            _ if crate::dump::is_own_type(code) => Version::Mayfly(MAYFLY),
+            version::VALKEY.. => Version::Valkey(since),
+            _ => Version::Redis(since),
+        }
+    }
+
+    /// Returns the lowest version that has the types of both versions.
+    #[must_use]
+    pub fn and(self, other: Version) -> Version {
+        use Version::{Mayfly, Redis, Valkey};
+        match (self, other) {
+            (Redis(one), Redis(two)) => Redis(one.max(two)),
+            (Valkey(one), Valkey(two)) => Valkey(one.max(two)),
+            (Redis(redis), Valkey(valkey)) | (Valkey(valkey), Redis(redis))
+                if redis < version::REDIS =>
+            {
+                Valkey(valkey)
+            }
+            // Redis and Valkey have different types since then.
+            _ => Mayfly(MAYFLY),
+        }
+    }
+
+    /// Returns the header of a file.
+    pub fn header(self) -> [u8; HEADER_BYTES] {
+        let (mut header, number) = match self {
+            Version::Redis(number) => (*b"REDIS0000", number),
+            Version::Valkey(number) => (*b"VALKEY000", number),
+            Version::Mayfly(number) => (*b"MAYFLY000", number),
+        };
+        assert!(number < 1000, "a version has three digits");
+        for (place, divisor) in [100, 10, 1].into_iter().enumerate() {
+            header[6 + place] = b'0' + (number / divisor % 10) as u8;
+        }
+        header
+    }
+
+    /// Returns the version in a header; `None` if this server cannot read it.
+    pub fn read(header: [u8; HEADER_BYTES]) -> Option<Version> {
+        let (server, digits) = header.split_at(6);
+        let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        match (server, number) {
+            (b"REDIS0", 1..version::VALKEY) => Some(Version::Redis(number)),
+            (b"VALKEY", version::VALKEY..=version::MAX) => Some(Version::Valkey(number)),
+            (b"MAYFLY", MAYFLY) => Some(Version::Mayfly(number)),
+            _ => None,
+        }
+    }
+
+    /// Returns the number by which types are read: in it, type 22 is either of Redis or of Valkey.
+    pub(super) fn number(self) -> u16 {
+        match self {
+            Version::Redis(number) | Version::Valkey(number) => number,
+            Version::Mayfly(_) => version::VALKEY,
+        }
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Version::Redis(number) => write!(f, "Redis's version {number}"),
+            Version::Valkey(number) => write!(f, "Valkey's version {number}"),
+            Version::Mayfly(number) => write!(f, "Mayfly's version {number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_version_that_has_both_is_chosen() {
+        use Version::{Mayfly, Redis, Valkey};
+        for (one, two, both) in [
+            (Redis(9), Redis(9), Redis(9)),
+            (Redis(9), Redis(12), Redis(12)),
+            (Redis(11), Valkey(80), Valkey(80)),
+            (Redis(12), Valkey(80), Mayfly(1)),
+            (Redis(9), Mayfly(1), Mayfly(1)),
+            (Mayfly(1), Valkey(80), Mayfly(1)),
+        ] {
+            assert_eq!((one.and(two), two.and(one)), (both, both), "{one} {two}");
+            assert_eq!(Version::read(both.header()), Some(both));
+        }
+        assert_eq!(Redis(9).header(), *b"REDIS0009");
+        assert_eq!(Valkey(80).header(), *b"VALKEY080");
+        for header in [
+            b"REDIS0000",
+            b"REDIS0080",
+            b"REDIS1001",
+            b"VALKEY011",
+            b"MAYFLY002",
+            b"REDIS00+9",
+            &HEADER_PENDING,
+        ] {
+            assert_eq!(Version::read(*header), None, "{}", header.escape_ascii());
+        }
+    }
+}
