@@ -1,11 +1,16 @@
 //! Dispatch of commands: looks a command up, checks what holds for all commands, locks the shards
 //! of its keys, runs it and counts it.
 
+mod check;
 pub mod long;
 mod memcached;
 mod prefetch;
 mod segment;
+mod shards;
+mod single;
 pub mod steps;
+
+pub use single::exec;
 
 use crate::blocking;
 use crate::clients;
@@ -16,21 +21,20 @@ use crate::context::{Ctx, KeyMemo, Segment, Spec, Work};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, has_no_room, lock};
-use crate::long::Task;
 use crate::notify;
-use crate::queue::OwnedCall;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{Keys, SpecIndex, Subcommand, flag};
 use crate::state::Server;
 use crate::timing::Timing;
-use crate::waiting::{BlockingState, Waiter};
+use crate::waiting::Waiter;
 use crate::watches::AT_ONCE_MAX;
-use long::{Begun, Way};
+use check::{check, unknown_command};
+use long::Way;
+use shards::{LockedShards, lock_for, wake_owners};
 use std::sync::atomic::Ordering::Relaxed;
-use steps::Stepped;
 use store::{Event, Keyspace, Tick, View};
 use wire::output::{LARGE_BYTES, can_allocate};
-use wire::{Args, Output, Protocol, Reply, Span};
+use wire::{Args, Output, Reply, Span};
 
 /// Minimum number of commands of one client in a batch for which a single worker holds all shards
 /// until the end of its turn.
@@ -147,33 +151,6 @@ pub(crate) enum Engine<'s> {
     Slab(LockedShards<'s>),
     /// The segment engine. The keyspace is empty in this case.
     Segment(Handle<'s>),
-}
-
-/// Shards that a worker has locked.
-pub(crate) struct LockedShards<'s> {
-    /// View of all shards, kept from one command to the next; `None` while they are not all locked.
-    whole: Option<View<'s>>,
-    /// Shards of the last command if it did not need all of them.
-    locks: Locks,
-}
-
-impl Default for LockedShards<'_> {
-    fn default() -> Self {
-        LockedShards {
-            whole: None,
-            locks: Locks::Some(Vec::new()),
-        }
-    }
-}
-
-impl<'s> LockedShards<'s> {
-    /// Locks all shards until [`Executor::finish`] if there is only one worker.
-    fn lock_whole(&mut self, server: &'s Server, now: Tick) {
-        if server.threads == 1 {
-            let whole = || server.keyspace.lock_all(now);
-            self.whole.get_or_insert_with(whole);
-        }
-    }
 }
 
 /// Runs commands for one worker. A single worker may hold all shards from one command to the next
@@ -299,27 +276,6 @@ impl<'s> Executor<'s> {
         let is_push = spec.has(flag::PUSHES) && !is_error;
         after_reply(session, out, position, is_push);
         Outcome::Done
-    }
-
-    /// Returns the time until which an attempt to authenticate waits. A time that was returned once
-    /// is not postponed by later failures of other clients.
-    fn login_delay(&self, session: &mut Session, args: Args<'_>) -> Option<Moment> {
-        let is_attempt = args.name().eq_ignore_ascii_case(b"auth") || args.len() > 2;
-        if !is_attempt || !self.server.needs_password() {
-            return None;
-        }
-        match session.login_at {
-            Some(at) if at > self.moment => Some(at),
-            Some(_) => {
-                session.login_at = None;
-                None
-            }
-            None => {
-                let logins = &self.server.logins;
-                session.login_at = logins.delay(&session.info.address, self.moment);
-                session.login_at
-            }
-        }
     }
 
     /// Writes the reply of a command that was blocked and has now been served.
@@ -546,143 +502,6 @@ fn publish(server: &Server, view: &mut View<'_>, events: &mut Vec<Event>) {
     }
 }
 
-/// Determines the shards of a command's keys.
-fn lock_for(
-    server: &Server,
-    held: &mut LockedShards<'_>,
-    session: &Session,
-    spec: &Spec,
-    args: Args<'_>,
-    memo: Option<KeyMemo>,
-) {
-    let mut shards = spare(&mut held.locks);
-    if collect(server, session, spec, args, memo, &mut shards) {
-        return;
-    }
-    if shards.len() > 1 {
-        shards.sort_unstable();
-        shards.dedup();
-    }
-    held.locks = Locks::Some(shards);
-}
-
-/// Wakes the workers that expire the written shards if a shard has an earlier deadline than its
-/// worker is going to wait for.
-fn wake_owners(server: &Server, worker: usize, locks: &Locks) {
-    let wake = |shard: usize| {
-        let owner = shard % server.threads;
-        if owner != worker
-            && let Some(due) = server.keyspace.next_due(shard)
-        {
-            server.inboxes[owner].wake_by(due.0);
-        }
-    };
-    match locks {
-        Locks::All => (0..server.keyspace.shard_count()).for_each(wake),
-        Locks::Some(shards) => shards.iter().copied().for_each(wake),
-    }
-}
-
-/// Empties the list of the last command's shards and returns it, so that its allocation is reused.
-/// Until the caller puts it back, `locks` is set to all shards.
-fn spare(locks: &mut Locks) -> Vec<usize> {
-    let mut shards = match std::mem::replace(locks, Locks::All) {
-        Locks::All => Vec::new(),
-        Locks::Some(shards) => shards,
-    };
-    shards.clear();
-    shards
-}
-
-/// Adds the shards of a command's keys to a list. Returns true if the command needs all shards.
-fn collect(
-    server: &Server,
-    session: &Session,
-    spec: &Spec,
-    args: Args<'_>,
-    memo: Option<KeyMemo>,
-    shards: &mut Vec<usize>,
-) -> bool {
-    let space = &server.keyspace;
-    match spec.keys {
-        Keys::None => {}
-        keys if keys.reach_beyond(args) => return true,
-        Keys::Queued | Keys::Watched => {
-            for (db, bytes) in &session.watched {
-                shards.push(space.shard_of(&space.key(*db, bytes)));
-            }
-            if spec.keys == Keys::Queued
-                && let Some(transaction) = &session.transaction
-            {
-                return transaction.iter().any(|(index, args)| {
-                    let spec = command::table()[index as usize];
-                    collect(server, session, spec, args, None, shards)
-                });
-            }
-        }
-        _ => spec.keys.each(args, |index| {
-            let bytes = &args[index];
-            let key = match memo {
-                Some(memo) if memo.names(session.db, bytes) => memo.key(bytes),
-                _ => space.key(session.db, bytes),
-            };
-            shards.push(space.shard_of(&key));
-        }),
-    }
-    false
-}
-
-/// Checks the conditions that every command must meet before it runs or is queued: arity,
-/// authentication, and the state of the session.
-#[inline(always)]
-fn check(server: &Server, session: &Session, chosen: Chosen, args: Args<'_>) -> Result<(), String> {
-    const RARE: u32 = flag::CONTAINER | flag::PROTECTED;
-    let is_plain = session.is_authenticated
-        && session.subscriptions.is_none()
-        && chosen.spec.flags & RARE == 0
-        && chosen.spec.accepts(args.len());
-    if is_plain {
-        return Ok(());
-    }
-    check_all(server, session, chosen, args)
-}
-
-#[inline(never)]
-fn check_all(
-    server: &Server,
-    session: &Session,
-    chosen: Chosen,
-    args: Args<'_>,
-) -> Result<(), String> {
-    let spec = chosen.spec;
-    let wrong_arity = |name: &str| format!("ERR wrong number of arguments for '{name}' command");
-    match chosen.subcommand {
-        _ if !spec.accepts(args.len()) => return Err(wrong_arity(spec.name)),
-        Some((_, subcommand)) if !subcommand.accepts(args.len()) => {
-            return Err(wrong_arity(subcommand.name));
-        }
-        None if chosen.is_unknown(args) => return Err(unknown_subcommand(spec, args)),
-        _ => {}
-    }
-    if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
-        return Err("NOAUTH Authentication required.".into());
-    }
-    if spec.has(flag::PROTECTED) && !command::server::may_debug(server, session) {
-        return Err(command::server::DEBUG_NOT_ALLOWED.into());
-    }
-    if session.protocol == Protocol::Resp2
-        && session.subscriptions.is_some()
-        && !spec.has(flag::SUBSCRIBER)
-        && session.is_subscriber()
-    {
-        return Err(format!(
-            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-            spec.name
-        ));
-    }
-    Ok(())
-}
-
 /// Removes the reply to a command if CLIENT REPLY has disabled it. Messages to a subscriber, among
 /// them the confirmations of SUBSCRIBE, are sent nevertheless, as in Redis.
 pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usize, is_push: bool) {
@@ -795,92 +614,6 @@ fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) -> Step {
         tracking::end_command(ctx.session, spec);
     }
     Step::Ran
-}
-
-/// Runs one command without a connection, for tests.
-pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, out: &mut Vec<u8>) {
-    let mut input = Vec::new();
-    let mut spans = Vec::new();
-    for arg in args {
-        spans.push(Span {
-            start: input.len() as u32,
-            len: arg.len() as u32,
-        });
-        input.extend_from_slice(arg);
-    }
-    if args.is_empty() {
-        return;
-    }
-    let args = Args::new(&input, &spans);
-    let call = Call {
-        start: 0,
-        len: input.len(),
-        first: 0,
-        count: args.len(),
-        index: command::table().lookup(args.name()),
-        memo: None,
-    };
-    let mut executor = Executor::new(server, 0, now);
-    let mut output = Output::from(std::mem::take(out));
-    if executor.run(session, args, &call, &mut output) == Outcome::IsLong
-        && let Some(index) = call.index
-    {
-        let call = OwnedCall::new(index, input, 0, spans);
-        if let Begun::InSteps(mut steps) = executor.begin_long(session, call, &mut output) {
-            let mut stepped = Stepped::More;
-            while let Stepped::More = stepped {
-                stepped = executor.step(session, &mut steps);
-            }
-            if let Stepped::Done(reply, from) = stepped {
-                output.extend_from_slice(&reply[from..]);
-            }
-        }
-        executor.finish();
-        while let Some(Task::Run(mut job)) = server.long.try_next() {
-            long::run_job(server, &mut job);
-            let (_, _, reply) = executor.finish_long(job);
-            session.end_wait();
-            session.blocking_state = BlockingState::MustReply;
-            executor.reply_late(session, None, &reply, &mut output);
-        }
-    }
-    *out = output.take_bytes();
-    executor.finish();
-}
-
-/// Describes the missing feature if Redis has a command that is not served.
-fn not_served(name: &str) -> Option<&'static str> {
-    match name {
-        "migrate" => Some("moving keys between servers is"),
-        _ => None,
-    }
-}
-
-/// Formats the error for an unknown subcommand as Redis does.
-fn unknown_subcommand(spec: &Spec, args: Args<'_>) -> String {
-    let word = &args[1][..args[1].len().min(128)];
-    let word = String::from_utf8_lossy(word);
-    let container = spec.name.to_ascii_uppercase();
-    format!("ERR unknown subcommand '{word}'. Try {container} HELP.")
-}
-
-/// Formats the error for an unknown command as Redis does, with the beginning of its arguments.
-fn unknown_command(args: Args<'_>) -> String {
-    let name = String::from_utf8_lossy(&args[0][..args[0].len().min(128)]).into_owned();
-    if let Some(what) = not_served(&name.to_ascii_lowercase()) {
-        return format!("ERR unknown command '{name}': {what} not served yet");
-    }
-    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
-    let head = text.len();
-    for arg in args.from(1).iter() {
-        let room = (head + 128).saturating_sub(text.len());
-        if room == 0 {
-            break;
-        }
-        let shown = String::from_utf8_lossy(&arg[..arg.len().min(room)]).into_owned();
-        text.push_str(&format!("'{shown}' "));
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Long commands: deciding whether a command is one, running it on the thread for long commands,
 //! and putting its values back. See [`crate::long`] for the whole.
 
+use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
-use super::{Engine, Executor, context, lock_for, publish, wake_owners};
+use super::{Engine, Executor, context, publish};
 use crate::blocking;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self, tracking, work};

@@ -1,10 +1,8 @@
 //! Dispatch of requests in memcached's protocol. There is no table of these requests: the verb
 //! determines which shards a request needs.
 
-use super::{
-    BATCH_CALLS_MAX, Engine, Executor, LockedShards, WHOLE_FROM_CALLS, long, publish, segment,
-    spare, wake_owners,
-};
+use super::shards::{LockedShards, spare, wake_owners};
+use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
 use crate::engine::Strings;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
