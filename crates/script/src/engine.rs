@@ -3,9 +3,9 @@
 mod functions;
 
 use crate::cache::{Digest, Script};
-use crate::failure::{Raised, bad_argument, lua_value, raise, raise_table, type_name};
+use crate::failure::{Raised, bad_argument, is_counted, lua_value, raise, raise_table, type_name};
 use crate::host::Host;
-use crate::reply::Writer;
+use crate::reply::{ERROR_KIND, Writer};
 use crate::state::{Failure, Purpose, State};
 use crate::{lend, lib_bit, lib_cmsgpack, lib_json, lib_redis, lib_struct};
 use mlua::chunk::ChunkMode;
@@ -326,23 +326,30 @@ impl Engine {
         Finished(returned)
     }
 
-    /// Writes the reply of a script. `name` is its name in errors.
-    pub fn write(&mut self, finished: Finished, name: &[u8], reply: &mut Reply<'_>) {
+    /// Writes the reply of a script. `name` is its name in errors. Returns whether the reply is an
+    /// error of a command that the script ran.
+    pub fn write(&mut self, finished: Finished, name: &[u8], reply: &mut Reply<'_>) -> bool {
         let start = reply.position();
         let written = finished.0.and_then(|returned| self.push(returned, reply));
-        if let Err(error) = written {
-            let text = format!("ERR {}", text_of(&error)).into();
-            self.fail(Failure { text, place: None });
+        if let Err(error) = &written {
+            self.fail(format!("ERR {}", text_of(error)).into());
         }
+        let mut is_counted = written.unwrap_or(false);
         if let Some(failure) = self.state.failure.take() {
             reply.truncate(start);
             write_failure(&failure, name, reply);
+            is_counted = failure.is_counted;
         }
         self.settle();
+        is_counted
     }
 
-    fn fail(&self, failure: Failure) {
-        self.state.failure.borrow_mut().get_or_insert(failure);
+    fn fail(&self, text: Vec<u8>) {
+        let mut failure = self.state.failure.borrow_mut();
+        failure.get_or_insert(Failure {
+            text,
+            ..Failure::default()
+        });
     }
 
     fn call(
@@ -390,21 +397,24 @@ impl Engine {
         }
     }
 
-    fn push(&self, returned: Returned, reply: &mut Reply<'_>) -> mlua::Result<()> {
+    /// Writes the value of a script. Returns whether it is an error that the host has counted.
+    fn push(&self, returned: Returned, reply: &mut Reply<'_>) -> mlua::Result<bool> {
         let (is_ok, value, kind, field) = returned;
         if !is_ok {
-            self.fail(Failure {
-                text: b"ERR not enough memory".to_vec(),
-                place: None,
-            });
-            return Ok(());
+            self.fail(b"ERR not enough memory".to_vec());
+            return Ok(false);
         }
         let mut writer = Writer {
             kind_of: &self.kind_of,
             has_booleans: self.state.protocol.get() == Protocol::Resp3,
             reply,
         };
-        writer.write(&value, kind.unwrap_or(0), &field)
+        let kind = kind.unwrap_or(0);
+        writer.write(&value, kind, &field)?;
+        match &value {
+            Value::Table(table) if kind == ERROR_KIND => is_counted(table),
+            _ => Ok(false),
+        }
     }
 
     /// Collects garbage if the last script has left much of it.
@@ -519,6 +529,13 @@ fn failure_of(lua: &Lua, value: &Value) -> Failure {
         place = line.map(|line| (name, line));
         break;
     }
+    let is_counted = match value {
+        Value::Table(table) => is_counted(table).unwrap_or(false),
+        Value::Error(error) => {
+            matches!(error.downcast_ref::<Raised>(), Some(Raised::Table(_, true)))
+        }
+        _ => false,
+    };
     let text = match value {
         Value::Table(table) => match table.raw_get::<Value>("err") {
             Ok(Value::String(text)) => text.as_bytes().to_vec(),
@@ -541,7 +558,11 @@ fn failure_of(lua: &Lua, value: &Value) -> Failure {
             replace_prelude(bytes, place.as_ref())
         }
     };
-    Failure { text, place }
+    Failure {
+        text,
+        is_counted,
+        place,
+    }
 }
 
 /// Replaces a position in the prelude, at which a wrapped function failed, by the script's.

@@ -7,6 +7,9 @@
 use mlua::{Lua, Table, Value};
 use std::fmt;
 
+/// Field of an error's table that states that the error was counted in the statistics, as in Redis.
+const COUNTED: &str = "ignore_error_stats_update";
+
 /// Value that a library function raises.
 #[derive(Clone, Debug)]
 pub enum Raised {
@@ -85,9 +88,14 @@ pub fn error_table(lua: &Lua, text: &[u8], is_counted: bool) -> mlua::Result<Tab
     let table = lua.create_table_with_capacity(0, 2)?;
     table.raw_set("err", lua.create_string(text)?)?;
     if is_counted {
-        table.raw_set("ignore_error_stats_update", true)?;
+        table.raw_set(COUNTED, true)?;
     }
     Ok(table)
+}
+
+/// Whether the table of an error states that the error was counted.
+pub fn is_counted(table: &Table) -> mlua::Result<bool> {
+    Ok(table.raw_get::<Value>(COUNTED)? == Value::Boolean(true))
 }
 
 /// Returns the Lua value of an error that Lua code has caught.

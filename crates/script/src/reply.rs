@@ -8,6 +8,8 @@ use wire::{Protocol, Reply};
 
 /// Maximum depth of tables in a script's reply.
 const DEPTH_MAX: usize = 500;
+/// Kind of a table with the field `err`, in the numbers of the prelude's `kind_of`.
+pub const ERROR_KIND: u8 = 1;
 /// Error in the place of a table that is nested too deeply.
 const TOO_DEEP: &str = "ERR reached lua stack limit";
 
@@ -170,7 +172,7 @@ impl Writer<'_, '_> {
 
     fn table(&mut self, table: &Table, kind: u8, field: &Value, depth: usize) -> mlua::Result<()> {
         match (kind, field) {
-            (1, Value::String(text)) => {
+            (ERROR_KIND, Value::String(text)) => {
                 let text = text.as_bytes();
                 self.reply
                     .error_bytes(text.strip_prefix(b"-").unwrap_or(&text));

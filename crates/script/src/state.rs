@@ -14,6 +14,8 @@ const UNLIMITED_BYTES_MAX: usize = 16 << 10;
 pub struct Failure {
     /// Text of the error reply, without the leading `-`.
     pub text: Vec<u8>,
+    /// Whether the error is a command's, which the host has counted.
+    pub is_counted: bool,
     /// Source and line, if they are known.
     pub place: Option<(String, usize)>,
 }

@@ -11,6 +11,7 @@ pub mod element_ttl;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
+mod inner;
 pub mod introspection;
 pub mod key;
 pub mod latency;

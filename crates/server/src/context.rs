@@ -160,6 +160,8 @@ pub(crate) use on_both;
 
 /// A command with its functions.
 pub type Spec = spec::Spec<Run>;
+/// A command with the subcommand that its arguments select.
+pub type Chosen = spec::Chosen<Run>;
 /// All commands with their functions.
 pub type Table = spec::Table<Run>;
 

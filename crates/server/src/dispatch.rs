@@ -17,13 +17,13 @@ use crate::clients;
 use crate::clock::Moment;
 use crate::command::refusal::{NO_MEMORY, OUT_OF_MEMORY};
 use crate::command::{self, tracking};
-use crate::context::{Ctx, KeyMemo, Segment, Spec, Work};
+use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec, Work};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, has_no_room, lock};
 use crate::notify;
 use crate::session::{ReplyMode, Session};
-use crate::spec::{Keys, SpecIndex, Subcommand, flag};
+use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use crate::timing::Timing;
 use crate::waiting::Waiter;
@@ -92,7 +92,10 @@ pub enum Outcome {
 /// Returns the index under which CLIENT LIST shows a command: that of its subcommand, if it has
 /// one.
 pub fn shown_index(index: SpecIndex, args: Args<'_>) -> SpecIndex {
-    Chosen::new(index, args).counted(args).unwrap_or(index)
+    command::table()
+        .choose(index, args)
+        .counted()
+        .unwrap_or(index)
 }
 
 /// What dispatch did with a command.
@@ -110,39 +113,6 @@ enum Step {
     Waits,
     /// It is a long command.
     IsLong,
-}
-
-/// A command of the table with the subcommand that its arguments select.
-#[derive(Clone, Copy)]
-struct Chosen {
-    spec: &'static Spec,
-    index: SpecIndex,
-    subcommand: Option<(SpecIndex, &'static Subcommand)>,
-}
-
-impl Chosen {
-    fn new(index: SpecIndex, args: Args<'_>) -> Chosen {
-        let table = command::table();
-        let spec = table[index as usize];
-        let word = args.get(1).filter(|_| spec.has(flag::CONTAINER));
-        let subcommand = word.and_then(|word| table.subcommand(spec, word));
-        Chosen {
-            spec,
-            index,
-            subcommand,
-        }
-    }
-
-    /// Whether the command is a container and has no such subcommand.
-    fn is_unknown(&self, args: Args<'_>) -> bool {
-        self.spec.has(flag::CONTAINER) && args.len() > 1 && self.subcommand.is_none()
-    }
-
-    /// Returns the index in the statistics. A command with an unknown subcommand is not counted.
-    fn counted(&self, args: Args<'_>) -> Option<SpecIndex> {
-        let index = self.subcommand.map_or(self.index, |(index, _)| index);
-        (!self.is_unknown(args)).then_some(index)
-    }
 }
 
 /// A worker's access to the engine that holds the keys.
@@ -240,7 +210,7 @@ impl<'s> Executor<'s> {
             after_reply(session, out, position, false);
             return Outcome::Done;
         };
-        let chosen = Chosen::new(index, args);
+        let chosen = command::table().choose(index, args);
         let spec = chosen.spec;
         if spec.has(flag::LOGIN)
             && let Some(until) = self.login_delay(session, args)
@@ -257,8 +227,10 @@ impl<'s> Executor<'s> {
         }
         let is_error = out.get(position) == Some(&b'-');
         if is_error {
-            server.stats.count_error(&out[position..]);
-            if let Some(counted) = chosen.counted(args) {
+            if !std::mem::take(&mut session.is_error_counted) {
+                server.stats.count_error(&out[position..]);
+            }
+            if let Some(counted) = chosen.counted() {
                 self.timing.count_failed(counted, step == Step::Ran);
             }
         }
@@ -268,7 +240,7 @@ impl<'s> Executor<'s> {
             return Outcome::Done;
         }
         if step == Step::Ran {
-            let (counted, reply_len) = (chosen.counted(args), out.len().saturating_sub(position));
+            let (counted, reply_len) = (chosen.counted(), out.len().saturating_sub(position));
             let client = &session.info;
             self.timing
                 .after(counted, spec, client, args, reply_len, self.now);
@@ -342,7 +314,7 @@ impl<'s> Executor<'s> {
         }
         // A command that waited was shown before.
         if server.monitors.is_on() && session.ticket.is_none() {
-            tracking::show(server, session, spec, args);
+            tracking::show(server, session, false, chosen, args);
         }
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             self.has_written = true;

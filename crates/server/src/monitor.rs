@@ -55,10 +55,11 @@ impl Monitors {
     }
 }
 
-/// Formats a command as Redis does: time, database, address of the client, and quoted arguments.
-pub fn line(now_us: u64, db: usize, address: &str, args: Args<'_>) -> Vec<u8> {
+/// Formats a command as Redis does: time, database, source, which is the client's address or `lua`,
+/// and quoted arguments.
+pub fn line(now_us: u64, db: usize, source: &str, args: Args<'_>) -> Vec<u8> {
     let mut line = format!(
-        "+{}.{:06} [{db} {address}]",
+        "+{}.{:06} [{db} {source}]",
         now_us / 1_000_000,
         now_us % 1_000_000
     )

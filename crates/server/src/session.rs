@@ -62,6 +62,9 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Options of CLIENT TRACKING while it is on.
     pub tracking: Option<Box<TrackingOptions>>,
+    /// Whether the error that the current command has replied with is that of a command it ran,
+    /// which was counted then.
+    pub is_error_counted: bool,
     /// Record of the client that other workers can read.
     pub info: Arc<ClientInfo>,
 }
@@ -105,6 +108,7 @@ impl Session {
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: None,
             tracking: None,
+            is_error_counted: false,
             info,
         }
     }

@@ -265,6 +265,48 @@ impl Subcommand {
     }
 }
 
+/// A command of the table with the subcommand that its arguments select.
+pub struct Chosen<R: 'static> {
+    /// The command.
+    pub spec: &'static Spec<R>,
+    /// Index of the command in the table.
+    pub index: SpecIndex,
+    /// The subcommand and its index, if the command is a container and has it.
+    pub subcommand: Option<(SpecIndex, &'static Subcommand)>,
+    /// Whether the command is a container and has no such subcommand.
+    pub is_unknown: bool,
+}
+
+impl<R> Clone for Chosen<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Chosen<R> {}
+
+impl<R> Chosen<R> {
+    /// Returns the index in the statistics. A command with an unknown subcommand is not counted.
+    pub fn counted(&self) -> Option<SpecIndex> {
+        let index = self.subcommand.map_or(self.index, |(index, _)| index);
+        (!self.is_unknown).then_some(index)
+    }
+
+    /// Returns the flags of the subcommand, or of the command if it has none.
+    pub fn flags(&self) -> u32 {
+        self.subcommand
+            .map_or(self.spec.flags, |(_, subcommand)| subcommand.flags)
+    }
+
+    /// Whether the command and its subcommand may have `count` arguments, including the names.
+    pub fn accepts(&self, count: usize) -> bool {
+        self.spec.accepts(count)
+            && self
+                .subcommand
+                .is_none_or(|(_, subcommand)| subcommand.accepts(count))
+    }
+}
+
 /// All commands, found by name, and their subcommands. The index of a subcommand is its position
 /// after all commands.
 pub struct Table<R: 'static> {
@@ -313,6 +355,19 @@ impl<R> Table<R> {
                 return Some(index);
             }
             slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    /// Returns the command with this index and the subcommand that the arguments select.
+    pub fn choose(&self, index: SpecIndex, args: Args<'_>) -> Chosen<R> {
+        let spec = self.specs[index as usize];
+        let word = args.get(1).filter(|_| spec.has(flag::CONTAINER));
+        let subcommand = word.and_then(|word| self.subcommand(spec, word));
+        Chosen {
+            spec,
+            index,
+            subcommand,
+            is_unknown: word.is_some() && subcommand.is_none(),
         }
     }
 

@@ -64,7 +64,9 @@ fn run_on(engine: &mut Engine, host: &mut OneValue, text: &str, args: &[&[u8]]) 
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
     match engine.run(&script, args.len().min(1), Args::new(&input, &spans), host) {
-        Ok(finished) => engine.write(finished, b"NAME", &mut reply),
+        Ok(finished) => {
+            engine.write(finished, b"NAME", &mut reply);
+        }
         Err(text) => reply.error(&text),
     }
     out.to_vec()

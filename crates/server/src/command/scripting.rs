@@ -143,7 +143,7 @@ fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> An
             host.end();
             finished
         });
-        engine.write(finished?, &script.hex(), &mut ctx.reply);
+        ctx.session.is_error_counted = engine.write(finished?, &script.hex(), &mut ctx.reply);
         Ok(())
     });
     if let Err(text) = result.and_then(|run| run) {

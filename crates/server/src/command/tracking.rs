@@ -3,7 +3,7 @@
 
 use super::table::commands;
 use crate::clients;
-use crate::context::{Ctx, Run, Spec};
+use crate::context::{Chosen, Ctx, Run, Spec};
 use crate::monitor;
 use crate::session::Session;
 use crate::spec::Keys;
@@ -321,13 +321,18 @@ fn stop_monitor(server: &Server, session: &Session) {
 }
 
 /// Sends the line of a command to the monitoring clients. Commands for administrators and those
-/// with passwords are omitted.
+/// with passwords are omitted. A command of a script has `lua` in place of an address.
 #[cold]
-pub fn show(server: &Server, session: &Session, spec: &Spec, args: Args<'_>) {
-    if spec.has(ADMIN) || matches!(spec.name, "auth" | "hello" | "exec") {
+pub fn show(server: &Server, session: &Session, by_script: bool, chosen: Chosen, args: Args<'_>) {
+    let is_hidden = matches!(chosen.spec.name, "auth" | "hello" | "exec");
+    if is_hidden || chosen.flags() & ADMIN != 0 {
         return;
     }
     let now_us = server.clock.now_us();
-    let line = monitor::line(now_us, session.db.into(), &session.info.address, args);
+    let source = match by_script {
+        true => "lua",
+        false => &session.info.address,
+    };
+    let line = monitor::line(now_us, session.db.into(), source, args);
     server.monitors.send(&server.inboxes, line);
 }

@@ -5,23 +5,20 @@
 //! take the keyspace's locks themselves (INFO, CONFIG SET, CLIENT UNBLOCK) release them in between;
 //! see `Ctx::unlocked`.
 
+use super::inner::Caller;
 use super::table::commands;
-use super::tracking;
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
-use crate::engine::slab::Slab;
 use crate::queue::Transaction;
 use crate::session::Session;
 use crate::spec::flag::{FAST, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
-use crate::timing;
 use crate::watches::AT_ONCE_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
 use wire::{Args, Reply};
 
 /// Table of this family's commands.
@@ -172,7 +169,8 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     for (index, args) in transaction.iter() {
         // After the reply was cut off, only writes have an effect.
         if !(ctx.reply.is_full() && ctx.table[index as usize].has(flag::READONLY)) {
-            run_one(ctx, index, args);
+            let chosen = ctx.table.choose(index, args);
+            ctx.run_inner(chosen, args, Caller::Transaction);
         }
     }
     ctx.session.blocking_state = blocking_state;
@@ -185,52 +183,4 @@ fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
         let _ = ctx.view.kind(&key);
     }
     ctx.session.is_dirty.load(Relaxed)
-}
-
-/// Runs one queued command and counts and times it like a command outside a transaction. Memory was
-/// checked once for all commands, because another check could release the locks between two of
-/// them.
-fn run_one(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
-    let spec = ctx.table[index as usize];
-    let start = Instant::now();
-    let position = ctx.reply.position();
-    let reply = ctx.reply.nested(ctx.session.protocol);
-    let mut inner = Ctx {
-        view: Slab {
-            view: &mut *ctx.view.view,
-            space: ctx.view.space,
-            locks: ctx.view.locks,
-        },
-        session: &mut *ctx.session,
-        server: ctx.server,
-        reply,
-        table: ctx.table,
-        memo: None,
-    };
-    if inner.server.monitors.is_on() {
-        tracking::show(inner.server, inner.session, spec, args);
-    }
-    (spec.run.slab)(&mut inner, args);
-    if inner.session.tracking.is_some() {
-        tracking::remember(&mut inner, spec, args);
-    }
-    let nanos = start.elapsed().as_nanos() as u64;
-    let now = ctx.view.now();
-    timing::note_slow(ctx.server, spec, &ctx.session.info, args, nanos / 1000, now);
-    let is_error = ctx.reply.written(position).first() == Some(&b'-');
-    if is_error {
-        ctx.server.stats.count_error(ctx.reply.written(position));
-    }
-    let word = args.get(1).filter(|_| spec.has(flag::CONTAINER));
-    let subcommand = word.and_then(|word| ctx.table.subcommand(spec, word));
-    let counted = subcommand.map_or(index, |(index, _)| index);
-    if let Some(worker) = ctx.server.stats.workers.get(ctx.session.info.worker) {
-        let stats = &worker.commands[counted as usize];
-        stats.calls.fetch_add(1, Relaxed);
-        stats.nanos.fetch_add(nanos, Relaxed);
-        stats.failed.fetch_add(u64::from(is_error), Relaxed);
-        if ctx.server.config.is_on(Id::LatencyTracking) {
-            stats.micros.record(nanos / 1000, 1);
-        }
-    }
 }

@@ -1,10 +1,10 @@
 //! Checks that hold for all commands: arity, authentication and the state of the session, and the
 //! delay of attempts to authenticate.
 
-use super::{Chosen, Executor};
+use super::Executor;
 use crate::clock::Moment;
 use crate::command;
-use crate::context::Spec;
+use crate::context::{Chosen, Spec};
 use crate::session::Session;
 use crate::spec::flag;
 use crate::state::Server;
@@ -44,7 +44,7 @@ fn check_all(
         Some((_, subcommand)) if !subcommand.accepts(args.len()) => {
             return Err(wrong_arity(subcommand.name));
         }
-        None if chosen.is_unknown(args) => return Err(unknown_subcommand(spec, args)),
+        None if chosen.is_unknown => return Err(unknown_subcommand(spec, args)),
         _ => {}
     }
     if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {

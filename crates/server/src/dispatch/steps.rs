@@ -3,7 +3,8 @@
 //!
 //! Such a command is not one step for other clients. Commands on few keys are.
 
-use super::{Call, Chosen, Engine, Executor, Step};
+use super::{Call, Engine, Executor, Step};
+use crate::command;
 use crate::command::key::scan::list_names;
 use crate::context::Work;
 use crate::queue::OwnedCall;
@@ -116,7 +117,7 @@ impl Executor<'_> {
         let (bytes, spans) = call.part(*next..end);
         let args = Args::new(bytes, &spans);
         let mut reply = Output::default();
-        let chosen = Chosen::new(call.index, args);
+        let chosen = command::table().choose(call.index, args);
         // The arguments are in memory already, so that their length does not matter.
         let part = Call {
             start: 0,

@@ -300,6 +300,36 @@ fn keys_do_not_expire_during_a_pause() {
 }
 
 #[test]
+fn an_error_of_a_command_in_a_script_or_a_transaction_is_counted_once() {
+    // Regression: an error that redis.pcall returned was not counted.
+    let mut bench = Bench::new();
+    for (lines, expected) in [
+        (&["eval return(redis.call('select',99)) 0"][..], 1),
+        (&["eval return(redis.pcall('select',99)) 0"], 1),
+        (&["eval redis.pcall('select',99)return(1) 0"], 1),
+        (&["eval redis.pcall('nosuch')return(1) 0"], 1),
+        (&["eval return(redis.call('multi')) 0"], 1),
+        (&["eval_ro return(redis.call('set','k','v')) 0"], 1),
+        (&["eval return(redis.error_reply('MINE')) 0"], 1),
+        (&["eval error('mine') 0"], 1),
+        (&["eval redis.pcall('nosuch')error('mine') 0"], 2),
+        (&["multi", "select 99", "exec"], 1),
+        (
+            &["multi", "eval return(redis.call('select',99)) 0", "exec"],
+            1,
+        ),
+    ] {
+        bench.say("config resetstat");
+        for line in lines {
+            bench.say(line);
+        }
+        let errors = bench.server.stats.errors();
+        let count: u64 = errors.iter().map(|(_, count)| count).sum();
+        assert_eq!(count, expected, "{lines:?}: {errors:?}");
+    }
+}
+
+#[test]
 fn debug_needs_the_setting_that_allows_it() {
     let refused = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.";
     let mut bench = Bench::new();

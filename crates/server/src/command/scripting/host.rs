@@ -1,10 +1,10 @@
 //! Commands that a running script calls.
 
+use crate::command;
+use crate::command::inner::Caller;
 use crate::command::refusal::OUT_OF_MEMORY;
-use crate::command::{self, tracking};
 use crate::config::Id;
-use crate::context::{Ctx, Spec};
-use crate::engine::slab::Slab;
+use crate::context::{Chosen, Ctx};
 use crate::spec::flag;
 use crate::state::Server;
 use rustix::time::{ClockId, clock_gettime};
@@ -52,18 +52,19 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
     }
 
     /// Returns the reason why a script may not call a command.
-    fn refusal(&self, spec: &Spec, args: Args<'_>) -> Option<&'static str> {
-        if !spec.accepts(args.len()) {
+    fn refusal(&self, chosen: Chosen, args: Args<'_>) -> Option<&'static str> {
+        if !chosen.accepts(args.len()) {
             return Some("ERR Wrong number of args calling Redis command from script");
         }
-        if spec.has(flag::NOSCRIPT) {
+        let flags = chosen.flags();
+        if flags & flag::NOSCRIPT != 0 {
             return Some("ERR This Redis command is not allowed from script");
         }
-        if self.limits.is_read_only && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
+        if self.limits.is_read_only && flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             return Some("ERR Write commands are not allowed from read-only scripts.");
         }
         // After its first write a script is not stopped in the middle.
-        if self.limits.is_full && spec.has(flag::DENYOOM) && !self.has_written {
+        if self.limits.is_full && flags & flag::DENYOOM != 0 && !self.has_written {
             return Some(OUT_OF_MEMORY);
         }
         None
@@ -72,46 +73,16 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
 
 impl Host for ScriptHost<'_, '_, '_> {
     fn call(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output) {
-        let found = self.ctx.table.lookup(args.name());
-        let Some(index) = found else {
+        self.ctx.session.protocol = protocol;
+        let Some(chosen) = find(args) else {
             let text = "ERR Unknown Redis command called from script";
-            return Reply::new(out, protocol).error(text);
+            return self.ctx.refuse_inner(None, text, out);
         };
-        let spec = self.ctx.table[index as usize];
-        if let Some(text) = self.refusal(spec, args) {
-            return Reply::new(out, protocol).error(text);
+        if let Some(text) = self.refusal(chosen, args) {
+            return self.ctx.refuse_inner(Some(chosen), text, out);
         }
-        self.has_written |= spec.has(flag::WRITE);
-        let ctx = &mut *self.ctx;
-        ctx.session.protocol = protocol;
-        let mut inner = Ctx {
-            view: Slab {
-                view: &mut *ctx.view.view,
-                space: ctx.view.space,
-                locks: ctx.view.locks,
-            },
-            session: &mut *ctx.session,
-            server: ctx.server,
-            reply: Reply::new(out, protocol),
-            table: ctx.table,
-            memo: None,
-        };
-        if inner.server.monitors.is_on() {
-            tracking::show(inner.server, inner.session, spec, args);
-        }
-        (spec.run.slab)(&mut inner, args);
-        if inner.session.tracking.is_some() {
-            tracking::remember(&mut inner, spec, args);
-        }
-        // The duration is counted with the script's, because two clock readings would double the
-        // cost of a short command.
-        if let Some(worker) = ctx.server.stats.workers.get(ctx.session.info.worker) {
-            let stats = &worker.commands[index as usize];
-            stats.calls.fetch_add(1, Relaxed);
-            if out.first() == Some(&b'-') {
-                stats.failed.fetch_add(1, Relaxed);
-            }
-        }
+        self.has_written |= chosen.flags() & flag::WRITE != 0;
+        self.ctx.run_inner(chosen, args, Caller::Script(out));
     }
 
     fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
@@ -188,12 +159,17 @@ impl Host for LoadHost<'_> {
     }
 }
 
+/// Returns the command and the subcommand that a script names.
+fn find(args: Args<'_>) -> Option<Chosen> {
+    let table = command::table();
+    let chosen = table.choose(table.lookup(args.name())?, args);
+    (!chosen.is_unknown).then_some(chosen)
+}
+
 /// Whether the user may run this command. There is one user, who may run all.
 fn may_call(args: Args<'_>) -> Result<bool, &'static str> {
-    let table = command::table();
-    let index = table.lookup(args.name());
-    let index = index.ok_or("Invalid command passed to redis.acl_check_cmd()")?;
-    if !table[index as usize].accepts(args.len()) {
+    let chosen = find(args).ok_or("Invalid command passed to redis.acl_check_cmd()")?;
+    if !chosen.accepts(args.len()) {
         return Err("Wrong number of args for redis.acl_check_cmd()");
     }
     Ok(true)

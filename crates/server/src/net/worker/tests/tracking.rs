@@ -194,7 +194,8 @@ fn a_monitor_receives_executed_commands_without_those_for_administrators() {
     let (mut monitor, mut client) = (bench.client(), bench.client());
     bench.send(&mut monitor, "MONITOR\r\n", "+OK\r\n");
     let address = client.local_addr().expect("it is connected");
-    let commands = "SELECT 2\r\nMULTI\r\nSET \"a b\" 1\r\nCONFIG GET port\r\nEXEC\r\n";
+    let commands = "SELECT 2\r\nMULTI\r\nSET \"a b\" 1\r\nCONFIG GET port\r\nEXEC\r\n\
+                    EVAL \"redis.call('del','k')\" 0\r\n";
     client
         .write_all(commands.as_bytes())
         .expect("there is room");
@@ -203,6 +204,8 @@ fn a_monitor_receives_executed_commands_without_those_for_administrators() {
         r#"[0 ADDR] "SELECT" "2""#,
         r#"[2 ADDR] "MULTI""#,
         r#"[2 ADDR] "SET" "a b" "1""#,
+        r#"[2 ADDR] "EVAL" "redis.call('del','k')" "0""#,
+        r#"[2 lua] "del" "k""#,
     ]
     .iter()
     .map(|line| format!("{start}{}\r\n", line.replace("ADDR", &address.to_string())))

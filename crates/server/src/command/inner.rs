@@ -1,0 +1,106 @@
+//! Commands that another command runs: those of a transaction and those of a script.
+//!
+//! They run on the shards that the outer command has locked, with its session. Each is shown to
+//! MONITOR and counted like a command that a client sends; its error is counted here and not again
+//! with the reply of the outer command.
+
+use super::tracking;
+use crate::config::Id;
+use crate::context::{Chosen, Ctx};
+use crate::engine::slab::Slab;
+use crate::timing;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use wire::{Args, Output, Reply};
+
+/// The command that runs another one.
+pub(super) enum Caller<'o> {
+    /// EXEC. The reply is an element of its reply, and the command is timed.
+    Transaction,
+    /// A script, which reads the reply from this buffer. The duration is counted with the script's,
+    /// because two clock readings would double the cost of a short command.
+    Script(&'o mut Output),
+}
+
+impl<'v> Ctx<'_, 'v> {
+    /// Returns the context of a command that this one runs.
+    fn inner<'b>(&'b mut self, caller: &'b mut Caller<'_>) -> Ctx<'b, 'v> {
+        let protocol = self.session.protocol;
+        Ctx {
+            view: Slab {
+                view: &mut *self.view.view,
+                space: self.view.space,
+                locks: self.view.locks,
+            },
+            session: &mut *self.session,
+            server: self.server,
+            reply: match caller {
+                Caller::Transaction => self.reply.nested(protocol),
+                Caller::Script(out) => Reply::new(out, protocol),
+            },
+            table: self.table,
+            memo: None,
+        }
+    }
+
+    /// Runs a command of a transaction or a script. The outer command has checked whether there is
+    /// memory for it, because a check here could release the locks between two commands.
+    pub(super) fn run_inner(&mut self, chosen: Chosen, args: Args<'_>, mut caller: Caller<'_>) {
+        let spec = chosen.spec;
+        let start = match caller {
+            Caller::Transaction => Some(Instant::now()),
+            Caller::Script(_) => None,
+        };
+        let mut inner = self.inner(&mut caller);
+        let position = inner.reply.position();
+        if inner.server.monitors.is_on() {
+            let by_script = start.is_none();
+            tracking::show(inner.server, inner.session, by_script, chosen, args);
+        }
+        (spec.run.slab)(&mut inner, args);
+        if inner.session.tracking.is_some() {
+            tracking::remember(&mut inner, spec, args);
+        }
+        let reply = inner.reply.written(position);
+        let is_error = reply.first() == Some(&b'-');
+        if is_error && !std::mem::take(&mut inner.session.is_error_counted) {
+            inner.server.stats.count_error(reply);
+        }
+        let nanos = start.map(|start| start.elapsed().as_nanos() as u64);
+        if let Some(nanos) = nanos {
+            let (client, now) = (&self.session.info, self.view.now());
+            timing::note_slow(self.server, spec, client, args, nanos / 1000, now);
+        }
+        self.count(chosen, nanos, is_error);
+    }
+
+    /// Refuses a command that a script calls. `chosen` is absent if there is no such command.
+    pub(super) fn refuse_inner(&mut self, chosen: Option<Chosen>, text: &str, out: &mut Output) {
+        Reply::new(out, self.session.protocol).error(text);
+        self.server.stats.count_error(out);
+        let worker = self.server.stats.workers.get(self.session.info.worker);
+        if let Some(counted) = chosen.and_then(|chosen| chosen.counted())
+            && let Some(worker) = worker
+        {
+            let stats = &worker.commands[counted as usize];
+            stats.rejected.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a command that ran, with its duration if it was timed.
+    fn count(&self, chosen: Chosen, nanos: Option<u64>, is_error: bool) {
+        let Some(worker) = self.server.stats.workers.get(self.session.info.worker) else {
+            return;
+        };
+        let counted = chosen.counted().unwrap_or(chosen.index);
+        let stats = &worker.commands[counted as usize];
+        stats.calls.fetch_add(1, Relaxed);
+        stats.failed.fetch_add(u64::from(is_error), Relaxed);
+        if let Some(nanos) = nanos {
+            stats.nanos.fetch_add(nanos, Relaxed);
+            if self.server.config.is_on(Id::LatencyTracking) {
+                stats.micros.record(nanos / 1000, 1);
+            }
+        }
+    }
+}
