@@ -27,6 +27,8 @@ const PAGE_BITS: u32 = 15;
 const PAGE_GRANULES: usize = 1 << PAGE_BITS;
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = PAGE_GRANULES * GRANULE;
+/// Number of 64-bit words with one bit per granule of a page.
+pub(crate) const PAGE_WORDS: usize = PAGE_GRANULES / 64;
 const NONE: u32 = u32::MAX;
 
 struct Page {
@@ -197,7 +199,7 @@ impl Arena {
             // Zeroed memory is not resident until it is written, so an unused part of a page costs
             // nothing.
             bytes: vec![0; PAGE_BYTES].into_boxed_slice(),
-            starts: vec![0; PAGE_GRANULES / 64].into_boxed_slice(),
+            starts: vec![0; PAGE_WORDS].into_boxed_slice(),
             live_granules: 0,
             opened: 0,
             is_closed: false,
@@ -384,6 +386,28 @@ impl Arena {
     /// Returns the number of the page of a slot.
     pub fn page_of(slot: u32) -> u32 {
         slot >> PAGE_BITS
+    }
+
+    /// Returns the granule within its page at which a slot's block starts.
+    pub(crate) fn granule_of(slot: u32) -> usize {
+        split(slot).1
+    }
+
+    /// Returns the slot of a granule.
+    pub(crate) fn slot(page: u32, granule: usize) -> u32 {
+        page << PAGE_BITS | granule as u32
+    }
+
+    /// Returns the number of pages, among them unused ones.
+    pub(crate) fn page_count(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Returns one bit per granule of a page: a live block starts here. Returns `None` for an
+    /// unused page.
+    pub(crate) fn starts(&self, page: u32) -> Option<&[u64]> {
+        let page = self.pages.get(page as usize)?;
+        (!page.starts.is_empty()).then_some(&page.starts[..])
     }
 
     /// Copies the bytes of one block to another.

@@ -7,6 +7,7 @@
 //! All changes of an entry pass through [`PackedEntries::reshape`]. It returns the slot of the
 //! entry after the change, and the caller notifies the algorithms.
 
+mod unsaved;
 mod walk;
 
 use crate::arena::Arena;
@@ -41,6 +42,8 @@ pub struct PackedEntries<O, M, L> {
     /// Next slot to be moved out of the page that compaction is emptying.
     emptying: Option<u32>,
     scratch: Vec<u8>,
+    /// Entries that the present snapshot has not saved; `None` without one.
+    unsaved: Option<Box<unsaved::Unsaved>>,
     /// Slot at which the next search of `sample_where` through all entries continues.
     walked: Cell<u32>,
     types: PhantomData<fn() -> (M, L)>,
@@ -88,6 +91,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             requests: 0,
             emptying: None,
             scratch: Vec::new(),
+            unsaved: None,
             walked: Cell::new(0),
             types: PhantomData,
         }
@@ -167,6 +171,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// Changes the outside object of a live entry in place. Returns `None` if its value is inline.
     pub fn edit_outside<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut O) -> R) -> Option<R> {
         debug_assert!(self.blocks.arena.is_live(slot.0));
+        debug_assert!(!self.is_unsaved(slot));
         let (block, layout) = self.blocks.parts(slot);
         if layout.kind() != OUTSIDE {
             return None;
@@ -263,6 +268,9 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let slot = slot.expect("the host checks is_full before it inserts");
         self.blocks.arena.from_mut(slot)[..block.len()].copy_from_slice(&block);
         self.scratch = block;
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.remove(slot, &self.blocks.arena);
+        }
         self.owned[shape.owner as usize] += 1;
         self.deadlines += usize::from(shape.deadline.is_some());
         let blocks = &self.blocks;
@@ -308,6 +316,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         shape: Shape,
     ) -> (Slot, Option<O>) {
         debug_assert!(self.blocks.arena.is_live(slot.0));
+        debug_assert!(matches!(value, NewValue::Same) || !self.is_unsaved(slot));
         if !matches!(value, NewValue::Same) {
             let kept = O::embedded_deadline(&self.value(slot));
             self.embedded.count(value.embedded_deadline(), kept);
@@ -436,6 +445,9 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             .allocate(granules)
             .expect("the host checks is_full before");
         self.blocks.arena.from_mut(new)[..block.len()].copy_from_slice(block);
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.moved(slot.0, new, &self.blocks.arena);
+        }
         self.blocks.arena.free(slot.0, old_granules);
         self.table.replace(hash, slot, Slot(new));
         Slot(new)
@@ -445,6 +457,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     /// lock.
     pub fn remove(&mut self, slot: Slot) -> Option<O> {
         debug_assert!(self.blocks.arena.is_live(slot.0));
+        debug_assert!(!self.is_unsaved(slot));
         let kept = O::embedded_deadline(&self.value(slot));
         self.embedded.count(None, kept);
         let hash = self.blocks.key_hash(slot);
@@ -514,6 +527,9 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             .allocate(granules)
             .expect("emptying a page needs less than it frees");
         self.blocks.arena.copy(slot.0, new, granules);
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.moved(slot.0, new, &self.blocks.arena);
+        }
         self.blocks.arena.free(slot.0, granules);
         self.table.replace(hash, slot, Slot(new));
         Slot(new)

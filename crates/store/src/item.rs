@@ -42,6 +42,15 @@ pub struct ItemHead {
 }
 
 impl ItemHead {
+    /// Returns the attributes that [`ItemHead::encode`] has encoded; `None` if there are other bytes.
+    pub fn decode(bytes: &[u8]) -> Option<ItemHead> {
+        let len = match bytes.first()? & HAS_FLAGS {
+            0 => SHORT_BYTES,
+            _ => LONG_BYTES,
+        };
+        (bytes.len() == len).then(|| ItemHead::read(bytes))
+    }
+
     pub(crate) fn read(bytes: &[u8]) -> ItemHead {
         let bits = bytes[0];
         let cas = bytes[1..SHORT_BYTES].try_into().expect("eight bytes");
@@ -61,7 +70,7 @@ impl ItemHead {
     }
 
     /// Returns the encoded head and its length.
-    pub(crate) fn encode(&self) -> ([u8; LONG_BYTES], usize) {
+    pub fn encode(&self) -> ([u8; LONG_BYTES], usize) {
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         let mut bytes = [0; LONG_BYTES];
         bytes[0] = bit(self.client_flags != 0, HAS_FLAGS)
@@ -117,6 +126,10 @@ mod tests {
                 is_fetched: bits & 4 != 0,
             };
             let (bytes, len) = head.encode();
+            assert_eq!(ItemHead::decode(&bytes[..len]), Some(head));
+            for wrong in [&[][..], &bytes[..len - 1], &[0; 14]] {
+                assert_eq!(ItemHead::decode(wrong), None);
+            }
             let bytes = [&bytes[..len], b"value"].concat();
             assert_eq!(ItemHead::read(&bytes), head);
             assert_eq!(value_of(&bytes), b"value");

@@ -241,7 +241,7 @@ impl Keyspace {
     /// without success in a row, further calls try several times, about 50 µs in total. A shard
     /// that is always locked for short times is therefore served too, and one that is locked for
     /// long delays no caller.
-    fn background_guard(&self, shard: usize) -> Option<MutexGuard<'_, Locked>> {
+    pub(crate) fn background_guard(&self, shard: usize) -> Option<MutexGuard<'_, Locked>> {
         let cell = &self.cells[shard];
         let tries = match cell.missed.load(Ordering::Relaxed) {
             0..MISSES_MAX => 1,

@@ -31,6 +31,7 @@ mod object;
 mod order;
 mod shard;
 mod shared;
+mod snapshot;
 mod tags;
 mod tracking;
 mod types;
@@ -46,6 +47,7 @@ pub use keyspace::{Keyspace, Options};
 pub use limits::Limits;
 pub use policy::Tick;
 pub use shared::{DATABASES_MAX, Key};
+pub use snapshot::{Batch, Loan, Record, RecordValue, SnapshotSink, SnapshotStep};
 pub use tracking::{Invalidation, InvalidationCause};
 /// Streams and their parts.
 pub mod stream {

@@ -5,6 +5,7 @@ use crate::facts::Counters;
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
 use crate::shared::{DATABASES_MAX, Db, Shared};
+use crate::snapshot::Saving;
 use crate::tracking::{InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
 use cache::{Outside, Scope};
@@ -47,7 +48,9 @@ pub(crate) struct Locked {
     pub deferred: Vec<Object>,
     /// Values with many parts that are to be freed in steps.
     pub deferred_large: Vec<Object>,
-    /// Flushed databases that are to be freed in steps.
+    /// Snapshot in progress; `None` without one, or if it has all entries of this shard.
+    pub saving: Option<Box<Saving>>,
+    /// Flushed databases that are to be freed in steps, after a snapshot in progress has passed them.
     #[expect(clippy::vec_box, reason = "the databases are boxed already")]
     pub flushed: Vec<Box<Db>>,
     /// Number of times that a database was flushed or swapped.
@@ -209,6 +212,7 @@ impl Locked {
 
     /// Removes an entry, with the event and the counter that its reason requires.
     pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
+        self.preserve_whole(db, slot, shared);
         let is_published = shared.is_notifying() && removal != Removal::Deleted;
         let data = self.dbs[db as usize]
             .as_mut()
@@ -444,12 +448,14 @@ impl Locked {
             }
             more |= !self.deferred_large.is_empty();
         }
-        if let Some(db) = self.flushed.last_mut() {
+        let is_saved = |db: &Db| db.entries.saving_label().is_none();
+        if let Some(at) = self.flushed.iter().rposition(|db| is_saved(db)) {
+            let db = &mut self.flushed[at];
             if !db.entries.dismantle(steps) {
                 self.counters.dropped_objects += db.entries.len() as u64;
-                self.flushed.pop();
+                self.flushed.remove(at);
             }
-            more |= !self.flushed.is_empty();
+            more |= self.flushed.iter().any(|db| is_saved(db));
         }
         more
     }

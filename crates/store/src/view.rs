@@ -271,6 +271,8 @@ impl<'a> View<'a> {
             assert_eq!(value_of(item).len() + head.len(), item.len());
             item[..head.len()].copy_from_slice(head);
         };
+        let (space, _, locked) = self.parts(key);
+        locked.preserve(key.db, slot, space.shared());
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
         if let Value::Inline(TAG_ITEM, item) = db.value(slot) {
@@ -408,6 +410,9 @@ impl<'a> View<'a> {
             shared.has_huge_strings.store(true, Ordering::Relaxed);
         }
         locked.reach(key.db);
+        if let Some(slot) = found {
+            locked.preserve_whole(key.db, slot, shared);
+        }
         let db =
             locked.dbs[key.db as usize].get_or_insert_with(|| shared.new_db(shard, key.db, now));
         cache::Entries::begin(&mut db.entries, now);
@@ -481,6 +486,8 @@ impl<'a> View<'a> {
         edit: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> R {
         self.hit(key, slot);
+        let (space, _, locked) = self.parts(key);
+        locked.preserve(key.db, slot, space.shared());
         let mut added = 0;
         let result = self.db(key).edit_outside(slot, |object| {
             let Object::String(bytes) = object else {
@@ -535,13 +542,15 @@ impl<'a> View<'a> {
         };
         let mut deadline = deadline.map(|d| d.min(Tick::MAX));
         let now = self.now;
+        let (space, _, locked) = self.parts(key);
+        locked.preserve(key.db, slot, space.shared());
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
         if has_deadlines(&db.value(slot)) {
-            let locked = self.parts(key).2;
+            let (space, _, locked) = self.parts(key);
+            let (at, indexed) = ((key.db, slot), IndexState::Indexed);
             let work = |_: &mut Object| Some(());
-            let worked =
-                locked.edit_value((key.db, slot), IndexState::Indexed, deadline, now, work);
+            let worked = locked.edit_value(at, indexed, deadline, now, space.shared(), work);
             if let Some(((), EditedValue::Stored(_, filed))) = worked {
                 deadline = filed;
             }

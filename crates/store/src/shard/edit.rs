@@ -8,6 +8,10 @@ use crate::tracking::InvalidationCause;
 use cache::{NewValue, Value};
 use policy::{Budget, Slot, Tick};
 
+/// Time in milliseconds after which the expired elements of a large collection are due again, if a
+/// snapshot has not saved the collection yet.
+const UNSAVED_RETRY_MS: u64 = 50;
+
 /// Position of an entry relative to the expiry index when its value is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexState {
@@ -92,9 +96,11 @@ impl Locked {
         index_state: IndexState,
         own: Option<Tick>,
         now: Tick,
+        shared: &Shared,
         work: impl FnOnce(&mut Object) -> Option<R>,
     ) -> Option<(R, EditedValue)> {
         let (db, slot) = at;
+        self.preserve(db, slot, shared);
         let data = self.dbs[db as usize]
             .as_mut()
             .expect("the database holds the entry");
@@ -176,7 +182,8 @@ impl Locked {
     }
 
     /// Handles an entry whose indexed deadline has passed. Removes the entry if the deadline is the
-    /// key's own, else its expired elements. Returns the slot of the entry if it is still present.
+    /// key's own, else its expired elements, unless a snapshot still needs them. Returns the slot of
+    /// the entry if it is still present.
     #[expect(
         clippy::too_many_arguments,
         reason = "instant, budget and callback are passed through"
@@ -205,12 +212,23 @@ impl Locked {
             self.account(db, shared);
             return None;
         }
+        if self.is_unsaved_large(db, slot) {
+            if index_state == IndexState::Removed {
+                let data = self.dbs[db as usize].as_mut();
+                data.expect("the database holds the entry")
+                    .reindex(slot, Tick(now.0.saturating_add(UNSAVED_RETRY_MS)));
+            }
+            return Some(slot);
+        }
+        let data = self.dbs[db as usize]
+            .as_mut()
+            .expect("the database holds the entry");
         cache::Entries::begin(&mut data.entries, now);
         let is_observed = !self.watched.is_empty() || self.tracked.is_some();
         let is_published = shared.is_notifying() || is_observed;
         let key = is_published.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
-        let worked = self.edit_value((db, slot), index_state, own, now, |object| {
+        let worked = self.edit_value((db, slot), index_state, own, now, shared, |object| {
             let mut expired = |deadline, n| {
                 count += n;
                 report(deadline, n);

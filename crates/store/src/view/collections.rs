@@ -127,8 +127,9 @@ impl<'a> View<'a> {
         self.hit(key, slot);
         let own = self.db(key).entries.own_deadline(slot);
         let before = self.outside_bytes(key, slot);
-        let locked = self.parts(key).2;
-        let worked = locked.edit_value((key.db, slot), IndexState::Indexed, own, now, |object| {
+        let (space, _, locked) = self.parts(key);
+        let (at, indexed) = ((key.db, slot), IndexState::Indexed);
+        let worked = locked.edit_value(at, indexed, own, now, space.shared(), |object| {
             edit(C::of_mut(object).expect("the types are equal"), &scene)
         });
         let Some((result, edited)) = worked else {
@@ -309,6 +310,7 @@ impl<'a> View<'a> {
             return false;
         };
         let (space, _, locked) = self.parts(from);
+        locked.preserve(from.db, slot, space.shared());
         let db = locked.dbs[from.db as usize]
             .as_mut()
             .expect("the database holds the slot");

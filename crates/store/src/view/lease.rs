@@ -126,6 +126,18 @@ impl View<'_> {
     /// deadline.
     fn lend_value(&mut self, key: &Key<'_>) -> Option<(Object, Option<Tick>)> {
         let slot = self.live(key)?;
+        let (space, _, locked) = self.parts(key);
+        locked.preserve(key.db, slot, space.shared());
+        self.lend_slot(key, slot)
+    }
+
+    /// Replaces the value of an entry by a [`Lent`] one. Returns the value and the key's own
+    /// deadline.
+    pub(crate) fn lend_slot(
+        &mut self,
+        key: &Key<'_>,
+        slot: Slot,
+    ) -> Option<(Object, Option<Tick>)> {
         let now = self.now;
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
@@ -192,14 +204,34 @@ impl View<'_> {
     }
 
     fn take_back_unchanged(&mut self, key: &Key<'_>, from: &mut View<'_>) {
-        let Some(slot) = self.live(key) else { return };
-        let now = self.now;
-        if !matches!(self.db(key).value(slot), Value::Outside(Object::Lent(_))) {
-            return;
-        }
-        let Some((mut object, _)) = from.take_value(key) else {
+        let Some(slot) = self.lent_slot(key) else {
             return;
         };
+        let Some((object, _)) = from.take_value(key) else {
+            return;
+        };
+        let slot = self.replace_lent(key, slot, object);
+        self.db(key).hit(slot);
+    }
+
+    /// Moves a value back to its entry. Returns it if the entry no longer waits for it.
+    pub(crate) fn put_lent_back(&mut self, key: &Key<'_>, object: Object) -> Option<Object> {
+        let Some(slot) = self.lent_slot(key) else {
+            return Some(object);
+        };
+        self.replace_lent(key, slot, object);
+        None
+    }
+
+    /// Returns the slot of a live entry whose value was lent.
+    fn lent_slot(&mut self, key: &Key<'_>) -> Option<Slot> {
+        let slot = self.live(key)?;
+        let value = self.db(key).value(slot);
+        matches!(value, Value::Outside(Object::Lent(_))).then_some(slot)
+    }
+
+    fn replace_lent(&mut self, key: &Key<'_>, slot: Slot, mut object: Object) -> Slot {
+        let now = self.now;
         let (space, shard, locked) = self.parts(key);
         let db = locked.dbs[key.db as usize]
             .as_mut()
@@ -212,11 +244,11 @@ impl View<'_> {
             }
             _ => db.change(slot, NewValue::Outside(object), filed),
         };
-        db.hit(slot);
         locked.account(key.db, space.shared());
         if filed.is_some() {
             space.publish_deadline(shard, key.db, locked);
         }
+        slot
     }
 
     fn take_back_changed(
