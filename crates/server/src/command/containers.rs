@@ -182,6 +182,24 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
         "Refused, because the configuration file is not rewritten.";
     "config|set" -4, MANAGE, Keys::None, "2.0.0",
         "Changes settings.";
+    "function|delete" 3, WRITE | NOSCRIPT, Keys::None, "7.0.0",
+        "Deletes a library.";
+    "function|dump" 2, NOSCRIPT, Keys::None, "7.0.0",
+        "Returns all libraries in serialized form.";
+    "function|flush" -2, WRITE | NOSCRIPT, Keys::None, "7.0.0",
+        "Deletes all libraries.";
+    "function|help" 2, ALWAYS, Keys::None, "7.0.0",
+        "Returns help about the subcommands.";
+    "function|kill" 2, NOSCRIPT, Keys::None, "7.0.0",
+        "Ends the running function.";
+    "function|list" -2, NOSCRIPT, Keys::None, "7.0.0",
+        "Lists the libraries.";
+    "function|load" -3, WRITE | DENYOOM | NOSCRIPT, Keys::None, "7.0.0",
+        "Creates a library.";
+    "function|restore" -3, WRITE | DENYOOM | NOSCRIPT, Keys::None, "7.0.0",
+        "Restores libraries from their serialized form.";
+    "function|stats" 2, NOSCRIPT, Keys::None, "7.0.0",
+        "Returns information about the running function.";
     "latency|doctor" 2, MANAGE, Keys::None, "2.8.13",
         "Returns a report about slow events.";
     "latency|graph" 3, MANAGE, Keys::None, "2.8.13",
@@ -240,6 +258,20 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
         "Lists the active shard channels.";
     "pubsub|shardnumsub" -2, ASK, Keys::None, "7.0.0",
         "Returns the number of subscribers of shard channels.";
+    "script|debug" 3, NOSCRIPT, Keys::None, "3.2.0",
+        "Refused, because there is no debugger for scripts.";
+    "script|exists" -3, NOSCRIPT, Keys::None, "2.6.0",
+        "Returns whether scripts are in the cache.";
+    "script|flush" -2, NOSCRIPT, Keys::None, "2.6.0",
+        "Removes all scripts from the cache.";
+    "script|help" 2, ALWAYS, Keys::None, "5.0.0",
+        "Returns help about the subcommands.";
+    "script|kill" 2, NOSCRIPT, Keys::None, "2.6.0",
+        "Ends the running script.";
+    "script|load" 3, NOSCRIPT | STALE, Keys::None, "2.6.0",
+        "Adds a script to the cache.";
+    "script|show" 3, NOSCRIPT | STALE, Keys::None, "Valkey",
+        "Returns the text of a script in the cache.";
     "slowlog|get" -2, WATCH, Keys::None, "2.2.12",
         "Returns the latest slow commands.";
     "slowlog|help" 2, ALWAYS, Keys::None, "6.2.0",

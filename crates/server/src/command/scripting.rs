@@ -12,7 +12,7 @@ use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
-use crate::spec::flag::{MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE};
+use crate::spec::flag::{CONTAINER, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE};
 use crate::waiting::BlockingState;
 use host::{Limits, ScriptHost};
 use script::{Digest, Engine, Flags, Script};
@@ -38,7 +38,7 @@ pub const TABLE: &[Spec] = commands! {
     "evalsha_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
         on_slab!(|ctx, args| eval(ctx, args, By::Digest, true)),
         "Executes a cached Lua script that does not write, given by its SHA-1 digest.";
-    "script" -2, NOSCRIPT, Keys::None, "2.6.0", on_slab!(script),
+    "script" -2, NOSCRIPT | CONTAINER, Keys::None, "2.6.0", on_slab!(script),
         "A container for commands on the cache of Lua scripts.";
     "fcall" -3, RUNS | MAY_WRITE, Keys::Script(2), "7.0.0",
         on_slab!(|ctx, args| functions::fcall(ctx, args, false)),
@@ -46,7 +46,7 @@ pub const TABLE: &[Spec] = commands! {
     "fcall_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
         on_slab!(|ctx, args| functions::fcall(ctx, args, true)),
         "Calls a function of a library that does not write.";
-    "function" -2, NOSCRIPT, Keys::None, "7.0.0", on_slab!(functions::function),
+    "function" -2, NOSCRIPT | CONTAINER, Keys::None, "7.0.0", on_slab!(functions::function),
         "A container for commands on function libraries.";
 };
 
