@@ -1,7 +1,7 @@
 //! The table of settings. The config file, the command line, CONFIG GET and SET, the docs and the
 //! tests read it.
 
-use super::words::{DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS};
+use super::words::{DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS, SANITIZE};
 
 /// Type of a setting: how its text is parsed, checked and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ settings! {
     SegmentMerge "segment-merge", Int(0, 16), "0", false, "Number of segments that the segment engine merges into one; 0 means 4, or 5 with segment-eviction gl-cache.";
     LearnCpu "learn-cpu", Int(0, 100), "5", true, "Maximum CPU time for training with segment-eviction gl-cache, in percent of one core; 0 disables training, 100 means training does not wait for idle time.";
     LearnInterval "learn-interval", Int(0, 1_000_000), "0", true, "Number of requests per stored key after which gl-cache trains again; 0 means 8, and once a day after three days of uptime. Read when segment-eviction is set.";
-    NotifyKeyspaceEvents "notify-keyspace-events", Events, "", true, "Classes of key events to publish: K E g $ l s h z x e t d m n; A means all but m and n.";
+    NotifyKeyspaceEvents "notify-keyspace-events", Events, "", true, "Classes of key events to publish: K E g $ l s h z x e t d m n o c; A means all but m, n, o and c.";
     HllSparseMaxBytes "hll-sparse-max-bytes", Bytes(0, MAX), "3000", true, "Maximum size of a HyperLogLog in its sparse form, in bytes.";
     HashMaxEntries "hash-max-listpack-entries" or "hash-max-ziplist-entries", Int(0, MAX), "512", true, "Maximum number of fields of a hash in its packed form.";
     HashMaxValue "hash-max-listpack-value" or "hash-max-ziplist-value", Int(0, MAX), "64", true, "Maximum size of a field or value of a hash in its packed form, in bytes.";
@@ -134,6 +134,36 @@ settings! {
     BusyReplyThreshold "busy-reply-threshold" or "lua-time-limit", Int(0, MAX), "5000", true, "Duration of a script in milliseconds after which SCRIPT KILL may end it, which needs several data threads.";
     ScriptTimeLimit "script-time-limit", Int(0, MAX), "5000", true, "Duration of a script in milliseconds after which it is ended, even if it has written; 0 means no limit.";
     ScriptMemoryLimit "script-memory-limit", Bytes(1 << 20, 1 << 40), "64mb", true, "Maximum memory that a running script may allocate for its values, in bytes.";
+    Hz "hz", Int(0, 2_147_483_647), "10", true, "Without effect: deadlines are kept by timers, not by a periodic task.";
+    DynamicHz "dynamic-hz", Bool, "yes", true, "Without effect, as hz.";
+    ActiveExpireEffort "active-expire-effort", Int(1, 10), "1", true, "Without effect: expired keys and elements are removed on time with any load.";
+    LazyExpireNested "lazyexpire-nested-arbitrary-keys", Bool, "yes", true, "Without effect: nothing expires within a script or a transaction.";
+    LazyFreeEviction "lazyfree-lazy-eviction", Bool, "no", true, "Without effect: large values are always freed in steps.";
+    LazyFreeExpire "lazyfree-lazy-expire", Bool, "no", true, "Without effect: large values are always freed in steps.";
+    LazyFreeServerDel "lazyfree-lazy-server-del", Bool, "no", true, "Without effect: large values are always freed in steps.";
+    LazyFreeUserDel "lazyfree-lazy-user-del", Bool, "no", true, "Without effect: large values are always freed in steps.";
+    LazyFreeUserFlush "lazyfree-lazy-user-flush", Bool, "no", true, "Without effect: databases are always freed in steps.";
+    ActiveRehashing "activerehashing", Bool, "yes", true, "Without effect: tables grow and shrink in small steps with each change.";
+    ActiveDefrag "activedefrag", Bool, "no", true, "Without effect: sparse pages are always compacted in the background.";
+    ActiveDefragIgnore "active-defrag-ignore-bytes", Bytes(1, MAX), "100mb", true, "Without effect, as activedefrag.";
+    ActiveDefragLower "active-defrag-threshold-lower", Int(0, 1000), "10", true, "Without effect, as activedefrag.";
+    ActiveDefragUpper "active-defrag-threshold-upper", Int(0, 1000), "100", true, "Without effect, as activedefrag.";
+    ActiveDefragMin "active-defrag-cycle-min", Int(1, 99), "1", true, "Without effect, as activedefrag.";
+    ActiveDefragMax "active-defrag-cycle-max", Int(1, 99), "25", true, "Without effect, as activedefrag.";
+    ActiveDefragFields "active-defrag-max-scan-fields", Int(1, MAX), "1000", true, "Without effect, as activedefrag.";
+    JemallocThread "jemalloc-bg-thread", Bool, "yes", true, "Without effect: the allocator has no thread of its own.";
+    ListCompressDepth "list-compress-depth", Int(0, 2_147_483_647), "0", true, "Without effect: elements of lists are stored as they are.";
+    MaxMemorySamples "maxmemory-samples", Int(1, 64), "5", true, "Without effect: the eviction policy says how many entries it samples; see [policies](policies.md).";
+    EvictionTenacity "maxmemory-eviction-tenacity", Int(0, 100), "10", true, "Without effect: a write waits until there is room for it.";
+    LfuLogFactor "lfu-log-factor", Int(0, 2_147_483_647), "10", true, "Without effect: see [policies](policies.md) for those that count accesses.";
+    LfuDecayTime "lfu-decay-time", Int(0, 2_147_483_647), "1", true, "Without effect, as lfu-log-factor.";
+    KeyMemoryHistograms "key-memory-histograms", Bool, "no", true, "Without effect: there are no histograms of memory by key.";
+    SanitizeDump "sanitize-dump-payload", Choice(SANITIZE), "no", true, "Without effect: RESTORE always checks the whole value.";
+    HideUserData "hide-user-data-from-log", Bool, "no", true, "Without effect: the log contains no keys and no values.";
+    Lookahead "lookahead", Int(1, 2_147_483_647), "16", true, "Without effect: keys of all commands that were received together are prefetched.";
+    NewConnections "max-new-connections-per-cycle", Int(1, 1000), "10", true, "Without effect: connections are accepted in batches between requests.";
+    CrashLog "crash-log-enabled", Bool, "yes", true, "Without effect: a crash is always logged.";
+    CrashMemcheck "crash-memcheck-enabled", Bool, "yes", true, "Without effect: memory is not tested after a crash.";
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", true, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
     LogFile "logfile", Text, "", false, "File that the log is appended to; empty means standard error.";
     Databases "databases", Int(1, 256), "16", false, "Number of databases. Unused ones take no memory. The segment engine has one.";
@@ -158,26 +188,20 @@ pub const IGNORED: &[&str] = &[
     "locale-collate",
     "enable-*-command",
     "syslog-*",
-    "crash-*",
-    "hz",
-    "dynamic-hz",
-    "active-expire-effort",
-    "activerehashing",
-    "activedefrag",
-    "active-defrag-*",
-    "lazyfree-*",
+    "server-cpulist",
+    "server_cpulist",
+    "bio-cpulist",
+    "bio_cpulist",
+    "bgsave-cpulist",
+    "bgsave_cpulist",
+    "ignore-warnings",
     "io-threads-do-reads",
     "oom-score-adj*",
     "disable-thp",
-    "jemalloc-bg-thread",
-    "maxmemory-samples",
-    "maxmemory-eviction-tenacity",
-    "lfu-*",
     "dir",
     "dbfilename",
     "rdb*",
     "stop-writes-on-bgsave-error",
-    "sanitize-dump-payload",
     "appendfilename",
     "appenddirname",
     "appendfsync",
@@ -191,11 +215,8 @@ pub const IGNORED: &[&str] = &[
     "min-slaves-*",
     "cluster-*",
     "shutdown-*",
-    "hash-max-*",
-    "list-*",
-    "set-max-*",
-    "zset-max-*",
-    "stream-node-max-*",
+    "hash-max-zipmap-*",
+    "stream-idmp-*",
     "acllog-max-len",
     "acl-pubsub-default",
 ];

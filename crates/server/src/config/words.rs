@@ -16,6 +16,9 @@ pub const EVICTIONS: &[&str] = &[
 /// Words of `dump-hash-ttl-format`: the servers that can read the hashes with element deadlines.
 pub const HASH_FORMATS: &[&str] = &["redis", "valkey"];
 
+/// Words of `sanitize-dump-payload`.
+pub const SANITIZE: &[&str] = &["no", "yes", "clients"];
+
 /// Words of `enable-debug-command`.
 pub const DEBUG_ACCESS: &[&str] = &["no", "yes", "local"];
 /// Index in [`DEBUG_ACCESS`] of the word that refuses DEBUG to all clients.
