@@ -8,7 +8,7 @@ use crate::locks::lock;
 use crate::session::Session;
 use crate::spec;
 use crate::state::Server;
-use store::{Class, Edited, Key, Keyspace, View};
+use store::{Class, Edited, Key, Keyspace, Kind, View};
 use wire::{Args, Reply};
 
 /// Function that executes a command on the slab engine, or a command that uses no keys.
@@ -292,6 +292,16 @@ impl Ctx<'_, '_> {
         self.view.notify(class, name, key);
         if edited.is_deleted {
             self.view.notify(Class::Generic, "del", key);
+        }
+    }
+
+    /// Returns the type of the value that a command is about to replace, for
+    /// `View::notify_stored`. Looks the key up only if events are enabled.
+    #[inline]
+    pub fn replaced_kind(&mut self, key: &Key<'_>) -> Option<Kind> {
+        match self.view.notifies() {
+            true => self.view.kind(key),
+            false => None,
         }
     }
 

@@ -27,6 +27,10 @@ pub enum Class {
     KeyMiss,
     /// Letter `n`: a key was created.
     New,
+    /// Letter `o`: the whole value of a key was replaced.
+    Overwritten,
+    /// Letter `c`: a value was replaced by one of another type.
+    TypeChanged,
 }
 
 /// Events of one shard. Each has a number that is unique among all shards, so that the events of a

@@ -632,6 +632,27 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Queues the events of a value that has been stored as a whole: `new` without a value before,
+    /// else `overwritten`, and `type_changed` if the types differ.
+    pub fn notify_stored(&mut self, key: &Key<'_>, old: Option<Kind>) {
+        let Some(old) = old else {
+            return self.notify(Class::New, "new", key);
+        };
+        self.notify_overwritten(key, Some(old));
+    }
+
+    /// Queues `overwritten` if there was a value of the kind `old`, and `type_changed` if the type
+    /// differs from that of the present value.
+    pub fn notify_overwritten(&mut self, key: &Key<'_>, old: Option<Kind>) {
+        let Some(old) = old.filter(|_| self.notifies()) else {
+            return;
+        };
+        self.notify(Class::Overwritten, "overwritten", key);
+        if self.kind(key) != Some(old) {
+            self.notify(Class::TypeChanged, "type_changed", key);
+        }
+    }
+
     /// Moves the queued events of these shards into `into`, oldest first.
     pub fn take_events(&mut self, into: &mut Vec<Event>) {
         let mut queue = EventQueue::new();

@@ -289,11 +289,9 @@ fn store(
             ctx.view.notify(Class::Generic, "del", &key);
         }
     } else {
-        let publishes_new = ctx.publishes_new(&key);
+        let old = ctx.replaced_kind(&key);
         ctx.view.replace_list(&key, list);
-        if publishes_new {
-            ctx.view.notify(Class::New, "new", &key);
-        }
+        ctx.view.notify_stored(&key, old);
         ctx.view.notify(Class::List, "sortstore", &key);
     }
     ctx.reply.integer(count);

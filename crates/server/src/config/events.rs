@@ -18,6 +18,8 @@ const STREAM: u32 = 1 << 10;
 const MODULE: u32 = 1 << 11;
 const KEY_MISS: u32 = 1 << 12;
 const NEW: u32 = 1 << 13;
+const OVERWRITTEN: u32 = 1 << 14;
+const TYPE_CHANGED: u32 = 1 << 15;
 const ALL: u32 =
     GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE;
 
@@ -34,6 +36,8 @@ const LETTERS: &[(u8, u32)] = &[
     (b't', STREAM),
     (b'd', MODULE),
     (b'n', NEW),
+    (b'o', OVERWRITTEN),
+    (b'c', TYPE_CHANGED),
     (b'K', KEYSPACE),
     (b'E', KEYEVENT),
     (b'm', KEY_MISS),
@@ -87,6 +91,8 @@ pub fn bit_of(class: Class) -> u32 {
         Class::Module => MODULE,
         Class::KeyMiss => KEY_MISS,
         Class::New => NEW,
+        Class::Overwritten => OVERWRITTEN,
+        Class::TypeChanged => TYPE_CHANGED,
     }
 }
 
@@ -103,6 +109,8 @@ mod tests {
             ("AKEm", "AKEm"),
             ("Kg$lshzxetd", "AK"),
             ("nE", "nE"),
+            ("cKoE", "ocKE"),
+            ("AocEK", "AocKE"),
         ] {
             let bits = parse(letters.as_bytes()).expect("known letters");
             assert_eq!(show(bits), shown);

@@ -60,14 +60,15 @@ impl Slab<'_, '_> {
     #[inline]
     fn store(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
         // The key is looked up only if events are published.
-        let is_new = self.view.notifies() && self.view.kind(key).is_none();
+        let notifies = self.view.notifies();
+        let old = notifies.then(|| self.view.kind(key)).flatten();
         let deadline = match expiration {
             DeadlineChange::To(deadline) => deadline,
             DeadlineChange::Past => NewDeadline::Clear,
         };
         self.view.set(key, value, deadline);
-        if is_new {
-            self.view.notify(Class::New, "new", key);
+        if notifies {
+            self.view.notify_stored(key, old);
         }
         self.view.notify(Class::String, "set", key);
         if !matches!(

@@ -10,7 +10,8 @@
 //!
 //! `!` before a row means that Redis 7.0 replies differently, randomly, or depending on the clock.
 //! `# …` is a comment. `@now +ms` advances the clock. `@events => g.del k, …` lists the keyspace
-//! events since the last such row, with the database appended if it is not 0: `g.del k @3`.
+//! events since the last such row, with the database appended if it is not 0: `g.del k @3`. Events
+//! of replaced values (`o.overwritten k`, `c.type_changed k`) are compared only if the row has one.
 
 use server::clock::Clock;
 use server::config::Config;
@@ -264,7 +265,10 @@ impl Bench {
             seed: 1,
         };
         let clock = Clock::manual(now.0);
-        let server = Server::with_store(Config::default(), &options, threads, clock);
+        let config = Config::default();
+        let param = server::config::find("enable-debug-command").expect("the setting exists");
+        config.set(param, "yes").expect("a valid value");
+        let server = Server::with_store(config, &options, threads, clock);
         let server = server.expect("valid options");
         server.keyspace.set_notify(true);
         let mut session = Session::new();
@@ -308,12 +312,19 @@ impl Bench {
         self.events_by_command.last().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the events since the last call.
-    pub fn events(&mut self) -> String {
-        std::mem::take(&mut self.events_by_command)
-            .concat()
-            .join(", ")
+    /// Returns the events since the last call. Those of values that were replaced are left out
+    /// unless `shows_replaced` is true, because they follow each SET of an existing key.
+    pub fn events(&mut self, shows_replaced: bool) -> String {
+        let mut events = std::mem::take(&mut self.events_by_command).concat();
+        events.retain(|event| shows_replaced || !is_of_replaced(event));
+        events.join(", ")
     }
+}
+
+/// Whether an event in the notation of scripts says that a value was replaced. Redis has these
+/// since version 8.2.
+pub fn is_of_replaced(event: &str) -> bool {
+    event.starts_with("o.") || event.starts_with("c.")
 }
 
 /// Formats an event in the notation of scripts.
@@ -325,6 +336,8 @@ pub fn show_event(event: &Event) -> String {
         Class::Evicted => 'e',
         Class::KeyMiss => 'm',
         Class::New => 'n',
+        Class::Overwritten => 'o',
+        Class::TypeChanged => 'c',
         Class::List => 'l',
         Class::Set => 's',
         Class::Hash => 'h',

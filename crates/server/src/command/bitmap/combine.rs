@@ -140,11 +140,9 @@ pub fn bitop(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             ctx.view.notify(Class::Generic, "del", &key);
         }
     } else {
-        let publishes_new = ctx.publishes_new(&key);
+        let old = ctx.replaced_kind(&key);
         ctx.view.set(&key, &bytes, NewDeadline::Clear);
-        if publishes_new {
-            ctx.view.notify(Class::New, "new", &key);
-        }
+        ctx.view.notify_stored(&key, old);
         ctx.view.notify(Class::String, "set", &key);
     }
     ctx.reply.integer(bytes.len() as i64);

@@ -6,54 +6,14 @@ use self::stream::RestoredStream;
 use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
 use crate::context::Ctx;
-use store::{Class, End, Hash, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick};
+use store::{Class, End, Hash, Key, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick};
 use wire::dump::{self, DumpError, Element, Encoding, Sink, StreamPart, Writer};
 use wire::{Args, number::parse_i64};
 
 /// `DUMP key`
 pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
-    let is_valkey = ctx.server.config.number(Id::DumpHashFormat) == 1;
-    let hash_form = |first| match is_valkey {
-        true => Encoding::ValkeyHash,
-        false => Encoding::RedisHash { first },
-    };
-    let payload = match ctx.view.kind(&key) {
-        None => None,
-        Some(Kind::String) => ctx.view.get(&key)?.map(|bytes| {
-            payload(
-                Encoding::String,
-                |_| Encoding::String,
-                |visit| visit(&named(bytes)),
-            )
-        }),
-        Some(Kind::List) => ctx.view.read_list(&key, |list, _| {
-            let each = |visit: Visit<'_>| list.iter(End::Left, 0).for_each(|e| visit(&named(e)));
-            payload(Encoding::List, |_| Encoding::List, each)
-        })?,
-        Some(Kind::Set) => ctx.view.read_set(&key, |set, scene| {
-            payload(
-                Encoding::Set,
-                |_| Encoding::SetWithDeadlines,
-                |visit| members(set, scene, visit),
-            )
-        })?,
-        Some(Kind::SortedSet) => ctx.view.read_sorted_set(&key, |set, scene| {
-            let with_deadlines = |_| Encoding::SortedSetWithDeadlines;
-            payload(Encoding::SortedSet, with_deadlines, |visit| {
-                scored(set, scene, visit)
-            })
-        })?,
-        Some(Kind::Stream) => ctx
-            .view
-            .read_stream(&key, |value, scene| Some(stream::payload(value, scene)))?,
-        Some(Kind::Hash) => ctx.view.read_hash(&key, |hash, scene| {
-            payload(Encoding::Hash, hash_form, |visit| {
-                fields(hash, scene, visit)
-            })
-        })?,
-    };
-    match payload.flatten() {
+    match payload_of(ctx, &key)? {
         Some(payload) => ctx.reply.bulk(&payload),
         None => {
             // Counts the miss.
@@ -63,6 +23,55 @@ pub fn dump(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     }
     Ok(())
+}
+
+/// Returns the serialized value of a key.
+///
+/// # Errors
+///
+/// The value needs more memory than there is.
+pub fn payload_of(ctx: &mut Ctx<'_, '_>, key: &Key<'_>) -> Result<Option<Vec<u8>>, Refusal> {
+    let is_valkey = ctx.server.config.number(Id::DumpHashFormat) == 1;
+    let hash_form = |first| match is_valkey {
+        true => Encoding::ValkeyHash,
+        false => Encoding::RedisHash { first },
+    };
+    let payload = match ctx.view.kind(key) {
+        None => None,
+        Some(Kind::String) => ctx.view.get(key)?.map(|bytes| {
+            payload(
+                Encoding::String,
+                |_| Encoding::String,
+                |visit| visit(&named(bytes)),
+            )
+        }),
+        Some(Kind::List) => ctx.view.read_list(key, |list, _| {
+            let each = |visit: Visit<'_>| list.iter(End::Left, 0).for_each(|e| visit(&named(e)));
+            payload(Encoding::List, |_| Encoding::List, each)
+        })?,
+        Some(Kind::Set) => ctx.view.read_set(key, |set, scene| {
+            payload(
+                Encoding::Set,
+                |_| Encoding::SetWithDeadlines,
+                |visit| members(set, scene, visit),
+            )
+        })?,
+        Some(Kind::SortedSet) => ctx.view.read_sorted_set(key, |set, scene| {
+            let with_deadlines = |_| Encoding::SortedSetWithDeadlines;
+            payload(Encoding::SortedSet, with_deadlines, |visit| {
+                scored(set, scene, visit)
+            })
+        })?,
+        Some(Kind::Stream) => ctx
+            .view
+            .read_stream(key, |value, scene| Some(stream::payload(value, scene)))?,
+        Some(Kind::Hash) => ctx.view.read_hash(key, |hash, scene| {
+            payload(Encoding::Hash, hash_form, |visit| {
+                fields(hash, scene, visit)
+            })
+        })?,
+    };
+    Ok(payload.flatten())
 }
 
 /// Callback for each element.
@@ -139,8 +148,8 @@ fn payload(
 pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let options = Options::parse(args.from(4))?;
     let key = ctx.key(&args[1]);
-    let exists = ctx.view.kind(&key).is_some();
-    if exists && !options.may_replace {
+    let old = ctx.view.kind(&key);
+    if old.is_some() && !options.may_replace {
         return Err(Refusal::Message("BUSYKEY Target key name already exists."));
     }
     let ttl = parse_i64(&args[2]).ok_or(Refusal::NotInteger)?;
@@ -183,6 +192,7 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     ctx.view.notify(Class::New, "new", &key);
     ctx.view.notify(Class::Generic, "restore", &key);
+    ctx.view.notify_overwritten(&key, old);
     ctx.reply.ok();
     Ok(())
 }

@@ -112,13 +112,15 @@ fn move_name(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_replace: bool) -> Result
     }
     // The lookup also expires a destination whose deadline has passed, with its event, before it is
     // replaced.
-    if ctx.view.kind(&to).is_some() && !may_replace {
+    let old = ctx.view.kind(&to);
+    if old.is_some() && !may_replace {
         return Ok(false);
     }
     ctx.view.rename(&from, &to);
     ctx.view.notify(Class::New, "new", &to);
     ctx.view.notify(Class::Generic, "rename_from", &from);
     ctx.view.notify(Class::Generic, "rename_to", &to);
+    ctx.view.notify_overwritten(&to, old);
     Ok(true)
 }
 
@@ -147,7 +149,8 @@ pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         ctx.reply.integer(0);
         return Ok(());
     }
-    if ctx.view.kind(&to).is_some() && !may_replace {
+    let old = ctx.view.kind(&to);
+    if old.is_some() && !may_replace {
         ctx.reply.integer(0);
         return Ok(());
     }
@@ -156,6 +159,7 @@ pub fn copy(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     ctx.view.copy(&from, &to);
     ctx.view.notify(Class::New, "new", &to);
     ctx.view.notify(Class::Generic, "copy_to", &to);
+    ctx.view.notify_overwritten(&to, old);
     ctx.reply.integer(1);
     Ok(())
 }

@@ -66,12 +66,10 @@ fn store(ctx: &mut Ctx<'_, '_>, args: Args<'_>, combine: Combine, event: &'stati
         (set, count)
     })?;
     let key = ctx.key(&args[1]);
-    let publishes_new = ctx.publishes_new(&key);
     if count > 0 {
+        let old = ctx.replaced_kind(&key);
         ctx.view.replace_set(&key, set);
-        if publishes_new {
-            ctx.view.notify(Class::New, "new", &key);
-        }
+        ctx.view.notify_stored(&key, old);
         ctx.view.notify(Class::Set, event, &key);
     } else if ctx.view.delete(&key) {
         ctx.view.notify(Class::Generic, "del", &key);

@@ -16,10 +16,9 @@ pub fn store(ctx: &mut Ctx<'_, '_>, destination: &[u8], entries: &Entries, event
         set.set(member, *score, &scene);
     }
     if !entries.is_empty() {
-        if ctx.publishes_new(&key) {
-            ctx.view.notify(Class::New, "new", &key);
-        }
+        let old = ctx.replaced_kind(&key);
         ctx.view.replace_sorted_set(&key, set);
+        ctx.view.notify_stored(&key, old);
         ctx.view.notify(Class::SortedSet, event, &key);
     } else if ctx.view.delete(&key) {
         ctx.view.notify(Class::Generic, "del", &key);
