@@ -7,9 +7,11 @@ pub mod client;
 pub mod config;
 pub mod connection;
 mod containers;
+pub mod debug;
 pub mod element_ttl;
 pub mod geo;
 pub mod hash;
+pub mod hotkeys;
 pub mod hyperloglog;
 mod inner;
 pub mod introspection;
@@ -60,6 +62,8 @@ const FAMILIES: &[&[Spec]] = &[
     introspection::TABLE,
     latency::TABLE,
     server::TABLE,
+    debug::TABLE,
+    hotkeys::TABLE,
 ];
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(FAMILIES, containers::SUBCOMMANDS));

@@ -3,6 +3,7 @@
 use crate::clients::{ClientInfo, Endpoint, flag};
 use crate::clock::Moment;
 use crate::config::ClientClass;
+use crate::fieldsets::Fieldsets;
 use crate::message::Subscriber;
 use crate::pubsub::{PubSub, Space, Subscriptions};
 use crate::queue::Transaction;
@@ -65,6 +66,8 @@ pub struct Session {
     /// Whether the error that the current command has replied with is that of a command it ran,
     /// which was counted then.
     pub is_error_counted: bool,
+    /// Fieldsets of HIMPORT, if the client has prepared any.
+    pub fieldsets: Option<Box<Fieldsets>>,
     /// Record of the client that other workers can read.
     pub info: Arc<ClientInfo>,
 }
@@ -109,6 +112,7 @@ impl Session {
             subscriptions: None,
             tracking: None,
             is_error_counted: false,
+            fieldsets: None,
             info,
         }
     }
@@ -177,15 +181,17 @@ impl Session {
     }
 
     /// Returns the bytes that the session holds on the heap: queued commands, a blocked command,
-    /// subscriptions, watched keys and prefixes of tracked keys.
+    /// subscriptions, watched keys, prefixes of tracked keys and fieldsets.
     pub fn heap_bytes(&self) -> usize {
         let transaction = self.transaction.as_deref();
         let subscriptions = self.subscriptions.as_deref();
         let tracking = self.tracking.as_deref();
+        let fieldsets = self.fieldsets.as_deref();
         transaction.map_or(0, Transaction::heap_bytes)
             + self.waiter().map_or(0, |waiter| waiter.heap_bytes())
             + subscriptions.map_or(0, Subscriptions::heap_bytes)
             + tracking.map_or(0, TrackingOptions::heap_bytes)
+            + fieldsets.map_or(0, Fieldsets::heap_bytes)
             + self.watched_bytes
     }
 

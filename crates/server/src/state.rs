@@ -6,6 +6,7 @@ use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, events};
 use crate::engine::Facts;
 use crate::engine::segment::Segments;
+use crate::hotkeys::HotKeys;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
 use crate::logins::Logins;
@@ -96,6 +97,8 @@ pub struct Server {
     pub tracking: TrackingClients,
     /// Clients that sent MONITOR.
     pub monitors: Monitors,
+    /// Recording of the keys that cost the most.
+    pub hotkeys: HotKeys,
     /// Counters.
     pub stats: Stats,
     /// Slow commands.
@@ -185,6 +188,7 @@ impl Server {
             scripting: Scripting::default(),
             tracking: TrackingClients::default(),
             monitors: Monitors::default(),
+            hotkeys: HotKeys::default(),
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),

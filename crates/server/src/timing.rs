@@ -44,6 +44,9 @@ pub struct Timing<'s> {
     kind_count: usize,
     call_count: u64,
     is_alone: bool,
+    /// Whether HOTKEYS records the command, and its length in bytes.
+    is_recorded: bool,
+    len: usize,
 }
 
 /// Whether a command is short in every case in which its arguments and its reply are short.
@@ -65,6 +68,8 @@ impl<'s> Timing<'s> {
             kind_count: 0,
             call_count: 0,
             is_alone: false,
+            is_recorded: false,
+            len: 0,
         }
     }
 
@@ -72,7 +77,9 @@ impl<'s> Timing<'s> {
     #[inline]
     pub fn before(&mut self, index: SpecIndex, args: Args<'_>, len: usize) {
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
-        self.is_alone = !self.is_short[index as usize]
+        (self.is_recorded, self.len) = (self.server.hotkeys.is_on(), len);
+        self.is_alone = self.is_recorded
+            || !self.is_short[index as usize]
             || args.len() > SHORT_ARGS_MAX
             || len > SHORT_BYTES_MAX
             || (0..PRECISE_BELOW_MICROS).contains(&threshold);
@@ -100,8 +107,14 @@ impl<'s> Timing<'s> {
             self.count(index, client, now);
         }
         if self.is_alone || reply_len > SHORT_BYTES_MAX {
-            let micros = self.close() / 1000;
-            note_slow(self.server, spec, client, args, micros, now);
+            let nanos = self.close();
+            if self.is_recorded {
+                let bytes = (self.len + reply_len) as u64;
+                self.server
+                    .hotkeys
+                    .record(spec.keys, args, nanos, bytes, now);
+            }
+            note_slow(self.server, spec, client, args, nanos / 1000, now);
         } else if self.call_count >= GROUP_CALLS_MAX {
             self.end_group(client, now);
         }
@@ -171,6 +184,12 @@ impl<'s> Timing<'s> {
         now: Tick,
     ) {
         let spec = self.table[index as usize];
+        if self.server.hotkeys.is_on() {
+            let bytes = argument_bytes(args);
+            self.server
+                .hotkeys
+                .record(spec.keys, args, nanos, bytes, now);
+        }
         if let Some(worker) = self.server.stats.workers.get(self.worker) {
             let stats = &worker.commands[index as usize];
             stats.calls.fetch_add(1, Relaxed);
@@ -218,6 +237,11 @@ impl<'s> Timing<'s> {
         }
         nanos
     }
+}
+
+/// Returns the number of bytes of a command's arguments.
+pub fn argument_bytes(args: Args<'_>) -> u64 {
+    args.from(0).iter().map(|arg| arg.len() as u64).sum()
 }
 
 /// Records a command in SLOWLOG and in the latency monitor if it exceeded their thresholds.

@@ -19,6 +19,13 @@ const DIFFERENCES: &str = "
 The README lists the general differences. The tables in `crates/server/tests/commands/tables/` show requests and replies of
 commands on keys. A test also runs their rows against a redis-server, except the rows marked with `!`.
 
+- The announced version is 8.6.3. All commands of that version are served except vector sets (`VADD` and the other commands with `V`) and the commands
+  that connect servers: `ASKING`, `FAILOVER`, `MIGRATE`, `PSYNC`, `REPLCONF`, `RESTORE-ASKING`, `SYNC`, `TRIMSLOTS`. `CLUSTER` refuses its subcommands.
+- `HOTKEYS` records at most 256 keys of one command, and no keys over 4 KiB. The sums are too high by at most the smallest recorded sum, because a key
+  without a counter takes the one with the smallest sum; Redis lets such counters decay.
+- `HIMPORT` stores ordinary hashes. The fieldsets of a connection take at most 64 MiB.
+- `PFSELFTEST` adds 100,000 elements; `PFDEBUG GETREG` does not change the encoding.
+- `DEBUG` has the subcommands that test suites use and that cannot end or damage the server: see `DEBUG HELP`. `LISTPACK` checks the encoding and prints nothing.
 - A deadline in the past deletes the key and publishes the event `expired`. Redis publishes `del` (`EXPIRE` and similar commands,
   `GETEX`), or keeps the expired key until the next access (`SET … PXAT`, `MSETEX … PXAT`).
 - The latest deadline is 2^48 − 1 ms (the year 10889); later ones are reduced to it. A deadline that overflows 64 bits is refused,

@@ -328,6 +328,65 @@ pub fn keep_count(sketch: &mut [u8], count: u64) {
     sketch[8..HEAD].copy_from_slice(&count.to_le_bytes());
 }
 
+/// Describes the runs of a sparse sketch as PFDEBUG DECODE does: `z` and `Z` are zeros in one and
+/// two bytes, `v` is a rank, and the last number is the length of the run.
+///
+/// # Errors
+///
+/// The string is not a sparse sketch.
+pub fn describe_runs(sketch: &[u8]) -> Result<String, Flaw> {
+    let mut text = Vec::new();
+    for run in Runs::of(sketch) {
+        let Run {
+            bytes, len, rank, ..
+        } = run?;
+        text.push(match (rank, bytes) {
+            (0, 1) => format!("z:{len}"),
+            (0, _) => format!("Z:{len}"),
+            _ => format!("v:{rank},{len}"),
+        });
+    }
+    Ok(text.join(" "))
+}
+
+/// Number of elements that [`self_test`] adds.
+const TEST_ELEMENTS: u64 = 100_000;
+
+/// Adds elements to a sketch that may be sparse and to a dense one, and compares their estimates
+/// with each other and with the number of elements. Takes some milliseconds.
+///
+/// # Errors
+///
+/// The number of elements at which an estimate was wrong.
+pub fn self_test() -> Result<(), u64> {
+    /// Greatest error of an estimate: five times the standard error.
+    const ERROR_MAX: f64 = 5.0 * 1.04 / 128.0;
+    let mut sparse = empty();
+    let mut dense = Registers::default().dense();
+    let mut next_check = 1;
+    for number in 1..=TEST_ELEMENTS {
+        let element = number.to_le_bytes();
+        let is_added = add(&mut sparse, &element, SHORT_ZEROS_MAX * 32).is_ok()
+            && add(&mut dense, &element, 0).is_ok();
+        if !is_added {
+            return Err(number);
+        }
+        if number == next_check {
+            next_check *= 10;
+            let count = |sketch: &[u8]| {
+                let mut registers = Registers::default();
+                registers.merge(sketch).map(|_| registers.count())
+            };
+            let error_max = (number as f64 * ERROR_MAX).max(1.0);
+            match (count(&sparse), count(&dense)) {
+                (Ok(a), Ok(b)) if a == b && a.abs_diff(number) as f64 <= error_max => {}
+                _ => return Err(number),
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Registers of one sketch, or the maximum of several.
 pub struct Registers(Box<[u8; COUNT]>);
 
@@ -382,6 +441,11 @@ impl Registers {
             return self.dense();
         }
         sketch
+    }
+
+    /// Returns the rank of each register.
+    pub fn ranks(&self) -> &[u8] {
+        &self.0[..]
     }
 
     fn dense(&self) -> Vec<u8> {

@@ -87,6 +87,7 @@ impl Keyspace {
                 databases: DATABASES_DEFAULT,
                 notify: AtomicBool::new(false),
                 frozen: AtomicBool::new(false),
+                expires_actively: AtomicBool::new(true),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
                 has_huge_strings: AtomicBool::new(false),
@@ -120,6 +121,7 @@ impl Keyspace {
                 databases: own.databases,
                 notify: AtomicBool::new(own.is_notifying()),
                 frozen: AtomicBool::new(own.is_frozen()),
+                expires_actively: AtomicBool::new(own.expires_actively.load(Ordering::Relaxed)),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
                 has_huge_strings: AtomicBool::new(false),
@@ -195,6 +197,17 @@ impl Keyspace {
     /// is evicted. Writes are up to the caller.
     pub fn set_frozen(&self, on: bool) {
         self.shared.frozen.store(on, Ordering::Relaxed);
+    }
+
+    /// Sets whether [`Keyspace::expire`] removes anything. Expired keys and elements are hidden in
+    /// any case, and removed when they are accessed.
+    pub fn set_active_expiry(&self, on: bool) {
+        self.shared.expires_actively.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether [`Keyspace::expire`] removes anything.
+    pub fn expires_actively(&self) -> bool {
+        self.shared.expires_actively.load(Ordering::Relaxed) && !self.is_frozen()
     }
 
     /// Whether [`Keyspace::set_frozen`] is in force.
@@ -309,7 +322,7 @@ impl Keyspace {
         events: &mut Vec<Event>,
         report: &mut dyn FnMut(Tick, u32),
     ) -> Expired {
-        if self.is_frozen() {
+        if !self.expires_actively() {
             return Expired {
                 next_due: self.next_due(shard),
                 ..Expired::default()

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub notify: AtomicBool,
     /// Whether expired entries are hidden but not removed, and nothing is evicted.
     pub frozen: AtomicBool,
+    /// Whether expired entries are removed without being accessed.
+    pub expires_actively: AtomicBool,
     pub event_count: AtomicU64,
     pub turn: AtomicUsize,
     /// Whether a string longer than [`HUGE_BYTES`] was ever stored.

@@ -239,6 +239,7 @@ fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     transaction::forget_watched(ctx);
     ctx.session.unsubscribe_all(&ctx.server.pubsub);
     tracking::stop(ctx);
+    ctx.session.fieldsets = None;
     ctx.session.db = 0;
     ctx.session.reply_mode = ReplyMode::On;
     ctx.session.is_authenticated = !ctx.server.needs_password();

@@ -3,7 +3,7 @@
 //! A container command runs its subcommands itself. This table states their names and arities,
 //! which dispatch checks before the command runs or is queued.
 
-use crate::spec::flag::{ADMIN, DENYOOM, LOADING, NOSCRIPT, PUBSUB, READONLY, STALE, WRITE};
+use crate::spec::flag::{ADMIN, DENYOOM, FAST, LOADING, NOSCRIPT, PUBSUB, READONLY, STALE, WRITE};
 use crate::spec::{Keys, Subcommand};
 
 /// Flags of subcommands that only return information.
@@ -200,6 +200,26 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
         "Restores libraries from their serialized form.";
     "function|stats" 2, NOSCRIPT, Keys::None, "7.0.0",
         "Returns information about the running function.";
+    "himport|discard" 3, FAST, Keys::None, "8.10.0",
+        "Removes a fieldset from the connection.";
+    "himport|discardall" 2, FAST, Keys::None, "8.10.0",
+        "Removes all fieldsets from the connection.";
+    "himport|help" 2, ALWAYS, Keys::None, "8.10.0",
+        "Returns help about the subcommands.";
+    "himport|prepare" -4, DENYOOM | FAST, Keys::None, "8.10.0",
+        "Names the fields of the hashes that the connection is going to store.";
+    "himport|set" -5, WRITE | DENYOOM | FAST, Keys::Range(2, 2, 1), "8.10.0",
+        "Stores a hash from the values of the fields of a fieldset.";
+    "hotkeys|get" 2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+        "Returns the keys that cost the most.";
+    "hotkeys|help" 2, ALWAYS, Keys::None, "8.6.1",
+        "Returns help about the subcommands.";
+    "hotkeys|reset" 2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+        "Deletes what was recorded.";
+    "hotkeys|start" -2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+        "Starts the recording of keys and what their commands cost.";
+    "hotkeys|stop" 2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+        "Stops the recording.";
     "latency|doctor" 2, MANAGE, Keys::None, "2.8.13",
         "Returns a report about slow events.";
     "latency|graph" 3, MANAGE, Keys::None, "2.8.13",

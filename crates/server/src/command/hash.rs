@@ -1,5 +1,6 @@
 //! Commands on hashes. The submodules implement the commands of this table.
 
+mod import;
 mod lifetime;
 mod number;
 mod range;
@@ -13,7 +14,7 @@ use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
 use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
+use crate::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
 use store::Hash;
 
 /// Table of this family's commands.
@@ -40,6 +41,8 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the values of the given fields and removes the fields.";
     "hgetex" -5, WRITE | FAST, Keys::Range(1, 1, 1), "8.0.0", on_slab!(lifetime::hgetex).by_arguments(),
         "Returns the values of the given fields and sets or removes their expiration.";
+    "himport" -2, WRITE | DENYOOM | CONTAINER, Keys::Range(2, 2, 1), "8.10.0", on_slab!(import::himport),
+        "A container for commands that store hashes with the same fields.";
     "hincrby" 4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(number::hincrby),
         "Adds an integer to the value of a field. Keeps the field's expiration.";
     "hincrbyfloat" 4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.6.0", on_slab!(number::hincrbyfloat),

@@ -7,7 +7,7 @@ use super::work;
 use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
+use crate::spec::flag::{ADMIN, DENYOOM, FAST, READONLY, WRITE};
 use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
 use wire::Args;
@@ -21,6 +21,10 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.";
     "pfmerge" -2, WRITE | DENYOOM, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfmerge).estimated(work::hyperloglogs),
         "Merges HyperLogLogs into the first one.";
+    "pfdebug" 3, WRITE | DENYOOM | ADMIN, Keys::Range(2, 2, 1), "2.8.9", on_slab!(pfdebug),
+        "Shows the registers or the encoding of a HyperLogLog, or changes it to the dense one.";
+    "pfselftest" 1, ADMIN, Keys::None, "2.8.9", on_slab!(pfselftest),
+        "Tests the estimates of HyperLogLogs.";
 };
 
 impl From<Flaw> for Refusal {
@@ -126,5 +130,62 @@ fn pfmerge(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     ctx.view.notify(Class::String, "pfadd", &key);
     ctx.reply.ok();
+    Ok(())
+}
+
+/// `PFDEBUG GETREG | DECODE | ENCODING | TODENSE key`, `PFDEBUG SIMD ON | OFF`
+fn pfdebug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    if args.is(1, "simd") {
+        // There is only one implementation.
+        if !args.is(2, "on") && !args.is(2, "off") {
+            return Err(Refusal::Message("ERR Argument must be ON or OFF"));
+        }
+        ctx.reply.simple("disabled");
+        return Ok(());
+    }
+    let key = ctx.key(&args[2]);
+    let sketch = ctx.view.peek(&key)?;
+    let sketch = sketch.ok_or(Refusal::Message("ERR The specified key does not exist"))?;
+    let mut registers = Registers::default();
+    let is_dense = registers.merge(sketch)?;
+    match &args[1].to_ascii_lowercase()[..] {
+        b"getreg" => {
+            ctx.reply.array(registers.ranks().len());
+            for rank in registers.ranks() {
+                ctx.reply.integer(i64::from(*rank));
+            }
+        }
+        b"decode" if is_dense => {
+            return Err(Refusal::Message("ERR HLL encoding is not sparse"));
+        }
+        b"decode" => {
+            let runs = hyperloglog::describe_runs(sketch)?;
+            ctx.reply.bulk(runs.as_bytes());
+        }
+        b"encoding" => ctx.reply.simple(if is_dense { "dense" } else { "sparse" }),
+        b"todense" => {
+            if !is_dense {
+                let dense = registers.sketch(true, 0);
+                ctx.view.set(&key, &dense, NewDeadline::Keep);
+            }
+            ctx.reply.integer(i64::from(!is_dense));
+        }
+        _ => {
+            let shown = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]);
+            ctx.reply
+                .error_fmt(format_args!("ERR Unknown PFDEBUG subcommand '{shown}'"));
+        }
+    }
+    Ok(())
+}
+
+/// `PFSELFTEST`
+fn pfselftest(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) -> Answer {
+    match hyperloglog::self_test() {
+        Ok(()) => ctx.reply.ok(),
+        Err(count) => ctx.reply.error_fmt(format_args!(
+            "TESTFAILED wrong estimate of {count} elements"
+        )),
+    }
     Ok(())
 }

@@ -62,6 +62,7 @@ impl<'v> Ctx<'_, 'v> {
             tracking::remember(&mut inner, spec, args);
         }
         let reply = inner.reply.written(position);
+        let reply_bytes = reply.len() as u64;
         let is_error = reply.first() == Some(&b'-');
         if is_error && !std::mem::take(&mut inner.session.is_error_counted) {
             inner.server.stats.count_error(reply);
@@ -70,6 +71,11 @@ impl<'v> Ctx<'_, 'v> {
         if let Some(nanos) = nanos {
             let (client, now) = (&self.session.info, self.view.now());
             timing::note_slow(self.server, spec, client, args, nanos / 1000, now);
+            let hotkeys = &self.server.hotkeys;
+            if hotkeys.is_on() {
+                let bytes = timing::argument_bytes(args) + reply_bytes;
+                hotkeys.record(spec.keys, args, nanos, bytes, now);
+            }
         }
         self.count(chosen, nanos, is_error);
     }

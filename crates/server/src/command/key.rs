@@ -1,10 +1,10 @@
 //! Commands on keys of any type, on their deadlines, and on whole databases. The submodules
 //! implement the commands of this table.
 
-mod dump;
+pub(super) mod dump;
 pub mod expire;
 mod generic;
-mod object;
+pub(super) mod object;
 pub mod scan;
 mod whole;
 

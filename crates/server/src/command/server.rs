@@ -1,25 +1,17 @@
-//! Commands about the server: INFO, TIME, ROLE, SHUTDOWN, MEMORY, DEBUG, and commands for features
+//! Commands about the server: INFO, TIME, ROLE, SHUTDOWN, MEMORY, and commands for features
 //! that do not exist here.
 
 use super::introspection;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
-use crate::config::Id;
-use crate::config::words::{DEBUG_LOCAL, DEBUG_REFUSED};
 use crate::context::{Ctx, Run, Spec};
 use crate::info;
 use crate::process;
-use crate::session::Session;
 use crate::spec::Keys;
-use crate::spec::flag::{
-    ADMIN, CONTAINER, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, PROTECTED, STALE,
-};
-use crate::state::Server;
-use std::net::SocketAddr;
+use crate::spec::flag::{ADMIN, CONTAINER, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use wire::Args;
-use wire::number::{parse_f64, parse_i64};
+use wire::number::parse_i64;
 
 const ALWAYS: u32 = LOADING | STALE;
 const ADMIN_ALWAYS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -35,8 +27,6 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the replication role.";
     "shutdown" -1, ADMIN_ALWAYS | NO_MULTI | NO_PAUSE, Keys::None, "1.0.0", Run::any(shutdown),
         "Stops the server.";
-    "debug" -2, ADMIN_ALWAYS | PROTECTED, Keys::None, "1.0.0", Run::any(debug),
-        "A container for debugging commands.";
     "lolwut" -1, ALWAYS | FAST, Keys::None, "5.0.0", Run::any(lolwut),
         "Displays the server's version and a piece of art.";
     in "cluster":
@@ -110,42 +100,6 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     );
     ctx.session.is_closing = true;
     ctx.server.stop();
-}
-
-/// Maximum duration of DEBUG SLEEP in seconds.
-const SLEEP_SECONDS_MAX: f64 = 3600.0;
-
-/// Error for DEBUG where it is not allowed.
-pub const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.";
-
-/// Whether `enable-debug-command` allows DEBUG to this client.
-pub fn may_debug(server: &Server, session: &Session) -> bool {
-    let address = session.info.address.parse::<SocketAddr>();
-    match server.config.number(Id::EnableDebugCommand) {
-        DEBUG_LOCAL => address.map_or(true, |address| address.ip().to_canonical().is_loopback()),
-        allowed => allowed != DEBUG_REFUSED,
-    }
-}
-
-fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let word = args[1].to_ascii_lowercase();
-    match (&word[..], args.len()) {
-        (b"sleep", 3) => match parse_f64(&args[2]) {
-            Some(seconds) if (0.0..=SLEEP_SECONDS_MAX).contains(&seconds) => {
-                std::thread::sleep(Duration::from_secs_f64(seconds));
-                ctx.reply.ok();
-            }
-            _ => ctx.reply.error("ERR value is not a valid float"),
-        },
-        (b"help", 2) => help(
-            ctx,
-            "DEBUG",
-            &["SLEEP <seconds>", "    Block the server for <seconds>."],
-        ),
-        _ => ctx
-            .reply
-            .error("ERR only DEBUG SLEEP is supported. Try DEBUG HELP."),
-    }
 }
 
 fn wait_for_file(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {

@@ -50,8 +50,8 @@ fn check_all(
     if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
         return Err("NOAUTH Authentication required.".into());
     }
-    if spec.has(flag::PROTECTED) && !command::server::may_debug(server, session) {
-        return Err(command::server::DEBUG_NOT_ALLOWED.into());
+    if spec.has(flag::PROTECTED) && !command::debug::is_allowed(server, session) {
+        return Err(command::debug::NOT_ALLOWED.into());
     }
     if session.protocol == Protocol::Resp2
         && session.subscriptions.is_some()

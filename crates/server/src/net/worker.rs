@@ -208,7 +208,7 @@ impl Worker {
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
         if let Some(due) = self.due
-            && !server.keyspace.is_frozen()
+            && server.keyspace.expires_actively()
         {
             let min = if self.expiry_driver.found_nothing() {
                 IDLE_SHARD_PAUSE

@@ -26,7 +26,7 @@ fn run(name: &str, text: &str) -> usize {
                     continue;
                 }
                 Step::Events(wanted) => {
-                    let events = bench.events();
+                    let events = bench.events(wanted[column].contains("o.overwritten"));
                     if wanted[column] == "*" {
                         continue;
                     }
@@ -101,4 +101,7 @@ scripts! {
     lists_hold_elements: "list.txt",
     streams_hold_entries: "stream.txt",
     full_memory_refuses_writes: "memory_full.txt",
+    test_suites_look_inside: "debug.txt",
+    hashes_are_imported: "import.txt",
+    expensive_keys_are_found: "hotkeys.txt",
 }

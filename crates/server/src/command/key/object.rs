@@ -2,7 +2,7 @@
 
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::{Encoding, EntryFacts, Kind};
+use store::{Encoding, EntryFacts, Key, Kind};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -92,11 +92,25 @@ pub fn object(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
 }
 
-/// Replies with Redis's name of the encoding, which is derived from the value.
 fn encoding(ctx: &mut Ctx<'_, '_>, name: &[u8], facts: EntryFacts) -> Answer {
     let key = ctx.key(name);
-    let form = match facts.kind {
-        Kind::String => match ctx.view.peek(&key)? {
+    let name = encoding_name(ctx, &key, facts)?;
+    ctx.reply.bulk(name.as_bytes());
+    Ok(())
+}
+
+/// Returns Redis's name of the encoding, which is derived from the value.
+///
+/// # Errors
+///
+/// The key does not hold what `facts` says.
+pub fn encoding_name(
+    ctx: &mut Ctx<'_, '_>,
+    key: &Key<'_>,
+    facts: EntryFacts,
+) -> Result<&'static str, Refusal> {
+    Ok(match facts.kind {
+        Kind::String => match ctx.view.peek(key)? {
             Some(value) if parse_i64(value).is_some() => "int",
             Some(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
             _ => "raw",
@@ -109,9 +123,7 @@ fn encoding(ctx: &mut Ctx<'_, '_>, name: &[u8], facts: EntryFacts) -> Answer {
             (Kind::Stream, _) => "stream",
             _ => "hashtable",
         },
-    };
-    ctx.reply.bulk(form.as_bytes());
-    Ok(())
+    })
 }
 
 fn frequency(ctx: &mut Ctx<'_, '_>, _: &[u8], facts: EntryFacts) -> Answer {
