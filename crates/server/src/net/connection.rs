@@ -36,6 +36,14 @@ const SCRATCH_BYTES: usize = 64 << 10;
 /// Number of pending bytes up to which a published message is added to the output. Further ones go
 /// to the backlog.
 const COPIED_BYTES_MAX: usize = 16 << 10;
+/// Number of bytes sent to one client after which other connections are served.
+pub(super) const SENT_PER_TURN: usize = 256 << 10;
+/// Maximum number of bytes sent to a client whose connection is about to be closed: as much as a
+/// socket usually accepts at once.
+const SENT_AT_CLOSE: usize = 4 << 20;
+/// Maximum number of unsent bytes that are moved to the front of the output, so that others are not
+/// delayed. More than these bytes stop the execution of commands, so that the output does not grow.
+const MOVED_BYTES_MAX: usize = 4 * BACKPRESSURE_BYTES;
 /// Maximum capacity that a worker's reply buffer keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -612,18 +620,30 @@ impl Connection {
         );
     }
 
-    /// Sends `output` from `sent` on and keeps the bytes that the socket does not accept.
+    /// Sends `output` from `sent` on, up to the amount of a turn, and keeps the bytes that remain.
     fn send(&mut self, mut output: Output, scratch: &mut Scratch, next: Next) -> Next {
         if output.is_cut_off() {
             self.sent = 0;
             self.output = output;
             return Next::Close;
         }
+        let is_last = next == Next::Close;
+        let mut left = if is_last {
+            SENT_AT_CLOSE
+        } else {
+            SENT_PER_TURN
+        };
         while self.sent < output.len() {
+            if left == 0 {
+                self.keep_unsent(output);
+                return if is_last { next } else { Next::Again };
+            }
+            let end = output.len().min(self.sent.saturating_add(left));
             scratch.traffic.writes += 1;
-            match self.stream.write(&output[self.sent..]) {
+            match self.stream.write(&output[self.sent..end]) {
                 Ok(len) => {
                     self.sent += len;
+                    left -= len;
                     self.sent_bytes += len as u64;
                     scratch.traffic.output_bytes += len as u64;
                 }
@@ -659,9 +679,10 @@ impl Connection {
         }
     }
 
-    /// Keeps unsent output. Sent bytes are removed from the front if they are the larger part.
+    /// Keeps unsent output. Sent bytes are removed from the front if they are the larger part and
+    /// few bytes have to be moved.
     fn keep_unsent(&mut self, mut output: Output) {
-        if self.sent > output.len() / 2 {
+        if self.sent > output.len() / 2 && output.len() - self.sent <= MOVED_BYTES_MAX {
             output.remove_front(self.sent);
             self.sent = 0;
         }
@@ -730,6 +751,12 @@ impl Connection {
             let (session, output) = (&mut self.session, &mut self.output);
             executor.reply_late(session, waiter.as_deref(), &reply, output);
         }
+    }
+
+    /// Returns the number of bytes that were sent.
+    #[cfg(test)]
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// Returns the number of unsent bytes.

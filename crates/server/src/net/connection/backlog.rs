@@ -3,7 +3,7 @@
 //! They are kept in pieces, because a buffer that doubles copies everything at times: for twenty
 //! slow subscribers at once that took 100 ms. Large pieces are shared with the other subscribers.
 
-use super::{Connection, Scratch};
+use super::{Connection, SENT_PER_TURN, Scratch};
 use crate::message::Publication;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, Write};
@@ -17,8 +17,6 @@ const PIECE_BYTES: usize = 16 << 10;
 const SHARED_MIN: usize = 4 << 10;
 /// Maximum number of pieces per write.
 const SLICES_MAX: usize = 16;
-/// Number of bytes sent to one subscriber after which other connections are served.
-const SENT_PER_TURN: usize = 256 << 10;
 
 /// Result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -90,6 +90,36 @@ fn a_reply_below_the_hard_limit_is_sent() {
 }
 
 #[test]
+fn a_large_reply_is_sent_in_parts_between_which_others_are_served() {
+    // Regression: a worker served nobody else while a client read a large reply as fast as it was
+    // sent.
+    let (server, listeners) = server(&[("long-command-threshold", "-1")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let value = "x".repeat(600 << 10);
+    for _ in 0..2 {
+        bench.send(&mut other, "PING\r\n", "+PONG\r\n");
+    }
+    let space = &server.keyspace;
+    let mut view = space.lock_all(server.clock.now());
+    let key = space.key(0, b"v");
+    view.set(&key, value.as_bytes(), store::NewDeadline::Clear);
+    drop(view);
+    client.write_all(b"GET v\r\n").expect("there is room");
+    let sent = |bench: &Bench<'_>| {
+        let connections = bench.worker.connections.iter().flatten();
+        connections.map(|one| one.sent_bytes()).max().unwrap_or(0)
+    };
+    while sent(&bench) < 100 {
+        bench.turn();
+    }
+    let limit = crate::net::connection::SENT_PER_TURN as u64;
+    assert!(sent(&bench) <= limit, "{} bytes at once", sent(&bench));
+    bench.send(&mut other, "PING\r\n", "+PONG\r\n");
+    bench.expect_output(&mut client, &format!("${}\r\n{value}\r\n", value.len()));
+}
+
+#[test]
 fn writes_are_completed_although_their_reply_is_cut_off() {
     let (server, listeners) = limited();
     let mut bench = Bench::new(&server, listeners);
