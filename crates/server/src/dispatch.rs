@@ -326,7 +326,7 @@ impl<'s> Executor<'s> {
                 return run_on_segment(handle, server, session, (spec, args, memo), reply);
             }
         };
-        if matches!(spec.run.work, Work::InSteps) && args.len() > steps::KEYS_PER_STEP + 1 {
+        if args.len() > steps::KEYS_PER_STEP + 1 && matches!(spec.run.work, Work::InSteps) {
             return Step::IsLong;
         }
         if let Some(view) = held.whole.as_mut() {

@@ -9,9 +9,10 @@ use crate::pubsub::{PubSub, Space, Subscriptions};
 use crate::queue::Transaction;
 use crate::tracking::TrackingOptions;
 use crate::waiting::{BlockingState, Waiter};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use store::Tick;
 use wire::Protocol;
 
 /// Bytes of a watched key beside its name: an element of the session's set, and one of the store's
@@ -54,7 +55,9 @@ pub struct Session {
     /// Queued commands within MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases.
-    pub watched: HashSet<(u8, Vec<u8>)>,
+    pub watched: BTreeSet<(u8, Vec<u8>)>,
+    /// Earliest deadline of a watched key at the time of its WATCH.
+    pub watched_due: Option<Tick>,
     /// Bytes that the watched keys take on the heap, here and in the store.
     pub watched_bytes: usize,
     /// Flag that the store sets when a watched key changes.
@@ -106,7 +109,8 @@ impl Session {
             reply_mode: ReplyMode::On,
             login_at: None,
             transaction: None,
-            watched: HashSet::new(),
+            watched: BTreeSet::new(),
+            watched_due: None,
             watched_bytes: 0,
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: None,
@@ -175,8 +179,9 @@ impl Session {
     }
 
     /// Removes all watched keys and returns them.
-    pub fn take_watched(&mut self) -> HashSet<(u8, Vec<u8>)> {
+    pub fn take_watched(&mut self) -> BTreeSet<(u8, Vec<u8>)> {
         self.watched_bytes = 0;
+        self.watched_due = None;
         std::mem::take(&mut self.watched)
     }
 

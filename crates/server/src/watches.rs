@@ -4,7 +4,7 @@
 //!
 //! Until then the keys set a flag that no session uses any more.
 
-use std::collections::{HashSet, VecDeque, hash_set};
+use std::collections::{BTreeSet, VecDeque, btree_set};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use store::{Keyspace, Tick};
@@ -16,7 +16,7 @@ const STEP_KEYS: usize = 256;
 
 /// Keys of one session.
 struct Forgotten {
-    keys: hash_set::IntoIter<(u8, Vec<u8>)>,
+    keys: btree_set::IntoIter<(u8, Vec<u8>)>,
     /// A key whose shard was locked.
     next: Option<(u8, Vec<u8>)>,
     is_dirty: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ pub struct Watches {
 
 impl Watches {
     /// Adds the keys of a session, which register this flag.
-    pub fn forget(&self, keys: HashSet<(u8, Vec<u8>)>, is_dirty: &Arc<AtomicBool>) {
+    pub fn forget(&self, keys: BTreeSet<(u8, Vec<u8>)>, is_dirty: &Arc<AtomicBool>) {
         let forgotten = Forgotten {
             keys: keys.into_iter(),
             next: None,
@@ -94,7 +94,7 @@ mod tests {
         view.watch(&space.key(0, &names[1_999]), &new);
         drop(view);
         watches.forget(names.iter().map(|name| (0, name.clone())).collect(), &old);
-        watches.forget(HashSet::new(), &old);
+        watches.forget(BTreeSet::new(), &old);
         let held = space.lock_one(0, NOW);
         for _ in 0..20 {
             watches.step(space, NOW);

@@ -10,7 +10,7 @@ use crate::tracking::{InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
 use cache::{Outside, Scope};
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,7 +38,9 @@ const RESIZE_INTERVAL_WRITES: u32 = 4096;
 pub(crate) struct Locked {
     /// Databases up to the highest number in which a key was stored.
     pub dbs: Vec<Option<Box<Db>>>,
-    pub watched: HashMap<DbKey, Vec<Arc<AtomicBool>>>,
+    /// Flags of the watched keys. A tree, because a hash table that grows delays a step of WATCH by
+    /// milliseconds.
+    pub watched: BTreeMap<DbKey, Vec<Arc<AtomicBool>>>,
     pub waiting: WaitQueues,
     /// Keys that clients cache, while there are such clients.
     pub tracked: Option<Box<Tracked>>,

@@ -561,9 +561,11 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Registers `flag` to be set at the next change of the key, for WATCH.
-    pub fn watch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) {
-        self.live(key);
+    /// Registers `flag` to be set at the next change of the key, for WATCH. Returns the earliest
+    /// deadline of the key and its elements.
+    pub fn watch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) -> Option<Tick> {
+        let found = self.live(key);
+        let due = found.and_then(|slot| self.db(key).entries.shape(slot).deadline);
         let flags = self
             .parts(key)
             .2
@@ -571,6 +573,7 @@ impl<'a> View<'a> {
             .entry((key.db, key.bytes.into()))
             .or_default();
         flags.push(flag.clone());
+        due
     }
 
     /// Removes the registration of `flag` for a key.

@@ -32,7 +32,7 @@ pub const TABLE: &[Spec] = commands! {
     "discard" 1, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::Watched, "2.0.0", Run::slab(discard),
         "Discards the transaction.";
     "watch" -2, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::Range(1, -1, 1), "2.2.0",
-        Run::slab(watch),
+        Run::slab(watch).in_steps(),
         "Makes the next transaction fail if one of the given keys changes before it.";
     "unwatch" 1, NOSCRIPT | LOADING | STALE | FAST, Keys::Watched, "2.2.0", Run::slab(unwatch),
         "Stops watching all keys.";
@@ -99,14 +99,15 @@ fn watch(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         return ctx.reply.error("ERR WATCH inside MULTI is not allowed");
     }
     let db = ctx.session.db;
-    ctx.session.watched.reserve(args.len() - 1);
     for bytes in args.from(1).iter() {
         if !ctx.session.watch(db, bytes) {
             continue;
         }
         let key = ctx.key(bytes);
         // It removes an expired key, so that the removal does not count as a change later.
-        ctx.view.watch(&key, &ctx.session.is_dirty);
+        let due = ctx.view.watch(&key, &ctx.session.is_dirty);
+        let earliest = ctx.session.watched_due.into_iter().chain(due).min();
+        ctx.session.watched_due = earliest;
     }
     let count = ctx.session.watched.len() as u32;
     ctx.session.info.watched.store(count, Relaxed);
@@ -178,9 +179,13 @@ fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 
 /// Whether a watched key has changed or expired since WATCH.
 fn has_changed(ctx: &mut Ctx<'_, '_>) -> bool {
-    for (db, bytes) in &ctx.session.watched {
-        let key = ctx.server.keyspace.key(*db, bytes);
-        let _ = ctx.view.kind(&key);
+    let now = ctx.view.now();
+    // A deadline that was set later is a change. An expired key is one when it is looked up.
+    if ctx.session.watched_due.is_some_and(|due| now > due) {
+        for (db, bytes) in &ctx.session.watched {
+            let key = ctx.server.keyspace.key(*db, bytes);
+            let _ = ctx.view.kind(&key);
+        }
     }
     ctx.session.is_dirty.load(Relaxed)
 }

@@ -6,6 +6,7 @@ use crate::locks::Locks;
 use crate::session::Session;
 use crate::spec::Keys;
 use crate::state::Server;
+use crate::watches::AT_ONCE_MAX;
 use store::{Tick, View};
 use wire::Args;
 
@@ -98,6 +99,10 @@ fn collect(
         Keys::None => {}
         keys if keys.reach_beyond(args) => return true,
         Keys::Queued | Keys::Watched => {
+            // The keys of that many are in all shards, and hashing them takes long.
+            if session.watched.len() > AT_ONCE_MAX {
+                return true;
+            }
             for (db, bytes) in &session.watched {
                 shards.push(space.shard_of(&space.key(*db, bytes)));
             }

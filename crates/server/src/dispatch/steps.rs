@@ -1,5 +1,5 @@
-//! Commands on many keys that run in steps: DEL of a hundred thousand keys, KEYS. Each step is a
-//! short command of its own; between two of them the worker serves other clients.
+//! Commands on many keys that run in steps: DEL or WATCH of a hundred thousand keys, KEYS. Each step
+//! is a short command of its own; between two of them the worker serves other clients.
 //!
 //! Such a command is not one step for other clients. Commands on few keys are.
 
@@ -27,8 +27,8 @@ pub struct Steps {
 
 #[derive(Debug)]
 enum Progress {
-    /// Index of the next key, and the sum of the replies.
-    Sum(usize, i64),
+    /// Index of the next key, and the sum of the replies if they are integers.
+    Keys(usize, i64),
     /// Position of the scan, and the names found so far behind the space for their header.
     Names(u64, Output, usize),
 }
@@ -50,7 +50,7 @@ impl Steps {
     /// Prepares a command; `None` if it does not run in steps.
     pub fn new(work: Work, call: OwnedCall, bytes_max: usize) -> Result<Steps, OwnedCall> {
         let progress = match work {
-            Work::InSteps => Progress::Sum(1, 0),
+            Work::InSteps => Progress::Keys(1, 0),
             Work::Names => {
                 let mut found = Output::new(bytes_max);
                 found.extend_from_slice(&[0; HEADER_BYTES]);
@@ -69,7 +69,7 @@ impl Steps {
     pub fn heap_bytes(&self) -> usize {
         self.call.heap_bytes()
             + match &self.progress {
-                Progress::Sum(..) => 0,
+                Progress::Keys(..) => 0,
                 Progress::Names(_, found, _) => found.capacity(),
             }
     }
@@ -80,7 +80,7 @@ impl Executor<'_> {
     pub fn step(&mut self, session: &mut Session, steps: &mut Steps) -> Stepped {
         let start = Instant::now();
         let stepped = match &mut steps.progress {
-            Progress::Sum(next, sum) => self.add_step(session, &steps.call, next, sum),
+            Progress::Keys(next, sum) => self.add_step(session, &steps.call, next, sum),
             Progress::Names(cursor, found, count) => {
                 self.list_step(session, steps.call.args(), cursor, found, count);
                 match *cursor {
@@ -105,7 +105,7 @@ impl Executor<'_> {
         stepped
     }
 
-    /// Runs a command on its next keys and adds its reply, an integer.
+    /// Runs a command on its next keys and adds its reply, an integer, or expects OK.
     fn add_step(
         &mut self,
         session: &mut Session,
@@ -137,13 +137,13 @@ impl Executor<'_> {
             .strip_prefix(b":")
             .and_then(|rest| rest.strip_suffix(b"\r\n"))
             .and_then(wire::number::parse_i64);
-        let Some(number) = number else {
-            return Stepped::Done(reply, 0);
-        };
-        *sum += number;
+        *sum += number.unwrap_or(0);
         *next = end;
-        if end < call.args().len() {
+        if end < call.args().len() && !reply.starts_with(b"-") {
             return Stepped::More;
+        }
+        if number.is_none() {
+            return Stepped::Done(reply, 0);
         }
         let mut reply = Output::default();
         Reply::new(&mut reply, session.protocol).integer(*sum);

@@ -321,6 +321,51 @@ fn a_command_on_many_keys_runs_in_steps() {
 }
 
 #[test]
+fn many_keys_are_watched_in_steps() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.send(&mut other, "SET k7 v PX 500\r\n", "+OK\r\n");
+    let names: Vec<String> = (0..2500).map(|number| format!("k{number}")).collect();
+    let mut watched = Vec::new();
+    let words: Vec<&str> = std::iter::once("WATCH")
+        .chain(names.iter().map(String::as_str))
+        .collect();
+    wire::encode_command(&mut watched, &words);
+    let count = |server: &Server| server.clients.list()[0].watched.load(Relaxed);
+    let exec = "MULTI\r\nPING\r\nEXEC\r\n";
+    let failed = "+OK\r\n+QUEUED\r\n*-1\r\n";
+    for change in ["SET k2400 v\r\n", "", "EXPIRE"] {
+        client.write_all(&watched).expect("there is room");
+        let mut between = 0;
+        while count(&server) < 2500 {
+            bench.turn();
+            between += usize::from((1..2500).contains(&count(&server)));
+        }
+        assert!(between >= 2, "there are three steps");
+        bench.expect_output(&mut client, "+OK\r\n");
+        match change {
+            "" => bench.send(&mut client, exec, "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n"),
+            "EXPIRE" => {
+                // The key has expired, and nothing but EXEC looks it up.
+                server.clock.set_ms(NOW + 501);
+                bench.send(&mut client, exec, failed);
+            }
+            change => {
+                bench.send(&mut other, change, "+OK\r\n");
+                bench.send(&mut other, "SET k7 v PX 500\r\n", "+OK\r\n");
+                bench.send(&mut client, exec, failed);
+            }
+        }
+        assert_eq!(count(&server), 0);
+    }
+    bench.send(&mut client, "MULTI\r\n", "+OK\r\n");
+    let error = "-ERR WATCH inside MULTI is not allowed\r\n";
+    client.write_all(&watched).expect("there is room");
+    bench.expect_output(&mut client, error);
+}
+
+#[test]
 fn keys_lists_many_names_in_steps() {
     let (server, listeners) = server(&[("long-command-threshold", "10")]);
     let mut bench = Bench::new(&server, listeners);
