@@ -3,6 +3,7 @@
     .venv/bin/python tests/programs/run.py --server target/release/mayfly
     .venv/bin/python tests/programs/run.py --runtimes python,node celery bull     these only
     .venv/bin/python tests/programs/run.py --server redis                         checks the checks: Redis must pass
+                                                                                  (the cache of Jedis requires Redis 7.4)
 
 A check is a file `check_…` in the folder of its runtime, or for Go and Java a program of that folder. It runs as a process of its
 own beside a server of its own, whose port is in the environment as PORT, and fails if it exits with anything but 0. What it
@@ -74,8 +75,51 @@ def node() -> list[Check]:
     return [Check(name(path), ["node", str(path)], environment) for path in sorted((HERE / "node").glob("check_*.cjs"))]
 
 
-# Each runtime with the program that shows that it is there.
-RUNTIMES = {"python": (python, "python3"), "node": (node, "npm")}
+def go() -> list[Check]:
+    programs = sorted((HERE / "go").glob("check_*"))
+    folder = INSTALLED / "go"
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["go", "build", "-o", f"{folder}/", *(f"./{path.name}" for path in programs)],
+        check=True,
+        cwd=HERE / "go",
+        stdin=subprocess.DEVNULL,
+        timeout=INSTALL_LIMIT_S,
+    )
+    return [Check(name(path), [str(folder / path.name)]) for path in programs]
+
+
+def java() -> list[Check]:
+    sources = HERE / "java" / "src" / "main" / "java"
+    locks = ["pom.xml", *(str(path.relative_to(HERE / "java")) for path in sorted(sources.glob("*.java")))]
+    goals = ["compile", "dependency:copy-dependencies"]
+    install("java", locks, ["mvn", "--batch-mode", "--quiet", *goals], cwd=HERE / "java")
+    path = f"{INSTALLED}/java/classes:{INSTALLED}/java/dependency/*"
+    return [Check(f"java.{each.stem.removeprefix('Check')}", ["java", "-cp", path, each.stem]) for each in sorted(sources.glob("Check*.java"))]
+
+
+def ruby() -> list[Check]:
+    return [Check(name(path), ["ruby", str(path)]) for path in sorted((HERE / "ruby").glob("check_*.rb"))]
+
+
+def php() -> list[Check]:
+    return [Check(name(path), ["php", str(path)]) for path in sorted((HERE / "php").glob("check_*.php"))]
+
+
+# Each runtime with a command that succeeds where it is installed.
+RUNTIMES = {
+    "python": (python, ["python3", "--version"]),
+    "node": (node, ["npm", "--version"]),
+    "go": (go, ["go", "version"]),
+    "java": (java, ["mvn", "--version"]),
+    "ruby": (ruby, ["sidekiq", "--version"]),
+    "php": (php, ["php", "--ri", "redis"]),
+}
+
+
+def is_installed(probe: list[str]) -> bool:
+    found = shutil.which(probe[0])
+    return found is not None and subprocess.run(probe, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def name(path: Path) -> str:
@@ -125,8 +169,8 @@ def main() -> int:
     server_options = (chosen.server, *(("--threads", chosen.threads) if chosen.threads else ()))
     checks, skipped = [], []
     for runtime in chosen.runtimes.split(","):
-        prepare, program = RUNTIMES[runtime]
-        if shutil.which(program):
+        prepare, probe = RUNTIMES[runtime]
+        if is_installed(probe):
             checks += prepare()
         else:
             skipped.append(runtime)
