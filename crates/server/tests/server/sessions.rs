@@ -72,7 +72,7 @@ fn hello_changes_the_protocol_version_and_reset_changes_it_back() {
     assert!(
         client
             .request("hello 3 setname me")
-            .starts_with("%[server redis version 7.4.0 proto :3")
+            .starts_with("%[server redis version 8.6.3 proto :3")
     );
     client.check("client getname", "me");
     client.check("get nothing", "_");
