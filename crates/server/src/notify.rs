@@ -1,6 +1,12 @@
 //! Publishes keyspace events to subscribers.
+//!
+//! An event of changed fields or members is also published on the four channels of Redis 8.8 that
+//! name them: by key, by event, by key and element, and by event and key. In a payload each element
+//! stands behind its length, as `<length>:<element>`, so that elements may contain any bytes.
 
-use crate::config::events::{KEYEVENT, KEYSPACE, bit_of};
+use crate::config::events::{
+    KEYEVENT, KEYSPACE, SUBKEYEVENT, SUBKEYSPACE, SUBKEYSPACEEVENT, SUBKEYSPACEITEM, bit_of,
+};
 use crate::pubsub::Batch;
 use crate::state::Server;
 use std::io::Write as _;
@@ -48,5 +54,61 @@ fn add(batch: &mut Batch<'_>, events: &mut Vec<Event>, bits: u32) {
             }
             batch.add(&of_name, &event.key);
         }
+        if !event.elements.is_empty() {
+            add_elements(batch, &event, bits);
+        }
     }
+}
+
+/// Adds the messages that name the elements of an event.
+fn add_elements(batch: &mut Batch<'_>, event: &Event, bits: u32) {
+    let Event {
+        db,
+        name,
+        key,
+        elements,
+        ..
+    } = event;
+    let name = name.as_bytes();
+    let mut list = Vec::new();
+    for element in elements {
+        if !list.is_empty() {
+            list.push(b',');
+        }
+        push_counted(&mut list, element);
+    }
+    let channel = |kind: &str, parts: &[&[u8]]| {
+        let mut channel = format!("__{kind}@{db}__:").into_bytes();
+        parts
+            .iter()
+            .for_each(|part| channel.extend_from_slice(part));
+        channel
+    };
+    if bits & SUBKEYSPACE != 0 {
+        let payload = [name, b"|", &list].concat();
+        batch.add(&channel("subkeyspace", &[key]), &payload);
+    }
+    if bits & SUBKEYEVENT != 0 {
+        let mut payload = Vec::new();
+        push_counted(&mut payload, key);
+        payload.push(b'|');
+        payload.extend_from_slice(&list);
+        batch.add(&channel("subkeyevent", &[name]), &payload);
+    }
+    // A newline ends the key in the channel's name.
+    if bits & SUBKEYSPACEITEM != 0 && !key.contains(&b'\n') {
+        for element in elements {
+            batch.add(&channel("subkeyspaceitem", &[key, b"\n", element]), name);
+        }
+    }
+    if bits & SUBKEYSPACEEVENT != 0 {
+        batch.add(&channel("subkeyspaceevent", &[name, b"|", key]), &list);
+    }
+}
+
+/// Appends a text behind its length.
+fn push_counted(out: &mut Vec<u8>, text: &[u8]) {
+    // Writing to a vector does not fail.
+    let _ = write!(out, "{}:", text.len());
+    out.extend_from_slice(text);
 }

@@ -218,6 +218,8 @@ impl Server {
         let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
         self.notifies.store(events::is_on(events), Relaxed);
         self.keyspace.set_notify(events::is_on(events));
+        let names_elements = events::names_elements(events);
+        self.keyspace.set_names_elements(names_elements);
     }
 
     /// Copies the limits of packed collections to the keyspace.

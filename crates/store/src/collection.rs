@@ -7,6 +7,7 @@ use crate::limits::Limits;
 use policy::expire::any::ExpirySpec;
 use policy::{Budget, Tick};
 use siphasher::sip128::{Hasher128, SipHasher13};
+use std::cell::RefCell;
 use std::hash::Hasher;
 
 /// The conditions under which a command operates on a collection: the instant, the limits of the
@@ -23,9 +24,41 @@ pub struct Scene<'a> {
     pub(crate) expiry: &'a ExpirySpec,
     /// Seed of that index's random choices.
     pub(crate) seed: u64,
+    /// Names of changed elements, if events name them.
+    pub(crate) changed: Option<&'a ChangedElements>,
+}
+
+/// Maximum number of elements that an event names.
+pub(crate) const NAMED_MAX: usize = 4096;
+
+/// Names of the elements that a command has changed or that have expired, for an event.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedElements(RefCell<Vec<Vec<u8>>>);
+
+impl ChangedElements {
+    /// Adds a name, unless it was the last one or there are too many.
+    pub fn add(&self, name: &[u8]) {
+        let mut names = self.0.borrow_mut();
+        if names.len() < NAMED_MAX && names.last().is_none_or(|last| last != name) {
+            names.push(name.to_vec());
+        }
+    }
+
+    /// Returns the names.
+    pub fn into_names(self) -> Vec<Vec<u8>> {
+        self.0.into_inner()
+    }
 }
 
 impl Scene<'_> {
+    /// Records that an element has changed, if events name elements.
+    #[inline]
+    pub(crate) fn note_change(&self, name: &[u8]) {
+        if let Some(changed) = self.changed {
+            changed.add(name);
+        }
+    }
+
     /// Returns 16 bytes that identify fields with their values, in whatever order they are. Others
     /// cannot be constructed without the secret key of the keyspace.
     pub fn fingerprint<'f>(&self, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> [u8; 16] {
@@ -50,6 +83,7 @@ impl<'a> Scene<'a> {
             hash_key: [1, 2],
             expiry: &ExpirySpec::Ranked(()),
             seed: 3,
+            changed: None,
         }
     }
 }
@@ -111,8 +145,15 @@ pub(crate) trait Representation {
     }
     /// Stores the key's own deadline. Must be called only while elements have deadlines.
     fn set_own(&mut self, _own: Option<Tick>) {}
-    /// Removes expired elements, one step of the budget each.
-    fn purge(&mut self, _now: Tick, _budget: &mut Budget, _expired: ReportExpired<'_>) {}
+    /// Removes expired elements, one step of the budget each. Adds their names to `names`.
+    fn purge(
+        &mut self,
+        _now: Tick,
+        _budget: &mut Budget,
+        _expired: ReportExpired<'_>,
+        _names: Option<&ChangedElements>,
+    ) {
+    }
     /// Frees about `steps` parts and returns whether parts are left.
     fn dismantle(&mut self, _steps: u32) -> bool {
         false
@@ -169,8 +210,14 @@ impl<C: Collection> Representation for C {
     fn set_own(&mut self, own: Option<Tick>) {
         self.body_mut().set_own(own);
     }
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
-        self.body_mut().purge(now, budget, expired);
+    fn purge(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
+    ) {
+        self.body_mut().purge(now, budget, expired, names);
     }
     fn dismantle(&mut self, steps: u32) -> bool {
         self.body_mut().dismantle(steps)

@@ -15,7 +15,9 @@
 
 mod counts;
 
-use crate::collection::{ChooseDeadline, Deadlines, ReportExpired, Representation, Scene};
+use crate::collection::{
+    ChangedElements, ChooseDeadline, Deadlines, NAMED_MAX, ReportExpired, Representation, Scene,
+};
 use crate::elements::Elements;
 use crate::elements::packed::{PackedElements, Tail};
 use policy::expire::any::AnyExpiry;
@@ -349,6 +351,7 @@ impl TimedElements {
         now: Tick,
         budget: &mut Budget,
         expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
         secondary: &mut impl SecondaryIndex,
     ) {
         if self.is_dead(now) {
@@ -357,6 +360,7 @@ impl TimedElements {
                 // before it expired.
                 let latest = deadline_index.latest.min(Tick(now.0 - 1));
                 expired(latest, self.elements.len() as u32);
+                self.name_all(names);
             }
             self.is_void = true;
             return;
@@ -376,9 +380,12 @@ impl TimedElements {
                             .expect("an expired entry has a deadline"),
                         1,
                     );
+                    if let Some(names) = names {
+                        names.add(self.elements.member(slot));
+                    }
                     self.remove_unindexed(slot, secondary);
                 }
-                Due::Again => return self.void_if_all_dead(now, expired),
+                Due::Again => return self.void_if_all_dead(now, expired, names),
                 Due::Nothing => return self.merge_sparse(now, budget, secondary),
             }
         }
@@ -402,7 +409,12 @@ impl TimedElements {
     /// Marks a small collection as void if none of its elements is live. It serves indexes that
     /// cannot count. The upper bound `latest` is not enough for them, because it may be the
     /// deadline of a removed element.
-    fn void_if_all_dead(&mut self, now: Tick, expired: ReportExpired<'_>) {
+    fn void_if_all_dead(
+        &mut self,
+        now: Tick,
+        expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
+    ) {
         if self.elements.len() > LOOK_MAX || self.live(now).next().is_some() {
             return;
         }
@@ -414,7 +426,16 @@ impl TimedElements {
                 1,
             );
         }
+        self.name_all(names);
         self.is_void = true;
+    }
+
+    /// Adds the names of the first elements to `names`, as many as an event names.
+    fn name_all(&self, names: Option<&ChangedElements>) {
+        if let Some(names) = names {
+            let slots = self.elements.iter().take(NAMED_MAX);
+            slots.for_each(|slot| names.add(self.elements.member(slot)));
+        }
     }
 
     /// Returns a copy with the same elements and deadlines, but without the key's own deadline.
@@ -496,8 +517,14 @@ impl Representation for TimedElements {
         TimedElements::set_own(self, own);
     }
 
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
-        TimedElements::purge(self, now, budget, expired, &mut ());
+    fn purge(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
+    ) {
+        TimedElements::purge(self, now, budget, expired, names, &mut ());
     }
 
     fn dismantle(&mut self, steps: u32) -> bool {

@@ -48,4 +48,7 @@ pub struct Event {
     pub name: &'static str,
     /// Bytes of the key.
     pub key: Vec<u8>,
+    /// Fields or members that have changed or expired, if `Keyspace::set_names_elements` is on.
+    /// They are at most 4,096.
+    pub elements: Vec<Vec<u8>>,
 }

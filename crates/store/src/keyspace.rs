@@ -87,6 +87,7 @@ impl Keyspace {
                 databases: DATABASES_DEFAULT,
                 notify: AtomicBool::new(false),
                 frozen: AtomicBool::new(false),
+                names_elements: AtomicBool::new(false),
                 expires_actively: AtomicBool::new(true),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
@@ -121,6 +122,7 @@ impl Keyspace {
                 databases: own.databases,
                 notify: AtomicBool::new(own.is_notifying()),
                 frozen: AtomicBool::new(own.is_frozen()),
+                names_elements: AtomicBool::new(own.names_elements()),
                 expires_actively: AtomicBool::new(own.expires_actively.load(Ordering::Relaxed)),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
@@ -197,6 +199,11 @@ impl Keyspace {
     /// is evicted. Writes are up to the caller.
     pub fn set_frozen(&self, on: bool) {
         self.shared.frozen.store(on, Ordering::Relaxed);
+    }
+
+    /// Sets whether events name the fields and members that have changed or expired.
+    pub fn set_names_elements(&self, on: bool) {
+        self.shared.names_elements.store(on, Ordering::Relaxed);
     }
 
     /// Sets whether [`Keyspace::expire`] removes anything. Expired keys and elements are hidden in

@@ -1,6 +1,6 @@
 //! The value of an entry whose own value was moved to another keyspace for a while.
 
-use crate::collection::Deadlines;
+use crate::collection::{ChangedElements, Deadlines};
 use crate::facts::Kind;
 use policy::{Budget, Tick};
 
@@ -43,7 +43,13 @@ impl Lent {
         None
     }
     pub fn set_own(&mut self, _own: Option<Tick>) {}
-    pub fn purge(&mut self, _now: Tick, _budget: &mut Budget, _expired: &mut dyn FnMut(Tick, u32)) {
+    pub fn purge(
+        &mut self,
+        _now: Tick,
+        _budget: &mut Budget,
+        _expired: &mut dyn FnMut(Tick, u32),
+        _names: Option<&ChangedElements>,
+    ) {
     }
     pub fn dismantle(&mut self, _steps: u32) -> bool {
         false

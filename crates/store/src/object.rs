@@ -1,6 +1,8 @@
 //! Values of entries: inline ones by their tags, and objects on the heap.
 
-use crate::collection::{Collection, Deadlines, ReportExpired, Representation, Scene};
+use crate::collection::{
+    ChangedElements, Collection, Deadlines, ReportExpired, Representation, Scene,
+};
 use crate::elements::Elements;
 use crate::elements::packed::own_deadline;
 use crate::event::Class;
@@ -239,8 +241,15 @@ impl Object {
     }
 
     /// Removes expired elements, one step of the budget each.
-    pub fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
-        ask!(self, _b => {}, c => c.purge(now, budget, expired));
+    /// Adds the names of the removed elements to `names`.
+    pub fn purge(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
+    ) {
+        ask!(self, _b => {}, c => c.purge(now, budget, expired, names));
     }
 
     /// Returns the class and the name of the event that is notified when elements expire.

@@ -74,6 +74,9 @@ pub(crate) struct Locked {
     last_seen: Tick,
     /// Buffer that is reused for values being changed.
     pub scratch: Vec<u8>,
+    /// Key of the last edit of a collection, by database and hash, and the names of the elements
+    /// that it changed. Only while events name elements.
+    pub changed: Option<(u8, u64, Vec<Vec<u8>>)>,
     /// Cas number of the last write of an item.
     pub last_cas: u64,
 }
@@ -249,16 +252,15 @@ impl Locked {
         };
         self.mark_changed(db, &key, cause);
         if is_published {
-            self.push_event(db, class, name, key, shared);
+            self.push_event((db, class, name), key, Vec::new(), shared);
         }
     }
 
     fn push_event(
         &mut self,
-        db: u8,
-        class: Class,
-        name: &'static str,
+        (db, class, name): (u8, Class, &'static str),
         key: Vec<u8>,
+        elements: Vec<Vec<u8>>,
         shared: &Shared,
     ) {
         let event = Event {
@@ -266,6 +268,7 @@ impl Locked {
             class,
             name,
             key,
+            elements,
         };
         self.events.push((shared.next_event(), event));
     }

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub shard_count: usize,
     pub databases: usize,
     pub notify: AtomicBool,
+    /// Whether events name the elements that have changed.
+    pub names_elements: AtomicBool,
     /// Whether expired entries are hidden but not removed, and nothing is evicted.
     pub frozen: AtomicBool,
     /// Whether expired entries are removed without being accessed.
@@ -71,6 +73,11 @@ impl Shared {
     }
 
     #[inline]
+    pub fn names_elements(&self) -> bool {
+        self.names_elements.load(Ordering::Relaxed)
+    }
+
+    #[inline]
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Relaxed)
     }
@@ -89,6 +96,7 @@ impl Shared {
             hash_key: self.hash_key,
             expiry: &self.element_expiry,
             seed: self.seed,
+            changed: None,
         }
     }
 

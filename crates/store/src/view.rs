@@ -629,9 +629,23 @@ impl<'a> View<'a> {
                 class,
                 name,
                 key: key.bytes.to_vec(),
+                elements: self.changed_elements(class, key),
             };
             let number = self.space.shared().next_event();
             self.parts(key).2.events.push((number, event));
+        }
+    }
+
+    /// Returns the names of the elements that the last edit of a key has changed, for an event of
+    /// its class.
+    fn changed_elements(&mut self, class: Class, key: &Key<'_>) -> Vec<Vec<u8>> {
+        let has_elements = matches!(class, Class::Hash | Class::Set | Class::SortedSet);
+        if !has_elements || !self.space.shared().names_elements() {
+            return Vec::new();
+        }
+        match &self.parts(key).2.changed {
+            Some((db, hash, names)) if (*db, *hash) == (key.db, key.hash) => names.clone(),
+            _ => Vec::new(),
         }
     }
 
@@ -659,12 +673,14 @@ impl<'a> View<'a> {
     /// Moves the queued events of these shards into `into`, oldest first.
     pub fn take_events(&mut self, into: &mut Vec<Event>) {
         let mut queue = EventQueue::new();
+        let mut take = |locked: &mut Locked| {
+            queue.append(&mut locked.events);
+            locked.changed = None;
+        };
         match &mut self.guards {
-            Guards::One(_, guard) => queue.append(&mut guard.events),
-            Guards::Some(guards) => guards
-                .iter_mut()
-                .for_each(|g| queue.append(&mut g.1.events)),
-            Guards::All(guards) => guards.iter_mut().for_each(|g| queue.append(&mut g.events)),
+            Guards::One(_, guard) => take(guard),
+            Guards::Some(guards) => guards.iter_mut().for_each(|g| take(&mut g.1)),
+            Guards::All(guards) => guards.iter_mut().for_each(|g| take(g)),
         }
         queue.sort_unstable_by_key(|(number, _)| *number);
         into.extend(queue.into_iter().map(|(_, event)| event));

@@ -20,6 +20,17 @@ const KEY_MISS: u32 = 1 << 12;
 const NEW: u32 = 1 << 13;
 const OVERWRITTEN: u32 = 1 << 14;
 const TYPE_CHANGED: u32 = 1 << 15;
+/// Publish changed elements to `__subkeyspace@<db>__:<key>` channels.
+pub const SUBKEYSPACE: u32 = 1 << 16;
+/// Publish changed elements to `__subkeyevent@<db>__:<event>` channels.
+pub const SUBKEYEVENT: u32 = 1 << 17;
+/// Publish each changed element to a `__subkeyspaceitem@<db>__:<key>\n<element>` channel.
+pub const SUBKEYSPACEITEM: u32 = 1 << 18;
+/// Publish changed elements to `__subkeyspaceevent@<db>__:<event>|<key>` channels.
+pub const SUBKEYSPACEEVENT: u32 = 1 << 19;
+/// All channels on which changed elements are published.
+const SUBKEYS: u32 = SUBKEYSPACE | SUBKEYEVENT | SUBKEYSPACEITEM | SUBKEYSPACEEVENT;
+const CHANNELS: u32 = KEYSPACE | KEYEVENT | SUBKEYS;
 const ALL: u32 =
     GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE;
 
@@ -41,6 +52,10 @@ const LETTERS: &[(u8, u32)] = &[
     (b'K', KEYSPACE),
     (b'E', KEYEVENT),
     (b'm', KEY_MISS),
+    (b'S', SUBKEYSPACE),
+    (b'T', SUBKEYEVENT),
+    (b'I', SUBKEYSPACEITEM),
+    (b'V', SUBKEYSPACEEVENT),
 ];
 
 /// Returns the bits for the letters, or `None` if a letter is unknown.
@@ -73,7 +88,12 @@ pub fn show(bits: u32) -> String {
 
 /// Whether the bits enable any publication: at least one channel kind and one event class.
 pub fn is_on(bits: u32) -> bool {
-    bits & (KEYSPACE | KEYEVENT) != 0 && bits & !(KEYSPACE | KEYEVENT) != 0
+    bits & CHANNELS != 0 && bits & !CHANNELS != 0
+}
+
+/// Whether the bits enable a channel that names changed elements.
+pub fn names_elements(bits: u32) -> bool {
+    bits & SUBKEYS != 0
 }
 
 /// Returns the bit of a class.
@@ -111,6 +131,7 @@ mod tests {
             ("nE", "nE"),
             ("cKoE", "ocKE"),
             ("AocEK", "AocKE"),
+            ("VITSh", "hSTIV"),
         ] {
             let bits = parse(letters.as_bytes()).expect("known letters");
             assert_eq!(show(bits), shown);
@@ -119,6 +140,8 @@ mod tests {
         assert_eq!(parse(b"Kq"), None);
         assert!(is_on(parse(b"Ex").expect("known")));
         assert!(!is_on(parse(b"KE").expect("known")));
+        assert!(!is_on(parse(b"STIV").expect("known")));
+        assert!(is_on(parse(b"hI").expect("known")));
         assert!(!is_on(parse(b"xe").expect("known")));
     }
 }

@@ -60,7 +60,9 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
         Kind::Index => index(text),
         Kind::Events => super::events::parse(text.as_bytes())
             .map(|bits| Value::Number(i64::from(bits)))
-            .ok_or_else(|| "Invalid event class character. Use 'Ag$lshzxeKEtmdnoc'.".to_owned()),
+            .ok_or_else(|| {
+                "Invalid event class character. Use 'Ag$lshzxeKEtmdnocSTIV'.".to_owned()
+            }),
         Kind::OutputLimits => output_limits(text),
         Kind::Percentiles => percentiles(text).map(|_| Value::Text(text.trim().to_owned())),
         Kind::Fixed(allowed) => {

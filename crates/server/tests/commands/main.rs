@@ -1,6 +1,7 @@
 //! Tests of commands on keys without sockets: tables of commands and replies under a manual clock,
 //! and comparisons with Redis.
 
+mod changed_elements;
 mod full_memory;
 mod items;
 mod memcached;

@@ -252,6 +252,8 @@ pub struct Bench {
     pub protocol: Protocol,
     /// Keyspace events in the notation of scripts, for each command.
     events_by_command: Vec<Vec<String>>,
+    /// Events of the last command.
+    last_events: Vec<Event>,
 }
 
 impl Bench {
@@ -279,6 +281,7 @@ impl Bench {
             now,
             protocol,
             events_by_command: Vec::new(),
+            last_events: Vec::new(),
         }
     }
 
@@ -304,7 +307,13 @@ impl Bench {
             .take_events(&mut events);
         self.events_by_command
             .push(events.iter().map(show_event).collect());
+        self.last_events = events;
         shown
+    }
+
+    /// Returns the events of the last command with all their parts.
+    pub fn last_full_events(&self) -> &[Event] {
+        &self.last_events
     }
 
     /// Returns the events of the last command.

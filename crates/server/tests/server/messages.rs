@@ -66,3 +66,25 @@ fn enabled_keyspace_events_are_published() {
         "*[pmessage __key*@0__:* __keyevent@0__:expired a]"
     );
 }
+
+#[test]
+fn changed_elements_are_published_on_four_channels() {
+    let bench = Bench::start(&[("notify-keyspace-events", "STIVhxg")]);
+    let (mut listener, mut client) = (bench.client(), bench.client());
+    listener.check("psubscribe __*", "*[psubscribe __* :1]");
+    let mut expect = |channel: &str, payload: &str| {
+        let wanted = format!("*[pmessage __* __{channel} {payload}]");
+        assert_eq!(listener.reply(), wanted);
+    };
+    client.check("hset h a 1 bc 2", ":2");
+    expect("subkeyspace@0__:h", "hset|1:a,2:bc");
+    expect("subkeyevent@0__:hset", "1:h|1:a,2:bc");
+    expect("subkeyspaceitem@0__:h\na", "hset");
+    expect("subkeyspaceitem@0__:h\nbc", "hset");
+    expect("subkeyspaceevent@0__:hset|h", "1:a,2:bc");
+    client.check("config set notify-keyspace-events Th", "+OK");
+    client.check("hpexpire h 1 fields 1 bc", "*[:1]");
+    expect("subkeyevent@0__:hexpire", "1:h|2:bc");
+    // The field expires without being accessed.
+    expect("subkeyevent@0__:hexpired", "1:h|2:bc");
+}

@@ -14,7 +14,9 @@
 //! The tag of the entry that holds the bytes states which layout it is. So a collection of which no
 //! element ever had a deadline has no bytes for deadlines.
 
-use crate::collection::{ChooseDeadline, Deadlines, ReportExpired, Representation, trim_bytes};
+use crate::collection::{
+    ChangedElements, ChooseDeadline, Deadlines, ReportExpired, Representation, trim_bytes,
+};
 use policy::{Budget, Tick};
 
 /// Length of a deadline in bytes.
@@ -469,7 +471,13 @@ impl Representation for PackedElements {
 
     // Removes all expired elements in one pass, even if there are more of them than steps in the
     // budget, because a packed collection is small.
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
+    fn purge(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
+    ) {
         if !self.has_deadlines {
             return;
         }
@@ -480,6 +488,9 @@ impl Representation for PackedElements {
                 Some(deadline) => {
                     budget.spend();
                     expired(deadline, 1);
+                    if let Some(names) = names {
+                        names.add(element.member);
+                    }
                 }
                 None => {
                     self.bytes.copy_within(from..end, to);
@@ -580,10 +591,11 @@ mod tests {
             Op::Settle => packed.settle(),
             Op::Purge(now) => {
                 let (mut reported, before) = (0, plain.len());
-                packed.purge(Tick(now), &mut Budget(9), &mut |deadline, count| {
+                let report = &mut |deadline: Tick, count| {
                     assert!(deadline.0 < now);
                     reported += count as usize;
-                });
+                };
+                packed.purge(Tick(now), &mut Budget(9), report, None);
                 plain.retain(|(_, _, deadline)| deadline.is_none_or(|d| now <= d.0));
                 assert_eq!(reported, before - plain.len());
             }

@@ -1,7 +1,7 @@
 //! Changes of a value in place, and the removal of its expired elements.
 
 use super::{Locked, Removal};
-use crate::collection::Deadlines;
+use crate::collection::{ChangedElements, Deadlines};
 use crate::object::{Object, has_deadlines};
 use crate::shared::{Db, Shared};
 use crate::tracking::InvalidationCause;
@@ -228,12 +228,13 @@ impl Locked {
         let is_published = shared.is_notifying() || is_observed;
         let key = is_published.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
+        let names = shared.names_elements().then(ChangedElements::default);
         let worked = self.edit_value((db, slot), index_state, own, now, shared, |object| {
             let mut expired = |deadline, n| {
                 count += n;
                 report(deadline, n);
             };
-            object.purge(now, budget, &mut expired);
+            object.purge(now, budget, &mut expired, names.as_ref());
             Some(object.expired_event())
         });
         let ((class, name), edited) = worked.expect("the closure returns a result");
@@ -241,7 +242,8 @@ impl Locked {
         if let Some(key) = key.filter(|_| count > 0) {
             self.mark_changed(db, &key, InvalidationCause::Server);
             if shared.is_notifying() {
-                self.push_event(db, class, name, key, shared);
+                let elements = names.map_or_else(Vec::new, ChangedElements::into_names);
+                self.push_event((db, class, name), key, elements, shared);
             }
         }
         let stays = match edited {

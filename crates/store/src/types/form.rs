@@ -269,7 +269,11 @@ impl<L: LargeElements> ElementForm<L> {
         scene: &Scene<'_>,
         choose: ChooseDeadline<'_>,
     ) -> bool {
-        let choose = &mut |old| Some(choose(old)?.map(|deadline| deadline.min(Tick::MAX)));
+        let choose = &mut |old| {
+            let new = choose(old)?.map(|deadline| deadline.min(Tick::MAX));
+            scene.note_change(member);
+            Some(new)
+        };
         match self {
             Form::Packed(packed) => packed.update_deadline(member, scene.now, choose),
             Form::Large(large) => large.members_mut().update_deadline(member, scene, choose),
@@ -430,7 +434,11 @@ macro_rules! element_methods {
 
             #[doc = concat!("Removes a live ", $element, ". Returns whether there was one. An expired one stays until it is removed as such, so that its expiry is counted and notified.")]
             pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
-                self.form.remove(member, scene.now)
+                let is_removed = self.form.remove(member, scene.now);
+                if is_removed {
+                    scene.note_change(member);
+                }
+                is_removed
             }
 
             #[doc = concat!("Returns the deadline of a live ", $element, ": `None` without such a ", $element, ", `Some(None)` without a deadline.")]

@@ -57,6 +57,7 @@ impl Hash {
         if is_long(field) || is_long(value) {
             self.form.make_large(Tail::Value, scene);
         }
+        scene.note_change(field);
         let may_push = |count| (count as i64) < scene.limits.hash_entries();
         self.form.put((Tail::Value, field, value), scene, may_push)
     }

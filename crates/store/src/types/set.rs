@@ -57,7 +57,13 @@ impl Set {
         if let Form::Integers(integers) = &mut self.form {
             match integer(member) {
                 Some(number) if integers.find(number).is_ok() => return false,
-                Some(number) if integers.has_room(scene) => return integers.insert(number),
+                Some(number) if integers.has_room(scene) => {
+                    let is_new = integers.insert(number);
+                    if is_new {
+                        scene.note_change(member);
+                    }
+                    return is_new;
+                }
                 _ => {}
             }
             // An integer that the packed form of integers has no room for makes the set large, as
@@ -69,7 +75,11 @@ impl Set {
             unreachable!("the form was changed above")
         };
         let may_push = |count| is_packable(count + 1, member.len(), scene);
-        form.put((Tail::Nothing, member, &[]), scene, may_push)
+        let is_new = form.put((Tail::Nothing, member, &[]), scene, may_push);
+        if is_new {
+            scene.note_change(member);
+        }
+        is_new
     }
 
     /// Converts the integers to strings. The result has the large form if `is_large` is true or if
@@ -94,7 +104,7 @@ impl Set {
     /// Removes a live member. Returns whether there was one. An expired member stays until the
     /// expiry removes it, so that its expiry is counted and notified.
     pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
-        match &mut self.form {
+        let is_removed = match &mut self.form {
             Form::Integers(integers) => {
                 let found = integers.position(member);
                 if let Some(index) = found {
@@ -103,7 +113,11 @@ impl Set {
                 found.is_some()
             }
             Form::Strings(form) => form.remove(member, scene.now),
+        };
+        if is_removed {
+            scene.note_change(member);
         }
+        is_removed
     }
 
     /// Returns the number of live members.

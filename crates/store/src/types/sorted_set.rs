@@ -87,6 +87,7 @@ impl SortedSet {
     pub fn set(&mut self, member: &[u8], score: f64, scene: &Scene<'_>) {
         assert!(!score.is_nan());
         let score = score + 0.0;
+        scene.note_change(member);
         if member.len() as i64 > scene.limits.zset_value() {
             self.form.make_large(Tail::Score, scene);
         }
@@ -112,6 +113,10 @@ impl SortedSet {
 
     /// Removes the members of a range of ranks. Returns their number.
     pub fn remove_ranks(&mut self, ranks: Range<usize>, scene: &Scene<'_>) -> usize {
+        if scene.changed.is_some() {
+            let each = |member: &[u8], _| scene.note_change(member);
+            self.each(ranks.clone(), false, scene, each);
+        }
         match &mut self.form {
             Form::Packed(packed) => small::remove_ranks(packed, ranks, scene.now),
             Form::Large(many) => many.remove_ranks(ranks, scene.now),

@@ -23,7 +23,9 @@ pub use group::{Consumer, ConsumerIndex, Expired, Group, Pending};
 pub use id::StreamId;
 pub use producers::{IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, IdempotenceFacts};
 
-use crate::collection::{Collection, Deadlines, ReportExpired, Representation, Scene};
+use crate::collection::{
+    ChangedElements, Collection, Deadlines, ReportExpired, Representation, Scene,
+};
 use crate::event::Class;
 use crate::facts::Kind;
 use log::{BlockLimit, Log};
@@ -655,7 +657,13 @@ impl Representation for Body {
         self.own = own;
     }
 
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
+    fn purge(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: ReportExpired<'_>,
+        _names: Option<&ChangedElements>,
+    ) {
         self.purge_old(now, budget, expired);
         self.purge_own(now, budget, expired);
         self.purge_pending(budget);

@@ -183,6 +183,7 @@ impl<S: Subject> Model<S> {
             hash_key: [1, 2],
             expiry: &self.expiry,
             seed: 3,
+            changed: None,
         }
     }
 
@@ -194,6 +195,7 @@ impl<S: Subject> Model<S> {
             hash_key: [1, 2],
             expiry: &self.expiry,
             seed: 3,
+            changed: None,
         };
         work(&mut self.subject, &scene)
     }
@@ -296,7 +298,7 @@ impl<S: Subject> Model<S> {
             assert!(deadline < now, "an element expired before its time");
             removed += count as usize;
         };
-        self.subject.purge(now, &mut Budget(steps), report);
+        self.subject.purge(now, &mut Budget(steps), report, None);
         if self.subject.is_void() {
             assert_eq!(removed, self.plain.len());
             assert!(self.live().is_empty());

@@ -4,7 +4,7 @@
 //! block, as one allocation, or in a structure of its own. An empty collection deletes the key.
 
 use super::View;
-use crate::collection::{Collection, Representation, Scene};
+use crate::collection::{ChangedElements, Collection, Representation, Scene};
 use crate::item::WrongType;
 use crate::object::{InObject, Object, is_lent, kind_of};
 use crate::shard::{EditedValue, IndexState, Removal, Room, file};
@@ -101,7 +101,13 @@ impl<'a> View<'a> {
         may_create: bool,
         edit: impl FnOnce(&mut C, &Scene<'_>) -> Option<R>,
     ) -> Result<Option<Edited<R>>, WrongType> {
-        let (scene, now) = (self.scene(), self.now);
+        let names = self.space.shared().names_elements();
+        let names = names.then(ChangedElements::default);
+        let now = self.now;
+        let scene = Scene {
+            changed: names.as_ref(),
+            ..self.scene()
+        };
         let Some(slot) = self.live(key) else {
             if !may_create {
                 return Ok(None);
@@ -110,6 +116,7 @@ impl<'a> View<'a> {
             let Some(result) = edit(&mut collection, &scene) else {
                 return Ok(None);
             };
+            self.keep_names(key, names);
             let is_new = !collection.is_void();
             if is_new {
                 self.put_object(key, None, collection.into_object(), None);
@@ -135,6 +142,7 @@ impl<'a> View<'a> {
         let Some((result, edited)) = worked else {
             return Ok(None);
         };
+        self.keep_names(key, names);
         let is_deleted = match edited {
             EditedValue::Empty => {
                 self.remove_slot(key, slot, Removal::Deleted);
@@ -153,6 +161,13 @@ impl<'a> View<'a> {
             is_new: false,
             is_deleted,
         }))
+    }
+
+    /// Keeps the names of changed elements for the events of the edit.
+    fn keep_names(&mut self, key: &Key<'_>, names: Option<ChangedElements>) {
+        if let Some(names) = names {
+            self.parts(key).2.changed = Some((key.db, key.hash, names.into_names()));
+        }
     }
 
     /// Passes the sets of several keys to `read`, `None` for an absent key. Does not count the
@@ -231,6 +246,7 @@ impl<'a> View<'a> {
     /// deletes the key. Returns whether the key is present afterwards.
     fn replace<C: InObject>(&mut self, key: &Key<'_>, collection: C) -> bool {
         let found = self.live(key);
+        self.parts(key).2.changed = None;
         if !collection.is_void() {
             self.put_object(key, found, collection.into_object(), None);
             return true;

@@ -5,7 +5,7 @@
 //! one.
 
 use super::{Interval, compare};
-use crate::collection::{Deadlines, ReportExpired, Representation, Scene};
+use crate::collection::{ChangedElements, Deadlines, ReportExpired, Representation, Scene};
 use crate::element_ttl::{SecondaryIndex, TimedElements};
 use crate::elements::Elements;
 use crate::elements::packed::{PackedElements, Tail};
@@ -261,8 +261,15 @@ impl Representation for LargeSortedSet {
         self.members.set_own(own);
     }
 
-    fn purge(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
-        self.members.purge(now, budget, expired, &mut self.order);
+    fn purge(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
+    ) {
+        let order = &mut self.order;
+        self.members.purge(now, budget, expired, names, order);
     }
 
     fn dismantle(&mut self, steps: u32) -> bool {

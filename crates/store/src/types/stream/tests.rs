@@ -214,8 +214,12 @@ impl Pair {
             Op::Advance(ms) => self.now = Tick(self.now.0 + ms),
             Op::Purge(steps) => {
                 let mut budget = Budget(steps);
-                self.stream
-                    .purge(self.now, &mut budget, &mut |at, _| assert!(at < self.now));
+                self.stream.purge(
+                    self.now,
+                    &mut budget,
+                    &mut |at, _| assert!(at < self.now),
+                    None,
+                );
             }
             Op::MaxAge(ms) => {
                 self.stream
@@ -580,13 +584,14 @@ fn a_whole_block_expires_in_one_step() {
     let filed = stream.deadlines().and_then(|deadlines| deadlines.nearest);
     assert_eq!(filed, Some(Tick(11_000)));
     let (mut count, later) = (0, Tick(11_001));
-    stream.purge(later, &mut Budget(2), &mut |at, n| {
+    let report = &mut |at, n| {
         assert_eq!(at, Tick(11_000));
         count += n;
-    });
+    };
+    stream.purge(later, &mut Budget(2), report, None);
     assert_eq!(count, 200);
     assert_eq!(stream.len(&Scene::of(later, &limits)), 0);
-    stream.purge(later, &mut Budget(2), &mut |_, n| count += n);
+    stream.purge(later, &mut Budget(2), &mut |_, n| count += n, None);
     assert_eq!(count, 250);
     assert_eq!(stream.deadlines(), None);
     assert!(!stream.is_void());
@@ -609,9 +614,8 @@ fn messages_are_forgotten_after_their_time_and_beyond_their_number() {
     );
     let later = Scene::of(Tick(11_001), &limits);
     assert_eq!(stream.find_message(b"p", &[2], &later), None);
-    stream.purge(later.now, &mut Budget(100), &mut |_, _| {
-        unreachable!("no entry expires")
-    });
+    let report = &mut |_, _| unreachable!("no entry expires");
+    stream.purge(later.now, &mut Budget(100), report, None);
     assert_eq!(stream.idempotence().messages, 0);
     assert_eq!(stream.deadlines(), None);
 }
