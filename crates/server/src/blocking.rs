@@ -28,11 +28,11 @@ use crate::queue::Transaction;
 use crate::session::Session;
 use crate::spec::flag;
 use crate::state::Server;
-use crate::waiting::{BlockingState, Waiter};
+use crate::waiting::{BlockingState, NEVER, Waiter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use store::{Key, Kind, View};
+use store::{Event, Key, Kind, Tick, View};
 use wire::{Args, Output, Reply};
 
 /// Reply of CLIENT UNBLOCK … ERROR to the blocked command.
@@ -53,9 +53,27 @@ impl Ctx<'_, '_> {
         kind: Kind,
         timeout_ms: u64,
     ) -> bool {
-        match self.session.blocking_state {
+        self.wait_until(args, keys, kind, timeout_ms, None)
+    }
+
+    /// As [`Ctx::wait`], for a command that also waits for an instant: it runs again at `retry_at`,
+    /// or whenever one of the keys is written before.
+    #[must_use = "a command that may not wait has to reply"]
+    pub fn wait_until<'k>(
+        &mut self,
+        args: Args<'k>,
+        keys: impl Iterator<Item = &'k [u8]>,
+        kind: Kind,
+        timeout_ms: u64,
+        retry_at: Option<Tick>,
+    ) -> bool {
+        let now = self.server.clock.moment();
+        let moment = |at: Tick| now.0.saturating_add(at.0.saturating_sub(self.view.now().0));
+        let retry_at = retry_at.map_or(NEVER, moment);
+        match &self.session.blocking_state {
             BlockingState::MayBlock => {}
-            BlockingState::Retrying => {
+            BlockingState::Retrying(waiter) => {
+                waiter.retry_at.store(retry_at, Relaxed);
                 self.session.blocking_state = BlockingState::StillBlocked;
                 return true;
             }
@@ -73,7 +91,6 @@ impl Ctx<'_, '_> {
         if !call.push(index, args) {
             return false;
         }
-        let now = self.server.clock.moment();
         let may_fail = kind == Kind::Stream && self.table[index as usize].has(flag::WRITE);
         let waiter = Arc::new(Waiter {
             info: Arc::clone(&self.session.info),
@@ -85,6 +102,8 @@ impl Ctx<'_, '_> {
             may_fail,
             shards,
             deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms))),
+            retry_at: AtomicU64::new(retry_at),
+            timer: AtomicU64::new(NEVER),
             own_nanos: AtomicU64::new(0),
         });
         let id = self.session.info.id;
@@ -196,7 +215,8 @@ fn retry<'v>(
     session.db = waiter.db;
     session.protocol = waiter.protocol;
     session.is_authenticated = true;
-    session.blocking_state = BlockingState::Retrying;
+    session.blocking_state = BlockingState::Retrying(Arc::clone(waiter));
+    let retry_at = waiter.retry_at.load(Relaxed);
     let mut output = Output::new(server.config.output_max(session.class()));
     let (index, args) = waiter.call.iter().next().expect("it holds one command");
     let spec = table[index as usize];
@@ -218,6 +238,11 @@ fn retry<'v>(
     let nanos = start.elapsed().as_nanos() as u64;
     waiter.own_nanos.fetch_add(nanos, Relaxed);
     if matches!(session.blocking_state, BlockingState::StillBlocked) {
+        if waiter.retry_at.load(Relaxed) != retry_at {
+            let info = &waiter.info;
+            let message = Message::Plan(info.slot, info.id);
+            server.inboxes[info.worker].push(info.worker, message);
+        }
         return false;
     }
     server.blocking.withdraw(&server.keyspace, view, waiter);
@@ -228,6 +253,28 @@ fn retry<'v>(
 fn answer(server: &Server, waiter: &Waiter, reply: Output) {
     let info = &waiter.info;
     server.inboxes[info.worker].push(info.worker, Message::Answer(info.slot, info.id, reply));
+}
+
+/// Runs a blocked command again whose time has come. The caller must not hold a shard, and
+/// publishes the events.
+pub fn retry_in_time(
+    server: &Server,
+    table: &'static Table,
+    waiter: &Arc<Waiter>,
+    events: &mut Vec<Event>,
+) {
+    if is_passed_over(server, table, waiter) {
+        let pass = |bytes: &Vec<u8>| server.long.pass_over(waiter.db, bytes);
+        return waiter.keys.iter().for_each(pass);
+    }
+    let mut locks = Locks::Some(waiter.shards.clone());
+    let now = server.clock.now();
+    let mut view = server.keyspace.lock_many(&waiter.shards, now);
+    if server.blocking.holds(waiter) {
+        retry(server, table, &mut view, &locks, waiter);
+        serve(server, table, &mut view, &mut locks);
+        view.take_events(events);
+    }
 }
 
 /// Ends a client's wait. Returns `None` if it is not blocked or was served in the meantime. The

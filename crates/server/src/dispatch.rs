@@ -31,6 +31,7 @@ use crate::watches::AT_ONCE_MAX;
 use check::{check, unknown_command};
 use long::Way;
 use shards::{LockedShards, lock_for, wake_owners};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Event, Keyspace, Tick, View};
 use wire::output::{LARGE_BYTES, can_allocate};
@@ -434,6 +435,13 @@ impl<'s> Executor<'s> {
         }
         self.finish();
         blocking::end_wait(self.server, session.info.id).is_some()
+    }
+
+    /// Runs a blocked command again whose time has come.
+    pub fn retry_wait(&mut self, waiter: &Arc<Waiter>) {
+        self.finish();
+        blocking::retry_in_time(self.server, command::table(), waiter, &mut self.events);
+        notify::publish(self.server, &mut self.events);
     }
 
     /// Removes all state of a client that disconnects.

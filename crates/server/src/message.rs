@@ -133,6 +133,9 @@ pub enum Message {
     Kill(usize, u64),
     /// Send this reply to the blocked client with this connection index and id.
     Answer(usize, u64, Output),
+    /// Set the timer of the blocked client with this connection index and id again, because the
+    /// time of its next attempt has changed.
+    Plan(usize, u64),
     /// Put back the values of this long command, which has run, and send its reply.
     Finished(Box<Job>),
 }
@@ -146,7 +149,7 @@ impl Message {
             Message::Invalidate(_, keys, _) => keys.as_ref().map_or(0, |keys| keys.len()),
             Message::Answer(_, _, reply) => reply.len(),
             Message::Finished(job) => job.reply.len(),
-            Message::Adopt(..) | Message::Kill(..) => 0,
+            Message::Adopt(..) | Message::Kill(..) | Message::Plan(..) => 0,
         };
         held + size_of::<Message>()
     }
@@ -159,9 +162,11 @@ impl Message {
             | Message::Send(..)
             | Message::Monitor(..)
             | Message::Invalidate(..) => true,
-            Message::Answer(..) | Message::Finished(_) | Message::Adopt(..) | Message::Kill(..) => {
-                false
-            }
+            Message::Answer(..)
+            | Message::Finished(_)
+            | Message::Adopt(..)
+            | Message::Kill(..)
+            | Message::Plan(..) => false,
         }
     }
 }

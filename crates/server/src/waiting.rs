@@ -4,7 +4,7 @@ use crate::clients::ClientInfo;
 use crate::clock::Moment;
 use crate::queue::Transaction;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::{Keyspace, Kind, View};
 use wire::Protocol;
@@ -22,10 +22,13 @@ pub enum BlockingState {
     /// A long command of the client runs on the thread for long commands.
     RunsLong,
     /// A blocked command is being executed again on behalf of its client.
-    Retrying,
+    Retrying(Arc<Waiter>),
     /// The command was executed again, has found nothing and remains blocked.
     StillBlocked,
 }
+
+/// Value of the moments of a [`Waiter`] that are not set.
+pub const NEVER: u64 = u64::MAX;
 
 /// Bytes of a key that a command waits for, beside its name: the key's copy here, and the queue in
 /// its shard.
@@ -52,11 +55,24 @@ pub struct Waiter {
     pub shards: Vec<usize>,
     /// End of the wait; `None` if it has no timeout.
     pub deadline: Option<Moment>,
+    /// Moment at which the command runs again although no key was written, because something that
+    /// it waits for is due then. [`NEVER`] if there is none.
+    pub retry_at: AtomicU64,
+    /// Moment for which the worker of the client has set its timer, or [`NEVER`]. Only that worker
+    /// uses it.
+    pub timer: AtomicU64,
     /// Time in nanoseconds that the command has taken so far, without the wait.
     pub own_nanos: AtomicU64,
 }
 
 impl Waiter {
+    /// Returns the earliest moment at which the client's worker has to act.
+    pub fn next_moment(&self) -> Option<Moment> {
+        let retry = Some(self.retry_at.load(Relaxed)).filter(|at| *at != NEVER);
+        let moments = [retry.map(Moment), self.deadline];
+        moments.into_iter().flatten().min()
+    }
+
     /// Returns the size on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
         // The shards have a copy of each key in their queues.

@@ -176,7 +176,7 @@ fn statistics_name_subcommands_and_distinguish_refused_from_failed_calls() {
     let mut bench = Bench::new();
     let endpoint = clients::Endpoint::default();
     let info = clients::ClientInfo::new(0, endpoint, Moment::default());
-    bench.session = Session::of(std::sync::Arc::new(info));
+    bench.session = Session::of(Arc::new(info));
     bench.counts();
     let mut check = |lines: &[&str], expected: &str| {
         for line in lines {

@@ -380,14 +380,13 @@ impl Worker {
                 self.delayed.insert((at, index, id));
             }
             Next::Blocked => {
-                let waiter = connection.session.waiter();
-                if let Some(deadline) = waiter.and_then(|waiter| waiter.deadline) {
-                    let id = connection.session.info.id;
-                    self.waits.insert((deadline, index, id));
-                }
+                let waiter = connection.session.waiter().cloned();
                 if connection.may_have_more && !connection.is_listed {
                     connection.is_listed = true;
                     self.again.push(index);
+                }
+                if let Some(waiter) = waiter {
+                    self.plan_wait(index, &waiter);
                 }
             }
             Next::Close => self.close(index, executor),
@@ -510,6 +509,13 @@ impl Worker {
                 }
                 Message::Answer(slot, client, reply) => {
                     self.answer(slot, client, reply, executor);
+                }
+                Message::Plan(slot, client) => {
+                    let connection = self.client(slot, client);
+                    let waiter = connection.and_then(|one| one.session.waiter().cloned());
+                    if let Some(waiter) = waiter {
+                        self.plan_wait(slot, &waiter);
+                    }
                 }
                 Message::Finished(job) => {
                     let (slot, client, reply) = executor.finish_long(job);

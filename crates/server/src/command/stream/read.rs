@@ -7,7 +7,7 @@ use super::reply;
 use crate::command::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use crate::context::Ctx;
 use store::stream::{ConsumerIndex, Delivery, Entry, StreamId};
-use store::{Class, Key, Kind, Scene, Stream};
+use store::{Class, Key, Kind, Scene, Stream, Tick};
 use wire::number::Text;
 use wire::{Args, Protocol, Reply, Span};
 
@@ -239,7 +239,7 @@ pub fn xread(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             write_entries(out, entries);
         })?;
     }
-    finish(ctx, &request, start, served, &wanted)
+    finish(ctx, &request, start, served, &wanted, None)
 }
 
 /// Writes the name of a stream before its entries.
@@ -257,6 +257,7 @@ fn finish(
     start: usize,
     served: usize,
     wanted: &[(Wanted, Option<StreamId>)],
+    retry_at: Option<Tick>,
 ) -> Answer {
     if served > 0 {
         let sigil = match ctx.reply.protocol() {
@@ -287,7 +288,7 @@ fn finish(
         }
         let args = Args::new(&bytes, &spans);
         let keys = args.iter().skip(request.first).take(request.len);
-        if ctx.wait(args, keys, Kind::Stream, timeout_ms) {
+        if ctx.wait_until(args, keys, Kind::Stream, timeout_ms, retry_at) {
             return Ok(());
         }
     }
@@ -320,16 +321,21 @@ pub fn xreadgroup(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         wanted.push((request.wanted(index, None, None)?, None));
     }
     let start = ctx.reply.position();
-    let mut served = 0;
+    let (mut served, mut claimable_at) = (0, None);
     for (name, (wanted, _)) in request.keys().zip(&wanted) {
         let key = ctx.key(name);
-        served += usize::from(serve_reader(ctx, &request, reader, &key, *wanted)?);
+        let found = serve_reader(ctx, &request, reader, &key, *wanted)?;
+        served += usize::from(found);
+        if !found && served == 0 {
+            let next = next_claim(ctx, &request, reader, &key)?;
+            claimable_at = claimable_at.into_iter().chain(next).min();
+        }
         if let Wanted::Behind(_) = wanted {
             // As in Redis, CLAIM does not apply to streams after one whose history is read.
             request.idle_ms_min = None;
         }
     }
-    finish(ctx, &request, start, served, &wanted)
+    finish(ctx, &request, start, served, &wanted, claimable_at)
 }
 
 /// Returns the consumer with a name and creates it if needed.
@@ -397,6 +403,26 @@ fn serve_reader(
         Some(())
     })?;
     Ok(edited.is_some())
+}
+
+/// Returns the instant at which the first pending entry of a stream may be claimed; `None` without
+/// CLAIM or pending entries.
+fn next_claim(
+    ctx: &mut Ctx<'_, '_>,
+    request: &Request<'_>,
+    reader: Reader<'_>,
+    key: &Key<'_>,
+) -> Result<Option<Tick>, Refusal> {
+    let Some(idle) = request.idle_ms_min.filter(|_| request.block_ms.is_some()) else {
+        return Ok(None);
+    };
+    let mut oldest = None;
+    // This changes nothing.
+    ctx.view.edit_stream(key, false, |stream, scene| {
+        oldest = stream.oldest_delivery(reader.group, scene);
+        None::<()>
+    })?;
+    Ok(oldest.map(|at: u64| Tick(at.saturating_add(idle))))
 }
 
 /// Returns whether a group has unread entries, or pending ones that may be claimed.

@@ -2,8 +2,11 @@
 //! long command.
 
 use super::Worker;
+use crate::clock::Moment;
 use crate::dispatch::Executor;
 use crate::session::Session;
+use crate::waiting::{NEVER, Waiter};
+use std::sync::atomic::Ordering::Relaxed;
 use wire::{Output, Reply};
 
 /// Maximum number of clients that try again in one iteration of the event loop.
@@ -12,11 +15,27 @@ const RETRIES_PER_TURN: usize = 64;
 impl Worker {
     /// Removes a client's timeout and its delay.
     pub(super) fn remove_timeout(&mut self, index: usize, session: &Session) {
-        if let Some(deadline) = session.waiter().and_then(|waiter| waiter.deadline) {
-            self.waits.remove(&(deadline, index, session.info.id));
+        if let Some(waiter) = session.waiter() {
+            self.set_timer(index, waiter, None);
         }
         if let Some(at) = session.login_at {
             self.delayed.remove(&(at, index, session.info.id));
+        }
+    }
+
+    /// Sets the timer of a blocked client: to the end of its wait, or to its next attempt.
+    pub(super) fn plan_wait(&mut self, index: usize, waiter: &Waiter) {
+        self.set_timer(index, waiter, waiter.next_moment());
+    }
+
+    fn set_timer(&mut self, index: usize, waiter: &Waiter, at: Option<Moment>) {
+        let id = waiter.info.id;
+        let before = waiter.timer.swap(at.map_or(NEVER, |at| at.0), Relaxed);
+        if before != NEVER {
+            self.waits.remove(&(Moment(before), index, id));
+        }
+        if let Some(at) = at {
+            self.waits.insert((at, index, id));
         }
     }
 
@@ -32,16 +51,27 @@ impl Worker {
         }
     }
 
-    /// Sends a null reply to the blocked clients whose timeout has passed.
+    /// Sends a null reply to the blocked clients whose timeout has passed, and runs the commands
+    /// again that wait for the present moment.
     pub(super) fn end_timed_out_waits(&mut self, executor: &mut Executor<'_>) {
         // Strictly later, because the deadline's milliseconds are rounded down.
-        while let Some(&(deadline, index, id)) = self.waits.first()
-            && deadline < executor.server().clock.moment()
+        while let Some(&(at, index, id)) = self.waits.first()
+            && at < executor.server().clock.moment()
         {
             self.waits.pop_first();
             let Some(connection) = self.client(index, id) else {
                 continue;
             };
+            if let Some(waiter) = connection.session.waiter().cloned() {
+                waiter.timer.store(NEVER, Relaxed);
+                let now = executor.server().clock.moment();
+                if waiter.deadline.is_none_or(|deadline| deadline >= now) {
+                    waiter.retry_at.store(NEVER, Relaxed);
+                    executor.retry_wait(&waiter);
+                    self.plan_wait(index, &waiter);
+                    continue;
+                }
+            }
             // A client that was served in the meantime has its reply in the inbox.
             if executor.end_wait(&connection.session) {
                 let mut nothing = Output::default();
@@ -80,13 +110,10 @@ impl Worker {
         let Some(connection) = self.client(index, id) else {
             return;
         };
-        let deadline = connection
-            .session
-            .waiter()
-            .and_then(|waiter| waiter.deadline);
+        let waiter = connection.session.waiter().cloned();
         connection.answer(reply, executor);
-        if let Some(deadline) = deadline {
-            self.waits.remove(&(deadline, index, id));
+        if let Some(waiter) = waiter {
+            self.set_timer(index, &waiter, None);
         }
         self.serve(index, executor);
     }

@@ -501,3 +501,53 @@ fn input_behind_a_blocked_command_is_bounded_and_runs_after_it() {
     assert!(server.blocking.is_empty());
     assert_eq!(server.stats.query_limit_disconnections.load(Relaxed), 1);
 }
+
+/// Returns the reply of XREADGROUP with CLAIM to one entry.
+fn claimed(idle_ms: u64, deliveries: u32) -> String {
+    format!(
+        "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*4\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n:{idle_ms}\r\n:{deliveries}\r\n"
+    )
+}
+
+const READ: &str = "XREADGROUP GROUP g a STREAMS s >\r\n";
+const CLAIM: &str = "XREADGROUP GROUP g b BLOCK 0 CLAIM 100 STREAMS s >\r\n";
+
+#[test]
+fn a_blocked_reader_claims_an_entry_when_it_has_been_idle_long_enough() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.send(&mut other, "XGROUP CREATE s g $ MKSTREAM\r\n", "+OK\r\n");
+    // Nothing is pending when the client blocks. The delivery to another consumer sets the timer.
+    bench.send(&mut client, CLAIM, "");
+    assert!(bench.worker.waits.is_empty());
+    let reader = "XGROUP CREATE s h $\r\n";
+    bench.send(&mut other, reader, "+OK\r\n");
+    bench.send(
+        &mut other,
+        "MULTI\r\nXADD s 1-1 f v\r\n",
+        "+OK\r\n+QUEUED\r\n",
+    );
+    bench.send(&mut other, READ, "+QUEUED\r\n");
+    let read = "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n";
+    bench.send(
+        &mut other,
+        "EXEC\r\n",
+        &format!("*2\r\n$3\r\n1-1\r\n{read}"),
+    );
+    bench.pass(100);
+    bench.expect_output(&mut client, "");
+    bench.pass(1);
+    bench.expect_output(&mut client, &claimed(101, 1));
+    assert!(bench.worker.waits.is_empty() && server.blocking.is_empty());
+    // A pending entry that is acknowledged is not claimed, and the client remains blocked until its
+    // timeout.
+    bench.send(&mut client, &CLAIM.replace("BLOCK 0", "BLOCK 300"), "");
+    assert_eq!(bench.worker.waits.len(), 1);
+    bench.send(&mut other, "XACK s g 1-1\r\n", ":1\r\n");
+    bench.pass(101);
+    bench.expect_output(&mut client, "");
+    bench.pass(200);
+    bench.expect_output(&mut client, NOTHING);
+    assert!(bench.worker.waits.is_empty() && server.blocking.is_empty());
+}
