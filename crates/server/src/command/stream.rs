@@ -38,15 +38,15 @@ pub const TABLE: &[Spec] = commands! {
         "Deletes entries.";
     "xdelex" -5, WRITE | FAST, Keys::Range(1, 1, 1), "8.2.0", on_slab!(remove::xdelex),
         "Deletes entries, with a choice of what happens to pending ones.";
-    "xgroup" -2, WRITE | DENYOOM | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(group::xgroup),
+    "xgroup" -2, WRITE | DENYOOM | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(group::xgroup).estimated(work::group),
         "A container for commands on consumer groups.";
     "xidmprecord" 5, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.6.2", on_slab!(info::xidmprecord),
         "Records that an entry is a message of a producer, which is recognized when it is sent again.";
-    "xinfo" -2, READONLY | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(info::xinfo),
+    "xinfo" -2, READONLY | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(info::xinfo).estimated(work::group),
         "A container for commands that describe streams.";
     "xlen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xlen),
         "Returns the number of entries of a stream.";
-    "xpending" -3, READONLY, Keys::Range(1, 1, 1), "5.0.0", on_slab!(pending::xpending),
+    "xpending" -3, READONLY, Keys::Range(1, 1, 1), "5.0.0", on_slab!(pending::xpending).estimated(work::pending),
         "Returns entries that were delivered to consumers of a group and not acknowledged.";
     "xrange" -4, READONLY, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xrange).estimated(work::entries),
         "Returns the entries in a range of IDs.";

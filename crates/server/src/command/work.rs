@@ -91,6 +91,41 @@ pub fn entries(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     }
 }
 
+/// `XINFO CONSUMERS | XGROUP DELCONSUMER key group …`: the consumers and pending entries of the
+/// group. `XINFO STREAM key FULL`: the whole stream. A group that is destroyed is freed in steps.
+pub fn group(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let has_word = |at: usize, words: &[&str]| words.iter().any(|word| args.is(at, word));
+    if has_word(1, &["consumers", "delconsumer"]) {
+        group_len(probe, args, 2)
+    } else if args.is(1, "stream") && args.is(3, "full") {
+        whole(probe, args)
+    } else {
+        0
+    }
+}
+
+/// `XPENDING key group [[IDLE milliseconds] start end count [consumer]]`: the consumers and pending
+/// entries of the group, unless the reply has few entries that are found in order.
+pub fn pending(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let count = args.get(5).and_then(parse_i64).unwrap_or(0);
+    let is_short = count.unsigned_abs() <= probe.threshold;
+    match args.len() > 3 && !args.is(3, "idle") && is_short {
+        true => 0,
+        false => group_len(probe, args, 1),
+    }
+}
+
+/// Number of consumers and pending entries of a group. Its name follows the key at `at`.
+fn group_len(probe: &mut Probe<'_, '_>, args: Args<'_>, at: usize) -> u64 {
+    match (args.get(at), args.get(at + 1)) {
+        (Some(name), Some(group)) => {
+            let key = probe.key(name);
+            probe.view.group_len(&key, group) as u64
+        }
+        _ => 0,
+    }
+}
+
 /// `… numkeys key [key …] where [COUNT count]`
 pub fn popped(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     let Some(at) = (3..args.len()).find(|&at| args.is(at, "count")) else {

@@ -65,6 +65,16 @@ impl View<'_> {
         })
     }
 
+    /// Returns the number of consumers and pending entries of a group of a stream; 0 if there is no
+    /// such group.
+    pub fn group_len(&mut self, key: &Key<'_>, group: &[u8]) -> usize {
+        let Some(Value::Outside(Object::Stream(stream))) = self.peek_value(key) else {
+            return 0;
+        };
+        let group = stream.group(group);
+        group.map_or(0, |group| group.consumer_count() + group.pending_len())
+    }
+
     /// Whether a string of more than a mebibyte was ever stored.
     #[inline]
     pub fn has_huge_strings(&self) -> bool {

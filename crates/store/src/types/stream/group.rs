@@ -169,6 +169,11 @@ impl Group {
         Some(count)
     }
 
+    /// Returns the number of pending entries, including expired ones that are still stored.
+    pub(crate) fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Returns the number of pending entries.
     pub fn pending_count(&self, expired: &Expired) -> usize {
         let before = self.pending.range(..expired.line).count();

@@ -619,3 +619,49 @@ fn messages_are_forgotten_after_their_time_and_beyond_their_number() {
     assert_eq!(stream.idempotence().messages, 0);
     assert_eq!(stream.deadlines(), None);
 }
+
+#[test]
+fn a_group_of_a_million_consumers_and_pending_entries_has_bounded_memory() {
+    const COUNT: u32 = 1_000_000;
+    /// Maximum heap bytes of a consumer with a name of seven bytes and one pending entry.
+    const BYTES_MAX: usize = 320;
+    let (limits, now) = (Limits::default(), Tick(10_000));
+    let (mut stream, scene) = (Stream::default(), Scene::of(now, &limits));
+    stream.create_group(b"g", StreamId::MIN, None);
+    let empty = stream.heap_bytes();
+    for number in 0..COUNT {
+        let id = StreamId::new(now.0, u64::from(number) + 1);
+        stream.add(id, None, [(&b"f"[..], &b"v"[..])].into_iter(), &scene);
+        let name = format!("{number:07}");
+        let consumer = stream.add_consumer(b"g", name.as_bytes(), &scene);
+        let delivery = Delivery {
+            consumer: consumer
+                .flatten()
+                .expect("the group exists, the consumer is new"),
+            count: 1,
+            becomes_pending: true,
+        };
+        stream.deliver(b"g", &delivery, &scene, &mut |entry| {
+            assert_eq!(entry.id, id)
+        });
+    }
+    let per_consumer = (stream.heap_bytes() - empty) / COUNT as usize;
+    assert!(per_consumer <= BYTES_MAX, "{per_consumer} bytes");
+    let group = stream.group(b"g").expect("it exists");
+    assert_eq!(
+        group.consumer_count() + group.pending_len(),
+        2 * COUNT as usize
+    );
+    assert_eq!(
+        stream.remove_consumer(b"g", b"0000000", &scene),
+        Some(Some(1))
+    );
+    // A group that is destroyed is freed in steps, of which each has a bound.
+    let mut waste = stream.destroy_group(b"g").expect("it exists");
+    assert!(stream.heap_bytes() <= empty + COUNT as usize * 16);
+    let mut steps = 0;
+    while waste.dismantle(1000) {
+        steps += 1;
+    }
+    assert!(steps >= COUNT / 1000, "{steps} steps");
+}

@@ -377,3 +377,27 @@ fn keys_lists_many_names_in_steps() {
     bench.send(&mut client, "KEYS k17\r\nPING\r\n", &reply);
     bench.send(&mut client, "KEYS none\r\nPING\r\n", "*0\r\n+PONG\r\n");
 }
+
+#[test]
+fn commands_on_large_groups_are_long() {
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, _, _]) = prepare(&server, listeners);
+    bench.send(&mut client, "XGROUP CREATE s g $ MKSTREAM\r\n", "+OK\r\n");
+    for number in 0..8 {
+        let create = format!("XGROUP CREATECONSUMER s g c{number}\r\n");
+        bench.send(&mut client, &create, ":1\r\n");
+    }
+    let commands = [
+        ("XGROUP DELCONSUMER s g c0\r\n", ":0\r\n"),
+        ("XPENDING s g\r\n", "*4\r\n:0\r\n$-1\r\n$-1\r\n*-1\r\n"),
+    ];
+    for (command, reply) in commands {
+        bench.send(&mut client, command, "");
+        bench.send(&mut other, "GET x\r\n", "$-1\r\n");
+        bench.perform_all();
+        bench.expect_output(&mut client, reply);
+    }
+    // Those that do not depend on the size of the group are not.
+    bench.send(&mut client, "XPENDING s g - + 3\r\n", "*0\r\n");
+    bench.send(&mut client, "XGROUP DESTROY s g\r\n", ":1\r\n");
+}
