@@ -30,13 +30,13 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the number of members of the first set that are in none of the others, up to a limit.";
     "sdiffstore" -3, WRITE | DENYOOM, Keys::Range(1, -1, 1), "1.0.0", on_slab!(combine::sdiffstore).estimated(work::whole),
         "Stores the members of the first set that are in none of the others.";
-    "sexpire" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "sexpire" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::expire::<Set>(ctx, args, Unit::Seconds, Base::Now, "sexpire")).by_arguments(),
         "Sets the expiration of members as a number of seconds from now.";
-    "sexpireat" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "sexpireat" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::expire::<Set>(ctx, args, Unit::Seconds, Base::Epoch, "sexpireat")).by_arguments(),
         "Sets the expiration of members as a Unix time in seconds.";
-    "sexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "sexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Epoch)).by_arguments(),
         "Returns the expiration times of members, as Unix times in seconds.";
     "sinter" -2, READONLY, Keys::Range(1, -1, 1), "1.0.0", on_slab!(combine::sinter).estimated(work::whole),
@@ -53,20 +53,20 @@ pub const TABLE: &[Spec] = commands! {
         "Returns for each given value whether it is a member of a set.";
     "smove" 4, WRITE | FAST, Keys::Range(1, 2, 1), "1.0.0", on_slab!(member::smove),
         "Moves a member from one set to another.";
-    "spersist" -5, WRITE | FAST, Keys::Range(1, 1, 1), "mayfly", on_slab!(family::persist::<Set>).by_arguments(),
+    "spersist" -5, WRITE | FAST, Keys::Range(1, 1, 1), "Valkey", on_slab!(family::persist::<Set>).by_arguments(),
         "Removes the expiration of members.";
-    "spexpire" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "spexpire" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Now, "spexpire")).by_arguments(),
         "Sets the expiration of members as a number of milliseconds from now.";
-    "spexpireat" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "spexpireat" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::expire::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch, "spexpireat")).by_arguments(),
         "Sets the expiration of members as a Unix time in milliseconds.";
-    "spexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "spexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Epoch)).by_arguments(),
         "Returns the expiration times of members, as Unix times in milliseconds.";
     "spop" -2, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(random::spop).estimated(work::counted),
         "Removes and returns random members of a set.";
-    "spttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "spttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Now)).by_arguments(),
         "Returns the remaining times to live of members in milliseconds.";
     "srandmember" -2, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(random::srandmember).estimated(work::counted),
@@ -75,7 +75,7 @@ pub const TABLE: &[Spec] = commands! {
         "Removes members from a set. Deletes the key when no member remains.";
     "sscan" -3, READONLY, Keys::Range(1, 1, 1), "2.8.0", on_slab!(list::sscan).estimated(work::scanned),
         "Iterates over the members of a set.";
-    "sttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
+    "sttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::ttl::<Set>(ctx, args, Unit::Seconds, Base::Now)).by_arguments(),
         "Returns the remaining times to live of members in seconds.";
     "sunion" -2, READONLY, Keys::Range(1, -1, 1), "1.0.0", on_slab!(combine::sunion).estimated(work::whole),
