@@ -18,8 +18,10 @@
 //! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have
 //! the same meaning when it is run again.
 
+use crate::acl::log::Context;
 use crate::clients::flag as client_flag;
 use crate::clock::Moment;
+use crate::command::permission::check_session;
 use crate::context::{Ctx, Table};
 use crate::engine::slab::Slab;
 use crate::locks::Locks;
@@ -94,6 +96,7 @@ impl Ctx<'_, '_> {
         let may_fail = kind == Kind::Stream && self.table[index as usize].has(flag::WRITE);
         let waiter = Arc::new(Waiter {
             info: Arc::clone(&self.session.info),
+            user: Arc::clone(&self.session.user),
             db: self.session.db,
             protocol: self.session.protocol,
             call,
@@ -215,6 +218,7 @@ fn retry<'v>(
     session.db = waiter.db;
     session.protocol = waiter.protocol;
     session.is_authenticated = true;
+    session.user = Arc::clone(&waiter.user);
     session.blocking_state = BlockingState::Retrying(Arc::clone(waiter));
     let retry_at = waiter.retry_at.load(Relaxed);
     let mut output = Output::new(server.config.output_max(session.class()));
@@ -234,7 +238,14 @@ fn retry<'v>(
         memo: None,
     };
     let start = Instant::now();
-    (spec.run.slab)(&mut ctx, args);
+    let chosen = table.choose(index, args);
+    match check_session(server, ctx.session, chosen, args, Context::TopLevel) {
+        Ok(()) => (spec.run.slab)(&mut ctx, args),
+        Err(denied) => {
+            let text = denied.text(&ctx.session.user, chosen, args, false);
+            ctx.reply.error(&format!("NOPERM {text}"));
+        }
+    }
     let nanos = start.elapsed().as_nanos() as u64;
     waiter.own_nanos.fetch_add(nanos, Relaxed);
     if matches!(session.blocking_state, BlockingState::StillBlocked) {

@@ -1,5 +1,6 @@
 //! Registry of connected clients. All workers read it for CLIENT LIST, CLIENT KILL and INFO.
 
+use crate::acl::DEFAULT;
 use crate::clock::Moment;
 use crate::spec::SpecIndex;
 use std::collections::BTreeMap;
@@ -59,6 +60,17 @@ pub struct ClientNames {
     pub lib_name: String,
     /// Library version set by CLIENT SETINFO LIB-VER.
     pub lib_ver: String,
+    /// Name of the user; empty for the default user.
+    user: String,
+}
+
+impl ClientNames {
+    fn user(&self) -> &str {
+        match &self.user[..] {
+            "" => DEFAULT,
+            name => name,
+        }
+    }
 }
 
 /// State of one client. Its worker writes it; all workers read it.
@@ -193,6 +205,18 @@ impl ClientInfo {
             .clone()
     }
 
+    /// Returns the name of the client's user.
+    pub fn user(&self) -> String {
+        let names = self.names.lock().expect("the lock is not poisoned");
+        names.user().to_owned()
+    }
+
+    /// Sets the name of the client's user.
+    pub fn set_user(&self, name: &str) {
+        let mut names = self.names.lock().expect("the lock is not poisoned");
+        names.user = if name == DEFAULT { "" } else { name }.to_owned();
+    }
+
     /// Formats the client's line of CLIENT LIST, without a line end. `name_of` returns the name of
     /// a command.
     pub fn line(&self, now: Moment, name_of: impl Fn(SpecIndex) -> &'static str) -> String {
@@ -241,7 +265,8 @@ impl ClientInfo {
         );
         let _ = write!(
             line,
-            " user=default redir={} resp={} lib-name={} lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+            " user={} redir={} resp={} lib-name={} lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+            names.user(),
             self.redirect.load(Relaxed),
             self.resp.load(Relaxed),
             names.lib_name,

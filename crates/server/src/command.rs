@@ -2,6 +2,7 @@
 //! commands is a module with a table of its own.
 
 mod access;
+pub mod acl;
 pub mod bitmap;
 pub mod client;
 pub mod config;
@@ -19,6 +20,7 @@ pub mod key;
 pub mod latency;
 pub mod lifetime;
 pub mod list;
+pub mod permission;
 pub mod pubsub;
 pub mod refusal;
 pub mod scanning;
@@ -60,6 +62,7 @@ const FAMILIES: &[&[Spec]] = &[
     config::TABLE,
     pubsub::TABLE,
     introspection::TABLE,
+    acl::TABLE,
     latency::TABLE,
     server::TABLE,
     debug::TABLE,

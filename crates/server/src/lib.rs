@@ -5,6 +5,7 @@
 //! values, the crate `wire` the protocols.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod blocking;
 pub mod clients;
 pub mod clock;

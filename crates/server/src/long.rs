@@ -12,6 +12,7 @@
 //! gets a ticket when it first does. A long command begins only if no client with an earlier ticket
 //! waits, so that a client that sends one long command after the other cannot keep others waiting.
 
+use crate::acl::User;
 use crate::clients::ClientInfo;
 use crate::queue::OwnedCall;
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -24,6 +25,8 @@ use wire::{Output, Protocol};
 pub struct Job {
     /// Client that sent the command.
     pub info: Arc<ClientInfo>,
+    /// User of the client.
+    pub user: Arc<User>,
     /// Selected database of the client.
     pub db: u8,
     /// Protocol version of the client.

@@ -213,6 +213,23 @@ impl PubSub {
         table.get(channel).map_or(0, Vec::len)
     }
 
+    /// Passes each subscription to `visit`: its namespace, the name, and the subscriber.
+    pub fn each(&self, visit: &mut dyn FnMut(Space, &[u8], Subscriber)) {
+        let tables = self.tables.read().expect("the lock is not poisoned");
+        let mut all = |space, name: &[u8], listeners: &Listeners| {
+            listeners.iter().for_each(|to| visit(space, name, *to));
+        };
+        for (name, listeners) in &tables.channels {
+            all(Space::Channel, name, listeners);
+        }
+        for (name, listeners) in &tables.patterns {
+            all(Space::Pattern, name, listeners);
+        }
+        for (name, listeners) in &tables.shards {
+            all(Space::Shard, name, listeners);
+        }
+    }
+
     /// Returns the numbers of channels, patterns and shard channels with subscribers.
     pub fn counts(&self) -> (usize, usize, usize) {
         let tables = self.tables.read().expect("the lock is not poisoned");

@@ -1,6 +1,7 @@
 //! Runs a whole server: the listeners and one thread per worker, until it is stopped.
 
 use crate::clock::Clock;
+use crate::command::acl::load_at_start;
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, TABLE, bytes_for_people};
 use crate::dispatch::long;
@@ -58,6 +59,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     let addresses = listeners.addresses(PortProtocol::Resp);
     let memcached = listeners.addresses(PortProtocol::Memcached);
     let server = Arc::new(Server::new(config, clock)?);
+    load_at_start(&server)?;
     if let Some(address) = addresses.first() {
         server.port.store(address.port(), Relaxed);
     }

@@ -1,5 +1,6 @@
 //! State of one connected client, without its socket and buffers.
 
+use crate::acl::{Acl, DEFAULT, User, unrestricted};
 use crate::clients::{ClientInfo, Endpoint, flag};
 use crate::clock::Moment;
 use crate::config::ClientClass;
@@ -44,6 +45,13 @@ pub struct Session {
     pub is_closing: bool,
     /// Whether the client has authenticated, or connected when there was no password.
     pub is_authenticated: bool,
+    /// User whose rights the client has.
+    pub user: Arc<User>,
+    /// Number of changes of the users at which `user` was looked up.
+    user_version: u64,
+    /// Number of changes of the users at which the client was found to have all rights; 0 if it was
+    /// not.
+    free_version: u64,
     /// Blocking state: what a blocking command does if it finds nothing.
     pub blocking_state: BlockingState,
     /// Place among the clients that wait for a long command, if it waits.
@@ -104,6 +112,9 @@ impl Session {
             protocol: Protocol::Resp2,
             is_closing: false,
             is_authenticated: false,
+            user: unrestricted(),
+            user_version: 0,
+            free_version: 0,
             blocking_state: BlockingState::MayBlock,
             ticket: None,
             reply_mode: ReplyMode::On,
@@ -121,8 +132,44 @@ impl Session {
         }
     }
 
-    /// Whether the client may run all commands. Otherwise it may run only those that are allowed
-    /// before authentication.
+    /// Whether the client is known to have all rights. If not, [`Session::refresh`] determines it.
+    #[inline]
+    pub fn has_all_rights(&self, acl: &Acl) -> bool {
+        self.free_version == acl.version()
+    }
+
+    /// Looks the user up again if the users have changed. A user that was removed has no rights.
+    pub fn refresh(&mut self, acl: &Acl) {
+        if self.user_version != acl.version() {
+            let (found, version) = acl.find(self.user.name());
+            self.user = found.unwrap_or_else(|| Arc::new(User::new(self.user.name(), false)));
+            self.user_version = version;
+            self.free_version = 0;
+        }
+        if self.may_pass(acl.needs_password()) && self.user.is_unrestricted() {
+            self.free_version = self.user_version;
+        }
+    }
+
+    /// Gives the client the rights of a user.
+    pub fn log_in(&mut self, user: Arc<User>) {
+        self.info.set_user(user.name());
+        self.user = user;
+        self.is_authenticated = true;
+        (self.user_version, self.free_version) = (0, 0);
+    }
+
+    /// Gives the client the rights of the default user, for which it must authenticate if that has a
+    /// password.
+    pub fn log_out(&mut self, acl: &Acl) {
+        if let (Some(user), _) = acl.find(DEFAULT) {
+            self.log_in(user);
+        }
+        self.is_authenticated = !acl.needs_password();
+    }
+
+    /// Whether the client may run all commands of its user. Otherwise it may run only those that are
+    /// allowed before authentication.
     pub fn may_pass(&self, needs_password: bool) -> bool {
         self.is_authenticated || !needs_password
     }

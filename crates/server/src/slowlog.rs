@@ -1,6 +1,7 @@
 //! SLOWLOG: the most recent slow commands, with shortened arguments.
 
 use crate::clients::ClientInfo;
+use crate::config::{Kind, find};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -102,6 +103,18 @@ impl Slowlog {
     }
 }
 
+/// Whether an argument may be a password, or belong to a user.
+fn is_secret(args: Args<'_>, at: usize) -> bool {
+    let names_secret = |name: &[u8]| {
+        let name = std::str::from_utf8(name).ok();
+        name.and_then(find)
+            .is_some_and(|param| param.kind == Kind::Secret)
+    };
+    let is_setting = args.is(0, "config") && args.is(1, "set");
+    args.is(0, "acl") && at >= 2
+        || is_setting && at >= 3 && at % 2 == 1 && names_secret(&args[at - 1])
+}
+
 fn cut(args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX {
         ARGS_MAX - 1
@@ -111,7 +124,11 @@ fn cut(args: Args<'_>) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = args
         .iter()
         .take(kept)
-        .map(|arg| {
+        .enumerate()
+        .map(|(at, arg)| {
+            if is_secret(args, at) {
+                return b"(redacted)".to_vec();
+            }
             if arg.len() <= ARG_BYTES_MAX {
                 return arg.to_vec();
             }

@@ -1,5 +1,6 @@
 //! State that all workers share.
 
+use crate::acl::Acl;
 use crate::clients::Clients;
 use crate::clock::{Clock, Moment};
 use crate::config::words::SEGMENT_ENGINE;
@@ -81,6 +82,8 @@ pub struct Server {
     pub config: Config,
     /// Lock for the update of several settings together.
     pub config_change: Mutex<()>,
+    /// Users and their rights.
+    pub acl: Acl,
     /// Connected clients.
     pub clients: Clients,
     /// Blocked clients.
@@ -125,7 +128,6 @@ pub struct Server {
     /// TCP port of Redis's protocol.
     pub port: AtomicU16,
     stops: AtomicBool,
-    needs_password: AtomicBool,
     notifies: AtomicBool,
 }
 
@@ -180,6 +182,7 @@ impl Server {
             threads,
             config,
             config_change: Mutex::new(()),
+            acl: Acl::default(),
             clients: Clients::default(),
             blocking: Blocking::default(),
             long: Long::new(threads),
@@ -202,19 +205,23 @@ impl Server {
             started: Instant::now(),
             port: AtomicU16::new(0),
             stops: AtomicBool::new(false),
-            needs_password: AtomicBool::new(false),
             notifies: AtomicBool::new(false),
             clock,
         };
-        server.apply_settings();
+        server.apply_password();
+        server.apply_notifications();
         server.apply_limits();
         Ok(server)
     }
 
-    /// Copies the password and the notification settings to the components that cache them.
-    pub fn apply_settings(&self) {
-        let has_password = !self.config.text(Id::RequirePass).is_empty();
-        self.needs_password.store(has_password, Relaxed);
+    /// Makes `requirepass` the password of the default user.
+    pub fn apply_password(&self) {
+        self.acl
+            .set_default_password(&self.config.text(Id::RequirePass));
+    }
+
+    /// Copies the notification settings to the components that cache them.
+    pub fn apply_notifications(&self) {
         let events = self.config.number(Id::NotifyKeyspaceEvents) as u32;
         self.notifies.store(events::is_on(events), Relaxed);
         self.keyspace.set_notify(events::is_on(events));
@@ -260,9 +267,9 @@ impl Server {
         self.notifies.load(Relaxed)
     }
 
-    /// Whether a password is set.
+    /// Whether clients must authenticate before they may act as the default user.
     pub fn needs_password(&self) -> bool {
-        self.needs_password.load(Relaxed)
+        self.acl.needs_password()
     }
 
     /// Requests all workers to stop.

@@ -161,8 +161,6 @@ pub struct Stats {
     pub error_replies: AtomicU64,
     /// Number of requests for unknown commands.
     pub unexpected_commands: AtomicU64,
-    /// Number of failed authentications.
-    pub authentication_failures: AtomicU64,
     /// Counters of memcached requests by prefix of their keys.
     pub prefixes: Prefixes,
     /// Highest memory use observed, in bytes.
@@ -218,7 +216,6 @@ impl Stats {
             query_limit_disconnections: AtomicU64::new(0),
             error_replies: AtomicU64::new(0),
             unexpected_commands: AtomicU64::new(0),
-            authentication_failures: AtomicU64::new(0),
             prefixes: Prefixes::default(),
             peak_bytes: AtomicU64::new(0),
             errors: Mutex::new(HashMap::new()),
@@ -366,7 +363,6 @@ impl Stats {
             &self.query_limit_disconnections,
             &self.error_replies,
             &self.unexpected_commands,
-            &self.authentication_failures,
         ] {
             counter.store(0, Relaxed);
         }

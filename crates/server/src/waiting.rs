@@ -1,5 +1,6 @@
 //! Commands that block their clients, and the registry of them.
 
+use crate::acl::User;
 use crate::clients::ClientInfo;
 use crate::clock::Moment;
 use crate::queue::Transaction;
@@ -39,6 +40,8 @@ const QUEUED_KEY_BYTES: usize = 128;
 pub struct Waiter {
     /// Client that sent the command.
     pub info: Arc<ClientInfo>,
+    /// User of the client. Its rights are looked up again when the command is executed again.
+    pub user: Arc<User>,
     /// Selected database of the client.
     pub db: u8,
     /// Protocol version of the client.

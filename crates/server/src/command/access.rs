@@ -192,7 +192,7 @@ pub(super) fn of_call(
 }
 
 /// Returns the flags of a command whose access depends on its arguments.
-fn of_arguments(name: &str, args: Args<'_>) -> Option<Access> {
+pub(super) fn of_arguments(name: &str, args: Args<'_>) -> Option<Access> {
     let has = |from: usize, word: &str| (from..args.len()).any(|at| args.is(at, word));
     match name {
         "set" => Some(if has(3, "get") { UPDATE } else { OVERWRITE }),

@@ -294,13 +294,16 @@ impl Victims<'_> {
             Condition::Address(address) => info.address.as_bytes() == *address,
             Condition::LocalAddress(address) => info.local_address.as_bytes() == *address,
             Condition::Type(kind) => is_of_type(info, kind) == Some(true),
-            Condition::User(name) => *name == b"default",
+            Condition::User(name) => info.user().as_bytes() == *name,
             Condition::MaxAge(seconds) => (now.since(info.created) / 1000) as i64 >= *seconds,
         })
     }
 }
 
-fn read_victims<'a>(args: Args<'a>) -> Result<Victims<'a>, String> {
+fn read_victims<'a>(
+    args: Args<'a>,
+    is_user: impl Fn(&[u8]) -> bool,
+) -> Result<Victims<'a>, String> {
     let mut victims = Victims {
         conditions: Vec::new(),
         spares_me: true,
@@ -321,7 +324,7 @@ fn read_victims<'a>(args: Args<'a>) -> Result<Victims<'a>, String> {
                 b"normal" | b"pubsub" | b"master" | b"replica" | b"slave" => Condition::Type(value),
                 _ => return Err(unknown_type(value)),
             },
-            b"user" if value == b"default" => Condition::User(value),
+            b"user" if is_user(value) => Condition::User(value),
             b"user" => {
                 let name = String::from_utf8_lossy(value);
                 return Err(format!("ERR No such user '{name}'"));
@@ -356,7 +359,11 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             spares_me: false,
         }
     } else {
-        match read_victims(args) {
+        let is_user = |name: &[u8]| {
+            let name = std::str::from_utf8(name);
+            name.is_ok_and(|name| ctx.server.acl.find(name).0.is_some())
+        };
+        match read_victims(args, is_user) {
             Ok(victims) => victims,
             Err(why) => return ctx.reply.error(&why),
         }
@@ -368,11 +375,7 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         if (is_me && victims.spares_me) || !victims.include(&info, now) {
             continue;
         }
-        // A client selected before does not count again.
-        if !info.is_killed.swap(true, Relaxed) {
-            count += 1;
-            cut_off(ctx, &info, is_me);
-        }
+        count += i64::from(disconnect(ctx, &info));
     }
     match (is_old, count) {
         (false, count) => ctx.reply.integer(count),
@@ -381,11 +384,16 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-fn cut_off(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>, is_me: bool) {
-    if is_me {
+/// Disconnects a client. Returns false if that was requested before.
+pub(super) fn disconnect(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>) -> bool {
+    if info.is_killed.swap(true, Relaxed) {
+        return false;
+    }
+    if info.id == ctx.session.info.id {
         // The connection closes after the reply.
         ctx.session.is_closing = true;
     } else if let Some(inbox) = ctx.server.inboxes.get(info.worker) {
         inbox.push(info.worker, Message::Kill(info.slot, info.id));
     }
+    true
 }

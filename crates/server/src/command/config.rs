@@ -170,7 +170,8 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
 fn apply(server: &Server, id: Id) -> Result<(), String> {
     server.engine().apply(id, &server.config)?;
     match id {
-        Id::RequirePass | Id::NotifyKeyspaceEvents => server.apply_settings(),
+        Id::RequirePass => server.apply_password(),
+        Id::NotifyKeyspaceEvents => server.apply_notifications(),
         Id::LogLevel => {
             let level = find("loglevel").map(|param| server.config.show(param));
             logging::set_level(&level.unwrap_or_default());

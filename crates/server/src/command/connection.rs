@@ -1,8 +1,11 @@
 //! Commands about the connection: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
 
+use super::permission;
 use super::table::commands;
 use super::tracking;
 use super::transaction;
+use crate::acl::DEFAULT;
+use crate::acl::log::{Context, Reason};
 use crate::clients;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
@@ -89,24 +92,35 @@ fn no_cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         .error("ERR This instance has cluster support disabled");
 }
 
-/// Checks the name and the password of a user. Authenticates the session if they are correct, and
-/// returns whether they are.
-pub(crate) fn log_in(server: &Server, session: &mut Session, user: &[u8], password: &[u8]) -> bool {
-    // Without a configured password, any password of the default user is accepted.
-    let is_right = user == b"default"
-        && (!server.needs_password() || server.config.text_is(Id::RequirePass, password));
-    if is_right {
-        session.is_authenticated = true;
-    } else {
-        note_failure(server, session);
+/// Checks the name and the password of a user. Logs the session in if they are correct, and returns
+/// whether they are. `object` is the name of the command, for ACL LOG.
+pub(crate) fn log_in(
+    server: &Server,
+    session: &mut Session,
+    object: &[u8],
+    user: &[u8],
+    password: &[u8],
+) -> bool {
+    match server.acl.authenticate(user, password) {
+        Some(user) => {
+            session.log_in(user);
+            true
+        }
+        None => {
+            note_failure(server, session);
+            let context = match session.transaction {
+                Some(_) => Context::Transaction,
+                None => Context::TopLevel,
+            };
+            let event = (Reason::Authentication, context);
+            permission::record(server, session, event, object, user);
+            false
+        }
     }
-    is_right
 }
 
 /// Counts and logs a failed authentication, and delays further attempts from the address.
 fn note_failure(server: &Server, session: &Session) {
-    let failures = &server.stats.authentication_failures;
-    failures.fetch_add(1, Relaxed);
     let (info, now) = (&session.info, server.clock.moment());
     let count = server.logins.fail(&info.address, now);
     // Many failures in a row must not fill the log.
@@ -125,16 +139,22 @@ const LOGGED_FAILURES: u32 = 4;
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
+/// Whether the default user has no password.
+fn has_no_password(server: &Server) -> bool {
+    let default = server.acl.find(DEFAULT).0;
+    default.is_some_and(|user| user.has_no_password())
+}
+
 fn auth(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let (user, password) = match args.len() {
-        2 if !ctx.server.needs_password() => {
+        2 if has_no_password(ctx.server) => {
             return ctx.reply.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?");
         }
-        2 => (&b"default"[..], &args[1]),
+        2 => (DEFAULT.as_bytes(), &args[1]),
         3 => (&args[1], &args[2]),
         _ => return ctx.reply.error("ERR syntax error"),
     };
-    if log_in(ctx.server, ctx.session, user, password) {
+    if log_in(ctx.server, ctx.session, args.name(), user, password) {
         ctx.reply.ok();
     } else {
         ctx.reply.error(WRONG_PASS);
@@ -185,7 +205,7 @@ fn hello(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         Err(why) => return ctx.reply.error(&why),
     };
     if let Some((user, password)) = greeting.login
-        && !log_in(ctx.server, ctx.session, user, password)
+        && !log_in(ctx.server, ctx.session, args.name(), user, password)
     {
         return ctx.reply.error(WRONG_PASS);
     }
@@ -242,7 +262,7 @@ fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.fieldsets = None;
     ctx.session.db = 0;
     ctx.session.reply_mode = ReplyMode::On;
-    ctx.session.is_authenticated = !ctx.server.needs_password();
+    ctx.session.log_out(&ctx.server.acl);
     let bits = clients::flag::NO_EVICT | clients::flag::NO_TOUCH;
     ctx.session.set_flag(bits, false);
     let names = &ctx.session.info.names;

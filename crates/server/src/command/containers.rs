@@ -37,11 +37,11 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "acl|cat" -2, OWN, Keys::None, "6.0.0",
         "Lists the categories of commands, or the commands of one category.";
     "acl|deluser" -3, MANAGE, Keys::None, "6.0.0",
-        "Refused, because there is only the default user.";
+        "Deletes users and disconnects their clients.";
     "acl|dryrun" -4, MANAGE, Keys::None, "7.0.0",
-        "Refused, because there is only the default user.";
+        "Reports whether a user may run a command, without running it.";
     "acl|genpass" -2, OWN, Keys::None, "6.0.0",
-        "Refused, because there is only the default user.";
+        "Returns a random password.";
     "acl|getuser" 3, MANAGE, Keys::None, "6.0.0",
         "Returns the rights of a user.";
     "acl|help" 2, ALWAYS, Keys::None, "6.0.0",
@@ -49,13 +49,13 @@ pub const SUBCOMMANDS: &[Subcommand] = subcommands! {
     "acl|list" 2, MANAGE, Keys::None, "6.0.0",
         "Lists the users with their rights.";
     "acl|load" 2, MANAGE, Keys::None, "6.0.0",
-        "Refused, because there is only the default user.";
+        "Replaces all users by those of the ACL file.";
     "acl|log" -2, MANAGE, Keys::None, "6.0.0",
-        "Refused, because there is only the default user.";
+        "Lists the recently denied commands and failed authentications.";
     "acl|save" 2, MANAGE, Keys::None, "6.0.0",
-        "Refused, because there is only the default user.";
+        "Writes the users to the ACL file.";
     "acl|setuser" -3, MANAGE, Keys::None, "6.0.0",
-        "Refused, because there is only the default user.";
+        "Creates or changes a user.";
     "acl|users" 2, MANAGE, Keys::None, "6.0.0",
         "Lists the names of the users.";
     "acl|whoami" 2, OWN, Keys::None, "6.0.0",

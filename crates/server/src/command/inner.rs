@@ -4,7 +4,9 @@
 //! MONITOR and counted like a command that a client sends; its error is counted here and not again
 //! with the reply of the outer command.
 
+use super::permission::check_session;
 use super::tracking;
+use crate::acl::log::Context;
 use crate::config::Id;
 use crate::context::{Chosen, Ctx};
 use crate::engine::slab::Slab;
@@ -47,6 +49,9 @@ impl<'v> Ctx<'_, 'v> {
     /// memory for it, because a check here could release the locks between two commands.
     pub(super) fn run_inner(&mut self, chosen: Chosen, args: Args<'_>, mut caller: Caller<'_>) {
         let spec = chosen.spec;
+        if let Err(text) = self.check_inner(chosen, args, &caller) {
+            return self.refuse_inner(Some(chosen), &text, caller);
+        }
         let start = match caller {
             Caller::Transaction => Some(Instant::now()),
             Caller::Script(_) => None,
@@ -80,10 +85,42 @@ impl<'v> Ctx<'_, 'v> {
         self.count(chosen, nanos, is_error);
     }
 
-    /// Refuses a command that a script calls. `chosen` is absent if there is no such command.
-    pub(super) fn refuse_inner(&mut self, chosen: Option<Chosen>, text: &str, out: &mut Output) {
-        Reply::new(out, self.session.protocol).error(text);
-        self.server.stats.count_error(out);
+    /// Checks whether the session's user may run a command. A script may call commands that its
+    /// caller may not, and the rights may have changed since a transaction queued the command.
+    fn check_inner(
+        &mut self,
+        chosen: Chosen,
+        args: Args<'_>,
+        caller: &Caller<'_>,
+    ) -> Result<(), String> {
+        let context = match caller {
+            Caller::Transaction => Context::Transaction,
+            Caller::Script(_) => Context::Script,
+        };
+        let checked = check_session(self.server, self.session, chosen, args, context);
+        checked.map_err(|denied| match caller {
+            Caller::Transaction => denied.text_in_transaction(),
+            Caller::Script(_) => {
+                let text = denied.text(&self.session.user, chosen, args, false);
+                format!("ERR ACL failure in script: {text}")
+            }
+        })
+    }
+
+    /// Refuses a command. `chosen` is absent if there is no such command.
+    pub(super) fn refuse_inner(
+        &mut self,
+        chosen: Option<Chosen>,
+        text: &str,
+        mut caller: Caller<'_>,
+    ) {
+        let mut inner = self.inner(&mut caller);
+        let position = inner.reply.position();
+        inner.reply.error(text);
+        inner
+            .server
+            .stats
+            .count_error(inner.reply.written(position));
         let worker = self.server.stats.workers.get(self.session.info.worker);
         if let Some(counted) = chosen.and_then(|chosen| chosen.counted())
             && let Some(worker) = worker

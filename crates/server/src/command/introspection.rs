@@ -4,6 +4,7 @@ use super::access;
 use super::subcommand::{help, refuse_subcommand};
 use super::syntax;
 use super::table::commands;
+use crate::acl::catalog::{categories_of, names_of};
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
 use crate::spec::flag::{CONTAINER, LOADING, STALE};
@@ -130,10 +131,11 @@ impl Entry {
 
     /// Returns the ACL categories.
     fn categories(&self) -> Vec<&'static str> {
-        if self.is_container() && self.flags() == 0 {
-            return vec!["slow"];
-        }
-        categories_of(self.name(), self.flags(), self.keys(), self.spec.group)
+        let set = match self.is_container() && self.flags() == 0 {
+            true => categories_of("", 0, ""),
+            false => categories_of(self.name(), self.flags(), self.spec.group),
+        };
+        names_of(set).collect()
     }
 }
 
@@ -196,51 +198,6 @@ fn filtered(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         }
         _ => ctx.reply.error("ERR syntax error"),
     }
-}
-
-/// Returns the ACL categories of a command, derived from its flags and group.
-pub(super) fn categories(spec: &Spec) -> Vec<&'static str> {
-    categories_of(spec.name, spec.flags, spec.keys, spec.group)
-}
-
-fn categories_of(name: &str, flags: u32, keys: Keys, group: &'static str) -> Vec<&'static str> {
-    let mut all = Vec::new();
-    for (bits, category) in [
-        (flag::WRITE, "write"),
-        (flag::READONLY, "read"),
-        (flag::ADMIN, "admin"),
-        (flag::ADMIN, "dangerous"),
-        (flag::PUBSUB, "pubsub"),
-        (flag::FAST, "fast"),
-        (flag::BLOCKING, "blocking"),
-    ] {
-        if flags & bits != 0 {
-            all.push(category);
-        }
-    }
-    if flags & flag::FAST == 0 {
-        all.push("slow");
-    }
-    // These commands read all keys or accept serialized values.
-    const DANGEROUS: [&str; 7] = [
-        "keys", "flushall", "flushdb", "swapdb", "sort", "sort_ro", "restore",
-    ];
-    if DANGEROUS.contains(&name) {
-        all.push("dangerous");
-    }
-    match group {
-        "generic" if keys == Keys::Sort => all.extend(["list", "set", "sortedset"]),
-        "generic" => all.push("keyspace"),
-        "server" if keys == Keys::Whole => all.push("keyspace"),
-        "sorted-set" => all.push("sortedset"),
-        group @ ("string" | "bitmap" | "hyperloglog" | "hash" | "list" | "set" | "geo") => {
-            all.push(group)
-        }
-        "connection" => all.push("connection"),
-        "transactions" => all.push("transaction"),
-        _ => {}
-    }
-    all
 }
 
 fn infos(ctx: &mut Ctx<'_, '_>, entries: Vec<Option<Entry>>) {

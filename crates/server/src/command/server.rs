@@ -1,7 +1,6 @@
 //! Commands about the server: INFO, TIME, ROLE, SHUTDOWN, MEMORY, and commands for features
 //! that do not exist here.
 
-use super::introspection;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
@@ -35,8 +34,6 @@ pub const TABLE: &[Spec] = commands! {
     in "server":
     "module" -2, ADMIN_ALWAYS | CONTAINER, Keys::None, "4.0.0", Run::any(module),
         "A container for module commands.";
-    "acl" -2, ADMIN_ALWAYS | CONTAINER, Keys::None, "6.0.0", Run::any(acl),
-        "A container for access list control commands.";
     in "generic":
     "wait" 3, 0, Keys::None, "3.0.0", Run::any(wait),
         "Waits until replicas have acknowledged the connection's writes. Returns 0, because there are none.";
@@ -146,21 +143,6 @@ const MODULE_HELP: &[&str] = &[
     "    Return a list of loaded modules, of which there are none.",
 ];
 
-/// Text of ACL HELP.
-const ACL_HELP: &[&str] = &[
-    "CAT [<category>]",
-    "    List all commands that belong to <category>, or all command categories",
-    "    when no category is specified.",
-    "GETUSER <username>",
-    "    Get the user's details.",
-    "LIST",
-    "    Show users details in config file format.",
-    "USERS",
-    "    List all the registered usernames.",
-    "WHOAMI",
-    "    Return the current connection username.",
-];
-
 fn module(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     match &args[1].to_ascii_lowercase()[..] {
         b"list" if args.len() == 2 => ctx.reply.array(0),
@@ -168,100 +150,6 @@ fn module(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         b"load" | b"loadex" | b"unload" => ctx.reply.error("ERR modules are not supported"),
         _ => refuse_subcommand(ctx, args, &["LIST", "LOAD", "UNLOAD"]),
     }
-}
-
-const CATEGORIES: &[&str] = &[
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let pass = if ctx.server.needs_password() {
-        "#(hidden)"
-    } else {
-        "nopass"
-    };
-    let word = args[1].to_ascii_lowercase();
-    match (&word[..], args.len()) {
-        (b"whoami", 2) => ctx.reply.bulk(b"default"),
-        (b"users", 2) => {
-            ctx.reply.array(1);
-            ctx.reply.bulk(b"default");
-        }
-        (b"list", 2) => {
-            ctx.reply.array(1);
-            let line = format!("user default on sanitize-payload {pass} ~* &* +@all");
-            ctx.reply.bulk(line.as_bytes());
-        }
-        (b"cat", 2) => {
-            ctx.reply.array(CATEGORIES.len());
-            for name in CATEGORIES {
-                ctx.reply.bulk(name.as_bytes());
-            }
-        }
-        (b"cat", 3) => commands_of(ctx, &args[2]),
-        (b"getuser", 3) if &args[2] == b"default" => describe_user(ctx),
-        (b"getuser", 3) => ctx.reply.null(),
-        (b"help", 2) => help(ctx, "ACL", ACL_HELP),
-        (b"setuser" | b"deluser" | b"load" | b"save" | b"log" | b"genpass" | b"dryrun", _) => {
-            ctx.reply.error(
-                "ERR there is only the default user: set its password with CONFIG SET requirepass",
-            )
-        }
-        _ => refuse_subcommand(ctx, args, &["WHOAMI", "USERS", "LIST", "CAT", "GETUSER"]),
-    }
-}
-
-fn commands_of(ctx: &mut Ctx<'_, '_>, category: &[u8]) {
-    let name = String::from_utf8_lossy(category).to_ascii_lowercase();
-    if !CATEGORIES.contains(&name.as_str()) {
-        return ctx.reply.error(&format!("ERR Unknown category '{name}'"));
-    }
-    let is_in = |spec: &&&Spec| introspection::categories(spec).contains(&name.as_str());
-    let found: Vec<_> = ctx.table.iter().filter(is_in).collect();
-    ctx.reply.array(found.len());
-    for spec in found {
-        ctx.reply.bulk(spec.name.as_bytes());
-    }
-}
-
-fn describe_user(ctx: &mut Ctx<'_, '_>) {
-    let needs_password = ctx.server.needs_password();
-    let reply = &mut ctx.reply;
-    reply.map(6);
-    reply.bulk(b"flags");
-    reply.set(if needs_password { 1 } else { 2 });
-    reply.bulk(b"on");
-    if !needs_password {
-        reply.bulk(b"nopass");
-    }
-    reply.bulk(b"passwords");
-    reply.array(0);
-    for (name, value) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
-        reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
-    reply.bulk(b"selectors");
-    reply.array(0);
 }
 
 fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {

@@ -3,6 +3,7 @@
 
 mod request;
 
+use super::permission::may_read_all;
 use super::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use super::table::{commands, on_slab};
 use super::work;
@@ -59,11 +60,31 @@ impl Item {
 /// destination]`
 fn sort(ctx: &mut Ctx<'_, '_>, args: Args<'_>, may_store: bool) -> Answer {
     let request = Request::parse(args.from(2), may_store)?;
+    check_patterns(ctx, args, &request)?;
     let (kind, elements) = elements(ctx, &args[1], &request)?;
     let elements = in_order(ctx, elements, kind, &request)?;
     match request.destination {
         Some(destination) => store(ctx, destination, &elements, &request.gets),
         None => reply(ctx, &elements, &request.gets),
+    }
+}
+
+/// Refuses patterns that name other keys unless the user may read all keys.
+fn check_patterns(ctx: &Ctx<'_, '_>, args: Args<'_>, request: &Request<'_>) -> Answer {
+    let by = request.sorts && request.by.is_some();
+    if !by && request.gets.is_empty() || ctx.session.has_all_rights(&ctx.server.acl) {
+        return Ok(());
+    }
+    let chosen = ctx.table.lookup(args.name());
+    let chosen = chosen.map(|index| ctx.table.choose(index, args));
+    match chosen.is_some_and(|chosen| may_read_all(&ctx.session.user, chosen, args)) {
+        true => Ok(()),
+        false if by => Err(Refusal::Message(
+            "ERR BY option of SORT denied due to insufficient ACL permissions.",
+        )),
+        false => Err(Refusal::Message(
+            "ERR GET option of SORT denied due to insufficient ACL permissions.",
+        )),
     }
 }
 

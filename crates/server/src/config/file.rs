@@ -37,7 +37,7 @@ fn read_nested(
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     for (number, line) in text.lines().enumerate() {
         let place = format!("{}:{}", path.display(), number + 1);
-        let Some(words) = words(line).map_err(|error| format!("{place}: {error}"))? else {
+        let Some(mut words) = words(line).map_err(|error| format!("{place}: {error}"))? else {
             continue;
         };
         if words[0].eq_ignore_ascii_case("include") {
@@ -46,6 +46,11 @@ fn read_nested(
             };
             let file = path.parent().unwrap_or(Path::new(".")).join(file);
             read_nested(config, &file, warnings, depth + 1)?;
+            continue;
+        }
+        if words[0].eq_ignore_ascii_case("user") {
+            words[0].make_ascii_lowercase();
+            config.add_user_line((place, words));
             continue;
         }
         let value = words[1..].join(" ");
@@ -62,6 +67,7 @@ fn read_nested(
 pub fn is_known(name: &str) -> bool {
     let matches = |pattern: &str| glob::matches(pattern.as_bytes(), name.as_bytes(), true);
     find(name).is_some()
+        || name.eq_ignore_ascii_case("user")
         || IGNORED.iter().any(|pattern| matches(pattern))
         || REFUSED.iter().any(|(pattern, _)| matches(pattern))
 }

@@ -1,7 +1,9 @@
 //! The table of settings. The config file, the command line, CONFIG GET and SET, the docs and the
 //! tests read it.
 
-use super::words::{DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS, SANITIZE};
+use super::words::{
+    CHANNELS, DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS, SANITIZE,
+};
 
 /// Type of a setting: how its text is parsed, checked and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,10 @@ settings! {
     TcpBacklog "tcp-backlog", Int(1, 65535), "511", false, "Maximum number of connections waiting to be accepted.";
     ProtectedMode "protected-mode", Bool, "yes", true, "Whether to refuse clients from other machines while no password is set.";
     RequirePass "requirepass", Secret, "", true, "Password of the default user; empty means none.";
+    RequirePassFile "requirepass-file", Text, "", false, "File whose first line is the password of the default user, instead of requirepass.";
+    AclFile "aclfile", Text, "", false, "File that defines the users; see [access control](../guide/access-control.md).";
+    AclPubsubDefault "acl-pubsub-default", Choice(CHANNELS), "resetchannels", true, "Channels that a new user may use: allchannels or resetchannels (none).";
+    AclLogMaxLen "acllog-max-len", Int(0, 1_000_000), "128", true, "Maximum number of entries of ACL LOG.";
     EnableDebugCommand "enable-debug-command", Choice(DEBUG_ACCESS), "no", false, "Clients that may run DEBUG: no, yes (all) or local (only those on the same machine).";
     MaxClients "maxclients", Int(1, 1_000_000), "10000", true, "Maximum number of connected clients; a further connection gets an error and is closed.";
     Timeout "timeout", Int(0, 2_147_483_647), "0", true, "Seconds after which an idle client is disconnected; 0 means never.";
@@ -217,8 +223,6 @@ pub const IGNORED: &[&str] = &[
     "shutdown-*",
     "hash-max-zipmap-*",
     "stream-idmp-*",
-    "acllog-max-len",
-    "acl-pubsub-default",
 ];
 
 /// Settings of Redis that cannot be ignored safely, with the reason for which they are refused.
@@ -230,13 +234,5 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("tls-*", "TLS is not supported; use a TLS proxy"),
     ("unixsocket*", "Unix sockets are not supported"),
     ("loadmodule", "modules are not supported"),
-    (
-        "aclfile",
-        "there is only the default user; set its password with requirepass",
-    ),
-    (
-        "user",
-        "there is only the default user; set its password with requirepass",
-    ),
     ("rename-command", "renaming commands is not supported"),
 ];

@@ -25,3 +25,8 @@ pub const DEBUG_ACCESS: &[&str] = &["no", "yes", "local"];
 pub const DEBUG_REFUSED: i64 = 0;
 /// Index in [`DEBUG_ACCESS`] of the word that allows DEBUG to local clients.
 pub const DEBUG_LOCAL: i64 = 2;
+
+/// Words of `acl-pubsub-default`.
+pub const CHANNELS: &[&str] = &["allchannels", "resetchannels"];
+/// Index in [`CHANNELS`] of the word that allows all channels.
+pub const ALL_CHANNELS: i64 = 0;

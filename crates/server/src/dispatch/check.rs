@@ -2,8 +2,10 @@
 //! delay of attempts to authenticate.
 
 use super::Executor;
+use crate::acl::log::Context;
 use crate::clock::Moment;
 use crate::command;
+use crate::command::permission::check_session;
 use crate::context::{Chosen, Spec};
 use crate::session::Session;
 use crate::spec::flag;
@@ -11,16 +13,17 @@ use crate::state::Server;
 use wire::{Args, Protocol};
 
 /// Checks the conditions that every command must meet before it runs or is queued: arity,
-/// authentication, and the state of the session.
+/// authentication, the
+/// rights of the user, and the state of the session.
 #[inline(always)]
 pub(super) fn check(
     server: &Server,
-    session: &Session,
+    session: &mut Session,
     chosen: Chosen,
     args: Args<'_>,
 ) -> Result<(), String> {
     const RARE: u32 = flag::CONTAINER | flag::PROTECTED;
-    let is_plain = session.is_authenticated
+    let is_plain = session.has_all_rights(&server.acl)
         && session.subscriptions.is_none()
         && chosen.spec.flags & RARE == 0
         && chosen.spec.accepts(args.len());
@@ -33,7 +36,7 @@ pub(super) fn check(
 #[inline(never)]
 fn check_all(
     server: &Server,
-    session: &Session,
+    session: &mut Session,
     chosen: Chosen,
     args: Args<'_>,
 ) -> Result<(), String> {
@@ -49,6 +52,14 @@ fn check_all(
     }
     if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
         return Err("NOAUTH Authentication required.".into());
+    }
+    let context = match session.transaction {
+        Some(_) => Context::Transaction,
+        None => Context::TopLevel,
+    };
+    if let Err(denied) = check_session(server, session, chosen, args, context) {
+        let text = denied.text(&session.user, chosen, args, false);
+        return Err(format!("NOPERM {text}"));
     }
     if spec.has(flag::PROTECTED) && !command::debug::is_allowed(server, session) {
         return Err(command::debug::NOT_ALLOWED.into());
@@ -71,7 +82,7 @@ impl Executor<'_> {
     /// is not postponed by later failures of other clients.
     pub(super) fn login_delay(&self, session: &mut Session, args: Args<'_>) -> Option<Moment> {
         let is_attempt = args.name().eq_ignore_ascii_case(b"auth") || args.len() > 2;
-        if !is_attempt || !self.server.needs_password() {
+        if !is_attempt {
             return None;
         }
         match session.login_at {

@@ -378,6 +378,7 @@ fn begin<'v>(
     tracking::end_command(session, spec);
     let job = Job {
         info: Arc::clone(&session.info),
+        user: Arc::clone(&session.user),
         db: session.db,
         protocol: session.protocol,
         call,
@@ -433,6 +434,7 @@ pub fn run_job(server: &Server, job: &mut Job) {
     session.db = job.db;
     session.protocol = job.protocol;
     session.is_authenticated = true;
+    session.user = Arc::clone(&job.user);
     session.blocking_state = BlockingState::MustReply;
     let spec = command::table()[job.call.index as usize];
     run_in(server, job, &mut session, spec, job.now);

@@ -3,6 +3,7 @@
 
 use super::report::Report;
 use super::segment;
+use crate::acl::log::Reason;
 use crate::clients::flag;
 use crate::config::{Id, bytes_for_people, value};
 use crate::process;
@@ -288,11 +289,14 @@ fn events(report: &mut Report<'_>) {
     report.field("client_allocation_failure_disconnections", failures);
     report.field("reply_buffer_shrinks", 0);
     report.field("reply_buffer_expands", 0);
-    let failures = stats.authentication_failures.load(Relaxed);
-    report.field("acl_access_denied_auth", failures);
-    report.field("acl_access_denied_cmd", 0);
-    report.field("acl_access_denied_key", 0);
-    report.field("acl_access_denied_channel", 0);
+    for (name, reason) in [
+        ("acl_access_denied_auth", Reason::Authentication),
+        ("acl_access_denied_cmd", Reason::Command),
+        ("acl_access_denied_key", Reason::Key),
+        ("acl_access_denied_channel", Reason::Channel),
+    ] {
+        report.field(name, report.server.acl.log.count(reason));
+    }
 }
 
 pub(super) fn replication(report: &mut Report<'_>) {

@@ -192,7 +192,7 @@ fn create_count<E: Items>(turn: &mut Turn<'_, E>) -> Option<Result<(u64, u64), S
 /// Lists the mechanisms of authentication. Without a password there are none, and the command is
 /// unknown, as in memcached.
 fn mechanisms<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
-    match turn.server.needs_password() {
+    match turn.server.acl.needs_login() {
         true => answer(turn, header, b"PLAIN"),
         false => refuse(turn.out, header, Status::UnknownCommand),
     }
@@ -201,16 +201,17 @@ fn mechanisms<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
 /// Authenticates the client by the mechanism PLAIN: an identity that is ignored, the name of a
 /// user, and a password, separated by zero bytes.
 fn authenticate<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
-    if !turn.server.needs_password() {
+    if !turn.server.acl.needs_login() {
         return refuse(turn.out, header, Status::UnknownCommand);
     }
     let data = &turn.input[turn.request.value.range()];
     let mut parts = data.splitn(3, |&byte| byte == 0).skip(1);
     let (user, password) = (parts.next(), parts.next());
     let is_right = turn.sent_key(0) == b"PLAIN"
-        && user
-            .zip(password)
-            .is_some_and(|(user, password)| log_in(turn.server, turn.session, user, password));
+        && user.zip(password).is_some_and(|(user, password)| {
+            log_in(turn.server, turn.session, b"sasl", user, password)
+        })
+        && turn.session.user.is_unrestricted();
     turn.add(|counts| &counts.auths);
     if is_right {
         return answer(turn, header, b"Authenticated");

@@ -464,7 +464,7 @@ impl Worker {
         let endpoint = self.listeners.endpoint(&stream, address, self.index, index);
         let info = server.clients.add(endpoint, executor.moment());
         let mut session = Session::of(info);
-        session.is_authenticated = !server.needs_password();
+        session.log_out(&server.acl);
         let mut connection = Connection::new(stream, session);
         if protocol == PortProtocol::Memcached {
             connection.use_memcached();

@@ -72,6 +72,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    users_have_rights: "acl.txt",
     strings_are_set: "set.txt",
     strings_are_read: "get.txt",
     conditions_are_compared: "condition.txt",

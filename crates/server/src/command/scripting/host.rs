@@ -2,6 +2,7 @@
 
 use crate::command;
 use crate::command::inner::Caller;
+use crate::command::permission::check;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
 use crate::context::{Chosen, Ctx};
@@ -76,17 +77,20 @@ impl Host for ScriptHost<'_, '_, '_> {
         self.ctx.session.protocol = protocol;
         let Some(chosen) = find(args) else {
             let text = "ERR Unknown Redis command called from script";
-            return self.ctx.refuse_inner(None, text, out);
+            return self.ctx.refuse_inner(None, text, Caller::Script(out));
         };
         if let Some(text) = self.refusal(chosen, args) {
-            return self.ctx.refuse_inner(Some(chosen), text, out);
+            let caller = Caller::Script(out);
+            return self.ctx.refuse_inner(Some(chosen), text, caller);
         }
         self.has_written |= chosen.flags() & flag::WRITE != 0;
         self.ctx.run_inner(chosen, args, Caller::Script(out));
     }
 
     fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
-        may_call(args)
+        let chosen = named(args)?;
+        self.ctx.session.refresh(&self.ctx.server.acl);
+        Ok(check(&self.ctx.session.user, chosen, args).is_ok())
     }
 
     fn log(&mut self, level: u8, text: &[u8]) {
@@ -141,7 +145,8 @@ impl Host for LoadHost<'_> {
     }
 
     fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
-        may_call(args)
+        // No command can be called, so that no user's rights matter.
+        named(args).map(|_| true)
     }
 
     fn log(&mut self, level: u8, text: &[u8]) {
@@ -166,13 +171,13 @@ fn find(args: Args<'_>) -> Option<Chosen> {
     (!chosen.is_unknown).then_some(chosen)
 }
 
-/// Whether the user may run this command. There is one user, who may run all.
-fn may_call(args: Args<'_>) -> Result<bool, &'static str> {
+/// Returns the command that `redis.acl_check_cmd` names.
+fn named(args: Args<'_>) -> Result<Chosen, &'static str> {
     let chosen = find(args).ok_or("Invalid command passed to redis.acl_check_cmd()")?;
-    if !chosen.accepts(args.len()) {
-        return Err("Wrong number of args for redis.acl_check_cmd()");
+    match chosen.accepts(args.len()) {
+        true => Ok(chosen),
+        false => Err("Wrong number of args for redis.acl_check_cmd()"),
     }
-    Ok(true)
 }
 
 fn log_line(level: u8, text: &[u8]) {

@@ -68,7 +68,8 @@ impl Connection {
             .memcached
             .as_mut()
             .expect("the connection uses memcached");
-        let may_pass = self.session.may_pass(server.needs_password());
+        self.session.refresh(&server.acl);
+        let may_pass = self.session.has_all_rights(&server.acl);
         parser.set_limits(Limits {
             value_bytes_max: match may_pass {
                 true => server.config.number(Id::MemcachedItemMax) as usize,
@@ -166,9 +167,11 @@ impl Connection {
         None
     }
 
-    /// Whether the client is authenticated or requests what it needs for that.
+    /// Whether the client's user has all rights, or the client requests what it needs to
+    /// authenticate. Requests have no rows in the table of commands, so that rights on single
+    /// commands do not apply to them.
     fn is_known(&self, content: &Content, executor: &Executor<'_>) -> bool {
-        self.session.may_pass(executor.server().needs_password())
+        self.session.has_all_rights(&executor.server().acl)
             || content.request().is_some_and(|request| {
                 request.binary.is_some()
                     && matches!(

@@ -1,0 +1,254 @@
+//! Tests of users and their rules.
+
+use super::catalog::{Catalog, category};
+use super::file::parse;
+use super::{Acl, READ, Rules, User, WRITE};
+use crate::command;
+use proptest::prelude::*;
+use std::sync::LazyLock;
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(command::table()));
+
+fn rules() -> Rules<'static> {
+    Rules {
+        catalog: &CATALOG,
+        has_all_channels: false,
+    }
+}
+
+/// Applies rules that are separated by blanks to a new user.
+fn user(text: &str) -> User {
+    let mut user = User::new("u", false);
+    let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+    user.apply_all(&words, rules()).expect("valid rules");
+    user
+}
+
+/// Returns the shown rule and the text of the reason for which rules are refused.
+fn refused(text: &str) -> String {
+    let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+    let mut user = User::new("u", false);
+    let bad = user.apply_all(&words, rules()).expect_err("it is refused");
+    format!("{} {}", bad.place, bad.text())
+}
+
+#[test]
+fn passwords_are_compared_by_digest_and_never_shown() {
+    let one = user("on >one >two");
+    let accepts = |user: &User, text: &str| user.accepts(&super::sha256::sha256(text.as_bytes()));
+    for (text, expected) in [("one", true), ("two", true), ("On", false), ("", false)] {
+        assert_eq!(accepts(&one, text), expected, "{text}");
+    }
+    assert!(!accepts(&user(">one"), "one"), "the user is off");
+    assert!(accepts(&user("on nopass"), "anything"));
+    assert!(!accepts(&user("on nopass resetpass"), ""));
+    assert!(!accepts(&user("on >one <one"), "one"));
+    assert_eq!(format!("{one:?}"), "User { name: \"u\" }");
+    assert_eq!(
+        refused("on <secret"),
+        "1 Error in ACL SETUSER modifier '<(hidden)': The password you are trying to remove from the user does not exist"
+    );
+    assert!(refused("#secret").contains("'#(hidden)': The password hash must be exactly 64"));
+}
+
+#[test]
+fn a_rule_that_is_not_valid_is_named_with_its_place() {
+    for (text, expected) in [
+        (
+            "on +nosuch",
+            "1 Error in ACL SETUSER modifier '+nosuch': Unknown command",
+        ),
+        (
+            "on (+get",
+            "1 Unmatched parenthesis in acl selector starting at '(+get'.",
+        ),
+        (
+            "(+get ~a ) off (off)",
+            "4 Error in ACL SETUSER modifier '(off)': Syntax error",
+        ),
+        (
+            "~a ~* ~b",
+            "2 Error in ACL SETUSER modifier '~b': Adding a pattern after",
+        ),
+        (
+            "+config|get|x",
+            "0 Error in ACL SETUSER modifier '+config|get|x': Allowing first-arg",
+        ),
+    ] {
+        let got = refused(text);
+        assert!(got.starts_with(expected), "{text}: {got}");
+    }
+    let many: Vec<String> = (0..1025).map(|number| format!("~k{number}")).collect();
+    assert!(refused(&many.join(" ")).contains("A user has at most 1024 rules of one kind"));
+}
+
+#[test]
+fn patterns_match_as_globs() {
+    let user = user("~app:* ~one %R~r?x %W~[ab]\\* ~a*b");
+    let root = user.selectors().next().expect("a root");
+    for (key, rights, expected) in [
+        ("app:", WRITE, true),
+        ("app", READ, false),
+        ("one", READ | WRITE, true),
+        ("one1", 0, false),
+        ("rax", READ, true),
+        ("rax", WRITE, false),
+        ("rax", 0, true),
+        ("b*", WRITE, true),
+        ("bx", WRITE, false),
+        ("axxb", READ, true),
+        ("axx", READ, false),
+    ] {
+        assert_eq!(root.allows_key(key.as_bytes(), rights), expected, "{key}");
+    }
+}
+
+#[test]
+fn a_user_with_all_rights_is_unrestricted_until_a_rule_denies_something() {
+    for (text, expected) in [
+        ("+@all ~* &*", true),
+        ("+@all ~*", false),
+        ("+@all ~* &* -get", false),
+        ("+@all ~* &* -get +get", true),
+        ("+@all %R~* &*", false),
+        ("(+@all ~* &*)", true),
+        ("+@read +@write +@slow +@fast ~* &*", false),
+    ] {
+        assert_eq!(user(text).is_unrestricted(), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_file_is_accepted_as_a_whole_or_refused_with_lines_and_words() {
+    let read = |text: &str| parse(text.as_bytes(), "f", rules(), User::default_with("secret"));
+    let users = read("\n user a on nopass +get (~x +set) \r\n\tuser b off\n").expect("valid");
+    let names: Vec<&str> = users.keys().map(String::as_str).collect();
+    assert_eq!(names, ["a", "b", "default"]);
+    assert!(!users["default"].has_no_password(), "requirepass remains");
+    let error =
+        read("user a on\nuser a off\nusr b\nuser c on +nosuch >secret <secret1").expect_err("bad");
+    assert_eq!(
+        error,
+        "f:2: word 2: the user 'a' is defined twice; f:3: expected the word user, a name and rules; f:4: word 4: Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL"
+    );
+    let error = read(&"x\n".repeat(100)).expect_err("bad");
+    assert!(error.ends_with("and 92 more errors"), "{error}");
+}
+
+#[test]
+fn a_change_is_announced_and_a_refused_one_changes_nothing() {
+    let acl = Acl::default();
+    let version = acl.version();
+    assert!(acl.set("u", &[b"on", b"nonsense"], rules()).is_err());
+    assert_eq!((acl.version(), acl.all().len()), (version, 1));
+    acl.set("u", &[b"on", b">pw"], rules()).expect("valid");
+    assert!(acl.version() > version && !acl.needs_password());
+    assert!(acl.authenticate(b"u", b"pw").is_some());
+    assert!(acl.authenticate(b"u", b"p").is_none() && acl.authenticate(b"\xff", b"").is_none());
+    acl.set_default_password("x");
+    assert!(acl.needs_password() && acl.needs_login());
+    assert!(acl.remove("u") && !acl.remove("u"));
+}
+
+/// Rules from which random users are made.
+const RULES: &[&str] = &[
+    "on",
+    "off",
+    "nopass",
+    "resetpass",
+    ">a",
+    ">b",
+    "<a",
+    "~*",
+    "resetkeys",
+    "~a*",
+    "%R~a*",
+    "%W~b?",
+    "&*",
+    "resetchannels",
+    "&c*",
+    "&d",
+    "+@all",
+    "-@all",
+    "+get",
+    "-get",
+    "+set",
+    "+@read",
+    "-@read",
+    "+@write",
+    "-@dangerous",
+    "+config",
+    "-config",
+    "+config|get",
+    "-config|get",
+    "+get|x",
+    "+select|0",
+    "-select",
+    "(+get ~a*)",
+    "(%R~x +@all -@admin)",
+    "clearselectors",
+    "reset",
+    "+@slow",
+    "-@fast",
+];
+
+/// The plainest model of the commands of a selector: whether each one is allowed.
+fn model(words: &[&str]) -> Vec<bool> {
+    let entries: Vec<_> = CATALOG.iter().map(|(_, entry)| entry.clone()).collect();
+    let mut allowed = vec![false; entries.len()];
+    for word in words {
+        let sign = word.starts_with('+');
+        match *word {
+            "reset" => allowed.fill(false),
+            "+@all" | "-@all" => allowed.fill(sign),
+            _ if !word.starts_with(['+', '-']) => {}
+            _ => {
+                let name = &word[1..];
+                for (at, entry) in entries.iter().enumerate() {
+                    let container = entry.name.split('|').next().unwrap_or_default();
+                    let parent = entries.iter().find(|other| other.name == container);
+                    let is_in = |categories: u32| {
+                        let bit = name
+                            .strip_prefix('@')
+                            .and_then(|name| category(name.as_bytes()));
+                        bit.is_some_and(|bit| categories & bit != 0)
+                    };
+                    let is_meant = entry.name == name
+                        || container == name
+                        || is_in(entry.categories)
+                        || parent.is_some_and(|parent| is_in(parent.categories));
+                    if is_meant {
+                        allowed[at] = sign;
+                    }
+                }
+            }
+        }
+    }
+    allowed
+}
+
+proptest! {
+    #[test]
+    fn a_user_agrees_with_the_model_and_is_restored_from_its_line(
+        picks in prop::collection::vec(0..RULES.len(), 0..24),
+    ) {
+        let mut user = User::new("u", false);
+        let mut applied = Vec::new();
+        for pick in picks {
+            let mut changed = user.clone();
+            if changed.apply_all(&[RULES[pick].as_bytes()], rules()).is_ok() {
+                user = changed;
+                applied.push(RULES[pick]);
+            }
+        }
+        let allowed = model(&applied);
+        let root = user.selectors().next().expect("a root");
+        for (index, entry) in CATALOG.iter() {
+            prop_assert_eq!(root.allows_command(index, None), allowed[index as usize], "{}", entry.name);
+        }
+        let line = user.line();
+        let users = parse(&line, "f", rules(), User::default_with(""));
+        let again = users.expect("what was written can be read");
+        prop_assert!(*again["u"] == user, "{}", String::from_utf8_lossy(&line));
+    }
+}

@@ -1,0 +1,454 @@
+//! ACL: users and their rights.
+
+use super::client;
+use super::permission::check;
+use super::subcommand::{help, refuse_subcommand};
+use super::table::commands;
+use crate::acl::catalog::{CATEGORIES, Catalog, category};
+use crate::acl::file::{add_line, check_name, parse};
+use crate::acl::{DEFAULT, Rules, Selector, User};
+use crate::clients::ClientInfo;
+use crate::config::words::ALL_CHANNELS;
+use crate::config::{Config, Id, Value};
+use crate::context::{Ctx, Run, Spec};
+use crate::pubsub::Space;
+use crate::spec::Keys;
+use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
+use crate::state::Server;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use wire::number::parse_i64;
+use wire::{Args, Reply};
+
+/// Table of this family's commands.
+pub const TABLE: &[Spec] = commands! {
+    in "server":
+    "acl" -2, ADMIN | NOSCRIPT | LOADING | STALE | CONTAINER, Keys::None, "6.0.0", Run::any(acl),
+        "A container for commands on users and their rights.";
+};
+
+/// Text of ACL HELP.
+const HELP: &[&str] = &[
+    "CAT [<category>]",
+    "    List all commands that belong to <category>, or all command categories",
+    "    when no category is specified.",
+    "DELUSER <username> [<username> ...]",
+    "    Delete a list of users.",
+    "DRYRUN <username> <command> [<arg> ...]",
+    "    Returns whether the user can execute the given command without executing the command.",
+    "GETUSER <username>",
+    "    Get the user's details.",
+    "GENPASS [<bits>]",
+    "    Generate a secure 256-bit user password. The optional `bits` argument can",
+    "    be used to specify a different size.",
+    "LIST",
+    "    Show users details in config file format.",
+    "LOAD",
+    "    Reload users from the ACL file.",
+    "LOG [<count> | RESET]",
+    "    Show the ACL log entries.",
+    "SAVE",
+    "    Save the current config to the ACL file.",
+    "SETUSER <username> <attribute> [<attribute> ...]",
+    "    Create or modify a user with the specified attributes.",
+    "USERS",
+    "    List all the registered usernames.",
+    "WHOAMI",
+    "    Return the current connection username.",
+];
+
+const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.";
+const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// Maximum number of bits that ACL GENPASS returns.
+const PASSWORD_BITS_MAX: i64 = 4096;
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(super::table()));
+
+/// Returns what the rules of users refer to.
+fn rules(config: &Config) -> Rules<'static> {
+    Rules {
+        catalog: &CATALOG,
+        has_all_channels: config.number(Id::AclPubsubDefault) == ALL_CHANNELS,
+    }
+}
+
+fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let word = args[1].to_ascii_lowercase();
+    match (&word[..], args.len()) {
+        (b"whoami", 2) => ctx.reply.bulk(ctx.session.user.name().as_bytes()),
+        (b"users", 2) => {
+            let all = ctx.server.acl.all();
+            ctx.reply.array(all.len());
+            for user in all {
+                ctx.reply.bulk(user.name().as_bytes());
+            }
+        }
+        (b"list", 2) => {
+            let all = ctx.server.acl.all();
+            ctx.reply.array(all.len());
+            for user in all {
+                ctx.reply.bulk(&user.line());
+            }
+        }
+        (b"getuser", 3) => get_user(ctx, &args[2]),
+        (b"setuser", 3..) => set_user(ctx, args),
+        (b"deluser", 3..) => delete_users(ctx, args),
+        (b"cat", 2) => {
+            ctx.reply.array(CATEGORIES.len());
+            for name in CATEGORIES {
+                ctx.reply.bulk(name.as_bytes());
+            }
+        }
+        (b"cat", 3) => commands_of(ctx, &args[2]),
+        (b"dryrun", 4..) => dry_run(ctx, args),
+        (b"genpass", 2 | 3) => generate_password(ctx, args.get(2)),
+        (b"log", 2 | 3) => log(ctx, args.get(2)),
+        (b"load" | b"save", 2) => {
+            let path = ctx.server.config.text(Id::AclFile);
+            match &word[..] {
+                _ if path.is_empty() => ctx.reply.error(NO_FILE),
+                b"load" => load(ctx, &path),
+                _ => save(ctx, &path),
+            }
+        }
+        (b"help", 2) => help(ctx, "ACL", HELP),
+        _ => refuse_subcommand(ctx, args, HELP),
+    }
+}
+
+fn get_user(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
+    let name = std::str::from_utf8(name);
+    let Some(user) = name.ok().and_then(|name| ctx.server.acl.find(name).0) else {
+        return ctx.reply.null();
+    };
+    let reply = &mut ctx.reply;
+    reply.map(6);
+    reply.bulk(b"flags");
+    let flags = user.flags();
+    reply.set(flags.len());
+    for flag in flags {
+        reply.bulk(flag.as_bytes());
+    }
+    reply.bulk(b"passwords");
+    let passwords: Vec<String> = user.passwords().collect();
+    reply.array(passwords.len());
+    for digits in passwords {
+        reply.bulk(digits.as_bytes());
+    }
+    let mut selectors = user.selectors();
+    if let Some(root) = selectors.next() {
+        describe(reply, root);
+    }
+    let further: Vec<&Selector> = selectors.collect();
+    reply.bulk(b"selectors");
+    reply.array(further.len());
+    for selector in further {
+        reply.map(3);
+        describe(reply, selector);
+    }
+}
+
+/// Writes the three pairs that describe a selector.
+fn describe(reply: &mut Reply<'_>, selector: &Selector) {
+    reply.bulk(b"commands");
+    reply.bulk(selector.describe_commands().as_bytes());
+    reply.bulk(b"keys");
+    reply.bulk(&selector.describe_keys());
+    reply.bulk(b"channels");
+    reply.bulk(&selector.describe_channels());
+}
+
+fn set_user(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let name = match check_name(&args[2]) {
+        Ok(name) => name,
+        Err(why) => return ctx.reply.error(&format!("ERR {why}")),
+    };
+    let words: Vec<&[u8]> = args.from(3).iter().collect();
+    let rules = rules(&ctx.server.config);
+    match ctx.server.acl.set(name, &words, rules) {
+        Ok(()) => {
+            disconnect_subscribers(ctx);
+            ctx.reply.ok();
+        }
+        Err(why) => ctx.reply.error(&format!("ERR {why}")),
+    }
+}
+
+fn delete_users(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let names: Vec<&[u8]> = args.from(2).iter().collect();
+    if names.contains(&DEFAULT.as_bytes()) {
+        return ctx.reply.error("ERR The 'default' user cannot be removed");
+    }
+    let is_removed = |name: &&[u8]| {
+        let name = std::str::from_utf8(name);
+        name.is_ok_and(|name| ctx.server.acl.remove(name))
+    };
+    let count = names.into_iter().filter(is_removed).count();
+    disconnect_removed(ctx);
+    ctx.reply.integer(count as i64);
+}
+
+/// Disconnects the clients whose user does not exist any more.
+fn disconnect_removed(ctx: &mut Ctx<'_, '_>) {
+    let all = ctx.server.acl.all();
+    let exists = |info: &ClientInfo| {
+        let name = info.user();
+        all.binary_search_by(|user| user.name().cmp(&name)).is_ok()
+    };
+    for info in ctx.server.clients.list() {
+        if !exists(&info) {
+            client::disconnect(ctx, &info);
+        }
+    }
+}
+
+/// Disconnects the clients with subscriptions that their user is not allowed any more.
+fn disconnect_subscribers(ctx: &mut Ctx<'_, '_>) {
+    if ctx.server.pubsub.is_idle() {
+        return;
+    }
+    let all = ctx.server.acl.all();
+    let users: BTreeMap<&str, &User> = all.iter().map(|user| (user.name(), &**user)).collect();
+    let mut denied = Vec::new();
+    ctx.server.pubsub.each(&mut |space, name, subscriber| {
+        let Some(info) = ctx.server.clients.get(subscriber.client) else {
+            return;
+        };
+        let is_pattern = space == Space::Pattern;
+        let user = users.get(&*info.user());
+        let is_allowed = user.is_some_and(|user| {
+            let mut selectors = user.selectors();
+            selectors.any(|selector| selector.allows_channel(name, is_pattern))
+        });
+        if !is_allowed {
+            denied.push(info);
+        }
+    });
+    for info in denied {
+        client::disconnect(ctx, &info);
+    }
+}
+
+fn commands_of(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
+    let Some(bit) = category(name) else {
+        let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+        return ctx.reply.error(&format!("ERR Unknown category '{name}'"));
+    };
+    let all = CATALOG.iter().map(|(_, entry)| entry);
+    let names: Vec<_> = all
+        .filter(|entry| entry.categories & bit != 0)
+        .map(|entry| entry.name)
+        .collect();
+    ctx.reply.array(names.len());
+    for name in names {
+        ctx.reply.bulk(name.as_bytes());
+    }
+}
+
+fn dry_run(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
+    let found = std::str::from_utf8(&args[2]).ok();
+    let Some(user) = found.and_then(|name| ctx.server.acl.find(name).0) else {
+        let name = text(&args[2]);
+        return ctx.reply.error(&format!("ERR User '{name}' not found"));
+    };
+    let call = args.from(3);
+    let index = ctx.table.lookup(call.name());
+    let chosen = index.map(|index| ctx.table.choose(index, call));
+    let Some(chosen) = chosen.filter(|chosen| !chosen.is_unknown) else {
+        let name = text(call.name());
+        return ctx.reply.error(&format!("ERR Command '{name}' not found"));
+    };
+    if !chosen.accepts(call.len()) {
+        let name = ctx.table.name(chosen.counted().unwrap_or(chosen.index));
+        return ctx.reply.error(&format!(
+            "ERR wrong number of arguments for '{name}' command"
+        ));
+    }
+    match check(&user, chosen, call) {
+        Ok(()) => ctx.reply.ok(),
+        Err(denied) => {
+            let text = denied.text(&user, chosen, call, true);
+            ctx.reply.bulk(text.as_bytes());
+        }
+    }
+}
+
+fn generate_password(ctx: &mut Ctx<'_, '_>, bits: Option<&[u8]>) {
+    let Some(bits) = bits.map_or(Some(256), parse_i64) else {
+        return ctx.reply.error(NOT_INTEGER);
+    };
+    if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
+        return ctx.reply.error(&format!(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to {PASSWORD_BITS_MAX}"
+        ));
+    }
+    let mut bytes = [0; PASSWORD_BITS_MAX as usize / 8];
+    let bytes = &mut bytes[..(bits as usize).div_ceil(8)];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
+    if let Err(error) = read {
+        return ctx
+            .reply
+            .error(&format!("ERR no random numbers: /dev/urandom: {error}"));
+    }
+    let mut digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.truncate((bits as usize).div_ceil(4));
+    ctx.reply.bulk(digits.as_bytes());
+}
+
+fn log(ctx: &mut Ctx<'_, '_>, option: Option<&[u8]>) {
+    let log = &ctx.server.acl.log;
+    let count = match option {
+        None => 10,
+        Some(word) if word.eq_ignore_ascii_case(b"reset") => {
+            log.reset();
+            return ctx.reply.ok();
+        }
+        Some(number) => match parse_i64(number) {
+            Some(count) => usize::try_from(count).unwrap_or(0),
+            None => return ctx.reply.error(NOT_INTEGER),
+        },
+    };
+    let entries = log.newest(count);
+    let now_ms = ctx.view.now().0;
+    let reply = &mut ctx.reply;
+    reply.array(entries.len());
+    for entry in entries {
+        reply.map(10);
+        reply_number(reply, "count", entry.count);
+        let mut text = |name: &str, value: &[u8]| {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value);
+        };
+        text("reason", entry.reason.name().as_bytes());
+        text("context", entry.context.name().as_bytes());
+        text("object", &entry.object);
+        text("username", &entry.user);
+        reply.bulk(b"age-seconds");
+        reply.double(now_ms.saturating_sub(entry.updated_ms) as f64 / 1000.0);
+        reply.bulk(b"client-info");
+        reply.bulk(entry.client.as_bytes());
+        reply_number(reply, "entry-id", entry.id);
+        reply_number(reply, "timestamp-created", entry.created_ms);
+        reply_number(reply, "timestamp-last-updated", entry.updated_ms);
+    }
+}
+
+fn reply_number(reply: &mut Reply<'_>, name: &str, number: u64) {
+    reply.bulk(name.as_bytes());
+    reply.integer(number as i64);
+}
+
+fn load(ctx: &mut Ctx<'_, '_>, path: &str) {
+    match load_file(ctx.server, path) {
+        Ok(()) => {
+            disconnect_removed(ctx);
+            disconnect_subscribers(ctx);
+            ctx.reply.ok();
+        }
+        Err(why) => ctx.reply.error(&format!(
+            "ERR {why}. No change to the previously active ACL rules was performed"
+        )),
+    }
+}
+
+/// Replaces all users by those of a file; changes nothing if the file is not valid.
+fn load_file(server: &Server, path: &str) -> Result<(), String> {
+    let text = std::fs::read(path).map_err(|error| format!("ACL file {path}: {error}"))?;
+    let default = User::default_with(&server.config.text(Id::RequirePass));
+    let users = parse(&text, path, rules(&server.config), default)?;
+    server.acl.replace(users);
+    Ok(())
+}
+
+/// Reads the password of the default user from the file that the settings name.
+fn read_password(config: &Config) -> Result<(), String> {
+    let path = config.text(Id::RequirePassFile);
+    if path.is_empty() {
+        return Ok(());
+    }
+    let failed = |why: &str| format!("requirepass-file {path}: {why}");
+    let text = std::fs::read_to_string(&path).map_err(|error| failed(&error.to_string()))?;
+    match text.lines().next() {
+        _ if !config.text(Id::RequirePass).is_empty() => {
+            Err(failed("requirepass is set too; use one of them"))
+        }
+        None | Some("") => Err(failed("the first line is empty")),
+        Some(password) => {
+            config.put(Id::RequirePass, &Value::Text(password.to_owned()));
+            Ok(())
+        }
+    }
+}
+
+/// Defines the users of the configuration: those of the ACL file, or those of its `user` lines.
+///
+/// # Errors
+/// A line is not valid, there are both a file and lines, or the password cannot be read.
+pub fn load_at_start(server: &Server) -> Result<(), String> {
+    read_password(&server.config)?;
+    server.apply_password();
+    let path = server.config.text(Id::AclFile);
+    let lines = server.config.user_lines();
+    if lines.is_empty() {
+        return match path.is_empty() {
+            true => Ok(()),
+            false => load_file(server, &path),
+        };
+    }
+    if !path.is_empty() {
+        return Err(
+            "users are defined both by aclfile and by lines that begin with user; use one of them"
+                .into(),
+        );
+    }
+    let mut users = BTreeMap::new();
+    for (place, words) in &lines {
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        let added = add_line(&mut users, &words, rules(&server.config));
+        added.map_err(|error| format!("{place}: {error}"))?;
+    }
+    let default = || Arc::new(User::default_with(&server.config.text(Id::RequirePass)));
+    users.entry(DEFAULT.to_owned()).or_insert_with(default);
+    server.acl.replace(users);
+    Ok(())
+}
+
+fn save(ctx: &mut Ctx<'_, '_>, path: &str) {
+    let mut text = Vec::new();
+    for user in ctx.server.acl.all() {
+        text.extend_from_slice(&user.line());
+        text.push(b'\n');
+    }
+    match write_file(Path::new(path), &text) {
+        Ok(()) => ctx.reply.ok(),
+        Err(error) => {
+            log::warn!("ACL SAVE: {path}: {error}");
+            ctx.reply.error("ERR There was an error trying to save the ACLs. Please check the server logs for more information");
+        }
+    }
+}
+
+/// Replaces a file in one step: writes a file beside it, which only the owner may read, and renames
+/// that.
+fn write_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".tmp-{}", std::process::id()));
+    let beside = Path::new(&name);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = options.open(beside).and_then(|mut file| {
+        file.write_all(text)?;
+        file.sync_all()
+    });
+    let renamed = written.and_then(|()| std::fs::rename(beside, path));
+    if renamed.is_err() {
+        let _ = std::fs::remove_file(beside);
+    }
+    renamed
+}

@@ -1,0 +1,246 @@
+//! Checks a call against the rights of its user: the command, its keys and its channels.
+
+use super::access;
+use crate::acl::log::{Context, Event, Reason};
+use crate::acl::{READ, Selector, User, WRITE};
+use crate::config::Id;
+use crate::context::Chosen;
+use crate::session::Session;
+use crate::spec::{Keys, flag};
+use crate::state::Server;
+use std::sync::LazyLock;
+use wire::Args;
+
+/// What a call is denied for. If no selector allows the call, the greatest of their reasons is
+/// reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Denied {
+    /// The command.
+    Command,
+    /// The key that is the argument with this index.
+    Key(usize),
+    /// The channel that is the argument with this index.
+    Channel(usize),
+}
+
+impl Denied {
+    /// Describes the reason. If `names` is true, the key or the channel is named.
+    pub fn text(self, user: &User, chosen: Chosen, args: Args<'_>, names: bool) -> String {
+        let user = user.name();
+        let (at, kind) = match self {
+            Denied::Command => {
+                let name = name_of(chosen);
+                return format!("User {user} has no permissions to run the '{name}' command");
+            }
+            Denied::Key(at) => (at, "key"),
+            Denied::Channel(at) => (at, "channel"),
+        };
+        if !names {
+            return format!("No permissions to access a {kind}");
+        }
+        let name = String::from_utf8_lossy(&args[at]);
+        format!("User {user} has no permissions to access the '{name}' {kind}")
+    }
+
+    /// Describes the reason for a command that was allowed when its transaction queued it.
+    pub fn text_in_transaction(self) -> String {
+        let what = match self {
+            Denied::Command => "no permission to execute the command or subcommand",
+            Denied::Key(_) => "no permission to touch the specified keys",
+            Denied::Channel(_) => {
+                "no permission to access one of the channels used as arguments to the command"
+            }
+        };
+        format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {what}"
+        )
+    }
+}
+
+/// Returns the full name of the command with its subcommand.
+fn name_of(chosen: Chosen) -> &'static str {
+    chosen
+        .subcommand
+        .map_or(chosen.spec.name, |(_, subcommand)| subcommand.name)
+}
+
+/// Checks a call of a session, and records it in ACL LOG if it is denied.
+///
+/// # Errors
+/// The reason for which the session's user may not make the call.
+#[inline]
+pub fn check_session(
+    server: &Server,
+    session: &mut Session,
+    chosen: Chosen,
+    args: Args<'_>,
+    context: Context,
+) -> Result<(), Denied> {
+    if session.has_all_rights(&server.acl) {
+        return Ok(());
+    }
+    session.refresh(&server.acl);
+    let result = check(&session.user, chosen, args);
+    if let Err(denied) = result {
+        note(server, session, chosen, args, context, denied);
+    }
+    result
+}
+
+#[cold]
+fn note(
+    server: &Server,
+    session: &Session,
+    chosen: Chosen,
+    args: Args<'_>,
+    context: Context,
+    denied: Denied,
+) {
+    let (reason, object) = match denied {
+        Denied::Command => (Reason::Command, name_of(chosen).as_bytes()),
+        Denied::Key(at) => (Reason::Key, &args[at]),
+        Denied::Channel(at) => (Reason::Channel, &args[at]),
+    };
+    let user = session.user.name().as_bytes();
+    record(server, session, (reason, context), object, user);
+}
+
+/// Records an event in ACL LOG.
+pub fn record(
+    server: &Server,
+    session: &Session,
+    (reason, context): (Reason, Context),
+    object: &[u8],
+    user: &[u8],
+) {
+    let now = server.clock.moment();
+    let name = |index| super::table().name(index);
+    let event = Event {
+        reason,
+        context,
+        object,
+        user,
+        client: session.info.line(now, name),
+        now_ms: server.clock.now().0,
+    };
+    let len_max = server.config.number(Id::AclLogMaxLen) as usize;
+    server.acl.log.add(event, len_max);
+}
+
+/// Checks a call against a user's rights.
+///
+/// # Errors
+/// The reason for which the user may not make the call.
+pub fn check(user: &User, chosen: Chosen, args: Args<'_>) -> Result<(), Denied> {
+    if user.is_unrestricted() {
+        return Ok(());
+    }
+    let mut reason = Denied::Command;
+    for selector in user.selectors() {
+        match check_selector(selector, chosen, args) {
+            Ok(()) => return Ok(()),
+            Err(denied) => reason = reason.max(denied),
+        }
+    }
+    Err(reason)
+}
+
+/// Whether the user may make the call, and read every key by the same selector. SORT needs that for
+/// the keys that its patterns name.
+pub fn may_read_all(user: &User, chosen: Chosen, args: Args<'_>) -> bool {
+    user.selectors().any(|selector| {
+        selector.allows_reading_all() && check_selector(selector, chosen, args).is_ok()
+    })
+}
+
+fn check_selector(selector: &Selector, chosen: Chosen, args: Args<'_>) -> Result<(), Denied> {
+    let index = chosen.subcommand.map_or(chosen.index, |(index, _)| index);
+    let flags = chosen.flags();
+    if flags & flag::NO_AUTH == 0 && !selector.allows_command(index, args.get(1)) {
+        return Err(Denied::Command);
+    }
+    if !selector.allows_all_keys() {
+        check_keys(selector, chosen, args)?;
+    }
+    if flags & flag::PUBSUB != 0 && !selector.allows_all_channels() {
+        return check_channels(selector, chosen.spec.name, args);
+    }
+    Ok(())
+}
+
+fn check_keys(selector: &Selector, chosen: Chosen, args: Args<'_>) -> Result<(), Denied> {
+    let keys = chosen
+        .subcommand
+        .map_or(chosen.spec.keys, |(_, subcommand)| subcommand.keys);
+    if selector.has_full_patterns() {
+        let mut result = Ok(());
+        keys.each(args, |at| {
+            if result.is_ok() && !selector.allows_key(&args[at], 0) {
+                result = Err(Denied::Key(at));
+            }
+        });
+        return result;
+    }
+    let [first, further] = rights_of(chosen, args);
+    let mut place = 0;
+    let mut result = Ok(());
+    keys.each(args, |at| {
+        // The destination may come before the first key in the order of `each`.
+        let is_first = match keys {
+            Keys::Sort | Keys::FirstAndStored(_) => at == 1,
+            _ => place == 0,
+        };
+        place += 1;
+        let rights = if is_first { first } else { further };
+        if result.is_ok() && !selector.allows_key(&args[at], rights) {
+            result = Err(Denied::Key(at));
+        }
+    });
+    result
+}
+
+/// Rights that each command needs on its first and its further keys.
+static RIGHTS: LazyLock<Vec<[u8; 2]>> = LazyLock::new(|| {
+    let rights = |spec: &&crate::context::Spec| {
+        let (first, further) = access::of(spec.name, spec.flags);
+        [first, further.unwrap_or(first)].map(rights_in)
+    };
+    super::table().iter().map(rights).collect()
+});
+
+/// Returns the rights that a call needs on its first and its further keys.
+fn rights_of(chosen: Chosen, args: Args<'_>) -> [u8; 2] {
+    let [first, further] = RIGHTS[chosen.index as usize];
+    match access::of_arguments(chosen.spec.name, args) {
+        Some(access) => [rights_in(access), further],
+        None => [first, further],
+    }
+}
+
+/// Returns the rights that an access needs. One that returns only whether a key exists, or its
+/// type or length, needs none.
+fn rights_in(access: &str) -> u8 {
+    let mut rights = 0;
+    if access.contains("access") {
+        rights |= READ;
+    }
+    let writes = ["update", "insert", "delete"];
+    if writes.iter().any(|word| access.contains(word)) {
+        rights |= WRITE;
+    }
+    rights
+}
+
+fn check_channels(selector: &Selector, name: &str, args: Args<'_>) -> Result<(), Denied> {
+    let (last, is_pattern) = match name {
+        "subscribe" | "ssubscribe" => (args.len(), false),
+        "psubscribe" => (args.len(), true),
+        "publish" | "spublish" => (2, false),
+        _ => return Ok(()),
+    };
+    let is_denied = |at: &usize| !selector.allows_channel(&args[*at], is_pattern);
+    match (1..last).find(is_denied) {
+        Some(at) => Err(Denied::Channel(at)),
+        None => Ok(()),
+    }
+}
