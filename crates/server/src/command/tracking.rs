@@ -320,14 +320,20 @@ fn stop_monitor(server: &Server, session: &Session) {
     }
 }
 
-/// Sends the line of a command to the monitoring clients. Commands for administrators and those
-/// with passwords are omitted. A command of a script has `lua` in place of an address.
+/// Shows a command to the monitoring clients before it runs, except commands for administrators and
+/// those with passwords. EXEC shows itself after the commands of its transaction.
 #[cold]
 pub fn show(server: &Server, session: &Session, by_script: bool, chosen: Chosen, args: Args<'_>) {
     let is_hidden = matches!(chosen.spec.name, "auth" | "hello" | "exec");
-    if is_hidden || chosen.flags() & ADMIN != 0 {
-        return;
+    if !is_hidden && chosen.flags() & ADMIN == 0 {
+        send_line(server, session, by_script, args);
     }
+}
+
+/// Sends the line of a command to the monitoring clients. A command of a script has `lua` in place of
+/// an address.
+#[cold]
+pub(super) fn send_line(server: &Server, session: &Session, by_script: bool, args: Args<'_>) {
     let now_us = server.clock.now_us();
     let source = match by_script {
         true => "lua",

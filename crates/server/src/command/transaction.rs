@@ -7,6 +7,7 @@
 
 use super::inner::Caller;
 use super::table::commands;
+use super::tracking;
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
@@ -141,7 +142,15 @@ fn renew_flag(ctx: &mut Ctx<'_, '_>) {
     ctx.session.is_dirty = Arc::new(AtomicBool::new(false));
 }
 
-fn exec(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+fn exec(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    run_queued(ctx);
+    if ctx.server.monitors.is_on() {
+        tracking::send_line(ctx.server, ctx.session, false, args);
+    }
+}
+
+/// Runs the commands of the transaction, or replies why not.
+fn run_queued(ctx: &mut Ctx<'_, '_>) {
     let Some(transaction) = ctx.session.transaction.take() else {
         return ctx.reply.error("ERR EXEC without MULTI");
     };

@@ -204,6 +204,8 @@ fn a_monitor_receives_executed_commands_without_those_for_administrators() {
         r#"[0 ADDR] "SELECT" "2""#,
         r#"[2 ADDR] "MULTI""#,
         r#"[2 ADDR] "SET" "a b" "1""#,
+        // A transaction ends with EXEC, which was missing.
+        r#"[2 ADDR] "EXEC""#,
         r#"[2 ADDR] "EVAL" "redis.call('del','k')" "0""#,
         r#"[2 lua] "del" "k""#,
     ]
