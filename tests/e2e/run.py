@@ -25,10 +25,11 @@ import policies
 import segment
 import sorted_sets
 import streams
+import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, segment, sorted_sets, streams, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, segment, sorted_sets, streams, tls, differential]
 
 
 class Bench:

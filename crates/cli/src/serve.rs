@@ -217,6 +217,7 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
             for signal in signals.forever() {
                 if signal == SIGHUP {
                     log::info!("SIGHUP: the config file is not read again; use CONFIG SET");
+                    server.tls.reload(&server.config);
                     continue;
                 }
                 if std::mem::replace(&mut is_stopping, true) {

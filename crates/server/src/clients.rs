@@ -60,6 +60,8 @@ pub struct ClientNames {
     pub lib_name: String,
     /// Library version set by CLIENT SETINFO LIB-VER.
     pub lib_ver: String,
+    /// Common name of the client's TLS certificate; empty if it has none.
+    pub certificate_name: String,
     /// Name of the user; empty for the default user.
     user: String,
 }
@@ -276,6 +278,13 @@ impl ClientInfo {
             self.sent_bytes.load(Relaxed),
             self.commands.load(Relaxed),
         );
+        if !names.certificate_name.is_empty() {
+            let is_shown = |letter: char| letter.is_ascii_graphic();
+            let name = names
+                .certificate_name
+                .replace(|letter| !is_shown(letter), "?");
+            let _ = write!(line, " tls-cn={name}");
+        }
         line
     }
 }

@@ -45,6 +45,7 @@ pub mod spec;
 pub mod state;
 pub mod stats;
 pub mod timing;
+pub mod tls;
 pub mod tracking;
 pub mod version;
 pub mod waiting;

@@ -17,6 +17,15 @@ pub enum PortProtocol {
     Memcached,
 }
 
+/// What clients speak on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Protocol of requests and replies.
+    pub protocol: PortProtocol,
+    /// Whether connections are encrypted.
+    pub has_tls: bool,
+}
+
 /// A subscribed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscriber {
@@ -119,7 +128,7 @@ pub enum Source<'a> {
 /// A request of one worker to another.
 pub enum Message {
     /// Serve this connection.
-    Adopt(TcpStream, SocketAddr, PortProtocol),
+    Adopt(TcpStream, SocketAddr, Port),
     /// Send messages to a subscriber.
     Deliver(Subscriber, Arc<Publication>),
     /// Send these bytes to a client.

@@ -4,4 +4,5 @@
 mod batch_item;
 pub mod connection;
 pub mod listener;
+mod tls;
 pub mod worker;

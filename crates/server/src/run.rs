@@ -56,10 +56,24 @@ impl Running {
 /// An address cannot be bound, or a setting is invalid. The message is meant for users.
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     let listeners = Listeners::bind(&config)?;
-    let addresses = listeners.addresses(PortProtocol::Resp);
-    let memcached = listeners.addresses(PortProtocol::Memcached);
+    let addresses = listeners.addresses(PortProtocol::Resp, false);
+    let others: Vec<(&str, Vec<SocketAddr>)> = vec![
+        (
+            "Redis's protocol with TLS",
+            listeners.addresses(PortProtocol::Resp, true),
+        ),
+        (
+            "memcached's protocol",
+            listeners.addresses(PortProtocol::Memcached, false),
+        ),
+        (
+            "memcached's protocol with TLS",
+            listeners.addresses(PortProtocol::Memcached, true),
+        ),
+    ];
     let server = Arc::new(Server::new(config, clock)?);
     load_at_start(&server)?;
+    server.tls.load(&server.config)?;
     if let Some(address) = addresses.first() {
         server.port.store(address.port(), Relaxed);
     }
@@ -108,12 +122,10 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
     }
     log_start(&server, &addresses);
-    if !memcached.is_empty() {
-        let memcached: Vec<String> = memcached.iter().map(SocketAddr::to_string).collect();
-        log::info!(
-            "serving memcached's protocol on {}",
-            memcached.join(" and ")
-        );
+    for (protocol, addresses) in others {
+        if !addresses.is_empty() {
+            log::info!("serving {protocol} on {}", shown(&addresses));
+        }
     }
     Ok(Running {
         server,
@@ -130,9 +142,16 @@ impl Drop for StopOnDrop {
     }
 }
 
+fn shown(addresses: &[SocketAddr]) -> String {
+    if addresses.is_empty() {
+        return "no port without TLS".into();
+    }
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    addresses.join(" and ")
+}
+
 /// Logs the addresses on which the server listens, and its main settings.
 fn log_start(server: &Server, addresses: &[SocketAddr]) {
-    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let maxmemory = match server.config.number(Id::MaxMemory) {
         0 => "unlimited".to_owned(),
         bytes => bytes_for_people(bytes as u64),
@@ -141,7 +160,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
     log::info!(
         "mayfly {} serves on {} with {} data thread{}, memory {maxmemory}, {}",
         env!("CARGO_PKG_VERSION"),
-        addresses.join(" and "),
+        shown(addresses),
         server.threads,
         if server.threads == 1 { "" } else { "s" },
         engine,
@@ -154,10 +173,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
             "{name} has no effect: it is a setting of the segment engine (--engine segment)"
         );
     }
-    let is_open = addresses.iter().any(|address| {
-        let ip = address.parse::<SocketAddr>().map(|address| address.ip());
-        ip.is_ok_and(|ip| !ip.is_loopback())
-    });
+    let is_open = addresses.iter().any(|address| !address.ip().is_loopback());
     if is_open && !server.needs_password() {
         if server.config.is_on(Id::ProtectedMode) {
             log::warn!(

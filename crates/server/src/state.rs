@@ -18,6 +18,7 @@ use crate::random::chance;
 use crate::scripting::Scripting;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
+use crate::tls::Tls;
 use crate::tracking::TrackingClients;
 use crate::waiting::Blocking;
 use crate::watches::Watches;
@@ -119,6 +120,8 @@ pub struct Server {
     /// Time at which a delayed `flush_all` empties memcached's database, in ms since 1970; 0 if
     /// there is none.
     pub flush_at_ms: AtomicU64,
+    /// TLS settings in force.
+    pub tls: Tls,
     /// Random identifier of this run, 40 hexadecimal digits.
     pub run_id: String,
     /// Start time in microseconds since 1970.
@@ -200,6 +203,7 @@ impl Server {
             held_clients: AtomicU64::new(0),
             logins: Logins::default(),
             flush_at_ms: AtomicU64::new(0),
+            tls: Tls::default(),
             run_id: run_id(),
             started_us: now_us,
             started: Instant::now(),

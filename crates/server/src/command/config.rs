@@ -9,6 +9,7 @@ use crate::logging;
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use crate::state::{LIMITS, Server};
+use crate::tls;
 use wire::Args;
 
 /// Table of this family's commands.
@@ -155,15 +156,28 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
     for (index, (param, value)) in changes.iter().enumerate() {
         server.config.put(param.id, value);
         if let Err(error) = apply(server, param.id) {
-            for (param, value) in &before[..=index] {
-                server.config.put(param.id, value);
-                // Applying the previous value cannot fail.
-                let _ = apply(server, param.id);
-            }
+            restore(server, &before[..=index]);
             return Err(failed(param, &error));
         }
     }
+    // A certificate and its key are changed together.
+    let is_of_tls = |(param, _): &&Change| tls::SETTINGS.contains(&param.id);
+    if let Some((param, _)) = changes.iter().find(is_of_tls)
+        && let Err(error) = server.tls.load(&server.config)
+    {
+        log::warn!("CONFIG SET: the previous TLS certificates stay in use: {error}");
+        restore(server, &before);
+        return Err(failed(param, &error));
+    }
     Ok(())
+}
+
+fn restore(server: &Server, before: &[Change]) {
+    for (param, value) in before {
+        server.config.put(param.id, value);
+        // Applying the previous value cannot fail.
+        let _ = apply(server, param.id);
+    }
 }
 
 /// Copies a changed setting to the components that keep it.

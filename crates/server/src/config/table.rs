@@ -2,7 +2,8 @@
 //! tests read it.
 
 use super::words::{
-    CHANNELS, DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS, SANITIZE,
+    CHANNELS, CLIENT_AUTHENTICATION, DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS,
+    SANITIZE,
 };
 
 /// Type of a setting: how its text is parsed, checked and shown.
@@ -88,8 +89,17 @@ const MAX: i64 = i64::MAX;
 
 settings! {
     Bind "bind", Text, "127.0.0.1 -::1", false, "Addresses to listen on. A leading - means that the address may be unavailable; * means all addresses.";
-    Port "port", Int(0, 65535), "6379", false, "TCP port; 0 lets the system choose a free port, which the log reports.";
+    Port "port", Int(0, 65535), "6379", false, "TCP port; 0 lets the system choose a free port, which the log reports. With tls-port, 0 disables it.";
     Memcached "memcached", Int(0, 65535), "0", false, "TCP port for memcached's protocol, on the same addresses; 0 disables it.";
+    TlsPort "tls-port", Int(0, 65535), "0", false, "TCP port for Redis's protocol over TLS, on the same addresses; 0 disables it. See [TLS](../guide/tls.md).";
+    TlsMemcached "tls-memcached", Int(0, 65535), "0", false, "TCP port for memcached's protocol over TLS, on the same addresses; 0 disables it.";
+    TlsCertFile "tls-cert-file", Text, "", true, "File with the server's certificate in PEM, and those of the authorities between it and a root.";
+    TlsKeyFile "tls-key-file", Text, "", true, "File with the private key of the server's certificate in PEM.";
+    TlsCaCertFile "tls-ca-cert-file", Text, "", true, "File with the certificates in PEM of the authorities that clients' certificates are checked against.";
+    TlsAuthClients "tls-auth-clients", Choice(CLIENT_AUTHENTICATION), "yes", true, "Whether TLS clients must have a certificate: yes, no, or optional, which checks a certificate if the client has one.";
+    TlsProtocols "tls-protocols", Text, "", true, "Versions of TLS, separated by blanks: TLSv1.2 and TLSv1.3; empty means both.";
+    TlsCiphers "tls-ciphers", Text, "", true, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
+    TlsCiphersuites "tls-ciphersuites", Text, "", true, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
     MemcachedItemMax "memcached-item-max", Bytes(1024, 1 << 30), "1mb", true, "Maximum size of one value in memcached's protocol, in bytes.";
     Threads "threads" or "io-threads", Int(0, 128), "0", false, "Number of data threads; 0 means one, or one per core on machines with more than two cores.";
     TcpBacklog "tcp-backlog", Int(1, 65535), "511", false, "Maximum number of connections waiting to be accepted.";
@@ -231,7 +241,10 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("slaveof", "replication is not supported"),
     ("masterauth", "replication is not supported"),
     ("masteruser", "replication is not supported"),
-    ("tls-*", "TLS is not supported; use a TLS proxy"),
+    (
+        "tls-*",
+        "only the port, the certificate, the clients, the protocols and the ciphers can be set",
+    ),
     ("unixsocket*", "Unix sockets are not supported"),
     ("loadmodule", "modules are not supported"),
     ("rename-command", "renaming commands is not supported"),

@@ -30,3 +30,10 @@ pub const DEBUG_LOCAL: i64 = 2;
 pub const CHANNELS: &[&str] = &["allchannels", "resetchannels"];
 /// Index in [`CHANNELS`] of the word that allows all channels.
 pub const ALL_CHANNELS: i64 = 0;
+
+/// Values of `tls-auth-clients`.
+pub const CLIENT_AUTHENTICATION: &[&str] = &["no", "yes", "optional"];
+/// Index of `no` in [`CLIENT_AUTHENTICATION`].
+pub const NO_AUTHENTICATION: i64 = 0;
+/// Index of `optional` in [`CLIENT_AUTHENTICATION`].
+pub const OPTIONAL_AUTHENTICATION: i64 = 2;

@@ -7,6 +7,7 @@
 
 mod aside;
 mod backlog;
+mod encrypted;
 mod memcached;
 mod memory;
 
@@ -19,10 +20,11 @@ use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome, shown_index};
 use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
+use crate::net::tls::TlsStream;
 use crate::session::{ReplyMode, Session};
 use crate::tracking;
 use mio::net::TcpStream;
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::{Limits, Output, Parsed, Parser, Protocol, Reply, Span};
@@ -84,6 +86,8 @@ pub struct Traffic {
 /// Buffers that a worker lends to the connection it serves.
 pub struct Scratch {
     input: Vec<u8>,
+    /// Encrypted records; empty until a connection uses TLS.
+    records: Vec<u8>,
     output: Output,
     spans: Vec<Span>,
     calls: Vec<Call>,
@@ -96,6 +100,7 @@ impl Default for Scratch {
     fn default() -> Self {
         Scratch {
             input: vec![0; SCRATCH_BYTES],
+            records: Vec::new(),
             output: Output::default(),
             spans: Vec::new(),
             calls: Vec::new(),
@@ -139,6 +144,8 @@ impl Stop {
 pub struct Connection {
     /// The socket, registered with the worker's poll.
     pub stream: TcpStream,
+    /// Encryption, if the connection uses TLS.
+    tls: Option<Box<TlsStream>>,
     /// The client's session.
     pub session: Session,
     /// Commands that were received but not executed, from `executed` on. The last one may be
@@ -196,6 +203,7 @@ impl Connection {
     pub fn new(stream: TcpStream, session: Session) -> Connection {
         Connection {
             stream,
+            tls: None,
             session,
             input: Vec::new(),
             executed: 0,
@@ -289,18 +297,18 @@ impl Connection {
         }
         let mut input = std::mem::take(&mut scratch.input);
         scratch.traffic.reads += 1;
-        let result = self.stream.read(&mut input);
+        let result = self.receive(&mut input, scratch);
         let next = match result {
             Ok(0) => Next::Close,
             Ok(len) => {
                 scratch.traffic.input_bytes += len as u64;
                 self.received_bytes += len as u64;
-                self.may_have_more = len == input.len();
+                self.may_have_more = self.may_have_more(len == input.len());
                 let (stop, is_kept) = self.take_input(&mut input[..len], executor, scratch, output);
                 match self.next_of(stop) {
                     _ if !is_kept => Next::Close,
                     Next::Wait
-                        if stop == Stop::Exhausted && (len == input.len() || self.is_hung_up) =>
+                        if stop == Stop::Exhausted && (self.may_have_more || self.is_hung_up) =>
                     {
                         Next::Again
                     }
@@ -350,14 +358,14 @@ impl Connection {
         }
         let mut input = std::mem::take(&mut scratch.input);
         scratch.traffic.reads += 1;
-        let result = self.stream.read(&mut input);
+        let result = self.receive(&mut input, scratch);
         self.may_have_more = false;
         let next = match result {
             Ok(0) => Next::Close,
             Ok(len) => {
                 scratch.traffic.input_bytes += len as u64;
                 self.received_bytes += len as u64;
-                self.may_have_more = len == input.len();
+                self.may_have_more = self.may_have_more(len == input.len());
                 let is_kept = self.keep_input(&input[..len], executor.server());
                 if !is_kept || self.is_over_query_limit(executor) {
                     Next::Close
@@ -640,7 +648,7 @@ impl Connection {
             }
             let end = output.len().min(self.sent.saturating_add(left));
             scratch.traffic.writes += 1;
-            match self.stream.write(&output[self.sent..end]) {
+            match self.transmit(&output[self.sent..end], scratch) {
                 Ok(len) => {
                     self.sent += len;
                     left -= len;
@@ -669,6 +677,11 @@ impl Connection {
             Sent::Blocked => return next,
             Sent::Some => return Next::Again,
             Sent::Failed => return Next::Close,
+        }
+        match self.flush_records() {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return next,
+            Err(_) => return Next::Close,
         }
         if self.session.is_closing {
             Next::Close
@@ -761,7 +774,8 @@ impl Connection {
 
     /// Returns the number of unsent bytes.
     pub fn pending_bytes(&self) -> usize {
-        self.output.len().saturating_sub(self.sent) + self.backlog.bytes()
+        let records = self.tls.as_ref().map_or(0, |tls| tls.unsent_bytes());
+        self.output.len().saturating_sub(self.sent) + self.backlog.bytes() + records
     }
 
     /// Updates the client's record, which other workers read.

@@ -2,7 +2,7 @@
 
 use crate::clients::{Endpoint, show_address};
 use crate::config::{Config, Id};
-use crate::message::PortProtocol;
+use crate::message::{Port, PortProtocol};
 use crate::state::Server;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
@@ -30,8 +30,8 @@ const DENIED_MEMCACHED: &[u8] =
 
 /// An accepted connection.
 pub struct Accepted {
-    /// Protocol of the port.
-    pub protocol: PortProtocol,
+    /// What clients speak on the port.
+    pub port: Port,
     /// The socket.
     pub stream: TcpStream,
     /// Remote address.
@@ -41,7 +41,7 @@ pub struct Accepted {
 /// Listening sockets of one worker. Only the first worker has any.
 #[derive(Default)]
 pub struct Listeners {
-    all: Vec<(PortProtocol, TcpListener)>,
+    all: Vec<(Port, TcpListener)>,
     /// Whether connections may be waiting.
     pub is_ready: bool,
     /// Whether accepting failed and must be tried again later.
@@ -55,9 +55,17 @@ impl Listeners {
     /// The first address that could not be bound, with the reason.
     pub fn bind(config: &Config) -> Result<Listeners, String> {
         let mut all = Vec::new();
-        bind_port(config, Id::Port, PortProtocol::Resp, &mut all)?;
-        if config.number(Id::Memcached) != 0 {
-            bind_port(config, Id::Memcached, PortProtocol::Memcached, &mut all)?;
+        let has_tls_port = config.number(Id::TlsPort) != 0;
+        for (id, protocol, has_tls) in [
+            (Id::Port, PortProtocol::Resp, false),
+            (Id::TlsPort, PortProtocol::Resp, true),
+            (Id::Memcached, PortProtocol::Memcached, false),
+            (Id::TlsMemcached, PortProtocol::Memcached, true),
+        ] {
+            // Only the main port is chosen by the system, and only if there is no other.
+            if config.number(id) != 0 || id == Id::Port && !has_tls_port {
+                bind_port(config, id, Port { protocol, has_tls }, &mut all)?;
+            }
         }
         if all.len() > LISTENERS_MAX {
             return Err(format!("more than {LISTENERS_MAX} addresses to listen on"));
@@ -69,9 +77,10 @@ impl Listeners {
         })
     }
 
-    /// Returns the bound addresses of one protocol.
-    pub fn addresses(&self, protocol: PortProtocol) -> Vec<SocketAddr> {
-        let all = self.all.iter().filter(|(of, _)| *of == protocol);
+    /// Returns the addresses of one kind of port.
+    pub fn addresses(&self, protocol: PortProtocol, has_tls: bool) -> Vec<SocketAddr> {
+        let port = Port { protocol, has_tls };
+        let all = self.all.iter().filter(|(of, _)| *of == port);
         let bound = all.map(|(_, listener)| listener.local_addr());
         bound.filter_map(Result::ok).collect()
     }
@@ -91,7 +100,7 @@ impl Listeners {
     pub fn accept(&mut self, server: &Server, accepted: &mut Vec<Accepted>) {
         self.is_ready = false;
         self.has_failed = false;
-        for (protocol, listener) in &self.all {
+        for (port, listener) in &self.all {
             loop {
                 if accepted.len() >= ACCEPTS_MAX {
                     self.is_ready = true;
@@ -99,9 +108,9 @@ impl Listeners {
                 }
                 match listener.accept() {
                     Ok((stream, address)) => {
-                        if let Some(stream) = admit(server, stream, address, *protocol) {
+                        if let Some(stream) = admit(server, stream, address, *port) {
                             accepted.push(Accepted {
-                                protocol: *protocol,
+                                port: *port,
                                 stream,
                                 address,
                             });
@@ -146,11 +155,11 @@ impl Listeners {
 /// Binds all configured addresses to one port.
 fn bind_port(
     config: &Config,
-    port: Id,
-    protocol: PortProtocol,
-    all: &mut Vec<(PortProtocol, TcpListener)>,
+    id: Id,
+    kind: Port,
+    all: &mut Vec<(Port, TcpListener)>,
 ) -> Result<(), String> {
-    let mut port = config.number(port) as u16;
+    let mut port = config.number(id) as u16;
     let backlog = config.number(Id::TcpBacklog) as i32;
     let before = all.len();
     for word in config.text(Id::Bind).split_ascii_whitespace() {
@@ -167,7 +176,7 @@ fn bind_port(
                 if let Ok(bound) = listener.local_addr() {
                     port = bound.port();
                 }
-                all.push((protocol, listener));
+                all.push((kind, listener));
             }
             Err(_) if is_optional => {}
             Err(error) => return Err(format!("cannot listen on {address}: {error}")),
@@ -210,16 +219,13 @@ fn admit(
     server: &Server,
     mut stream: TcpStream,
     address: SocketAddr,
-    protocol: PortProtocol,
+    port: Port,
 ) -> Option<TcpStream> {
     server.stats.connections_received.fetch_add(1, Relaxed);
     let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
     if is_protected && !address.ip().to_canonical().is_loopback() {
         log::warn!("refused a connection from {address}: protected mode");
-        let _ = stream.write(match protocol {
-            PortProtocol::Resp => DENIED,
-            PortProtocol::Memcached => DENIED_MEMCACHED,
-        });
+        refuse(&mut stream, port, DENIED, DENIED_MEMCACHED);
         server.stats.connections_rejected.fetch_add(1, Relaxed);
         return None;
     }
@@ -228,10 +234,13 @@ fn admit(
         if server.stats.connections_rejected.fetch_add(1, Relaxed) == 0 {
             log::warn!("maxclients ({max}) is reached: refusing further connections");
         }
-        let _ = stream.write(match protocol {
-            PortProtocol::Resp => b"-ERR max number of clients reached\r\n",
-            PortProtocol::Memcached => b"ERROR Too many open connections\r\n",
-        });
+        let resp = b"-ERR max number of clients reached\r\n";
+        refuse(
+            &mut stream,
+            port,
+            resp,
+            b"ERROR Too many open connections\r\n",
+        );
         return None;
     }
     let _ = stream.set_nodelay(true);
@@ -244,4 +253,15 @@ fn admit(
         let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
     }
     Some(stream)
+}
+
+/// Sends an error before a connection is closed. A client of TLS could not read it.
+fn refuse(stream: &mut TcpStream, port: Port, resp: &[u8], memcached: &[u8]) {
+    if port.has_tls {
+        return;
+    }
+    let _ = stream.write(match port.protocol {
+        PortProtocol::Resp => resp,
+        PortProtocol::Memcached => memcached,
+    });
 }

@@ -15,8 +15,7 @@ use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
 use crate::inbox;
-use crate::message::PortProtocol;
-use crate::message::{Message, Subscriber};
+use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::session::Session;
@@ -43,6 +42,11 @@ const PERIODIC_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_SHARD_PAUSE: Duration = Duration::from_millis(1);
 /// Number of connections served between two readings of the clock within an iteration.
 const CONNECTIONS_PER_CLOCK_CHECK: usize = 4;
+/// Maximum number of reads for TLS handshakes per iteration. One may take a millisecond for a
+/// signature.
+const HANDSHAKES_PER_TURN: usize = 4;
+/// Maximum duration of a TLS handshake in milliseconds.
+const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Duration of an iteration after which the clock is read again and due keys are expired.
 const LONG_TURN: Duration = Duration::from_millis(1);
 
@@ -63,6 +67,8 @@ pub struct Worker {
     leaving: VecDeque<usize>,
     /// Number of leaving clients that may still be served in this iteration.
     leaving_left: usize,
+    /// Number of reads for TLS handshakes that are left in this iteration.
+    handshakes_left: usize,
     /// Connections that wait for a long command, with their client ids, in the order in which they
     /// began to wait. A client that has disconnected may be among them.
     waiting: VecDeque<(usize, u64)>,
@@ -111,6 +117,7 @@ impl Worker {
             held: BTreeSet::new(),
             leaving: VecDeque::new(),
             leaving_left: 0,
+            handshakes_left: HANDSHAKES_PER_TURN,
             waiting: VecDeque::new(),
             retry_count: 0,
             waits: BTreeSet::new(),
@@ -237,6 +244,7 @@ impl Worker {
     /// Serves the ready connections. Returns the time at which expiry last ran.
     fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) -> Instant {
         let mut expired_at = start;
+        self.handshakes_left = HANDSHAKES_PER_TURN;
         self.serve_leaving(executor);
         self.close_vanished(events, executor);
         let again = std::mem::take(&mut self.again);
@@ -331,6 +339,12 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
+        if connection.is_handshaking() {
+            if self.handshakes_left == 0 {
+                return self.after(index, Next::Again, executor);
+            }
+            self.handshakes_left -= 1;
+        }
         let next = connection.serve(executor, &mut self.scratch);
         self.after(index, next, executor);
     }
@@ -416,7 +430,7 @@ impl Worker {
         let mut accepted = Vec::new();
         self.listeners.accept(&server, &mut accepted);
         for Accepted {
-            protocol,
+            port,
             stream,
             address,
         } in accepted
@@ -430,9 +444,9 @@ impl Worker {
                 .connections
                 .fetch_add(1, Relaxed);
             if worker == self.index {
-                self.adopt(stream, address, protocol, executor);
+                self.adopt(stream, address, port, executor);
             } else {
-                server.inboxes[worker].push(worker, Message::Adopt(stream, address, protocol));
+                server.inboxes[worker].push(worker, Message::Adopt(stream, address, port));
             }
         }
     }
@@ -442,7 +456,7 @@ impl Worker {
         &mut self,
         mut stream: TcpStream,
         address: SocketAddr,
-        protocol: PortProtocol,
+        port: Port,
         executor: &mut Executor<'_>,
     ) {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -466,8 +480,11 @@ impl Worker {
         let mut session = Session::of(info);
         session.log_out(&server.acl);
         let mut connection = Connection::new(stream, session);
-        if protocol == PortProtocol::Memcached {
+        if port.protocol == PortProtocol::Memcached {
             connection.use_memcached();
+        }
+        if port.has_tls {
+            connection.use_tls(server);
         }
         connection.account(&mut self.scratch);
         self.connections[index] = Some(Box::new(connection));
@@ -485,8 +502,8 @@ impl Worker {
         server.inboxes[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Adopt(stream, address, protocol) => {
-                    self.adopt(stream, address, protocol, executor);
+                Message::Adopt(stream, address, port) => {
+                    self.adopt(stream, address, port, executor);
                 }
                 Message::Deliver(to, publication) => {
                     let add = |connection: &mut Connection| connection.deliver(&publication);
@@ -649,7 +666,9 @@ impl Worker {
                 && !connection.session.is_blocked()
                 && now.since(active) > timeout_ms
                 && !connection.session.is_subscriber();
-            if is_idle {
+            let is_late = connection.is_handshaking()
+                && now.since(connection.session.info.created) > HANDSHAKE_MS_MAX;
+            if is_idle || is_late {
                 self.cut_off(index, executor);
             } else if connection.pending_bytes() > 0 {
                 self.after(index, Next::Wait, executor);

@@ -148,7 +148,11 @@ impl Connection {
                 skipped = 0;
             }
             scratch.traffic.writes += 1;
-            match self.stream.write_vectored(&slices) {
+            let sent = match &mut self.tls {
+                None => self.stream.write_vectored(&slices),
+                Some(tls) => tls.write(&mut self.stream, &slices[0], &mut scratch.records),
+            };
+            match sent {
                 Ok(len) => {
                     self.sent_bytes += len as u64;
                     scratch.traffic.output_bytes += len as u64;

@@ -98,8 +98,9 @@ impl Connection {
         let output = self.output.capacity() + self.backlog.held_bytes();
         let arguments = self.parser.heap_bytes();
         let aside = self.aside.as_ref().map_or(0, super::Aside::heap_bytes);
+        let tls = self.tls.as_ref().map_or(0, |tls| tls.heap_bytes());
         let held =
-            CONNECTION_BYTES + input + output + arguments + aside + self.session.heap_bytes();
+            CONNECTION_BYTES + input + output + arguments + aside + tls + self.session.heap_bytes();
         let info = &self.session.info;
         info.output_bytes
             .store(self.pending_bytes() as u64, Relaxed);
@@ -123,6 +124,7 @@ impl Connection {
     /// Removes the connection and its state from the sums before it is dropped.
     pub fn release(&mut self, executor: &Executor<'_>, scratch: &mut Scratch) {
         self.note_held(false, executor);
+        self.close_records(scratch);
         scratch.traffic.held_bytes -= self.held_bytes as i64;
         self.held_bytes = 0;
         self.session.info.memory_bytes.store(0, Relaxed);

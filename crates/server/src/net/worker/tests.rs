@@ -36,7 +36,7 @@ struct Bench<'s> {
 
 impl<'s> Bench<'s> {
     fn new(server: &'s Arc<Server>, listeners: Listeners) -> Bench<'s> {
-        let address = listeners.addresses(PortProtocol::Resp)[0];
+        let address = listeners.addresses(PortProtocol::Resp, false)[0];
         inbox::enter(0);
         Bench {
             worker: Worker::new(Arc::clone(server), 0, listeners).expect("a poll"),

@@ -1,0 +1,98 @@
+//! Input and output of a connection, encrypted if it uses TLS.
+
+use super::{Connection, Scratch};
+use crate::net::tls::TlsStream;
+use crate::state::Server;
+use std::io::{self, ErrorKind, Read, Write};
+
+impl Connection {
+    /// Encrypts the connection.
+    pub fn use_tls(&mut self, server: &Server) {
+        match server.tls.begin() {
+            Some(state) => self.tls = Some(Box::new(TlsStream::new(state))),
+            None => self.session.is_closing = true,
+        }
+    }
+
+    /// Whether a TLS handshake has not been completed.
+    #[inline]
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Reads input from the socket.
+    #[inline]
+    pub(super) fn receive(&mut self, input: &mut [u8], scratch: &mut Scratch) -> io::Result<usize> {
+        match self.tls {
+            None => self.stream.read(input),
+            Some(_) => self.receive_records(input, scratch),
+        }
+    }
+
+    fn receive_records(&mut self, input: &mut [u8], scratch: &mut Scratch) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return Ok(0);
+        };
+        let was_handshaking = tls.is_handshaking();
+        let read = tls.read(&mut self.stream, input, &mut scratch.records);
+        let info = &self.session.info;
+        if was_handshaking
+            && !tls.is_handshaking()
+            && let Some(name) = tls.client_name()
+        {
+            let mut names = info.names.lock().expect("the lock is not poisoned");
+            names.certificate_name = name;
+        }
+        if let Err(error) = &read
+            && matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::InvalidData
+            )
+        {
+            log::debug!(
+                "closing client {} ({}): TLS: {error}",
+                info.id,
+                info.address
+            );
+            if error.kind() == ErrorKind::InvalidInput {
+                let _ = self.stream.write(match self.memcached {
+                    None => b"-ERR this port requires TLS\r\n",
+                    Some(_) => b"ERROR this port requires TLS\r\n",
+                });
+            }
+        }
+        read
+    }
+
+    /// Whether the socket or the records may contain more input, if a read has filled its buffer or
+    /// not.
+    #[inline]
+    pub(super) fn may_have_more(&self, is_filled: bool) -> bool {
+        is_filled || self.tls.as_ref().is_some_and(|tls| tls.may_have_more())
+    }
+
+    /// Sends bytes, and returns how many of them were taken.
+    #[inline]
+    pub(super) fn transmit(&mut self, bytes: &[u8], scratch: &mut Scratch) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.stream.write(bytes),
+            Some(tls) => tls.write(&mut self.stream, bytes, &mut scratch.records),
+        }
+    }
+
+    /// Sends encrypted records that were not sent.
+    #[inline]
+    pub(super) fn flush_records(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            None => Ok(()),
+            Some(tls) => tls.flush(&mut self.stream),
+        }
+    }
+
+    /// Announces the end of the data to a client of TLS.
+    pub(super) fn close_records(&mut self, scratch: &mut Scratch) {
+        if let Some(tls) = &mut self.tls {
+            tls.close(&mut self.stream, &mut scratch.records);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! TLS settings: the certificate, its key, the accepted clients, versions and ciphers.
+//!
+//! They are read from files when the server starts, by CONFIG SET of any of them, and on SIGHUP. If
+//! they cannot be used, the previous ones stay in force. Connections keep what they began with.
+
+use crate::config::words::{NO_AUTHENTICATION, OPTIONAL_AUTHENTICATION};
+use crate::config::{Config, Id, TABLE};
+use rustls::crypto::ring::{cipher_suite as suites, default_provider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
+use std::fs::File;
+use std::io::Read;
+use std::sync::{Arc, RwLock};
+
+/// Maximum size of a file with certificates or a key, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Maximum length of a client certificate's name that is recorded.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Settings that take effect by [`Tls::load`].
+pub const SETTINGS: [Id; 7] = [
+    Id::TlsCertFile,
+    Id::TlsKeyFile,
+    Id::TlsCaCertFile,
+    Id::TlsAuthClients,
+    Id::TlsProtocols,
+    Id::TlsCiphers,
+    Id::TlsCiphersuites,
+];
+
+/// Cipher suites of TLS 1.2 by their names in OpenSSL, in the default order.
+const CIPHERS: &[(&str, SupportedCipherSuite)] = &[
+    (
+        "ECDHE-ECDSA-AES256-GCM-SHA384",
+        suites::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    ),
+    (
+        "ECDHE-ECDSA-AES128-GCM-SHA256",
+        suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ),
+    (
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        suites::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+    (
+        "ECDHE-RSA-AES256-GCM-SHA384",
+        suites::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    ),
+    (
+        "ECDHE-RSA-AES128-GCM-SHA256",
+        suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    ),
+    (
+        "ECDHE-RSA-CHACHA20-POLY1305",
+        suites::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+];
+
+/// Cipher suites of TLS 1.3 by their names, in the default order.
+const CIPHERSUITES: &[(&str, SupportedCipherSuite)] = &[
+    ("TLS_AES_256_GCM_SHA384", suites::TLS13_AES_256_GCM_SHA384),
+    ("TLS_AES_128_GCM_SHA256", suites::TLS13_AES_128_GCM_SHA256),
+    (
+        "TLS_CHACHA20_POLY1305_SHA256",
+        suites::TLS13_CHACHA20_POLY1305_SHA256,
+    ),
+];
+
+/// Versions by their names.
+const PROTOCOLS: &[(&str, &SupportedProtocolVersion)] = &[("TLSv1.3", &TLS13), ("TLSv1.2", &TLS12)];
+
+/// TLS settings in force.
+#[derive(Default)]
+pub struct Tls {
+    config: RwLock<Option<Arc<ServerConfig>>>,
+}
+
+impl Tls {
+    /// Reads the settings, if a port uses TLS. If it fails, the previous ones stay in force.
+    ///
+    /// # Errors
+    /// The setting that cannot be used, and why. The message is meant for users.
+    pub fn load(&self, config: &Config) -> Result<(), String> {
+        if is_used(config) {
+            let loaded = Arc::new(read(config)?);
+            *self.config.write().expect("the lock is not poisoned") = Some(loaded);
+        }
+        Ok(())
+    }
+
+    /// Reads the settings again on a signal, and logs the result.
+    pub fn reload(&self, config: &Config) {
+        if is_used(config) {
+            match self.load(config) {
+                Ok(()) => log::info!("SIGHUP: TLS certificates were read again"),
+                Err(why) => log::warn!("SIGHUP: the previous TLS certificates stay in use: {why}"),
+            }
+        }
+    }
+
+    /// Returns the server's side of a new connection.
+    pub fn begin(&self) -> Option<UnbufferedServerConnection> {
+        let config = self.config.read().expect("the lock is not poisoned");
+        UnbufferedServerConnection::new(Arc::clone(config.as_ref()?)).ok()
+    }
+}
+
+/// Whether a port uses TLS.
+fn is_used(config: &Config) -> bool {
+    config.number(Id::TlsPort) != 0 || config.number(Id::TlsMemcached) != 0
+}
+
+fn read(config: &Config) -> Result<ServerConfig, String> {
+    let chain = certificates(config, Id::TlsCertFile)?;
+    let (name, path, bytes) = contents(config, Id::TlsKeyFile)?;
+    let key = PrivateKeyDer::from_pem_slice(&bytes)
+        .map_err(|error| format!("{name} {path}: no unencrypted private key in PEM: {error}"))?;
+    let mut provider = default_provider();
+    provider.cipher_suites = [
+        chosen(config, Id::TlsCiphersuites, CIPHERSUITES)?,
+        chosen(config, Id::TlsCiphers, CIPHERS)?,
+    ]
+    .concat();
+    let provider = Arc::new(provider);
+    let versions = chosen(config, Id::TlsProtocols, PROTOCOLS)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)
+        .map_err(|error| format!("tls-protocols, tls-ciphers, tls-ciphersuites: {error}"))?;
+    let authentication = config.number(Id::TlsAuthClients);
+    let builder = if authentication == NO_AUTHENTICATION {
+        builder.with_no_client_auth()
+    } else {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(config, Id::TlsCaCertFile)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| format!("tls-ca-cert-file: {error}"))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = match authentication {
+            OPTIONAL_AUTHENTICATION => verifier.allow_unauthenticated(),
+            _ => verifier,
+        };
+        let verifier = verifier.build();
+        builder.with_client_cert_verifier(
+            verifier.map_err(|error| format!("tls-ca-cert-file: {error}"))?,
+        )
+    };
+    let mut made = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("tls-cert-file and tls-key-file: {error}"))?;
+    // Sessions are resumed by tickets, so that the server stores none. Tickets of previous settings
+    // are not accepted, because other clients may have been trusted then.
+    made.session_storage = Arc::new(NoServerSessionStorage {});
+    made.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| error.to_string())?;
+    made.send_tls13_tickets = 1;
+    Ok(made)
+}
+
+/// Returns the items that a setting names, in its order; all if it is empty.
+fn chosen<T: Copy>(config: &Config, id: Id, all: &[(&str, T)]) -> Result<Vec<T>, String> {
+    let text = config.text(id);
+    let words = text.split([':', ',', ' ']).filter(|word| !word.is_empty());
+    let found: Result<Vec<T>, String> = words
+        .map(|word| {
+            let item = all.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+            item.map(|(_, item)| *item).ok_or_else(|| {
+                let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+                let setting = TABLE[id as usize].name;
+                format!("{setting} '{word}': expected some of {}", names.join(" "))
+            })
+        })
+        .collect();
+    let found = found?;
+    if found.is_empty() {
+        return Ok(all.iter().map(|(_, item)| *item).collect());
+    }
+    Ok(found)
+}
+
+/// Reads the file that a setting names. Returns the setting's name, the path and the contents.
+fn contents(config: &Config, id: Id) -> Result<(&'static str, String, Vec<u8>), String> {
+    let (name, path) = (TABLE[id as usize].name, config.text(id));
+    if path.is_empty() {
+        return Err(format!("{name} is required for TLS"));
+    }
+    let mut bytes = Vec::new();
+    let read = File::open(&path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("{name} {path}: {error}"))?;
+    if read as u64 > FILE_BYTES_MAX {
+        return Err(format!(
+            "{name} {path}: expected at most {FILE_BYTES_MAX} bytes"
+        ));
+    }
+    Ok((name, path, bytes))
+}
+
+/// Reads a file with certificates.
+fn certificates(config: &Config, id: Id) -> Result<Vec<CertificateDer<'static>>, String> {
+    let (name, path, bytes) = contents(config, id)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(format!("{name} {path}: no certificate in PEM")),
+        Err(error) => Err(format!("{name} {path}: {error}")),
+    }
+}
+
+/// Returns the common name (CN) of a certificate's subject.
+pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
+    let mut names = parsed.subject();
+    // A sequence of sets of pairs: the identifier of an attribute, and its value.
+    while !names.is_empty() {
+        let mut set = take_value(&mut names)?.1;
+        while !set.is_empty() {
+            let mut pair = take_value(&mut set)?.1;
+            let is_name = take_value(&mut pair)? == (0x06, &[0x55, 4, 3]);
+            let text = take_value(&mut pair)?.1;
+            if is_name && !text.is_empty() && text.len() <= NAME_BYTES_MAX {
+                return std::str::from_utf8(text).ok().map(str::to_owned);
+            }
+        }
+    }
+    None
+}
+
+/// Takes a value in DER from the front of `bytes`. Returns its tag and its contents.
+fn take_value<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (len, rest) = match first {
+        len @ 0..=0x7f => (usize::from(len), rest),
+        0x81 => (usize::from(*rest.first()?), &rest[1..]),
+        0x82 => (
+            usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])),
+            &rest[2..],
+        ),
+        _ => return None,
+    };
+    let value = rest.get(..len)?;
+    *bytes = &rest[len..];
+    Some((tag, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_common_name_of_a_certificate_is_read() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/server.crt");
+        let certificate = CertificateDer::from_pem_file(path).expect("a certificate");
+        assert_eq!(common_name(&certificate).as_deref(), Some("tests"));
+        // Damaged certificates have a name or none.
+        for at in 0..certificate.len() {
+            let mut damaged = certificate.to_vec();
+            damaged[at] ^= 0x81;
+            let _ = common_name(&CertificateDer::from(damaged));
+            let _ = common_name(&CertificateDer::from(certificate[..at].to_vec()));
+        }
+        for (mut bytes, expected) in [
+            (&b"\x06\x01ab"[..], Some((6, &b"a"[..]))),
+            (b"\x06\x81\x01a", Some((6, b"a"))),
+            (b"\x06\x82\x00\x01a", Some((6, b"a"))),
+            (b"\x06\x80", Some((6, b""))),
+            (b"\x06\x82\x00", None),
+            (b"\x06\x02a", None),
+            (b"\x06", None),
+        ] {
+            let is_valid = expected.is_some() && bytes[1] != 0x80;
+            assert_eq!(take_value(&mut bytes), expected.filter(|_| is_valid));
+        }
+    }
+
+    #[test]
+    fn words_of_a_setting_are_chosen_in_their_order() {
+        let config = Config::default();
+        let names = |text: &str| {
+            let param = &TABLE[Id::TlsProtocols as usize];
+            config.set(param, text).expect("any text");
+            chosen(&config, Id::TlsProtocols, &[("a", 1), ("b", 2)])
+        };
+        assert_eq!(names(""), Ok(vec![1, 2]));
+        assert_eq!(names("B: a"), Ok(vec![2, 1]));
+        let error = names("a:c").expect_err("there is no c");
+        assert_eq!(error, "tls-protocols 'c': expected some of a b");
+    }
+}
