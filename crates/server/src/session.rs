@@ -138,6 +138,12 @@ impl Session {
         self.free_version == acl.version()
     }
 
+    /// Whether the client has authenticated and `user` is valid.
+    #[inline]
+    pub fn has_current_user(&self, acl: &Acl) -> bool {
+        self.is_authenticated && self.user_version == acl.version()
+    }
+
     /// Looks the user up again if the users have changed. A user that was removed has no rights.
     pub fn refresh(&mut self, acl: &Acl) {
         if self.user_version != acl.version() {

@@ -359,15 +359,30 @@ impl<R> Table<R> {
     }
 
     /// Returns the command with this index and the subcommand that the arguments select.
+    #[inline]
     pub fn choose(&self, index: SpecIndex, args: Args<'_>) -> Chosen<R> {
-        let spec = self.specs[index as usize];
-        let word = args.get(1).filter(|_| spec.has(flag::CONTAINER));
-        let subcommand = word.and_then(|word| self.subcommand(spec, word));
-        Chosen {
-            spec,
+        let chosen = Chosen {
+            spec: self.specs[index as usize],
             index,
+            subcommand: None,
+            is_unknown: false,
+        };
+        match chosen.spec.has(flag::CONTAINER) {
+            true => self.choose_subcommand(chosen, args),
+            false => chosen,
+        }
+    }
+
+    #[inline(never)]
+    fn choose_subcommand(&self, chosen: Chosen<R>, args: Args<'_>) -> Chosen<R> {
+        let Some(word) = args.get(1) else {
+            return chosen;
+        };
+        let subcommand = self.subcommand(chosen.spec, word);
+        Chosen {
             subcommand,
-            is_unknown: word.is_some() && subcommand.is_none(),
+            is_unknown: subcommand.is_none(),
+            ..chosen
         }
     }
 

@@ -30,17 +30,24 @@ pub const CATEGORIES: &[&str] = &[
 
 /// Commands in categories that neither their flags nor their group determines.
 const FURTHER: &[(&str, &[&str])] = &[
+    ("read", &["lolwut"]),
+    ("admin", &["lastsave", "role"]),
+    ("blocking", &["wait", "waitaof"]),
     (
         "dangerous",
         &[
-            "flushall", "flushdb", "info", "keys", "restore", "role", "sort", "sort_ro", "swapdb",
+            "flushall", "flushdb", "info", "keys", "lastsave", "restore", "role", "sort",
+            "sort_ro", "swapdb",
         ],
     ),
     ("keyspace", &["flushall", "flushdb", "dbsize", "swapdb"]),
     ("list", &["sort", "sort_ro"]),
     ("set", &["sort", "sort_ro"]),
     ("sortedset", &["sort", "sort_ro"]),
-    ("connection", &["command"]),
+    (
+        "connection",
+        &["command", "readonly", "readwrite", "wait", "waitaof"],
+    ),
 ];
 
 /// Returns the bit of a category. Case is ignored.
@@ -63,7 +70,6 @@ pub fn categories_of(name: &str, flags: u32, group: &str) -> u32 {
     let mut set = 0;
     for (bits, category) in [
         (flag::WRITE, "write"),
-        (flag::READONLY, "read"),
         (flag::ADMIN, "admin"),
         (flag::ADMIN, "dangerous"),
         (flag::PUBSUB, "pubsub"),
@@ -77,6 +83,10 @@ pub fn categories_of(name: &str, flags: u32, group: &str) -> u32 {
     if flags & flag::FAST == 0 {
         set |= bit("slow");
     }
+    // A script that does not write may read by other commands only.
+    if flags & flag::READONLY != 0 && group != "scripting" {
+        set |= bit("read");
+    }
     for (category, commands) in FURTHER {
         if commands.contains(&container) {
             set |= bit(category);
@@ -87,6 +97,8 @@ pub fn categories_of(name: &str, flags: u32, group: &str) -> u32 {
         "generic" => bit("keyspace"),
         "sorted-set" => bit("sortedset"),
         "transactions" => bit("transaction"),
+        // The flag says which commands of the group use channels.
+        "pubsub" => 0,
         // Other groups are categories of the same name, or none.
         group => bit(group),
     }

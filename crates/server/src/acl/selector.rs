@@ -186,6 +186,13 @@ impl Selector {
                 .any(|(pattern, given)| given & rights == rights && pattern.matches(key))
     }
 
+    /// Whether a command without subcommands is allowed on one key with all rights.
+    #[inline]
+    pub fn allows_on_key(&self, index: SpecIndex, key: &[u8]) -> bool {
+        self.commands[index as usize / 64] & (1 << (index % 64)) != 0
+            && self.allows_key(key, READ | WRITE)
+    }
+
     /// Whether every key may be read.
     pub fn allows_reading_all(&self) -> bool {
         let is_all = |(pattern, given): &(Pattern, u8)| given & READ != 0 && *pattern.text == *b"*";

@@ -1,6 +1,6 @@
 //! Tests of users and their rules.
 
-use super::catalog::{Catalog, category};
+use super::catalog::{Catalog, category, names_of};
 use super::file::parse;
 use super::{Acl, READ, Rules, User, WRITE};
 use crate::command;
@@ -148,6 +148,25 @@ fn a_change_is_announced_and_a_refused_one_changes_nothing() {
     acl.set_default_password("x");
     assert!(acl.needs_password() && acl.needs_login());
     assert!(acl.remove("u") && !acl.remove("u"));
+}
+
+#[test]
+fn shared_commands_have_the_categories_of_redis() {
+    let mut count = 0;
+    let mut differing = Vec::new();
+    for line in include_str!("categories.txt").lines().skip(1) {
+        let (name, expected) = line.split_once(' ').unwrap_or((line, ""));
+        let Some(index) = CATALOG.find(name.as_bytes()) else {
+            continue;
+        };
+        let names: Vec<&str> = names_of(CATALOG.get(index).categories).collect();
+        count += 1;
+        if names.join(" ") != expected {
+            differing.push(format!("{name}: {} instead of {expected}", names.join(" ")));
+        }
+    }
+    assert!(count > 300, "{count} commands were compared");
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
 /// Rules from which random users are made.

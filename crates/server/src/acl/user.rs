@@ -86,6 +86,12 @@ impl User {
         self.is_unrestricted
     }
 
+    /// Returns the user's own rules.
+    #[inline]
+    pub fn root(&self) -> &Selector {
+        &self.root
+    }
+
     /// Returns the selectors, the user's own rules first.
     #[inline]
     pub fn selectors(&self) -> impl Iterator<Item = &Selector> {

@@ -87,6 +87,23 @@ pub fn check_session(
     result
 }
 
+/// Whether the user's own rules allow a call with all rights on its only key, as most calls are. If
+/// not, [`check_session`] decides.
+#[inline(never)]
+pub fn is_allowed_on_key(
+    server: &Server,
+    session: &Session,
+    chosen: Chosen,
+    args: Args<'_>,
+) -> bool {
+    let key = args
+        .get(1)
+        .filter(|_| chosen.spec.keys == Keys::Range(1, 1, 1));
+    let root = session.user.root();
+    session.has_current_user(&server.acl)
+        && key.is_some_and(|key| root.allows_on_key(chosen.index, key))
+}
+
 #[cold]
 fn note(
     server: &Server,

@@ -5,7 +5,7 @@ use super::Executor;
 use crate::acl::log::Context;
 use crate::clock::Moment;
 use crate::command;
-use crate::command::permission::check_session;
+use crate::command::permission::{check_session, is_allowed_on_key};
 use crate::context::{Chosen, Spec};
 use crate::session::Session;
 use crate::spec::flag;
@@ -23,10 +23,11 @@ pub(super) fn check(
     args: Args<'_>,
 ) -> Result<(), String> {
     const RARE: u32 = flag::CONTAINER | flag::PROTECTED;
-    let is_plain = session.has_all_rights(&server.acl)
-        && session.subscriptions.is_none()
+    let is_plain = session.subscriptions.is_none()
         && chosen.spec.flags & RARE == 0
-        && chosen.spec.accepts(args.len());
+        && chosen.spec.accepts(args.len())
+        && (session.has_all_rights(&server.acl)
+            || is_allowed_on_key(server, session, chosen, args));
     if is_plain {
         return Ok(());
     }

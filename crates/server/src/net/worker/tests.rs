@@ -326,6 +326,7 @@ mod long;
 mod memory;
 mod replies;
 mod tracking;
+mod users;
 
 #[test]
 fn a_pause_is_not_weakened_and_holds_only_what_would_run() {
