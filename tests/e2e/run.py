@@ -16,6 +16,7 @@ import traceback
 import bad_input
 import clients
 import clock
+import configuration
 import differential
 import expiry
 import lifecycle
@@ -29,7 +30,7 @@ import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, memcached, policies, segment, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, sorted_sets, streams, tls, differential]
 
 
 class Bench:

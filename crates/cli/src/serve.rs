@@ -1,10 +1,16 @@
-//! `mayfly serve`: reads settings from a file and the command line, handles signals, and starts the
-//! server.
+//! `mayfly serve`: reads settings from a file, the environment and the command line, handles
+//! signals, and starts the server.
+
+mod daemon;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use policy::names::did_you_mean;
 use server::clock::Clock;
-use server::config::{Config, Id, TABLE, file, find};
+use server::config::load::{self, FILE_VARIABLE, Sources};
+use server::config::words::NOT_SUPERVISED;
+use server::config::{Config, Id, TABLE, find};
+use server::supervisor::{self, READY, STOPPING};
 use server::{logging, run as running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -17,7 +23,9 @@ const SPARE_FILES: u64 = 32;
 
 /// The most frequently used settings. Every other one is accepted as `--name value`, too.
 #[derive(Args, Default)]
-#[command(after_help = "Every setting of the config file is also accepted as --NAME VALUE.")]
+#[command(
+    after_help = "Every setting of the config file is also accepted as --NAME VALUE, and as a variable of the environment: MAYFLY_NAME."
+)]
 pub struct Arguments {
     /// Config file in the format of redis.conf: lines of `name value`
     #[arg(value_name = "FILE")]
@@ -56,10 +64,22 @@ pub struct Arguments {
     /// Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]
     #[arg(long, value_name = "LEVEL")]
     loglevel: Option<String>,
+    /// Check the settings, report all errors in them, and end
+    #[arg(long)]
+    check_config: bool,
+    /// Whether this process is the one that `daemonize` started in the background
+    #[arg(long = daemon::OPTION, hide = true)]
+    is_daemon: bool,
     /// Any other setting, as `join_settings` encodes it
     #[arg(long = SETTING, value_name = "NAME=VALUE", hide = true, allow_hyphen_values = true)]
     settings: Vec<String>,
 }
+
+/// Names of the subcommands, for a wrong one.
+const SUBCOMMANDS: [&str; 5] = ["serve", "bench", "sim", "edge", "trace"];
+
+/// Maximum number of errors in the settings that are printed beside the first.
+const PROBLEMS_MAX: usize = 20;
 
 /// Hidden option for settings that have no option of their own.
 const SETTING: &str = "setting";
@@ -77,6 +97,8 @@ const OWN: &[&str] = &[
     "requirepass",
     "loglevel",
     "config",
+    "check-config",
+    daemon::OPTION,
     SETTING,
 ];
 
@@ -100,7 +122,7 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (name, None),
         };
-        let is_setting = !OWN.contains(&name) && (find(name).is_some() || file::is_known(name));
+        let is_setting = !OWN.contains(&name) && (find(name).is_some() || load::is_known(name));
         if !is_ours || !is_setting {
             joined.push(argument);
             continue;
@@ -146,22 +168,16 @@ impl Arguments {
 /// Serves clients until a signal or SHUTDOWN.
 pub fn run(arguments: Arguments) -> Result<()> {
     let config = Config::default();
-    let mut warnings = Vec::new();
-    let path = arguments.file.as_deref().or(arguments.config.as_deref());
-    if let Some(path) = path {
-        if arguments.file.is_some() && !path.exists() {
-            return Err(anyhow!(
-                "{}: no such config file, and no subcommand (serve, bench, sim, edge, trace)",
-                path.display()
-            ));
+    let warnings = read_settings(&arguments, &config)?;
+    if arguments.check_config {
+        for warning in warnings {
+            println!("warning: {warning}");
         }
-        file::read(&config, path, &mut warnings).map_err(|why| anyhow!(why))?;
-        let full = path.canonicalize().unwrap_or(path.to_path_buf());
-        config.set_file(&full.to_string_lossy());
+        println!("the settings are valid");
+        return Ok(());
     }
-    for (name, value) in arguments.given() {
-        let warning = file::set(&config, name, value).map_err(|why| anyhow!("--{name}: {why}"))?;
-        warnings.extend(warning.map(|warning| format!("command line: {warning}")));
+    if config.is_on(Id::Daemonize) && !arguments.is_daemon {
+        return daemon::start();
     }
     let level = find("loglevel").map(|param| config.show(param));
     logging::start(&level.unwrap_or_default(), &config.text(Id::LogFile))
@@ -170,19 +186,111 @@ pub fn run(arguments: Arguments) -> Result<()> {
         log::warn!("{warning}");
     }
     raise_file_limit(&config);
-    let is_plain = path.is_none() && arguments.given().is_empty();
+    let is_plain = config.file().is_empty() && arguments.given().is_empty();
     // This precedes the first connection, so that every signal is handled by the server.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot handle signals")?;
+    let manager = supervisor::socket();
+    let manager = manager.filter(|_| config.number(Id::Supervised) != NOT_SUPERVISED);
     let running = running::start(config, Clock::System).map_err(|why| anyhow!(why))?;
-    if is_plain {
+    let pid_file = PidFile::create(&running);
+    if is_plain && !arguments.is_daemon {
         print_usage(&running);
     }
-    handle_signals(signals, &running)?;
+    if let Some(socket) = &manager {
+        notify(socket, READY);
+    }
+    if arguments.is_daemon {
+        daemon::detach()?;
+    }
+    handle_signals(signals, &running, manager)?;
     let result = running.wait().map_err(|why| anyhow!(why));
+    drop(pid_file);
     if result.is_ok() {
         log::info!("mayfly has stopped; no data was saved");
     }
     result
+}
+
+/// Reads the settings of all sources into `config`. Returns warnings for the log.
+fn read_settings(arguments: &Arguments, config: &Config) -> Result<Vec<String>> {
+    let variable = std::env::var_os(FILE_VARIABLE).map(PathBuf::from);
+    let named = arguments.file.as_ref().or(arguments.config.as_ref());
+    let path = named.or(variable.as_ref()).map(PathBuf::as_path);
+    if let Some(file) = arguments.file.as_deref().filter(|file| !file.exists()) {
+        return Err(anyhow!("{}", absent(file)));
+    }
+    let sources = Sources {
+        file: path,
+        environment: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect(),
+        command_line: arguments.given(),
+    };
+    let outcome = load::load(config, &sources);
+    let mut problems = outcome.problems.into_iter();
+    match problems.next() {
+        None => Ok(outcome.warnings),
+        Some(first) => {
+            let more: Vec<String> = problems
+                .take(PROBLEMS_MAX)
+                .map(|text| format!("\n{text}"))
+                .collect();
+            Err(anyhow!("{first}{}", more.concat()))
+        }
+    }
+}
+
+/// Describes a file that does not exist. A word that cannot be a path is a subcommand with a
+/// spelling mistake.
+fn absent(file: &Path) -> String {
+    let text = file.to_string_lossy();
+    if text.contains(['/', '.']) {
+        return format!("{text}: no such config file");
+    }
+    let similar = did_you_mean(&text, SUBCOMMANDS);
+    let separator = if similar.is_empty() { "" } else { "; " };
+    let all = SUBCOMMANDS.join(", ");
+    format!("'{text}' is neither a config file nor a subcommand ({all}){separator}{similar}")
+}
+
+/// Sends a state to the service manager. Without the notification the service manager would end
+/// the server later, so that a failure is logged.
+fn notify(socket: &str, state: &str) {
+    if let Err(error) = supervisor::notify(socket, state) {
+        log::warn!("the service manager's socket {socket} cannot be notified: {error}");
+    }
+}
+
+/// The file `pidfile`, which is removed at the end.
+struct PidFile(Option<PathBuf>);
+
+impl PidFile {
+    /// Writes the process number. A file that cannot be written is a warning, as in Redis.
+    fn create(running: &running::Running) -> PidFile {
+        let config = &running.server.config;
+        let path = match config.text(Id::PidFile) {
+            path if !path.is_empty() => path,
+            _ if config.is_on(Id::Daemonize) => daemon::PID_FILE.to_owned(),
+            _ => return PidFile(None),
+        };
+        let path = PathBuf::from(path);
+        match std::fs::write(&path, format!("{}\n", std::process::id())) {
+            Ok(()) => PidFile(Some(path)),
+            Err(error) => {
+                log::warn!("pidfile {}: {error}", path.display());
+                PidFile(None)
+            }
+        }
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // The folder may not be writable any more; nothing depends on the file.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Prints how to use the server, if it was started without arguments.
@@ -208,7 +316,11 @@ fn print_usage(running: &running::Running) {
 }
 
 /// Stops the server on SIGTERM and SIGINT. A second signal ends the process at once.
-fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()> {
+fn handle_signals(
+    mut signals: Signals,
+    running: &running::Running,
+    manager: Option<String>,
+) -> Result<()> {
     let server = Arc::clone(&running.server);
     let mut is_stopping = false;
     std::thread::Builder::new()
@@ -229,6 +341,9 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
                     "SIGINT"
                 };
                 log::info!("{name}: stopping");
+                if let Some(socket) = &manager {
+                    notify(socket, STOPPING);
+                }
                 server.stop();
             }
         })
@@ -286,7 +401,7 @@ mod tests {
     fn each_own_option_is_a_setting() {
         for name in OWN
             .iter()
-            .filter(|name| !["config", SETTING].contains(name))
+            .filter(|name| !["config", "check-config", daemon::OPTION, SETTING].contains(name))
         {
             assert!(find(name).is_some(), "{name}");
         }

@@ -5,7 +5,6 @@ use crate::clock::Moment;
 use crate::spec::SpecIndex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
 };
@@ -35,6 +34,8 @@ pub mod flag {
     pub const BROADCAST: u32 = 1 << 9;
     /// Sent MONITOR.
     pub const MONITOR: u32 = 1 << 10;
+    /// Connected through a local socket.
+    pub const LOCAL: u32 = 1 << 11;
     /// Letters of the flags, in the order of CLIENT LIST.
     pub const LETTERS: &[(u32, char)] = &[
         (MONITOR, 'O'),
@@ -46,6 +47,7 @@ pub mod flag {
         (BROADCAST, 'B'),
         (DIRTY, 'd'),
         (CLOSING, 'c'),
+        (LOCAL, 'U'),
         (NO_EVICT, 'e'),
         (NO_TOUCH, 'T'),
     ];
@@ -349,9 +351,4 @@ impl Clients {
         let all = self.all.lock().expect("the lock is not poisoned");
         all.values().cloned().collect()
     }
-}
-
-/// Formats an address as Redis does.
-pub fn show_address(address: SocketAddr) -> String {
-    address.to_string()
 }

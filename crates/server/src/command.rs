@@ -39,7 +39,7 @@ pub mod transaction;
 pub mod work;
 
 use crate::context::{Spec, Table};
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// Tables of all families.
 const FAMILIES: &[&[Spec]] = &[
@@ -69,11 +69,29 @@ const FAMILIES: &[&[Spec]] = &[
     hotkeys::TABLE,
 ];
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(FAMILIES, containers::SUBCOMMANDS));
+static TABLE: OnceLock<Table> = OnceLock::new();
 
 /// Returns the table of all commands, in the order of their families.
+#[inline]
 pub fn table() -> &'static Table {
-    &TABLE
+    TABLE.get_or_init(|| Table::new(FAMILIES, containers::SUBCOMMANDS))
+}
+
+/// Gives commands other names, or removes those whose new name is empty, for the whole process.
+///
+/// # Errors
+/// A command does not exist, a new name is taken, or the table is already in use.
+pub fn rename(renames: &[(String, String)]) -> Result<(), String> {
+    if renames.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(FAMILIES, containers::SUBCOMMANDS);
+    for (name, new) in renames {
+        let renamed = table.rename(name, new);
+        renamed.map_err(|error| format!("rename-command {name}: {error}"))?;
+    }
+    let set = TABLE.set(table);
+    set.map_err(|_| "rename-command: another server of this process runs".to_owned())
 }
 
 #[cfg(test)]
@@ -95,6 +113,25 @@ mod tests {
         }
         assert_eq!(table().lookup(b"nonsense"), None);
         assert_eq!(table().lookup(b""), None);
+    }
+
+    #[test]
+    fn a_renamed_command_is_found_by_its_new_name_only() {
+        let mut table = Table::new(FAMILIES, containers::SUBCOMMANDS);
+        let config = table.lookup(b"config").expect("a command");
+        table
+            .rename("CONFIG", "Secret-Config")
+            .expect("a free name");
+        table.rename("flushall", "").expect("a command");
+        assert_eq!(table.lookup(b"SECRET-config"), Some(config));
+        assert_eq!(table.name(config), "config");
+        assert!(table.subcommand(table[config as usize], b"get").is_some());
+        for gone in [&b"config"[..], b"flushall", b""] {
+            assert_eq!(table.lookup(gone), None);
+        }
+        assert!(table.rename("flushall", "other").is_err());
+        assert!(table.rename("get", "set").is_err());
+        assert!(table.lookup(b"get").is_some());
     }
 
     #[test]

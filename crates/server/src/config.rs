@@ -1,11 +1,13 @@
 //! Settings: their current values, the parsers of their texts, and updates of several at once by
 //! CONFIG SET.
 //!
-//! `table` defines the settings. `file` reads them from a configuration file or a command line.
-//! Numbers are atomics, because every worker may read them for each command.
+//! `table` defines the settings. `load` reads them from a file, the environment and the command
+//! line. Numbers are atomics, because every worker may read them for each command.
 
 pub mod events;
 pub mod file;
+pub mod load;
+pub mod rewrite;
 pub mod table;
 pub mod value;
 pub mod words;
@@ -13,8 +15,9 @@ pub mod words;
 pub use table::{COUNT, Id, Kind, Param, TABLE};
 pub use value::{Value, bytes_for_people};
 
+use crate::process;
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Client classes with separate output buffer limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,10 @@ pub type UserLine = (String, Vec<String>);
 
 /// Current values of all settings.
 pub struct Config {
+    /// Memory that the container or machine grants this process, in bytes; 0 if it is unknown.
+    memory_limit: AtomicU64,
+    /// New names of commands, by their names; an empty one removes the command.
+    renames: RwLock<Vec<(String, String)>>,
     numbers: [AtomicI64; COUNT],
     texts: RwLock<Vec<String>>,
     output_limits: [[AtomicI64; 3]; 3],
@@ -53,6 +60,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let config = Config {
+            memory_limit: AtomicU64::new(process::memory_limit()),
+            renames: RwLock::default(),
             numbers: [const { AtomicI64::new(0) }; COUNT],
             texts: RwLock::new(vec![String::new(); COUNT]),
             output_limits: [const { [const { AtomicI64::new(0) }; 3] }; 3],
@@ -75,6 +84,11 @@ pub fn find(name: &str) -> Option<&'static Param> {
     })
 }
 
+/// Returns this percentage of a number of bytes.
+fn share(bytes: u64, percent: u64) -> u64 {
+    (u128::from(bytes) * u128::from(percent) / 100) as u64
+}
+
 impl Config {
     /// Returns a numeric value: a boolean as 0 or 1, a choice as its index, events as bits.
     pub fn number(&self, id: Id) -> i64 {
@@ -89,6 +103,50 @@ impl Config {
     /// Returns a copy of the value of a text setting.
     pub fn text(&self, id: Id) -> String {
         self.texts.read().expect("the lock is not poisoned")[id as usize].clone()
+    }
+
+    /// Returns `maxmemory` in bytes; 0 means no limit.
+    pub fn maxmemory_bytes(&self) -> u64 {
+        match self.number(Id::MaxMemory) {
+            percent @ ..0 => share(self.memory_limit(), percent.unsigned_abs()),
+            bytes => bytes as u64,
+        }
+    }
+
+    /// Returns the memory that the container or machine grants this process, in bytes.
+    pub fn memory_limit(&self) -> u64 {
+        self.memory_limit.load(Relaxed)
+    }
+
+    /// Records the memory that the container or machine grants. Returns whether `maxmemory` has
+    /// changed with it.
+    pub fn set_memory_limit(&self, bytes: u64) -> bool {
+        let before = self.memory_limit.swap(bytes, Relaxed);
+        before != bytes && self.number(Id::MaxMemory) < 0
+    }
+
+    /// Adds a new name for a command, from the two words of `rename-command`.
+    ///
+    /// # Errors
+    /// There are not two words.
+    pub fn rename(&self, words: &str) -> Result<(), String> {
+        let (name, new) = words
+            .split_once(' ')
+            .ok_or("rename-command: expected a command and its new name, or \"\" to remove it")?;
+        if new.contains(' ') {
+            return Err(format!("rename-command {name}: expected one new name"));
+        }
+        let mut renames = self.renames.write().expect("the lock is not poisoned");
+        renames.push((name.to_ascii_lowercase(), new.to_ascii_lowercase()));
+        Ok(())
+    }
+
+    /// Returns the commands with new names and these names.
+    pub fn renames(&self) -> Vec<(String, String)> {
+        self.renames
+            .read()
+            .expect("the lock is not poisoned")
+            .clone()
     }
 
     /// Returns the path of the configuration file; empty if none was read.
@@ -141,6 +199,7 @@ impl Config {
                 percent @ ..0 => format!("{}%", percent.unsigned_abs()),
                 bytes => bytes.to_string(),
             },
+            Kind::Permissions => format!("{:o}", self.number(param.id)),
             Kind::Choice(words) => words[self.number(param.id) as usize].to_owned(),
             Kind::Events => events::show(self.number(param.id) as u32),
             Kind::OutputLimits => self.show_output_limits(),
@@ -204,5 +263,21 @@ mod tests {
             assert_eq!(config.set(param, &shown), Ok(()), "{}", param.name);
             assert_eq!(config.show(param), shown, "{}", param.name);
         }
+    }
+
+    #[test]
+    fn a_share_of_the_memory_follows_the_limit() {
+        let config = Config::default();
+        let param = find("maxmemory").expect("the setting exists");
+        assert!(!config.set_memory_limit(1 << 30));
+        config.set(param, "80%").expect("a share");
+        assert_eq!(config.maxmemory_bytes(), (1 << 30) * 80 / 100);
+        assert_eq!(config.show(param), "80%");
+        assert!(config.set_memory_limit(2 << 30));
+        assert!(!config.set_memory_limit(2 << 30));
+        assert_eq!(config.maxmemory_bytes(), (2 << 30) * 80 / 100);
+        config.set(param, "5mb").expect("bytes");
+        assert!(!config.set_memory_limit(1 << 30));
+        assert_eq!(config.maxmemory_bytes(), 5 << 20);
     }
 }

@@ -3,8 +3,7 @@
 
 use crate::clients::ClientInfo;
 use crate::long::Job;
-use mio::net::TcpStream;
-use std::net::SocketAddr;
+use crate::socket::{Peer, Stream};
 use std::sync::{Arc, OnceLock};
 use wire::{Output, Protocol, Reply};
 
@@ -128,7 +127,7 @@ pub enum Source<'a> {
 /// A request of one worker to another.
 pub enum Message {
     /// Serve this connection.
-    Adopt(TcpStream, SocketAddr, Port),
+    Adopt(Stream, Peer, Port),
     /// Send messages to a subscriber.
     Deliver(Subscriber, Arc<Publication>),
     /// Send these bytes to a client.

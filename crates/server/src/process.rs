@@ -1,6 +1,7 @@
 //! Facts about this process and machine that the operating system reports.
 
 use std::fs;
+use std::path::Path;
 use std::sync::OnceLock;
 
 static ALLOCATOR: OnceLock<&str> = OnceLock::new();
@@ -34,6 +35,33 @@ pub fn machine_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
+/// Returns the memory that this process may use: the least limit of its control groups, or the
+/// machine's memory if that is less or there is none. 0 if it is unknown.
+pub fn memory_limit() -> u64 {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let limit = group_limit(&groups, Path::new("/sys/fs/cgroup"), read);
+    let machine = machine_bytes();
+    match limit {
+        Some(limit) if machine == 0 || limit < machine => limit,
+        _ => machine,
+    }
+}
+
+/// Returns the least `memory.max` of a control group of version 2 and of those above it. `groups`
+/// is the text of `/proc/self/cgroup`, in which a line that begins with `0::` names the group.
+fn group_limit(groups: &str, root: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let name = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let group = root.join(name);
+    let above = group
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root));
+    let texts = above.filter_map(|folder| read(&folder.join("memory.max")));
+    texts
+        .filter_map(|text| text.trim().parse::<u64>().ok())
+        .min()
+}
+
 /// Returns the CPU time in user and in system mode in seconds, or 0 if it is unknown.
 pub fn cpu_seconds() -> (f64, f64) {
     // The clock tick of /proc is 1/100 second on every Linux.
@@ -62,4 +90,29 @@ pub fn system_name() -> String {
         std::env::consts::ARCH
     );
     name.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_of_a_control_group_and_those_above_it_counts() {
+        let root = Path::new("/sys/fs/cgroup");
+        let limit = |groups: &str, files: &[(&str, &str)]| {
+            let read = |path: &Path| {
+                let mut files = files.iter();
+                let found = files.find(|(name, _)| path == root.join(name).join("memory.max"));
+                found.map(|(_, text)| (*text).to_owned())
+            };
+            group_limit(groups, root, read)
+        };
+        assert_eq!(limit("0::/\n", &[("", "1048576\n")]), Some(1 << 20));
+        assert_eq!(limit("0::/\n", &[("", "max\n")]), None);
+        assert_eq!(limit("0::/\n", &[]), None);
+        let files = [("a/b", "max\n"), ("a", "4096\n"), ("", "8192\n")];
+        assert_eq!(limit("1:memory:/x\n0::/a/b\n", &files), Some(4096));
+        assert_eq!(limit("1:memory:/x\n", &files), None);
+        assert_eq!(limit("", &files), None);
+    }
 }

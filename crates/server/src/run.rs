@@ -1,6 +1,7 @@
 //! Runs a whole server: the listeners and one thread per worker, until it is stopped.
 
 use crate::clock::Clock;
+use crate::command;
 use crate::command::acl::load_at_start;
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, TABLE, bytes_for_people};
@@ -55,6 +56,7 @@ impl Running {
 /// # Errors
 /// An address cannot be bound, or a setting is invalid. The message is meant for users.
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
+    command::rename(&config.renames())?;
     let listeners = Listeners::bind(&config)?;
     let addresses = listeners.addresses(PortProtocol::Resp, false);
     let others: Vec<(&str, Vec<SocketAddr>)> = vec![
@@ -152,9 +154,9 @@ fn shown(addresses: &[SocketAddr]) -> String {
 
 /// Logs the addresses on which the server listens, and its main settings.
 fn log_start(server: &Server, addresses: &[SocketAddr]) {
-    let maxmemory = match server.config.number(Id::MaxMemory) {
+    let maxmemory = match server.config.maxmemory_bytes() {
         0 => "unlimited".to_owned(),
-        bytes => bytes_for_people(bytes as u64),
+        bytes => bytes_for_people(bytes),
     };
     let engine = server.engine().describe(&server.config);
     log::info!(

@@ -311,6 +311,8 @@ impl<R> Chosen<R> {
 /// after all commands.
 pub struct Table<R: 'static> {
     specs: Vec<&'static Spec<R>>,
+    /// Name by which clients call each command; empty if they cannot.
+    names: Vec<String>,
     slots: Vec<SpecIndex>,
     subcommands: &'static [Subcommand],
 }
@@ -327,19 +329,44 @@ impl<R> Table<R> {
         let specs: Vec<&'static Spec<R>> =
             families.iter().flat_map(|family| family.iter()).collect();
         assert!(specs.len() + subcommands.len() <= COMMANDS_MAX && specs.len() * 2 < SLOTS);
-        let mut slots = vec![SpecIndex::MAX; SLOTS];
-        for (index, spec) in specs.iter().enumerate() {
-            let mut slot = slot_of(spec.name.as_bytes());
-            while slots[slot] != SpecIndex::MAX {
+        let mut table = Table {
+            names: specs.iter().map(|spec| spec.name.to_owned()).collect(),
+            specs,
+            slots: Vec::new(),
+            subcommands,
+        };
+        table.fill_slots();
+        table
+    }
+
+    fn fill_slots(&mut self) {
+        self.slots = vec![SpecIndex::MAX; SLOTS];
+        for (index, name) in self.names.iter().enumerate() {
+            if name.is_empty() {
+                continue;
+            }
+            let mut slot = slot_of(name.as_bytes());
+            while self.slots[slot] != SpecIndex::MAX {
                 slot = (slot + 1) % SLOTS;
             }
-            slots[slot] = index as SpecIndex;
+            self.slots[slot] = index as SpecIndex;
         }
-        Table {
-            specs,
-            slots,
-            subcommands,
+    }
+
+    /// Gives a command another name for its callers; an empty one removes it. Reports and
+    /// statistics keep the name of the specification.
+    ///
+    /// # Errors
+    /// No command has the name, or another one has the new name.
+    pub fn rename(&mut self, name: &str, new: &str) -> Result<(), String> {
+        let found = self.lookup(name.as_bytes());
+        let index = found.ok_or_else(|| "no command has this name".to_owned())?;
+        if !new.is_empty() && self.lookup(new.as_bytes()).is_some() {
+            return Err(format!("another command has the name '{new}'"));
         }
+        self.names[index as usize] = new.to_ascii_lowercase();
+        self.fill_slots();
+        Ok(())
     }
 
     /// Returns the index of the command with this name. Case is ignored.
@@ -350,7 +377,7 @@ impl<R> Table<R> {
             if index == SpecIndex::MAX {
                 return None;
             }
-            let found = self.specs[index as usize].name.as_bytes();
+            let found = self.names[index as usize].as_bytes();
             if found.eq_ignore_ascii_case(name) {
                 return Some(index);
             }

@@ -149,7 +149,7 @@ impl Server {
             },
             policy: config.text(Id::MaxMemoryPolicy),
             expiry: config.text(Id::Expiry),
-            maxmemory: config.number(Id::MaxMemory) as u64,
+            maxmemory: config.maxmemory_bytes(),
             hash_key: [chance(1), chance(2)],
             seed: chance(3),
         };
@@ -329,7 +329,7 @@ impl Server {
     pub fn client_bytes_max(&self) -> Option<u64> {
         let limit = match self.config.number(Id::MaxMemoryClients) {
             percent @ ..0 => {
-                let max = self.config.number(Id::MaxMemory) as f64;
+                let max = self.config.maxmemory_bytes() as f64;
                 (max * percent.unsigned_abs() as f64 / 100.0) as u64
             }
             bytes => bytes as u64,

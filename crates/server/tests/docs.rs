@@ -136,7 +136,8 @@ fn the_page_of_settings_matches_the_table() {
     let mut page = String::from(
         "# Configuration\n\nGenerated from the table in `crates/server/src/config/table.rs`; a test compares them.\n\n\
          A setting is given as `--name value` on the command line and as `name value` in a file. `CONFIG GET` reads it and \
-         `CONFIG SET` changes it at run time, unless it is marked *fixed*. The command line takes precedence over the file.\n\n\
+         `CONFIG SET` changes it at run time, unless it is marked *fixed*. `MAYFLY_NAME` in the environment sets it too: \
+         `MAYFLY_MAXMEMORY_POLICY`. The command line takes precedence over the environment, and both over the file.\n\n\
          | setting | default | values | description |\n|---|---|---|---|\n",
     );
     for param in TABLE {
@@ -261,6 +262,7 @@ fn values(param: &Param) -> String {
         Kind::Bytes(..) => "bytes, kb, mb, gb".to_string(),
         Kind::BytesOrPercent => "bytes, kb, mb, gb, %".to_string(),
         Kind::Choice(words) => words.join(", "),
+        Kind::Permissions => "octal number".to_string(),
         Kind::Text | Kind::Secret => "text".to_string(),
         Kind::Policy => "see [policies](policies.md)".to_string(),
         Kind::Index => store::Keyspace::expiry_names().join(", "),

@@ -2,7 +2,7 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
-use crate::config::{Id, Param, TABLE as SETTINGS, Value, file, find, value};
+use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, load, rewrite, value};
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
 use crate::logging;
@@ -47,9 +47,12 @@ fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             path if path.is_empty() => ctx
                 .reply
                 .error("ERR The server is running without a config file"),
-            _ => ctx.reply.error(
-                "ERR CONFIG REWRITE is not supported: edit the config file and restart the server",
-            ),
+            _ => match rewrite::rewrite(&ctx.server.config) {
+                Ok(()) => ctx.reply.ok(),
+                Err(error) => ctx
+                    .reply
+                    .error(&format!("ERR Rewriting config file: {error}")),
+            },
         },
         (b"help", 2) => help(ctx, "CONFIG", HELP),
         _ => refuse_subcommand(ctx, args, HELP),
@@ -88,9 +91,9 @@ fn set(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let mut changes = Vec::new();
     for at in (2..args.len()).step_by(2) {
         let name = String::from_utf8_lossy(&args[at]);
-        if file::is_ignored(&name) {
+        if let Some(reason) = load::ignored(&name) {
             // As in a configuration file.
-            log::warn!("CONFIG SET: {name} is ignored: it has no effect in Mayfly");
+            log::warn!("CONFIG SET: {name} has no effect here: {reason}");
             continue;
         }
         match read_change(&args[at], &args[at + 1], &changes) {

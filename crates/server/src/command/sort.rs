@@ -7,7 +7,6 @@ use super::permission::may_read_all;
 use super::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use super::table::{commands, on_slab};
 use super::work;
-use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
 use crate::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
@@ -279,7 +278,7 @@ fn store(
     elements: &[Vec<u8>],
     gets: &[&[u8]],
 ) -> Answer {
-    let bytes_max = match ctx.server.config.number(Id::MaxMemory) as usize {
+    let bytes_max = match ctx.server.config.maxmemory_bytes() as usize {
         0 => OUTPUT_BYTES_MAX,
         max => max.min(OUTPUT_BYTES_MAX),
     };

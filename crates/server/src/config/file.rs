@@ -1,119 +1,153 @@
-//! Parser of settings from a file in the format of redis.conf and from the command line.
+//! Reader of files in the format of redis.conf.
 //!
 //! A line is `name value…`. Quotes protect blanks, a line that begins with `#` is a comment, and
-//! `include` reads another file. Settings of Redis that have no effect here are accepted with a
-//! warning. An unknown setting is an error that names the line and the most similar setting.
+//! `include` reads other files. This module splits files into directives with their places; `load`
+//! judges them.
 
-use super::table::{IGNORED, Param, REFUSED, TABLE};
-use super::{Config, find};
 use crate::glob;
-use policy::names::did_you_mean;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// Maximum depth of nested includes.
 const INCLUDE_DEPTH_MAX: usize = 8;
+/// Maximum number of files that one start reads, so that includes of whole folders end.
+const FILES_MAX: usize = 1_000;
+/// Maximum size of one file, so that an include of a device ends.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads the settings of a file into `config` and appends warnings to `warnings`.
-///
-/// # Errors
-/// The first error, with file and line.
-pub fn read(config: &Config, path: &Path, warnings: &mut Vec<String>) -> Result<(), String> {
-    read_nested(config, path, warnings, 0)
+/// One setting in a file, in the environment or on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// File and line, or the name of the variable or option, for messages.
+    pub place: String,
+    /// Name in lower case.
+    pub name: String,
+    /// Words after the name.
+    pub words: Vec<String>,
 }
 
-fn read_nested(
-    config: &Config,
-    path: &Path,
-    warnings: &mut Vec<String>,
-    depth: usize,
-) -> Result<(), String> {
-    if depth > INCLUDE_DEPTH_MAX {
-        return Err(format!(
-            "{}: more than {INCLUDE_DEPTH_MAX} nested includes",
-            path.display()
-        ));
+impl Directive {
+    /// Returns the words of the value, joined by blanks.
+    pub fn value(&self) -> String {
+        self.words.join(" ")
     }
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    for (number, line) in text.lines().enumerate() {
-        let place = format!("{}:{}", path.display(), number + 1);
-        let Some(mut words) = words(line).map_err(|error| format!("{place}: {error}"))? else {
-            continue;
+}
+
+/// Directives of a file and of the files that it includes, in their order, and what is wrong in
+/// them.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Directives in the order of the lines.
+    pub directives: Vec<Directive>,
+    /// Errors with file and line.
+    pub problems: Vec<String>,
+    file_count: usize,
+}
+
+/// Reads a file and the files that it includes.
+pub fn read(path: &Path) -> Reading {
+    let mut reading = Reading::default();
+    reading.file(path, &mut Vec::new());
+    reading
+}
+
+impl Reading {
+    /// Reads one file. `open` has the files that include it, the outermost first.
+    fn file(&mut self, path: &Path, open: &mut Vec<PathBuf>) {
+        self.file_count += 1;
+        let text = match text_of(path) {
+            Ok(text) => text,
+            Err(error) => return self.problems.push(format!("{}: {error}", path.display())),
         };
-        if words[0].eq_ignore_ascii_case("include") {
-            let [_, file] = &words[..] else {
-                return Err(format!("{place}: include: expected one file name"));
-            };
-            let file = path.parent().unwrap_or(Path::new(".")).join(file);
-            read_nested(config, &file, warnings, depth + 1)?;
-            continue;
+        open.push(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+        for (number, line) in text.lines().enumerate() {
+            let place = format!("{}:{}", path.display(), number + 1);
+            match words(line) {
+                Err(error) => self.problems.push(format!("{place}: {error}")),
+                Ok(None) => {}
+                Ok(Some(words)) if words[0].eq_ignore_ascii_case("include") => {
+                    if let Err(error) = self.include(path, &words[1..], open) {
+                        self.problems.push(format!("{place}: include: {error}"));
+                    }
+                }
+                Ok(Some(mut words)) => self.directives.push(Directive {
+                    place,
+                    name: words.remove(0).to_ascii_lowercase(),
+                    words,
+                }),
+            }
         }
-        if words[0].eq_ignore_ascii_case("user") {
-            words[0].make_ascii_lowercase();
-            config.add_user_line((place, words));
-            continue;
-        }
-        let value = words[1..].join(" ");
-        match set(config, &words[0], &value) {
-            Ok(None) => {}
-            Ok(Some(warning)) => warnings.push(format!("{place}: {warning}")),
-            Err(error) => return Err(format!("{place}: {error}")),
-        }
+        open.pop();
     }
-    Ok(())
+
+    /// Reads the files that a line of `path` includes.
+    fn include(
+        &mut self,
+        path: &Path,
+        words: &[String],
+        open: &mut Vec<PathBuf>,
+    ) -> Result<(), String> {
+        let [pattern] = words else {
+            return Err("expected one file name".to_owned());
+        };
+        if open.len() > INCLUDE_DEPTH_MAX {
+            return Err(format!("more than {INCLUDE_DEPTH_MAX} nested includes"));
+        }
+        let pattern = path.parent().unwrap_or(Path::new(".")).join(pattern);
+        for file in matching(&pattern)? {
+            let full = file.canonicalize().unwrap_or_else(|_| file.clone());
+            if open.contains(&full) {
+                return Err(format!("{} includes itself", file.display()));
+            }
+            if self.file_count == FILES_MAX {
+                return Err(format!("more than {FILES_MAX} files"));
+            }
+            self.file(&file, open);
+        }
+        Ok(())
+    }
 }
 
-/// Whether a setting of this name is supported, ignored or refused, as opposed to unknown.
-pub fn is_known(name: &str) -> bool {
-    let matches = |pattern: &str| glob::matches(pattern.as_bytes(), name.as_bytes(), true);
-    find(name).is_some()
-        || name.eq_ignore_ascii_case("user")
-        || IGNORED.iter().any(|pattern| matches(pattern))
-        || REFUSED.iter().any(|(pattern, _)| matches(pattern))
-}
-
-/// Whether a setting of Redis has no effect here, so that every value is accepted.
-pub fn is_ignored(name: &str) -> bool {
-    let matches = |pattern: &str| glob::matches(pattern.as_bytes(), name.as_bytes(), true);
-    find(name).is_none() && IGNORED.iter().any(|pattern| matches(pattern))
-}
-
-/// Sets one setting by name. Returns a warning if the setting is ignored.
+/// Returns the contents of a configuration file.
 ///
 /// # Errors
-/// The name is unknown or refused, or the value is invalid. The message suggests a similar name.
-pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<String>, String> {
-    if let Some(param) = find(name) {
-        return config
-            .set(param, value)
-            .map(|()| None)
-            .map_err(|error| format!("{} {}: {error}", param.name, shown(param, value)));
+/// The file cannot be read, is not text or is too large.
+pub fn text_of(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    let bytes = read.map_err(|error| error.to_string())?;
+    if bytes as u64 > FILE_BYTES_MAX {
+        return Err(format!("larger than {} MiB", FILE_BYTES_MAX >> 20));
     }
-    let lower = name.to_ascii_lowercase();
-    let matches = |pattern: &str| glob::matches(pattern.as_bytes(), lower.as_bytes(), true);
-    if let Some((_, reason)) = REFUSED.iter().find(|(pattern, _)| matches(pattern)) {
-        return Err(format!("{lower}: {reason}"));
-    }
-    if is_ignored(&lower) {
-        return Ok(Some(format!(
-            "{lower} is ignored: it has no effect in Mayfly"
-        )));
-    }
-    let similar = did_you_mean(name, TABLE.iter().map(|param| param.name));
-    let separator = if similar.is_empty() { "" } else { "; " };
-    Err(format!("unknown setting '{name}'{separator}{similar}"))
+    Ok(text)
 }
 
-fn shown(param: &Param, value: &str) -> String {
-    if param.kind == super::Kind::Secret {
-        "(hidden)".into()
-    } else {
-        format!("'{value}'")
+/// Returns the files whose names match a pattern, in alphabetical order. A pattern without `*`, `?`
+/// and `[` is a file, whether it exists or not.
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    let is_pattern = |text: &str| text.contains(['*', '?', '[']);
+    let name = pattern.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or("expected a file name")?;
+    let folder = pattern.parent().unwrap_or(Path::new("."));
+    if folder.to_str().is_some_and(is_pattern) {
+        return Err("a pattern is accepted in the file name only, not in a folder".to_owned());
     }
+    if !is_pattern(name) {
+        return Ok(vec![pattern.to_path_buf()]);
+    }
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_visible = |found: &String| !found.starts_with('.') || name.starts_with('.');
+    let matches = |found: &String| glob::matches(name.as_bytes(), found.as_bytes(), false);
+    let mut names: Vec<String> = names.filter(is_visible).filter(matches).collect();
+    names.sort();
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
 /// Splits a line into words. Returns `None` for an empty line or a comment.
-fn words(line: &str) -> Result<Option<Vec<String>>, String> {
+pub(super) fn words(line: &str) -> Result<Option<Vec<String>>, String> {
     let mut words = Vec::new();
     let mut chars = line.trim().chars().peekable();
     if matches!(chars.peek(), None | Some('#')) {
@@ -170,7 +204,6 @@ fn quoted(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Id;
 
     fn split(line: &str) -> Vec<String> {
         words(line).expect("valid").unwrap_or_default()
@@ -190,30 +223,78 @@ mod tests {
         assert!(words("a \"b\"c").is_err());
     }
 
-    #[test]
-    fn settings_are_accepted_ignored_or_refused() {
-        let config = Config::default();
-        assert_eq!(set(&config, "MaxMemory", "100mb"), Ok(None));
-        assert_eq!(config.number(Id::MaxMemory), 100 << 20);
-        assert!(matches!(set(&config, "rdbcompression", "yes"), Ok(Some(_))));
-        assert_eq!(set(&config, "save", ""), Ok(None));
-        assert_eq!(set(&config, "appendonly", "no"), Ok(None));
-        for (name, value, part) in [
-            ("appendonly", "yes", "not supported: the only"),
-            ("save", "900 1", "not supported: the only"),
-            ("replicaof", "host 1", "replication is not supported"),
-            ("maxmemmory", "1", "did you mean 'maxmemory'"),
-            ("port", "70000", "between 0 and 65535"),
-            ("zzzzzzzzzzzzz", "1", "unknown setting"),
-        ] {
-            let error = set(&config, name, value).expect_err(name);
-            assert!(error.contains(part), "{error}");
+    /// A folder with these files, which is removed at the end of the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str, files: &[(&str, &str)]) -> Folder {
+            let folder = std::env::temp_dir().join(format!("mayfly-{name}-{}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a folder can be made");
+            for (file, text) in files {
+                fs::write(folder.join(file), text).expect("a file can be written");
+            }
+            Folder(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
     #[test]
-    fn a_password_is_not_shown() {
-        let param = find("requirepass").expect("the setting exists");
-        assert_eq!(shown(param, "secret"), "(hidden)");
+    fn included_files_are_read_in_order_of_their_names() {
+        let folder = Folder::new(
+            "includes",
+            &[
+                (
+                    "main.conf",
+                    "port 1\ninclude part-*.conf\ninclude none-*.conf\nport 4\n",
+                ),
+                ("part-b.conf", "port 3\n"),
+                ("part-a.conf", "PORT 2\n"),
+                (".part-c.conf", "port 9\n"),
+            ],
+        );
+        let reading = read(&folder.0.join("main.conf"));
+        assert_eq!(reading.problems, Vec::<String>::new());
+        let values: Vec<String> = reading.directives.iter().map(Directive::value).collect();
+        assert_eq!(values, ["1", "2", "3", "4"]);
+        assert!(reading.directives.iter().all(|d| d.name == "port"));
+        assert!(reading.directives[2].place.ends_with("part-b.conf:1"));
+    }
+
+    #[test]
+    fn circular_missing_and_endless_includes_are_problems_with_their_lines() {
+        let folder = Folder::new(
+            "circles",
+            &[
+                (
+                    "a.conf",
+                    "include b.conf\n\nport \"1\ninclude absent.conf\ninclude x/*/y\n",
+                ),
+                ("b.conf", "include *.conf\n"),
+                ("c.conf", "include /dev/zero\n"),
+                ("d.conf", "include one two\n"),
+            ],
+        );
+        let problems = read(&folder.0.join("a.conf")).problems.join("\n");
+        for part in [
+            "b.conf:1: include:",
+            "a.conf includes itself",
+            "a.conf:3: missing closing quote",
+            "absent.conf: No such file",
+            "a.conf:5: include: a pattern",
+        ] {
+            assert!(problems.contains(part), "{part} in {problems}");
+        }
+        let problems = read(&folder.0.join("c.conf")).problems.join("\n");
+        assert!(problems.contains("larger than 16 MiB"), "{problems}");
+        let problems = read(&folder.0.join("d.conf")).problems.join("\n");
+        assert!(
+            problems.contains("d.conf:1: include: expected one file name"),
+            "{problems}"
+        );
     }
 }

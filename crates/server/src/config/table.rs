@@ -3,7 +3,7 @@
 
 use super::words::{
     CHANNELS, CLIENT_AUTHENTICATION, DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS,
-    SANITIZE,
+    SANITIZE, SUPERVISORS,
 };
 
 /// Type of a setting: how its text is parsed, checked and shown.
@@ -20,6 +20,8 @@ pub enum Kind {
     BytesOrPercent,
     /// One of these words; stored as its index.
     Choice(&'static [&'static str]),
+    /// Permissions of a file as an octal number.
+    Permissions,
     /// Any text.
     Text,
     /// Any text; never logged.
@@ -82,14 +84,14 @@ macro_rules! settings {
 
 use Kind::{
     Bool, Bytes, BytesOrPercent, Choice, Events, Fixed, Index, Int, OutputLimits, Percentiles,
-    Policy, Secret, Text,
+    Permissions, Policy, Secret, Text,
 };
 
 const MAX: i64 = i64::MAX;
 
 settings! {
     Bind "bind", Text, "127.0.0.1 -::1", false, "Addresses to listen on. A leading - means that the address may be unavailable; * means all addresses.";
-    Port "port", Int(0, 65535), "6379", false, "TCP port; 0 lets the system choose a free port, which the log reports. With tls-port, 0 disables it.";
+    Port "port", Int(0, 65535), "6379", false, "TCP port; 0 lets the system choose a free port, which the log reports. With tls-port or a local socket, 0 disables it.";
     Memcached "memcached", Int(0, 65535), "0", false, "TCP port for memcached's protocol, on the same addresses; 0 disables it.";
     TlsPort "tls-port", Int(0, 65535), "0", false, "TCP port for Redis's protocol over TLS, on the same addresses; 0 disables it. See [TLS](../guide/tls.md).";
     TlsMemcached "tls-memcached", Int(0, 65535), "0", false, "TCP port for memcached's protocol over TLS, on the same addresses; 0 disables it.";
@@ -101,6 +103,9 @@ settings! {
     TlsCiphers "tls-ciphers", Text, "", true, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
     TlsCiphersuites "tls-ciphersuites", Text, "", true, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
     MemcachedItemMax "memcached-item-max", Bytes(1024, 1 << 30), "1mb", true, "Maximum size of one value in memcached's protocol, in bytes.";
+    UnixSocket "unixsocket", Text, "", false, "Path of a local socket for Redis's protocol; empty means none.";
+    UnixSocketPerm "unixsocketperm", Permissions, "0", false, "Permissions of the local sockets as an octal number such as 770; 0 leaves them to the umask.";
+    MemcachedSocket "memcached-unixsocket", Text, "", false, "Path of a local socket for memcached's protocol; empty means none.";
     Threads "threads" or "io-threads", Int(0, 128), "0", false, "Number of data threads; 0 means one, or one per core on machines with more than two cores.";
     TcpBacklog "tcp-backlog", Int(1, 65535), "511", false, "Maximum number of connections waiting to be accepted.";
     ProtectedMode "protected-mode", Bool, "yes", true, "Whether to refuse clients from other machines while no password is set.";
@@ -116,7 +121,7 @@ settings! {
     OutputBufferLimit "client-output-buffer-limit", OutputLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", true, "For each client class: the number of pending output bytes at which the client is disconnected at once, and the number at which it is disconnected after the given seconds. 0 means no limit.";
     QueryBufferLimit "client-query-buffer-limit", Bytes(1 << 20, u32::MAX as i64), "1gb", true, "Maximum number of buffered bytes of an incomplete command; a client beyond it is disconnected.";
     ProtoMaxBulkLen "proto-max-bulk-len", Bytes(1 << 20, 1 << 30), "512mb", true, "Maximum size of one command argument, in bytes.";
-    MaxMemory "maxmemory", Bytes(0, MAX), "0", true, "Maximum memory in bytes; beyond it keys are evicted or writes refused, as maxmemory-policy says. 0 means no limit.";
+    MaxMemory "maxmemory", BytesOrPercent, "0", true, "Maximum memory in bytes, or in percent of the memory of the container or machine; beyond it keys are evicted or writes refused, as maxmemory-policy says. A percentage follows a limit that changes. 0 means no limit.";
     MaxMemoryClients "maxmemory-clients", BytesOrPercent, "0", true, "Maximum memory of all clients together, in bytes or in percent of maxmemory; beyond it the clients with the most memory are disconnected. 0 means no limit.";
     MaxMemoryPolicy "maxmemory-policy", Policy, "noeviction", true, "Policy that chooses the keys to evict when memory is full; recommended: allkeys-s3fifo.";
     Expiry "expiry", Index, "wheel", false, "Index that finds keys whose expiration time has passed.";
@@ -187,52 +192,66 @@ settings! {
     AppendOnly "appendonly", Fixed(&["no"]), "no", true, "The append-only file is not supported.";
     ReplicaReadOnly "replica-read-only" or "slave-read-only", Fixed(&["yes", "no"]), "yes", true, "Replication is not supported.";
     ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", false, "Cluster mode is not supported.";
-    Daemonize "daemonize", Fixed(&["no"]), "no", false, "The server stays in the foreground; run it under a service manager.";
+    Daemonize "daemonize", Bool, "no", false, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
+    PidFile "pidfile", Text, "", false, "File that contains the number of the process while the server runs; empty means none, or /run/mayfly.pid with daemonize.";
+    Supervised "supervised", Choice(SUPERVISORS), "auto", false, "Whether to notify the service manager of the end of the start and of the stop: systemd and auto notify if the environment names its socket (NOTIFY_SOCKET), no does not.";
 }
 
 /// Number of settings.
 pub const COUNT: usize = TABLE.len();
 
-/// Settings of Redis that have no effect here. They are accepted from a file with a warning,
+/// Settings of Redis that have no effect here, as patterns with the reason. They are accepted
 /// whatever their value, because nothing that a client can observe depends on them.
-pub const IGNORED: &[&str] = &[
-    "pidfile",
-    "supervised",
-    "always-show-logo",
-    "set-proc-title",
-    "proc-title-template",
-    "locale-collate",
-    "enable-*-command",
-    "syslog-*",
-    "server-cpulist",
-    "server_cpulist",
-    "bio-cpulist",
-    "bio_cpulist",
-    "bgsave-cpulist",
-    "bgsave_cpulist",
-    "ignore-warnings",
-    "io-threads-do-reads",
-    "oom-score-adj*",
-    "disable-thp",
-    "dir",
-    "dbfilename",
-    "rdb*",
-    "stop-writes-on-bgsave-error",
-    "appendfilename",
-    "appenddirname",
-    "appendfsync",
-    "no-appendfsync-on-rewrite",
-    "auto-aof-*",
-    "aof-*",
-    "repl-*",
-    "replica-*",
-    "slave-*",
-    "min-replicas-*",
-    "min-slaves-*",
-    "cluster-*",
-    "shutdown-*",
-    "hash-max-zipmap-*",
-    "stream-idmp-*",
+pub const IGNORED: &[(&[&str], &str)] = &[
+    (
+        &["always-show-logo", "set-proc-title", "proc-title-template"],
+        "the process keeps its name",
+    ),
+    (&["locale-collate"], "texts are compared by their bytes"),
+    (
+        &["enable-protected-configs", "enable-module-command"],
+        "there are no such settings and no modules",
+    ),
+    (
+        &["syslog-*"],
+        "the log goes to standard error, which service managers pass on, or to logfile",
+    ),
+    (&["ignore-warnings"], "there are no such warnings"),
+    (&["io-threads-do-reads"], "data threads read and write"),
+    (
+        &["oom-score-adj*", "disable-thp", "*cpulist"],
+        "the service manager sets them",
+    ),
+    (
+        &[
+            "dir",
+            "dbfilename",
+            "rdb*",
+            "stop-writes-on-bgsave-error",
+            "append*",
+            "no-appendfsync-on-rewrite",
+            "auto-aof-*",
+            "aof-*",
+            "shutdown-*",
+        ],
+        "nothing is saved",
+    ),
+    (
+        &[
+            "repl-*",
+            "replica-*",
+            "slave-*",
+            "min-replicas-*",
+            "min-slaves-*",
+            "propagation-error-behavior",
+        ],
+        "there is no replication",
+    ),
+    (&["cluster-*"], "there is no cluster mode"),
+    (
+        &["hash-max-zipmap-*", "stream-idmp-*"],
+        "there is no such form",
+    ),
 ];
 
 /// Settings of Redis that cannot be ignored safely, with the reason for which they are refused.
@@ -245,7 +264,5 @@ pub const REFUSED: &[(&str, &str)] = &[
         "tls-*",
         "only the port, the certificate, the clients, the protocols and the ciphers can be set",
     ),
-    ("unixsocket*", "Unix sockets are not supported"),
     ("loadmodule", "modules are not supported"),
-    ("rename-command", "renaming commands is not supported"),
 ];

@@ -55,6 +55,10 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             .position(|word| word.eq_ignore_ascii_case(text))
             .map(|place| Value::Number(place as i64))
             .ok_or_else(|| one_of(words.iter().copied())),
+        Kind::Permissions => match i64::from_str_radix(text, 8) {
+            Ok(bits @ 0..=0o777) => Ok(Value::Number(bits)),
+            _ => Err("argument must be an octal number between 0 and 777".into()),
+        },
         Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
         Kind::Policy => PolicyChoice::parse(text).map(|choice| Value::Text(choice.name)),
         Kind::Index => index(text),
@@ -200,6 +204,11 @@ mod tests {
         assert_eq!(number("64mb"), Ok(Value::Number(64 << 20)));
         assert_eq!(number("5%"), Ok(Value::Number(-5)));
         assert_eq!(number("100%"), Ok(Value::Number(-100)));
+        let permissions = |text| parse(Kind::Permissions, text);
+        assert_eq!(permissions("770"), Ok(Value::Number(0o770)));
+        for wrong in ["", "8", "1000", "-1", "rwx"] {
+            assert!(permissions(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["", "%", "-5%", "101%", "5 %", "x%", "-1", "5.5%"] {
             assert!(number(wrong).is_err(), "{wrong}");
         }

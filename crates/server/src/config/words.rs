@@ -37,3 +37,8 @@ pub const CLIENT_AUTHENTICATION: &[&str] = &["no", "yes", "optional"];
 pub const NO_AUTHENTICATION: i64 = 0;
 /// Index of `optional` in [`CLIENT_AUTHENTICATION`].
 pub const OPTIONAL_AUTHENTICATION: i64 = 2;
+
+/// Words of `supervised`.
+pub const SUPERVISORS: &[&str] = &["no", "systemd", "auto"];
+/// Index in [`SUPERVISORS`] of the word that turns notifications off.
+pub const NOT_SUPERVISED: i64 = 0;

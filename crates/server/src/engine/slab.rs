@@ -336,7 +336,7 @@ impl Facts for Keyspace {
 
     fn apply(&self, id: Id, config: &Config) -> Result<(), String> {
         match id {
-            Id::MaxMemory => self.set_maxmemory(config.number(id) as u64),
+            Id::MaxMemory => self.set_maxmemory(config.maxmemory_bytes()),
             Id::MaxMemoryPolicy => {
                 self.set_policy(&config.text(id))?;
                 log::info!("maxmemory-policy is {}", self.policy().line());

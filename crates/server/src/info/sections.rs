@@ -5,8 +5,9 @@ use super::report::Report;
 use super::segment;
 use crate::acl::log::Reason;
 use crate::clients::flag;
+use crate::config::words::NOT_SUPERVISED;
 use crate::config::{Id, bytes_for_people, value};
-use crate::process;
+use crate::{process, supervisor};
 use std::sync::atomic::Ordering::Relaxed;
 use store::Tick;
 
@@ -24,7 +25,10 @@ pub(super) fn server(report: &mut Report<'_>) {
     report.field("multiplexing_api", "epoll");
     report.field("atomicvar_api", "c11-builtin");
     report.field("process_id", std::process::id());
-    report.field("process_supervised", "no");
+    let is_supervised =
+        server.config.number(Id::Supervised) != NOT_SUPERVISED && supervisor::socket().is_some();
+    let manager = if is_supervised { "systemd" } else { "no" };
+    report.field("process_supervised", manager);
     report.field("run_id", &server.run_id);
     report.field("tcp_port", server.port.load(Relaxed));
     report.field("server_time_usec", report.now_us);
@@ -84,7 +88,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     let peak = server.stats.peak_bytes.load(Relaxed);
     let rss = process::resident_bytes();
     let system = process::machine_bytes();
-    let max = server.config.number(Id::MaxMemory) as u64;
+    let max = server.config.maxmemory_bytes();
     let buffers = server.client_bytes();
     let sizes = [
         ("used_memory", used),
@@ -116,6 +120,9 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("allocator_resident", rss);
     report.field("total_system_memory", system);
     report.field("total_system_memory_human", bytes_for_people(system));
+    let limit = server.config.memory_limit();
+    report.field("memory_limit", limit);
+    report.field("memory_limit_human", bytes_for_people(limit));
     script_memory(report);
     report.field("maxmemory", max);
     report.field("maxmemory_human", bytes_for_people(max));

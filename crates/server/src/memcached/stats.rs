@@ -178,7 +178,7 @@ fn general(server: &Server, rows: &mut Rows<'_>) {
         ("auth_errors", sum(|c| &c.auth_errors)),
         ("bytes_read", stats.sum(|worker| &worker.input_bytes)),
         ("bytes_written", stats.sum(|worker| &worker.output_bytes)),
-        ("limit_maxbytes", server.config.number(Id::MaxMemory) as u64),
+        ("limit_maxbytes", server.config.maxmemory_bytes()),
         ("accepting_conns", 1),
         ("threads", server.threads as u64),
     ];
@@ -226,7 +226,7 @@ fn process_and_connections(server: &Server, rows: &mut Rows<'_>) {
 fn settings(server: &Server, rows: &mut Rows<'_>) {
     let number = |id| server.config.number(id);
     let on = |is_on| if is_on { "yes" } else { "no" };
-    rows.row("maxbytes", number(Id::MaxMemory));
+    rows.row("maxbytes", server.config.maxmemory_bytes());
     rows.row("maxconns", number(Id::MaxClients));
     rows.row("tcpport", number(Id::Memcached));
     rows.row("udpport", 0);

@@ -22,8 +22,8 @@ use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::net::tls::TlsStream;
 use crate::session::{ReplyMode, Session};
+use crate::socket::Stream;
 use crate::tracking;
-use mio::net::TcpStream;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -143,7 +143,7 @@ impl Stop {
 /// A client's connection.
 pub struct Connection {
     /// The socket, registered with the worker's poll.
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// Encryption, if the connection uses TLS.
     tls: Option<Box<TlsStream>>,
     /// The client's session.
@@ -200,7 +200,7 @@ pub struct Connection {
 
 impl Connection {
     /// Creates a connection for an accepted socket.
-    pub fn new(stream: TcpStream, session: Session) -> Connection {
+    pub fn new(stream: Stream, session: Session) -> Connection {
         Connection {
             stream,
             tls: None,

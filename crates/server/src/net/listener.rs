@@ -1,15 +1,17 @@
 //! Listening sockets: the configured addresses, and the checks of new connections.
 
-use crate::clients::{Endpoint, show_address};
+use crate::clients::Endpoint;
 use crate::config::{Config, Id};
 use crate::message::{Port, PortProtocol};
+use crate::socket::{Listener, LocalListener, Peer, Stream};
 use crate::state::Server;
-use mio::net::{TcpListener, TcpStream};
-use mio::{Interest, Registry, Token};
+use mio::net::TcpListener;
+use mio::{Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -33,15 +35,15 @@ pub struct Accepted {
     /// What clients speak on the port.
     pub port: Port,
     /// The socket.
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// Remote address.
-    pub address: SocketAddr,
+    pub peer: Peer,
 }
 
 /// Listening sockets of one worker. Only the first worker has any.
 #[derive(Default)]
 pub struct Listeners {
-    all: Vec<(Port, TcpListener)>,
+    all: Vec<(Port, Listener)>,
     /// Whether connections may be waiting.
     pub is_ready: bool,
     /// Whether accepting failed and must be tried again later.
@@ -55,15 +57,23 @@ impl Listeners {
     /// The first address that could not be bound, with the reason.
     pub fn bind(config: &Config) -> Result<Listeners, String> {
         let mut all = Vec::new();
-        let has_tls_port = config.number(Id::TlsPort) != 0;
+        bind_path(config, Id::UnixSocket, PortProtocol::Resp, &mut all)?;
+        bind_path(
+            config,
+            Id::MemcachedSocket,
+            PortProtocol::Memcached,
+            &mut all,
+        )?;
+        let is_alone = all.is_empty() && config.number(Id::TlsPort) == 0;
         for (id, protocol, has_tls) in [
             (Id::Port, PortProtocol::Resp, false),
             (Id::TlsPort, PortProtocol::Resp, true),
             (Id::Memcached, PortProtocol::Memcached, false),
             (Id::TlsMemcached, PortProtocol::Memcached, true),
         ] {
-            // Only the main port is chosen by the system, and only if there is no other.
-            if config.number(id) != 0 || id == Id::Port && !has_tls_port {
+            // Only the main port is chosen by the system, and only if there is no other and no
+            // local socket.
+            if config.number(id) != 0 || id == Id::Port && is_alone {
                 bind_port(config, id, Port { protocol, has_tls }, &mut all)?;
             }
         }
@@ -81,8 +91,8 @@ impl Listeners {
     pub fn addresses(&self, protocol: PortProtocol, has_tls: bool) -> Vec<SocketAddr> {
         let port = Port { protocol, has_tls };
         let all = self.all.iter().filter(|(of, _)| *of == port);
-        let bound = all.map(|(_, listener)| listener.local_addr());
-        bound.filter_map(Result::ok).collect()
+        all.filter_map(|(_, listener)| listener.tcp_address())
+            .collect()
     }
 
     /// Registers the sockets with a worker's poll.
@@ -91,7 +101,7 @@ impl Listeners {
     /// An error of the operating system.
     pub fn register(&mut self, registry: &Registry) -> io::Result<()> {
         for (index, (_, listener)) in self.all.iter_mut().enumerate() {
-            registry.register(listener, Token(FIRST_LISTENER - index), Interest::READABLE)?;
+            listener.register(registry, Token(FIRST_LISTENER - index))?;
         }
         Ok(())
     }
@@ -107,12 +117,12 @@ impl Listeners {
                     return;
                 }
                 match listener.accept() {
-                    Ok((stream, address)) => {
-                        if let Some(stream) = admit(server, stream, address, *port) {
+                    Ok((stream, peer)) => {
+                        if let Some(stream) = admit(server, stream, &peer, *port) {
                             accepted.push(Accepted {
                                 port: *port,
                                 stream,
-                                address,
+                                peer,
                             });
                         }
                     }
@@ -135,16 +145,14 @@ impl Listeners {
     }
 
     /// Returns the addresses and the position of a connection for CLIENT LIST.
-    pub fn endpoint(
-        &self,
-        stream: &TcpStream,
-        address: SocketAddr,
-        worker: usize,
-        slot: usize,
-    ) -> Endpoint {
+    pub fn endpoint(&self, stream: &Stream, peer: &Peer, worker: usize, slot: usize) -> Endpoint {
         Endpoint {
-            address: show_address(address),
-            local_address: stream.local_addr().map(show_address).unwrap_or_default(),
+            address: peer.to_string(),
+            local_address: match stream {
+                Stream::Tcp(tcp) => tcp.local_addr().map(|address| address.to_string()),
+                Stream::Local(_) => Ok(peer.to_string()),
+            }
+            .unwrap_or_default(),
             fd: stream.as_raw_fd(),
             worker,
             slot,
@@ -152,12 +160,35 @@ impl Listeners {
     }
 }
 
+/// Listens at the path of this setting, if it is not empty.
+fn bind_path(
+    config: &Config,
+    path: Id,
+    protocol: PortProtocol,
+    all: &mut Vec<(Port, Listener)>,
+) -> Result<(), String> {
+    let path = config.text(path);
+    if path.is_empty() {
+        return Ok(());
+    }
+    let permissions = config.number(Id::UnixSocketPerm) as u32;
+    let backlog = config.number(Id::TcpBacklog) as i32;
+    let listener = LocalListener::bind(Path::new(&path), permissions, backlog)
+        .map_err(|error| format!("cannot listen on the local socket {path}: {error}"))?;
+    let port = Port {
+        protocol,
+        has_tls: false,
+    };
+    all.push((port, Listener::Local(listener)));
+    Ok(())
+}
+
 /// Binds all configured addresses to one port.
 fn bind_port(
     config: &Config,
     id: Id,
     kind: Port,
-    all: &mut Vec<(Port, TcpListener)>,
+    all: &mut Vec<(Port, Listener)>,
 ) -> Result<(), String> {
     let mut port = config.number(id) as u16;
     let backlog = config.number(Id::TcpBacklog) as i32;
@@ -176,7 +207,7 @@ fn bind_port(
                 if let Ok(bound) = listener.local_addr() {
                     port = bound.port();
                 }
-                all.push((kind, listener));
+                all.push((kind, Listener::Tcp(listener)));
             }
             Err(_) if is_optional => {}
             Err(error) => return Err(format!("cannot listen on {address}: {error}")),
@@ -215,16 +246,11 @@ fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
 
 /// Checks a new connection against protected mode and `maxclients`. If it is refused, sends the
 /// error and returns `None`.
-fn admit(
-    server: &Server,
-    mut stream: TcpStream,
-    address: SocketAddr,
-    port: Port,
-) -> Option<TcpStream> {
+fn admit(server: &Server, mut stream: Stream, peer: &Peer, port: Port) -> Option<Stream> {
     server.stats.connections_received.fetch_add(1, Relaxed);
     let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
-    if is_protected && !address.ip().to_canonical().is_loopback() {
-        log::warn!("refused a connection from {address}: protected mode");
+    if is_protected && !peer.is_on_this_machine() {
+        log::warn!("refused a connection from {peer}: protected mode");
         refuse(&mut stream, port, DENIED, DENIED_MEMCACHED);
         server.stats.connections_rejected.fetch_add(1, Relaxed);
         return None;
@@ -243,20 +269,23 @@ fn admit(
         );
         return None;
     }
-    let _ = stream.set_nodelay(true);
+    let Stream::Tcp(tcp) = &stream else {
+        return Some(stream);
+    };
+    let _ = tcp.set_nodelay(true);
     let seconds = server.config.number(Id::TcpKeepalive) as u64;
     if seconds > 0 {
         let probes = TcpKeepalive::new()
             .with_time(Duration::from_secs(seconds))
             .with_interval(Duration::from_secs((seconds / 3).max(1)))
             .with_retries(3);
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
+        let _ = SockRef::from(tcp).set_tcp_keepalive(&probes);
     }
     Some(stream)
 }
 
 /// Sends an error before a connection is closed. A client of TLS could not read it.
-fn refuse(stream: &mut TcpStream, port: Port, resp: &[u8], memcached: &[u8]) {
+fn refuse(stream: &mut Stream, port: Port, resp: &[u8], memcached: &[u8]) {
     if port.has_tls {
         return;
     }

@@ -18,14 +18,14 @@ use crate::inbox;
 use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
+use crate::process;
 use crate::session::Session;
+use crate::socket::{Peer, Stream};
 use crate::state::Server;
 use mio::event::Event;
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -429,12 +429,7 @@ impl Worker {
         let server = Arc::clone(&self.server);
         let mut accepted = Vec::new();
         self.listeners.accept(&server, &mut accepted);
-        for Accepted {
-            port,
-            stream,
-            address,
-        } in accepted
-        {
+        for Accepted { port, stream, peer } in accepted {
             let connections =
                 |worker: usize| server.stats.workers[worker].connections.load(Relaxed);
             let worker = (0..server.threads)
@@ -444,21 +439,15 @@ impl Worker {
                 .connections
                 .fetch_add(1, Relaxed);
             if worker == self.index {
-                self.adopt(stream, address, port, executor);
+                self.adopt(stream, peer, port, executor);
             } else {
-                server.inboxes[worker].push(worker, Message::Adopt(stream, address, port));
+                server.inboxes[worker].push(worker, Message::Adopt(stream, peer, port));
             }
         }
     }
 
     /// Registers a connection and starts serving it.
-    fn adopt(
-        &mut self,
-        mut stream: TcpStream,
-        address: SocketAddr,
-        port: Port,
-        executor: &mut Executor<'_>,
-    ) {
+    fn adopt(&mut self, mut stream: Stream, peer: Peer, port: Port, executor: &mut Executor<'_>) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -467,7 +456,7 @@ impl Worker {
         let registered = registry.register(&mut stream, Token(index), Interest::READABLE);
         let server = executor.server();
         if let Err(error) = registered {
-            log::warn!("a connection from {address} could not be registered: {error}");
+            log::warn!("a connection from {peer} could not be registered: {error}");
             server.clients.release();
             server.stats.workers[self.index]
                 .connections
@@ -475,8 +464,11 @@ impl Worker {
             self.free.push(index);
             return;
         }
-        let endpoint = self.listeners.endpoint(&stream, address, self.index, index);
+        let endpoint = self.listeners.endpoint(&stream, &peer, self.index, index);
         let info = server.clients.add(endpoint, executor.moment());
+        if matches!(stream, Stream::Local(_)) {
+            info.flags.fetch_or(flag::LOCAL, Relaxed);
+        }
         let mut session = Session::of(info);
         session.log_out(&server.acl);
         let mut connection = Connection::new(stream, session);
@@ -502,8 +494,8 @@ impl Worker {
         server.inboxes[self.index].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Adopt(stream, address, port) => {
-                    self.adopt(stream, address, port, executor);
+                Message::Adopt(stream, peer, port) => {
+                    self.adopt(stream, peer, port, executor);
                 }
                 Message::Deliver(to, publication) => {
                     let add = |connection: &mut Connection| connection.deliver(&publication);
@@ -624,12 +616,32 @@ impl Worker {
             server.sample_peak();
             self.flush_at(executor);
         }
+        if self.index == 0 && self.periodic_count.is_multiple_of(10) {
+            self.follow_memory_limit(executor);
+        }
         // Accepting may have failed for lack of file descriptors.
         if self.listeners.has_failed {
             self.accept(executor);
         }
         if self.periodic_count.is_multiple_of(10) {
             self.check_clients(executor);
+        }
+    }
+
+    /// Applies `maxmemory` again if it is a share of a limit that has changed. Reads files only if
+    /// it is one.
+    fn follow_memory_limit(&mut self, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        if server.config.number(Id::MaxMemory) >= 0
+            || !server.config.set_memory_limit(process::memory_limit())
+        {
+            return;
+        }
+        executor.finish();
+        let bytes = server.config.maxmemory_bytes();
+        match server.engine().apply(Id::MaxMemory, &server.config) {
+            Ok(()) => log::info!("the memory limit has changed: maxmemory is {bytes} bytes"),
+            Err(error) => log::warn!("the memory limit has changed: maxmemory {error}"),
         }
     }
 

@@ -51,7 +51,7 @@ impl Segments {
             config.put(Id::MaxMemory, &crate::config::Value::Number(MEMORY_BYTES));
         }
         let sizes = segment::Config {
-            memory_bytes: config.number(Id::MaxMemory) as u64,
+            memory_bytes: config.maxmemory_bytes(),
             segment_bytes: config.number(Id::SegmentSize) as usize,
             writers: threads as u16,
             eviction: eviction_of(config),

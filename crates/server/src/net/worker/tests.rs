@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::config::{Config, find};
 use std::io::{Read, Write};
-use std::net::TcpStream as Socket;
+use std::net::{SocketAddr, TcpStream as Socket};
 
 const NOW: u64 = 1_700_000_000_000;
 /// Number of iterations after which expected output counts as missing. Each waits at most for the

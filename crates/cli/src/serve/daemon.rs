@@ -1,0 +1,58 @@
+//! `daemonize yes`: the program starts itself again in the background.
+//!
+//! The first process waits until the second one accepts connections or has failed, so that its exit
+//! code is right. Starting a program is used instead of `fork`, which is unsafe code and copies
+//! only one of the threads.
+
+use anyhow::{Context, Result, bail};
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+/// Hidden option of the process in the background.
+pub const OPTION: &str = "is-daemon";
+
+/// Default of `pidfile` with `daemonize`.
+pub const PID_FILE: &str = "/run/mayfly.pid";
+
+/// Message that the process in the background writes when it accepts connections.
+const STARTED: &[u8] = b"started";
+
+/// Starts the server in the background and waits until it accepts connections.
+pub fn start() -> Result<()> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut child = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .arg(format!("--{OPTION}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start a process in the background")?;
+    let mut message = Vec::new();
+    if let Some(mut output) = child.stdout.take() {
+        output
+            .read_to_end(&mut message)
+            .context("cannot read from the process in the background")?;
+    }
+    if message != STARTED {
+        // It has printed the reason to standard error.
+        bail!("the server did not start");
+    }
+    Ok(())
+}
+
+/// Leaves the terminal: the process gets a session of its own, and its standard streams are closed.
+/// Called by the process in the background when it accepts connections.
+pub fn detach() -> Result<()> {
+    rustix::process::setsid().context("cannot leave the terminal")?;
+    let mut output = std::io::stdout();
+    output
+        .write_all(STARTED)
+        .and_then(|()| output.flush())
+        .context("cannot report the start")?;
+    let nothing = OpenOptions::new().read(true).write(true).open("/dev/null");
+    let nothing = nothing.context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdout(&nothing).context("cannot close standard output")?;
+    rustix::stdio::dup2_stderr(&nothing).context("cannot close standard error")?;
+    Ok(())
+}

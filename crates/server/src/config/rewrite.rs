@@ -1,0 +1,160 @@
+//! CONFIG REWRITE: writes the current settings into the configuration file, so that the file alone
+//! gives them at the next start.
+//!
+//! Only lines of settings whose value differs from the file's are replaced. Comments, the order and
+//! all other lines are kept. A setting without a line, or with its last line in an included file,
+//! is appended.
+
+use super::file::{self, Reading};
+use super::load;
+use super::{Config, Kind, Param, TABLE, find};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Comment above appended lines.
+const MARK: &str = "# Written by CONFIG REWRITE";
+
+/// Writes the current settings into the file that the server was started with.
+///
+/// # Errors
+/// The file cannot be read or replaced.
+pub fn rewrite(config: &Config) -> Result<(), String> {
+    let path = config.file();
+    let path = Path::new(&path);
+    let text = file::text_of(path)?;
+    let reading = file::read(path);
+    let before = Config::default();
+    for directive in &reading.directives {
+        // A line that the command line overrides may be invalid; it has no value then.
+        let _ = load::set(&before, &directive.name, &directive.value());
+    }
+    let place = format!("{}:", path.display());
+    let text = updated(&text, &place, &reading, &before, config);
+    replace(path, &text).map_err(|error| error.to_string())
+}
+
+/// Returns the text of the file with the settings of `after`. `before` has those of the text.
+fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &Config) -> String {
+    let mut lines: Vec<Option<String>> = text.lines().map(|line| Some(line.to_owned())).collect();
+    let mut appended = Vec::new();
+    for param in TABLE {
+        let value = after.show(param);
+        if value == before.show(param) {
+            continue;
+        }
+        let line = format!("{} {}", param.name, written(param, &value));
+        let is_of = |name: &str| find(name).is_some_and(|found| found.id == param.id);
+        let last = reading
+            .directives
+            .iter()
+            .rfind(|directive| is_of(&directive.name));
+        let is_own = last.is_some_and(|directive| directive.place.starts_with(place));
+        let mut own = lines.iter_mut().filter(|line| {
+            let words = line
+                .as_deref()
+                .and_then(|line| file::words(line).ok().flatten());
+            words.is_some_and(|words| is_of(&words[0]))
+        });
+        match own.next() {
+            Some(first) if is_own => {
+                *first = Some(line);
+                own.for_each(|other| *other = None);
+            }
+            _ => appended.push(line),
+        }
+    }
+    let mut lines: Vec<String> = lines.into_iter().flatten().collect();
+    if !appended.is_empty() && !lines.iter().any(|line| line == MARK) {
+        lines.push(MARK.to_owned());
+    }
+    lines.append(&mut appended);
+    lines.join("\n") + "\n"
+}
+
+/// Returns a value as it stands in a file, in quotes if they are needed.
+fn written(param: &Param, value: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\');
+    let words: Vec<&str> = value.split(' ').collect();
+    let is_word = |word: &&str| !word.is_empty() && word.chars().all(is_plain);
+    let may_have_words = param.kind != Kind::Secret || words.len() == 1;
+    if may_have_words && words.iter().all(is_word) {
+        return value.to_owned();
+    }
+    let mut quoted = String::from('"');
+    for letter in value.chars() {
+        match letter {
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            _ => quoted.push(letter),
+        }
+    }
+    quoted + "\""
+}
+
+/// Replaces a file in one step, so that a crash leaves the old or the new text.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = Path::new(&name);
+    let written = File::create(temporary).and_then(|mut file| {
+        file.set_permissions(fs::metadata(path)?.permissions())?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(temporary, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Id;
+    use crate::config::value::Value;
+
+    #[test]
+    fn comments_order_and_unchanged_lines_are_kept() {
+        let folder = std::env::temp_dir().join(format!("mayfly-rewrite-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        let path = folder.join("main.conf");
+        let text = "# first\nmaxmemory 100mb   # no comment in a line\n\ntimeout 5\nlazyfree-lazy-expire no\nclient-output-buffer-limit normal 0 0 0\nclient-output-buffer-limit pubsub 1mb 0 0\ninclude more.conf\nslave-read-only yes\n";
+        let text = text.replace("   # no comment in a line", "");
+        fs::write(&path, text).expect("a file can be written");
+        fs::write(folder.join("more.conf"), "maxclients 7\n").expect("a file can be written");
+        let config = Config::default();
+        let sources = load::Sources {
+            file: Some(&path),
+            ..load::Sources::default()
+        };
+        assert_eq!(load::load(&config, &sources).problems, Vec::<String>::new());
+        rewrite(&config).expect("a file that can be written");
+        let same = fs::read_to_string(&path).expect("a file");
+        assert_eq!(same.lines().nth(1), Some("maxmemory 100mb"));
+        config.put(Id::Timeout, &Value::Number(9));
+        config.put(Id::MaxClients, &Value::Number(8));
+        config.put(Id::RequirePass, &Value::Text("a \"b\\ ".into()));
+        config.put(
+            Id::OutputBufferLimit,
+            &Value::OutputLimits(vec![(0, [1, 2, 3])]),
+        );
+        rewrite(&config).expect("a file that can be written");
+        let text = fs::read_to_string(&path).expect("a file");
+        let expected = "# first\nmaxmemory 100mb\n\ntimeout 9\nlazyfree-lazy-expire no\n\
+            client-output-buffer-limit normal 1 2 3 slave 268435456 67108864 60 pubsub 1048576 0 0\n\
+            include more.conf\nslave-read-only yes\n# Written by CONFIG REWRITE\n\
+            requirepass \"a \\\"b\\\\ \"\nmaxclients 8\n";
+        assert_eq!(text, expected);
+        let again = Config::default();
+        assert_eq!(load::load(&again, &sources).problems, Vec::<String>::new());
+        for param in TABLE {
+            assert_eq!(again.show(param), config.show(param), "{}", param.name);
+        }
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 2);
+        let _ = fs::remove_dir_all(&folder);
+    }
+}

@@ -1,0 +1,252 @@
+//! Sockets of clients and listening sockets, of TCP and of local (Unix) sockets.
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Socket, Type};
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Socket of a client.
+#[derive(Debug)]
+pub enum Stream {
+    /// A TCP connection.
+    Tcp(TcpStream),
+    /// A connection through a local socket.
+    Local(UnixStream),
+}
+
+/// Calls one method of whichever socket this is.
+macro_rules! either {
+    ($stream:expr, $socket:ident => $call:expr) => {
+        match $stream {
+            Stream::Tcp($socket) => $call,
+            Stream::Local($socket) => $call,
+        }
+    };
+}
+
+impl Read for Stream {
+    #[inline]
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        either!(self, socket => socket.read(bytes))
+    }
+}
+
+impl Write for Stream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        either!(self, socket => socket.write(bytes))
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        either!(self, socket => socket.write_vectored(slices))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        either!(self, socket => socket.flush())
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        either!(self, socket => socket.as_raw_fd())
+    }
+}
+
+impl Source for Stream {
+    fn register(&mut self, to: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        either!(self, socket => socket.register(to, token, interest))
+    }
+
+    fn reregister(&mut self, to: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        either!(self, socket => socket.reregister(to, token, interest))
+    }
+
+    fn deregister(&mut self, from: &Registry) -> io::Result<()> {
+        either!(self, socket => socket.deregister(from))
+    }
+}
+
+/// Address of a client, or of the socket that it has connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Address of a TCP connection.
+    Ip(SocketAddr),
+    /// Path of a local socket.
+    Local(PathBuf),
+}
+
+impl Peer {
+    /// Whether the client is on this machine.
+    pub fn is_on_this_machine(&self) -> bool {
+        match self {
+            Peer::Ip(address) => address.ip().to_canonical().is_loopback(),
+            Peer::Local(_) => true,
+        }
+    }
+}
+
+/// Shows an address as Redis does, a path with the port 0.
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Peer::Ip(address) => address.fmt(f),
+            Peer::Local(path) => write!(f, "{}:0", path.display()),
+        }
+    }
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub enum Listener {
+    /// For TCP connections.
+    Tcp(TcpListener),
+    /// For connections through a local socket.
+    Local(LocalListener),
+}
+
+impl Listener {
+    /// Accepts a connection.
+    ///
+    /// # Errors
+    /// An error of the operating system; `WouldBlock` if no connection waits.
+    pub fn accept(&self) -> io::Result<(Stream, Peer)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
+                Ok((Stream::Tcp(stream), Peer::Ip(address)))
+            }
+            Listener::Local(local) => {
+                let (stream, _) = local.listener.accept()?;
+                Ok((Stream::Local(stream), Peer::Local(local.path.clone())))
+            }
+        }
+    }
+
+    /// Returns the TCP address on which it listens.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Local(_) => None,
+        }
+    }
+
+    /// Registers the socket for new connections.
+    ///
+    /// # Errors
+    /// An error of the operating system.
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            Listener::Local(local) => {
+                registry.register(&mut local.listener, token, Interest::READABLE)
+            }
+        }
+    }
+}
+
+/// A listening local socket. Its file is removed when the value is dropped.
+#[derive(Debug)]
+pub struct LocalListener {
+    listener: UnixListener,
+    path: PathBuf,
+    inode: u64,
+}
+
+impl LocalListener {
+    /// Listens at a path. The file gets these permissions before the first connection is possible;
+    /// 0 keeps those of the process. A file that another process has left is replaced.
+    ///
+    /// # Errors
+    /// The path is too long or cannot be created, another process listens there, or the file is
+    /// not a socket.
+    pub fn bind(path: &Path, permissions: u32, backlog: i32) -> io::Result<LocalListener> {
+        remove_stale(path)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&socket2::SockAddr::unix(path)?)?;
+        if permissions != 0 {
+            fs::set_permissions(path, Permissions::from_mode(permissions))?;
+        }
+        let inode = fs::symlink_metadata(path)?.ino();
+        socket.listen(backlog)?;
+        Ok(LocalListener {
+            listener: UnixListener::from_std(socket.into()),
+            path: path.to_path_buf(),
+            inode,
+        })
+    }
+}
+
+impl Drop for LocalListener {
+    fn drop(&mut self) {
+        // Another server may have replaced the file, which is then kept.
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket file on which no process listens.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(file) if !file.file_type().is_socket() => {
+            let text = "the file exists and is not a socket";
+            return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+        }
+        Ok(_) => {}
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::new(
+            ErrorKind::AddrInUse,
+            "another process listens there",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("mayfly-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_local_socket_has_the_permissions_and_is_removed_at_the_end() {
+        let path = path("socket");
+        let listener = LocalListener::bind(&path, 0o640, 8).expect("a free path");
+        let file = fs::symlink_metadata(&path).expect("a file");
+        assert_eq!(file.permissions().mode() & 0o777, 0o640);
+        let second = LocalListener::bind(&path, 0, 8).expect_err("the first one listens");
+        assert_eq!(second.kind(), ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_another_file_is_not() {
+        let path = path("stale");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a free path"));
+        assert!(path.exists());
+        let first = LocalListener::bind(&path, 0, 8).expect("nothing listens");
+        // Another server has taken the path meanwhile.
+        fs::remove_file(&path).expect("a file");
+        fs::write(&path, "text").expect("a free path");
+        drop(first);
+        assert!(path.exists());
+        let error = LocalListener::bind(&path, 0, 8).expect_err("not a socket");
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        let _ = fs::remove_file(&path);
+    }
+}

@@ -1,0 +1,180 @@
+"""Sources of settings: Debian's file, the environment, includes, local sockets, files of the process, CONFIG REWRITE."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+from pathlib import Path
+
+import redis
+from server import END_LIMIT_S, LIMIT_S, free_port, run_to_end, within_limit
+
+DEBIAN = Path("/etc/redis/redis.conf")
+
+
+def test_the_file_of_debian_starts_under_its_unit(bench):
+    """The options of Debian's unit, and its file unchanged. Only port, log and process file are of this check."""
+    if bench.is_redis or not DEBIAN.exists():
+        return
+    with bench.start() as other:
+        folder = Path(other.folder.name)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(folder / "notify"))
+            manager.settimeout(LIMIT_S)
+            pid_file, log = folder / "server.pid", folder / "server.log"
+            own = ["--port", str(free_port()), "--logfile", str(log), "--pidfile", str(pid_file)]
+            command = [str(Path(bench.binary).resolve()), str(DEBIAN), "--supervised", "systemd", "--daemonize", "no", *own]
+            process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": str(folder / "notify")})
+            try:
+                assert manager.recv(100).startswith(b"READY=1\n")
+                assert int(pid_file.read_text()) == process.pid
+                warnings = [line for line in log.read_text().splitlines() if " warning " in line]
+                assert len(warnings) == 1 and "without effect here" in warnings[0] and "lazyfree-lazy-expire" in warnings[0], warnings
+                process.send_signal(signal.SIGTERM)
+                assert manager.recv(100).startswith(b"STOPPING=1\n")
+                assert process.wait(END_LIMIT_S) == 0 and not pid_file.exists()
+            finally:
+                process.kill()
+                process.wait()
+
+
+def test_the_environment_precedes_the_file_and_the_command_line_both(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as other:
+        path = Path(other.folder.name) / "some.conf"
+        path.write_text("maxclients nonsense\ntimeout 1\nhz 10\n")
+        environment = {"MAYFLY_MAXCLIENTS": "77", "MAYFLY_TIMEOUT": "2", "MAYFLY_CONFIG": str(path), "MAYFLY_PORT": "tcp://10.0.0.1:6379"}
+        with bench.start("--timeout", "3", environment=environment) as server, server.client(decode_responses=True) as r:
+            assert r.config_get("maxclients") == {"maxclients": "77"}
+            assert r.config_get("timeout") == {"timeout": "3"}
+
+
+def test_settings_can_be_checked_and_all_errors_have_a_place(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as other:
+        folder = Path(other.folder.name)
+        (folder / "good.conf").write_text("include part-*.conf\nmaxmemory 80%\n")
+        (folder / "part-1.conf").write_text("timeout 7\nhz 10\n")
+        code, text = run_to_end(bench.binary, str(folder / "good.conf"), "--check-config")
+        assert code == 0 and "valid" in text and "hz" in text, text
+        (folder / "part-2.conf").write_text("\ntimeuot 7\ninclude good.conf\n")
+        code, text = run_to_end(bench.binary, str(folder / "good.conf"), "--check-config", "--port", "x")
+        assert code != 0, text
+        for part in ("part-2.conf:2: unknown setting 'timeuot'; did you mean 'timeout'", "part-2.conf:3: include:", "--port: port 'x'"):
+            assert part in text, text
+    done = subprocess.run([bench.binary, "serv"], capture_output=True, text=True, timeout=END_LIMIT_S)
+    assert done.returncode != 0 and "did you mean 'serve'" in done.stderr, done
+    done = subprocess.run([bench.binary, "./absent.conf"], capture_output=True, text=True, timeout=END_LIMIT_S)
+    assert done.returncode != 0 and "no such config file" in done.stderr, done
+
+
+def test_local_sockets_of_both_protocols(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as other:
+        resp, memcached = Path(other.folder.name) / "resp.sock", Path(other.folder.name) / "memcached.sock"
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(resp))
+        with bench.start("--unixsocket", str(resp), "--unixsocketperm", "600", "--memcached-unixsocket", str(memcached)) as server:
+            assert stat.S_IMODE(resp.stat().st_mode) == 0o600
+            with redis.Redis(unix_socket_path=str(resp), socket_timeout=LIMIT_S, decode_responses=True) as r:
+                assert r.set("key", "value") and r.get("key") == "value"
+                (info,) = [client for client in r.client_list() if client["addr"] == f"{resp}:0"]
+                assert "U" in info["flags"] and info["laddr"] == f"{resp}:0", info
+            with socket.socket(socket.AF_UNIX) as m:
+                m.settimeout(LIMIT_S)
+                m.connect(str(memcached))
+                m.sendall(b"get key\r\n")
+                assert m.recv(100).startswith(b"VALUE key 0 5\r\n")
+            code, text = run_to_end(bench.binary, "--port", str(free_port()), "--unixsocket", str(resp))
+            assert code != 0 and "another process listens" in text, text
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+            assert not resp.exists() and not memcached.exists()
+
+
+def test_the_background_process_and_its_file(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as other:
+        pid_file, port = Path(other.folder.name) / "daemon.pid", free_port()
+        command = [str(Path(bench.binary).resolve()), "--daemonize", "yes", "--port", str(port), "--pidfile", str(pid_file)]
+        done = subprocess.run([*command, "--logfile", str(pid_file) + ".log"], timeout=END_LIMIT_S)
+        assert done.returncode == 0
+        pid = int(pid_file.read_text())
+        try:
+            with redis.Redis(port=port, socket_timeout=LIMIT_S) as r:
+                assert r.info("server")["process_id"] == pid and os.getsid(pid) == pid
+            done = subprocess.run(command, capture_output=True, text=True, timeout=END_LIMIT_S)
+            assert done.returncode != 0 and "in use" in done.stderr, done
+        finally:
+            os.kill(pid, signal.SIGTERM)
+        for _ in within_limit():
+            if not pid_file.exists():
+                break
+
+
+def test_config_rewrite_keeps_comments(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as other:
+        path = Path(other.folder.name) / "own.conf"
+        path.write_text("# keep\ntimeout 5\nlazyfree-lazy-expire no\n")
+        with bench.start(str(path)) as server, server.client() as r:
+            r.config_set("timeout", 6)
+            assert r.config_rewrite()
+            text = path.read_text().splitlines()
+            assert text[:3] == ["# keep", "timeout 6", "lazyfree-lazy-expire no"], text
+            assert f"port {server.port}" in text, text
+    with bench.start() as server, server.client() as r:
+        try:
+            r.config_rewrite()
+            raise AssertionError("there is no file")
+        except redis.ResponseError as error:
+            assert "without a config file" in str(error)
+
+
+def test_renamed_commands(bench):
+    if bench.is_redis:
+        return
+    with bench.start("--rename-command", "FLUSHALL", "", "--rename-command", "CONFIG", "hidden") as server:
+        with server.client() as r:
+            for name in ("FLUSHALL", "CONFIG"):
+                try:
+                    r.execute_command(name, "GET", "port")
+                    raise AssertionError(name)
+                except redis.ResponseError as error:
+                    assert "unknown command" in str(error)
+            assert r.execute_command("HIDDEN", "GET", "port")
+    code, text = run_to_end(bench.binary, "--rename-command", "nosuch", "x")
+    assert code != 0 and "no command has this name" in text, text
+
+
+def test_few_files_no_home_and_files_that_cannot_be_written(bench):
+    if bench.is_redis:
+        return
+    command = 'ulimit -n 64; unset HOME; exec "$0" --port "$1" --pidfile /proc/absent/x.pid'
+    port = free_port()
+    process = subprocess.Popen(["bash", "-c", command, str(Path(bench.binary).resolve()), str(port)], stderr=subprocess.PIPE)
+    try:
+        log = b""
+        while b"serves on" not in log or b"pidfile" not in log:
+            line = process.stderr.readline()
+            assert line, log
+            log += line
+        assert b"only 64 files may be open: maxclients is 32" in log, log
+        with redis.Redis(port=port, socket_timeout=LIMIT_S) as r:
+            assert r.ping()
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
+            for client in clients:
+                client.close()
+            assert r.ping()
+    finally:
+        process.terminate()
+        assert process.wait(END_LIMIT_S) == 0
+        process.stderr.close()
+    code, text = run_to_end(bench.binary, "--port", str(free_port()), "--logfile", "/proc/absent/log")
+    assert code != 0 and "logfile /proc/absent/log" in text, text
