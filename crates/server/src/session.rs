@@ -165,8 +165,8 @@ impl Session {
         (self.user_version, self.free_version) = (0, 0);
     }
 
-    /// Gives the client the rights of the default user, for which it must authenticate if that has a
-    /// password.
+    /// Gives the client the rights of the default user, for which it must authenticate if that has
+    /// a password.
     pub fn log_out(&mut self, acl: &Acl) {
         if let (Some(user), _) = acl.find(DEFAULT) {
             self.log_in(user);
@@ -174,8 +174,8 @@ impl Session {
         self.is_authenticated = !acl.needs_password();
     }
 
-    /// Whether the client may run all commands of its user. Otherwise it may run only those that are
-    /// allowed before authentication.
+    /// Whether the client may run all commands of its user. Otherwise it may run only those that
+    /// are allowed before authentication.
     pub fn may_pass(&self, needs_password: bool) -> bool {
         self.is_authenticated || !needs_password
     }

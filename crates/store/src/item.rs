@@ -42,7 +42,8 @@ pub struct ItemHead {
 }
 
 impl ItemHead {
-    /// Returns the attributes that [`ItemHead::encode`] has encoded; `None` if there are other bytes.
+    /// Returns the attributes that [`ItemHead::encode`] has encoded; `None` if there are other
+    /// bytes.
     pub fn decode(bytes: &[u8]) -> Option<ItemHead> {
         let len = match bytes.first()? & HAS_FLAGS {
             0 => SHORT_BYTES,

@@ -29,6 +29,7 @@ mod limits;
 mod memory;
 mod object;
 mod order;
+mod saving;
 mod shard;
 mod shared;
 mod snapshot;
@@ -46,8 +47,9 @@ pub use item::{ItemHead, WrongType};
 pub use keyspace::{Keyspace, Options};
 pub use limits::Limits;
 pub use policy::Tick;
+pub use saving::{Batch, Record, RecordValue, SnapshotSink};
 pub use shared::{DATABASES_MAX, Key};
-pub use snapshot::{Batch, Loan, Record, RecordValue, SnapshotSink, SnapshotStep};
+pub use snapshot::{Loan, SnapshotStep};
 pub use tracking::{Invalidation, InvalidationCause};
 /// Streams and their parts.
 pub mod stream {

@@ -4,8 +4,8 @@ use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
+use crate::saving::Saving;
 use crate::shared::{DATABASES_MAX, Db, Shared};
-use crate::snapshot::Saving;
 use crate::tracking::{InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
 use cache::{Outside, Scope};
@@ -52,7 +52,8 @@ pub(crate) struct Locked {
     pub deferred_large: Vec<Object>,
     /// Snapshot in progress; `None` without one, or if it has all entries of this shard.
     pub saving: Option<Box<Saving>>,
-    /// Flushed databases that are to be freed in steps, after a snapshot in progress has passed them.
+    /// Flushed databases that are to be freed in steps, after a snapshot in progress has passed
+    /// them.
     #[expect(clippy::vec_box, reason = "the databases are boxed already")]
     pub flushed: Vec<Box<Db>>,
     /// Number of times that a database was flushed or swapped.

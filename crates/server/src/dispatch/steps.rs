@@ -1,5 +1,5 @@
-//! Commands on many keys that run in steps: DEL or WATCH of a hundred thousand keys, KEYS. Each step
-//! is a short command of its own; between two of them the worker serves other clients.
+//! Commands on many keys that run in steps: DEL or WATCH of a hundred thousand keys, KEYS. Each
+//! step is a short command of its own; between two of them the worker serves other clients.
 //!
 //! Such a command is not one step for other clients. Commands on few keys are.
 

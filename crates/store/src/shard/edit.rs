@@ -182,8 +182,8 @@ impl Locked {
     }
 
     /// Handles an entry whose indexed deadline has passed. Removes the entry if the deadline is the
-    /// key's own, else its expired elements, unless a snapshot still needs them. Returns the slot of
-    /// the entry if it is still present.
+    /// key's own, else its expired elements, unless a snapshot still needs them. Returns the slot
+    /// of the entry if it is still present.
     #[expect(
         clippy::too_many_arguments,
         reason = "instant, budget and callback are passed through"

@@ -139,9 +139,9 @@ impl Writer {
 
 /// Length and checksum of the items of a file, whose header is known last.
 ///
-/// A file is written as [`HEADER_PENDING`](super::HEADER_PENDING), the items, and the tail; then the
-/// header is written over the first bytes. A stream, whose first bytes cannot be written later, must
-/// begin with the header of a version that has all its types.
+/// A file is written as [`HEADER_PENDING`](super::HEADER_PENDING), the items, and the tail; then
+/// the header is written over the first bytes. A stream, whose first bytes cannot be written later,
+/// must begin with the header of a version that has all its types.
 #[derive(Debug, Default)]
 pub struct Framing {
     sum: u64,

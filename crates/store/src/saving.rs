@@ -1,0 +1,270 @@
+//! Entries on their way from a shard to the receiver of a snapshot: batches of copied entries, and
+//! the state of a shard whose entries were not all passed yet. `snapshot` describes the whole.
+
+use crate::item::{ItemHead, value_of};
+use crate::lent::Lent;
+use crate::object::{Object, kind_of};
+use crate::shared::{Db, Shared};
+use crate::tags::{TAG_ITEM, TAG_STRING};
+use crate::types::{Hash, List, Set, SortedSet, Stream};
+use cache::{Outside, Value};
+use policy::{Slot, Tick};
+use std::sync::Arc;
+
+/// Size of a value in bytes from which on it is not copied.
+const LARGE_BYTES: usize = 64 << 10;
+/// Size of a batch in bytes. A shard collects at most this much, and one entry.
+const BATCH_BYTES: usize = 64 << 10;
+/// Number of bytes that are copied in one step of the walk.
+const BYTES_PER_STEP: usize = 512;
+/// Tag of an entry whose value is an object of the batch.
+const TAG_OBJECT: u8 = 0;
+/// Length of what precedes an entry's key in a batch.
+const HEAD_BYTES: usize = 18;
+
+/// Receiver of the entries of a snapshot.
+pub trait SnapshotSink: Send + Sync {
+    /// Receives entries. The shard that they come from is locked, so that an implementation that
+    /// waits here delays commands.
+    fn put(&self, batch: Batch);
+}
+
+/// Entries of a snapshot, in no particular order.
+///
+/// ```text
+/// entry   database 1 │ tag 1 │ deadline 8 │ key length 4 │ value length 4 │ key │ value
+/// ```
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    /// Values of entries with the tag 0, in their order.
+    objects: Vec<Object>,
+    object_bytes: usize,
+}
+
+/// An entry of a snapshot.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// Number of the database.
+    pub db: u8,
+    /// Bytes of the key.
+    pub key: &'a [u8],
+    /// The key's own deadline.
+    pub deadline: Option<Tick>,
+    /// The value.
+    pub value: RecordValue<'a>,
+}
+
+/// Value of an entry of a snapshot.
+#[derive(Debug)]
+pub enum RecordValue<'a> {
+    /// A string.
+    String(&'a [u8]),
+    /// A memcached item: its attributes and its value.
+    Item(ItemHead, &'a [u8]),
+    /// A list.
+    List(&'a List),
+    /// A set.
+    Set(&'a Set),
+    /// A sorted set.
+    SortedSet(&'a SortedSet),
+    /// A hash.
+    Hash(&'a Hash),
+    /// A stream.
+    Stream(&'a Stream),
+}
+
+impl<'a> RecordValue<'a> {
+    fn item(item: &'a [u8]) -> RecordValue<'a> {
+        RecordValue::Item(ItemHead::read(item), value_of(item))
+    }
+
+    pub(crate) fn of(object: &'a Object) -> Option<RecordValue<'a>> {
+        Some(match object {
+            Object::String(bytes) => RecordValue::String(bytes),
+            Object::Item(item) => RecordValue::item(item),
+            Object::List(list) => RecordValue::List(list),
+            Object::Set(set) => RecordValue::Set(set),
+            Object::SortedSet(set) => RecordValue::SortedSet(set),
+            Object::Hash(hash) => RecordValue::Hash(hash),
+            Object::Stream(stream) => RecordValue::Stream(stream),
+            Object::Lent(_) => return None,
+        })
+    }
+}
+
+impl Batch {
+    /// Returns the number of bytes that the entries occupy.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.object_bytes
+    }
+
+    fn push(&mut self, db: u8, tag: u8, key: &[u8], deadline: Option<Tick>, value: &[u8]) {
+        let length = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
+        debug_assert!(key.len().max(value.len()) <= u32::MAX as usize);
+        self.bytes.extend_from_slice(&[db, tag]);
+        let deadline = deadline.map_or(u64::MAX, |deadline| deadline.0);
+        self.bytes.extend_from_slice(&deadline.to_le_bytes());
+        self.bytes.extend_from_slice(&length(key));
+        self.bytes.extend_from_slice(&length(value));
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+    }
+
+    fn push_object(&mut self, db: u8, key: &[u8], deadline: Option<Tick>, object: Object) {
+        self.push(db, TAG_OBJECT, key, deadline, &[]);
+        self.object_bytes += object.heap_bytes();
+        self.objects.push(object);
+    }
+
+    /// Passes each entry to `each`.
+    pub fn each(&self, each: &mut dyn FnMut(&Record<'_>)) {
+        let (mut rest, mut objects) = (&self.bytes[..], self.objects.iter());
+        let mut unpacked;
+        while let Some((head, tail)) = rest.split_at_checked(HEAD_BYTES) {
+            let word = |at: usize| {
+                let bytes = head[at..at + 4].try_into().expect("four bytes");
+                u32::from_le_bytes(bytes) as usize
+            };
+            let deadline = u64::from_le_bytes(head[2..10].try_into().expect("eight bytes"));
+            let (key, tail) = tail.split_at(word(10));
+            let (bytes, tail) = tail.split_at(word(14));
+            rest = tail;
+            let value = match head[1] {
+                TAG_STRING => Some(RecordValue::String(bytes)),
+                TAG_ITEM => Some(RecordValue::item(bytes)),
+                TAG_OBJECT => objects.next().and_then(RecordValue::of),
+                tag => {
+                    unpacked = Object::unpack(tag, bytes.to_vec());
+                    RecordValue::of(&unpacked)
+                }
+            };
+            if let Some(value) = value {
+                each(&Record {
+                    db: head[0],
+                    key,
+                    deadline: (deadline != u64::MAX).then_some(Tick(deadline)),
+                    value,
+                });
+            }
+        }
+    }
+}
+
+/// State of a snapshot in a shard whose entries were not all passed yet.
+pub(crate) struct Saving {
+    pub sink: Arc<dyn SnapshotSink>,
+    /// Instant of the snapshot.
+    pub now: Tick,
+    pub out: Batch,
+}
+
+/// Whether a value is too large to be copied.
+pub(crate) fn is_large(value: &Value<'_, Object>) -> bool {
+    matches!(value, Value::Outside(object) if object.heap_bytes() >= LARGE_BYTES)
+}
+
+impl Saving {
+    /// Passes an unsaved entry to the sink by copying it. Returns the number of bytes copied.
+    pub fn copy(&mut self, data: &mut Db, slot: Slot, shared: &Shared) -> usize {
+        let before = self.out.bytes();
+        if let Some((label, own)) = self.begin(data, slot) {
+            let key = data.entries.key(slot);
+            let inline = match data.value(slot) {
+                Value::Inline(tag, bytes) => Some((tag, bytes)),
+                Value::Outside(object) => object.inline(),
+            };
+            match (inline, data.value(slot)) {
+                (None, Value::Outside(object)) => {
+                    let copy = object.duplicate(&shared.scene(self.now));
+                    self.out.push_object(label, key, own, copy);
+                }
+                (inline, _) => {
+                    let (tag, bytes) = inline.expect("a value is inline or outside");
+                    self.out.push(label, tag, key, own, bytes);
+                }
+            }
+        }
+        let copied = self.out.bytes() - before;
+        self.end(data, slot);
+        copied
+    }
+
+    /// Passes an unsaved entry that will be removed or replaced to the sink. A value outside its
+    /// block is moved; a [`Lent`] one of equal weight takes its place.
+    pub fn take(&mut self, data: &mut Db, slot: Slot, shared: &Shared) {
+        let Value::Outside(object) = data.value(slot) else {
+            self.copy(data, slot, shared);
+            return;
+        };
+        let lent = Lent {
+            kind: kind_of(&Value::Outside(object)),
+            bytes: object.heap_bytes(),
+        };
+        let begun = self.begin(data, slot);
+        data.entries.mark_saved(slot);
+        let taken = data
+            .entries
+            .edit_outside(slot, |object| std::mem::replace(object, Object::Lent(lent)));
+        if let Some((label, own)) = begun {
+            let object = taken.expect("the value is outside");
+            self.out
+                .push_object(label, data.entries.key(slot), own, object);
+        }
+        self.end(data, slot);
+    }
+
+    /// Returns the database and the deadline of an entry; `None` if the entry had expired at the
+    /// instant of the snapshot.
+    fn begin(&self, data: &Db, slot: Slot) -> Option<(u8, Option<Tick>)> {
+        let label = data.entries.saving_label().expect("the entry is unsaved");
+        let own = data.entries.own_deadline(slot);
+        let has_expired = own.is_some_and(|own| self.now > own);
+        (!has_expired).then_some((label, own))
+    }
+
+    fn end(&mut self, data: &mut Db, slot: Slot) {
+        data.entries.mark_saved(slot);
+        if self.out.bytes() >= BATCH_BYTES {
+            self.flush();
+        }
+    }
+
+    pub fn flush(&mut self) {
+        if self.out.bytes() > 0 {
+            self.sink.put(std::mem::take(&mut self.out));
+        }
+    }
+
+    /// Passes entries of a database until the steps are used up. Returns the result of the step if
+    /// it ends here. `takes` means that the database was flushed, so that values may be moved.
+    pub fn walk(
+        &mut self,
+        data: &mut Db,
+        takes: bool,
+        steps: &mut usize,
+        shared: &Shared,
+    ) -> Option<Stop> {
+        while let Some(slot) = data.entries.next_unsaved() {
+            if *steps == 0 {
+                return Some(Stop::Budget);
+            }
+            *steps -= 1;
+            if takes {
+                self.take(data, slot, shared);
+            } else if is_large(&data.value(slot)) {
+                return Some(Stop::Large(slot));
+            } else {
+                let bytes = self.copy(data, slot, shared);
+                *steps = steps.saturating_sub(bytes / BYTES_PER_STEP);
+            }
+        }
+        None
+    }
+}
+
+/// Reason for which the walk stops.
+pub(crate) enum Stop {
+    Budget,
+    Large(Slot),
+}
