@@ -79,28 +79,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     if let Some(address) = addresses.first() {
         server.port.store(address.port(), Relaxed);
     }
-    let mut listeners = Some(listeners);
-    let mut workers = Vec::new();
-    for index in 0..server.threads {
-        let listeners = listeners.take().unwrap_or_default();
-        let worker = Worker::new(Arc::clone(&server), index, listeners)
-            .map_err(|error| format!("worker {index}: {error}"))?;
-        workers.push(worker);
-    }
-    let mut threads = Vec::new();
-    for (index, mut worker) in workers.into_iter().enumerate() {
-        let name = format!("worker-{index}");
-        let watched = Arc::clone(&server);
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
-            // A worker that ends, by an error or a panic, stops the server. Otherwise its clients
-            // would hang.
-            let _guard = StopOnDrop(watched);
-            worker
-                .run()
-                .map_err(|error| format!("worker {index}: {error}"))
-        });
-        threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
-    }
+    let mut threads = start_workers(&server, listeners)?;
     if server.segments.is_none() {
         let watched = Arc::clone(&server);
         // Nobody waits for this thread, so that a long command does not delay the end of the
@@ -134,6 +113,36 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         addresses,
         threads,
     })
+}
+
+/// Starts the workers. The first one gets the listeners.
+fn start_workers(
+    server: &Arc<Server>,
+    listeners: Listeners,
+) -> Result<Vec<JoinHandle<Result<(), String>>>, String> {
+    let mut listeners = Some(listeners);
+    let mut workers = Vec::new();
+    for index in 0..server.threads {
+        let listeners = listeners.take().unwrap_or_default();
+        let worker = Worker::new(Arc::clone(server), index, listeners)
+            .map_err(|error| format!("worker {index}: {error}"))?;
+        workers.push(worker);
+    }
+    let mut threads = Vec::new();
+    for (index, mut worker) in workers.into_iter().enumerate() {
+        let name = format!("worker-{index}");
+        let watched = Arc::clone(server);
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            // A worker that ends, by an error or a panic, stops the server. Otherwise its clients
+            // would hang.
+            let _guard = StopOnDrop(watched);
+            worker
+                .run()
+                .map_err(|error| format!("worker {index}: {error}"))
+        });
+        threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
+    }
+    Ok(threads)
 }
 
 struct StopOnDrop(Arc<Server>);

@@ -330,8 +330,8 @@ pub fn show(server: &Server, session: &Session, by_script: bool, chosen: Chosen,
     }
 }
 
-/// Sends the line of a command to the monitoring clients. A command of a script has `lua` in place of
-/// an address.
+/// Sends the line of a command to the monitoring clients. A command of a script has `lua` in place
+/// of an address.
 #[cold]
 pub(super) fn send_line(server: &Server, session: &Session, by_script: bool, args: Args<'_>) {
     let now_us = server.clock.now_us();

@@ -140,8 +140,8 @@ impl TlsStream {
         Ok(written)
     }
 
-    /// Encrypts and sends bytes, at most as many as fit into the buffer. Returns their number. Keeps
-    /// the encrypted bytes that the socket does not accept.
+    /// Encrypts and sends bytes, at most as many as fit into the buffer. Returns their number.
+    /// Keeps the encrypted bytes that the socket does not accept.
     ///
     /// # Errors
     /// `WouldBlock` if previous bytes are not sent yet, and the errors of the socket.

@@ -171,7 +171,8 @@ fn what_is_not_tls_is_refused_and_damaged_records_do_no_harm() {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Closing such a connection was a panic in rustls, which had other bytes before.
+                    // Closing such a connection was a panic in rustls, which had other bytes
+                    // before.
                     server.close(&mut pipe, &mut records);
                     assert_eq!(
                         server.read(&mut pipe, &mut plain, &mut records).ok(),
