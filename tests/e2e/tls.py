@@ -81,6 +81,16 @@ class Secure:
             return connection.getpeercert()["serialNumber"]
 
 
+def only_mayfly(check):
+    """Redis has no port for memcached's protocol."""
+
+    def run(bench) -> None:
+        if not bench.is_redis:
+            check(bench)
+
+    return run
+
+
 def is_refused(work) -> bool:
     try:
         work()
@@ -89,6 +99,7 @@ def is_refused(work) -> bool:
     return False
 
 
+@only_mayfly
 def test_clients_use_tls(bench):
     with Secure(bench, Authority()) as secure:
         with secure.client(protocol=3) as r:
@@ -124,6 +135,7 @@ def test_clients_use_tls(bench):
             assert got == b"STORED\r\nVALUE m 0 3\r\nabc\r\nEND\r\n", got
 
 
+@only_mayfly
 def test_openssl_connects(bench):
     with Secure(bench, Authority()) as secure:
         address = ["openssl", "s_client", "-connect", f"127.0.0.1:{secure.tls_port}", "-CAfile", secure.authority.file]
@@ -137,6 +149,7 @@ def test_openssl_connects(bench):
             assert r.ping()
 
 
+@only_mayfly
 def test_certificates_of_clients_are_checked(bench):
     authority, stranger = Authority(), Authority("stranger")
     certificate, key = authority.sign("client", "/O=mayfly/CN=worker one")
@@ -154,6 +167,7 @@ def test_certificates_of_clients_are_checked(bench):
         assert is_refused(lambda: secure.client(ssl_certfile=expired[0], ssl_keyfile=expired[1]).ping())
 
 
+@only_mayfly
 def test_clients_refuse_wrong_servers(bench):
     authority = Authority()
     with Secure(bench, authority) as secure:
@@ -164,6 +178,7 @@ def test_clients_refuse_wrong_servers(bench):
                 assert is_refused(secure.client().ping)
 
 
+@only_mayfly
 def test_certificates_are_reloaded(bench):
     authority = Authority()
     with Secure(bench, authority) as secure:
@@ -200,6 +215,7 @@ def test_certificates_are_reloaded(bench):
             assert connected.ping(), "connections keep what they began with"
 
 
+@only_mayfly
 def test_what_is_not_tls_is_refused_at_once(bench):
     with Secure(bench, Authority()) as secure:
         for sent, port in (
@@ -225,6 +241,7 @@ def test_what_is_not_tls_is_refused_at_once(bench):
             assert r.ping()
 
 
+@only_mayfly
 def test_handshakes_are_bounded(bench):
     """Handshakes that never end hold little memory and are closed; others are served meanwhile."""
     with Secure(bench, Authority()) as secure:
@@ -252,6 +269,7 @@ def test_handshakes_are_bounded(bench):
             connection.close()
 
 
+@only_mayfly
 def test_protocols_and_ciphers_are_chosen(bench):
     with Secure(bench, Authority(), "--tls-protocols", "TLSv1.3", "--tls-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256") as secure:
         with secure.wrapped() as connection:
@@ -263,6 +281,7 @@ def test_protocols_and_ciphers_are_chosen(bench):
             assert connection.cipher()[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
+@only_mayfly
 def test_wrong_settings_end_the_start(bench):
     authority = Authority()
     certificate, key = authority.sign("server", "/CN=server")
@@ -284,6 +303,7 @@ def test_wrong_settings_end_the_start(bench):
         assert code != 0 and expected in text, (options, text)
 
 
+@only_mayfly
 def test_only_tls(bench):
     """Port 0 disables the plain port."""
     with Secure(bench, Authority()) as secure:
