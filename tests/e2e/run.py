@@ -24,13 +24,14 @@ import lists
 import memcached
 import policies
 import segment
+import snapshots
 import sorted_sets
 import streams
 import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, snapshots, sorted_sets, streams, tls, differential]
 
 
 class Bench:

@@ -10,6 +10,7 @@ use server::clock::Clock;
 use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::words::NOT_SUPERVISED;
 use server::config::{Config, Id, TABLE, find};
+use server::run::shut_down;
 use server::supervisor::{self, READY, STOPPING};
 use server::{logging, run as running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -206,7 +207,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let result = running.wait().map_err(|why| anyhow!(why));
     drop(pid_file);
     if result.is_ok() {
-        log::info!("mayfly has stopped; no data was saved");
+        log::info!("mayfly has stopped");
     }
     result
 }
@@ -315,7 +316,8 @@ fn print_usage(running: &running::Running) {
     println!("Stop:           Ctrl-C");
 }
 
-/// Stops the server on SIGTERM and SIGINT. A second signal ends the process at once.
+/// Stops the server on SIGTERM and SIGINT, after a snapshot if save points are set. A second signal
+/// ends the process at once.
 fn handle_signals(
     mut signals: Signals,
     running: &running::Running,
@@ -344,7 +346,9 @@ fn handle_signals(
                 if let Some(socket) = &manager {
                     notify(socket, STOPPING);
                 }
-                server.stop();
+                if let Err(why) = shut_down(&server, name) {
+                    log::warn!("{name}: {why}");
+                }
             }
         })
         .context("cannot start the thread for signals")?;

@@ -21,6 +21,7 @@ pub mod latency;
 pub mod lifetime;
 pub mod list;
 pub mod permission;
+pub mod persistence;
 pub mod pubsub;
 pub mod refusal;
 pub mod scanning;
@@ -60,6 +61,7 @@ const FAMILIES: &[&[Spec]] = &[
     client::TABLE,
     tracking::TABLE,
     config::TABLE,
+    persistence::TABLE,
     pubsub::TABLE,
     introspection::TABLE,
     acl::TABLE,

@@ -22,6 +22,8 @@ use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, has_no_room, lock};
 use crate::notify;
+use crate::saving::WRITES_REFUSED;
+use crate::saving::work::refuses_writes;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
@@ -303,6 +305,11 @@ impl<'s> Executor<'s> {
         }
         if server.pause.is_set() && self.is_held(session, spec) {
             return Step::Held;
+        }
+        if spec.has(flag::WRITE) && refuses_writes(server) {
+            session.break_transaction();
+            reply.error(WRITES_REFUSED);
+            return Step::Refused;
         }
         // What a command stores is about as long as its arguments.
         if len > LARGE_BYTES && !can_allocate(len.saturating_mul(2)) {

@@ -37,6 +37,7 @@ pub mod pubsub;
 pub mod queue;
 pub mod random;
 pub mod run;
+mod saving;
 mod scripting;
 pub mod session;
 pub mod slice;

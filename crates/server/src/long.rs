@@ -58,8 +58,8 @@ pub enum Task {
 /// State of long commands.
 #[derive(Default)]
 pub struct Long {
-    /// Number of clients with tickets, plus one while a command runs. 0 means that a command needs
-    /// no check. It changes under the locks of the keys' shards, or when it only decreases.
+    /// Number of clients with tickets, plus one while a command runs and one while a snapshot is in
+    /// progress. 0 means that a command needs no check. It changes under the locks of the keys' shards, or when it only decreases.
     active: AtomicUsize,
     state: Mutex<State>,
     has_task: Condvar,
@@ -71,7 +71,8 @@ pub struct Long {
 
 #[derive(Default)]
 struct State {
-    /// Names of the keys that the running command works on; `None` while none runs.
+    /// Names of the keys that the running command works on, or whose value a snapshot has borrowed;
+    /// `None` if there are none.
     leased: Option<HashSet<Box<[u8]>>>,
     /// Tickets of the waiting clients.
     tickets: BTreeSet<u64>,
@@ -95,13 +96,14 @@ impl Long {
         self.state.lock().expect("the lock is not poisoned")
     }
 
-    /// Whether a long command runs or a client waits. If not, a command needs no further check.
+    /// Whether a long command runs, a client waits or a snapshot is in progress. If not, a command
+    /// needs no further check.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.active.load(Relaxed) > 0
     }
 
-    /// Whether a long command runs.
+    /// Whether a long command runs, or a snapshot has borrowed a value.
     pub fn is_running(&self) -> bool {
         self.state().leased.is_some()
     }
@@ -158,14 +160,32 @@ impl Long {
     /// Begins a long command on these keys. The caller has checked [`Long::may_begin`] and has
     /// locked the shards of the keys. Returns false if another worker began one in the meantime.
     pub fn begin(&self, names: HashSet<Box<[u8]>>) -> bool {
+        let has_begun = self.lease(names);
+        self.count.fetch_add(u64::from(has_begun), Relaxed);
+        has_begun
+    }
+
+    /// Reserves keys until [`Long::end`]. The caller has locked their shards. Returns false if others
+    /// are reserved.
+    pub fn lease(&self, names: HashSet<Box<[u8]>>) -> bool {
         let mut state = self.state();
         if state.leased.is_some() {
             return false;
         }
         state.leased = Some(names);
         self.active.fetch_add(1, Relaxed);
-        self.count.fetch_add(1, Relaxed);
         true
+    }
+
+    /// Requires that commands are checked until [`Long::release`], because a snapshot begins. The
+    /// caller has locked all shards.
+    pub fn hold(&self) {
+        self.active.fetch_add(1, Relaxed);
+    }
+
+    /// Ends [`Long::hold`].
+    pub fn release(&self) {
+        self.active.fetch_sub(1, Relaxed);
     }
 
     /// Ends the long command, so that its keys can be used and the next one can begin. The caller
@@ -173,7 +193,7 @@ impl Long {
     pub fn end(&self) {
         let mut state = self.state();
         let leased = state.leased.take();
-        assert!(leased.is_some(), "a long command runs");
+        assert!(leased.is_some(), "keys are reserved");
         self.active.fetch_sub(1, Relaxed);
         if !state.tickets.is_empty() {
             self.request_retries();

@@ -3,8 +3,10 @@
 
 use crate::clients::ClientInfo;
 use crate::long::Job;
+use crate::saving::queue::Written;
 use crate::socket::{Peer, Stream};
 use std::sync::{Arc, OnceLock};
+use store::Loan;
 use wire::{Output, Protocol, Reply};
 
 /// Protocol of a port.
@@ -146,6 +148,10 @@ pub enum Message {
     Plan(usize, u64),
     /// Put back the values of this long command, which has run, and send its reply.
     Finished(Box<Job>),
+    /// Put this value back, which the thread for snapshots has encoded.
+    Returned(Box<Loan>),
+    /// Complete the snapshot in progress. The error is a message for the log.
+    Saved(Result<Written, String>),
 }
 
 impl Message {
@@ -157,7 +163,11 @@ impl Message {
             Message::Invalidate(_, keys, _) => keys.as_ref().map_or(0, |keys| keys.len()),
             Message::Answer(_, _, reply) => reply.len(),
             Message::Finished(job) => job.reply.len(),
-            Message::Adopt(..) | Message::Kill(..) | Message::Plan(..) => 0,
+            Message::Adopt(..)
+            | Message::Kill(..)
+            | Message::Plan(..)
+            | Message::Returned(_)
+            | Message::Saved(_) => 0,
         };
         held + size_of::<Message>()
     }
@@ -174,7 +184,9 @@ impl Message {
             | Message::Finished(_)
             | Message::Adopt(..)
             | Message::Kill(..)
-            | Message::Plan(..) => false,
+            | Message::Plan(..)
+            | Message::Returned(_)
+            | Message::Saved(_) => false,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::learner;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
+use crate::saving::{work, writer};
 use crate::state::Server;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -90,6 +91,15 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
             long::run_thread(&guard.0);
         });
         spawned.map_err(|error| format!("thread for long commands: {error}"))?;
+        let watched = Arc::clone(&server);
+        // A panic could lose a value that the thread has borrowed, so that the server stops.
+        let thread = std::thread::Builder::new().name("saving".to_owned());
+        let spawned = thread.spawn(move || {
+            let guard = StopOnDrop(watched);
+            writer::run(&guard.0);
+            Ok(())
+        });
+        threads.push(spawned.map_err(|error| format!("thread for snapshots: {error}"))?);
     }
     if server.segments.is_some() {
         let server = Arc::clone(&server);
@@ -143,6 +153,15 @@ fn start_workers(
         threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
     }
     Ok(threads)
+}
+
+/// Stops the server, after a snapshot if save points are set. If the snapshot fails, the server
+/// goes on. `cause` is for the log.
+///
+/// # Errors
+/// Another stop awaits its snapshot.
+pub fn shut_down(server: &Server, cause: &str) -> Result<(), &'static str> {
+    work::stop(server, cause, None, None, false).map(|_| ())
 }
 
 struct StopOnDrop(Arc<Server>);

@@ -15,6 +15,7 @@ use crate::long::Long;
 use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
+use crate::saving::Saving;
 use crate::scripting::Scripting;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
@@ -91,6 +92,8 @@ pub struct Server {
     pub blocking: Blocking,
     /// Long commands and the clients that wait for them.
     pub long: Long,
+    /// Snapshots.
+    pub saving: Saving,
     /// Watched keys that are to be removed.
     pub watches: Watches,
     /// Subscriptions.
@@ -189,6 +192,7 @@ impl Server {
             clients: Clients::default(),
             blocking: Blocking::default(),
             long: Long::new(threads),
+            saving: Saving::new(now_us / 1_000_000),
             watches: Watches::default(),
             pubsub: PubSub::default(),
             scripting: Scripting::default(),
@@ -280,6 +284,7 @@ impl Server {
     pub fn stop(&self) {
         self.stops.store(true, Relaxed);
         self.long.stop();
+        self.saving.queue.stop();
         self.wake_all();
         if let Some(segments) = &self.segments {
             segments.learning.ring();

@@ -48,6 +48,8 @@ struct Cell {
     /// Earliest deadline of the shard's indexes in milliseconds, readable without the lock;
     /// `u64::MAX` means none.
     next_due: AtomicU64,
+    /// Number of changes when it was last read.
+    changes: AtomicU64,
     /// Number of consecutive calls of background work that found the shard locked.
     missed: AtomicU32,
 }
@@ -77,6 +79,7 @@ impl Keyspace {
         let cell = |_| Cell {
             locked: Mutex::default(),
             next_due: AtomicU64::new(u64::MAX),
+            changes: AtomicU64::new(0),
             missed: AtomicU32::new(0),
         };
         Ok(Keyspace {
@@ -112,6 +115,7 @@ impl Keyspace {
         let cell = Cell {
             locked: Mutex::default(),
             next_due: AtomicU64::new(u64::MAX),
+            changes: AtomicU64::new(0),
             missed: AtomicU32::new(0),
         };
         Keyspace {
@@ -489,6 +493,18 @@ impl Keyspace {
             sum.add(&self.guard(shard).counters);
         }
         sum
+    }
+
+    /// Returns the number of changes by commands. Does not wait for locks: changes of a shard that
+    /// is locked are counted by a later call.
+    pub fn changes(&self) -> u64 {
+        let changes = |(shard, cell): (usize, &Cell)| {
+            if let Some(locked) = self.try_guard(shard) {
+                cell.changes.store(locked.changes, Ordering::Relaxed);
+            }
+            cell.changes.load(Ordering::Relaxed)
+        };
+        self.cells.iter().enumerate().map(changes).sum()
     }
 
     /// Resets the counters to zero.

@@ -46,6 +46,8 @@ pub(crate) struct Locked {
     pub tracked: Option<Box<Tracked>>,
     pub events: EventQueue,
     pub counters: Counters,
+    /// Number of changes by commands.
+    pub changes: u64,
     /// Values that are to be dropped outside the lock, a limited number at a time.
     pub deferred: Vec<Object>,
     /// Values with many parts that are to be freed in steps.

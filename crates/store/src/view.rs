@@ -361,12 +361,13 @@ impl<'a> View<'a> {
         self.mark_ready(key);
     }
 
-    /// Marks a key that was written or removed for clients that are blocked on it, and collects
-    /// whether clients are to be notified of the change.
+    /// Counts the change of a key that was written or removed, marks it for clients that are blocked
+    /// on it, and collects whether clients are to be notified of the change.
     #[inline]
     pub(crate) fn mark_ready(&mut self, key: &Key<'_>) {
         let (space, _, locked) = self.parts(key);
         let has_invalidated = locked.has_invalidated();
+        locked.changes += 1;
         if !locked.waiting.is_empty() {
             let number = || space.shared().next_event();
             self.has_ready |= locked.waiting.mark_ready(key.db, key.bytes, number);

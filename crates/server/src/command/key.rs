@@ -1,7 +1,7 @@
 //! Commands on keys of any type, on their deadlines, and on whole databases. The submodules
 //! implement the commands of this table.
 
-pub(super) mod dump;
+pub(crate) mod dump;
 pub mod expire;
 mod generic;
 pub(super) mod object;

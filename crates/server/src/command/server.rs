@@ -1,4 +1,4 @@
-//! Commands about the server: INFO, TIME, ROLE, SHUTDOWN, MEMORY, and commands for features
+//! Commands about the server: INFO, TIME, ROLE, MEMORY, and commands for features
 //! that do not exist here.
 
 use super::subcommand::{help, refuse_subcommand};
@@ -7,7 +7,7 @@ use crate::context::{Ctx, Run, Spec};
 use crate::info;
 use crate::process;
 use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, CONTAINER, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
+use crate::spec::flag::{ADMIN, CONTAINER, FAST, LOADING, NOSCRIPT, STALE};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 use wire::number::parse_i64;
@@ -24,8 +24,6 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the server time.";
     "role" 1, ALWAYS | FAST | NOSCRIPT, Keys::None, "2.8.12", Run::any(role),
         "Returns the replication role.";
-    "shutdown" -1, ADMIN_ALWAYS | NO_MULTI | NO_PAUSE, Keys::None, "1.0.0", Run::any(shutdown),
-        "Stops the server.";
     "lolwut" -1, ALWAYS | FAST, Keys::None, "5.0.0", Run::any(lolwut),
         "Displays the server's version and a piece of art.";
     in "cluster":
@@ -40,13 +38,7 @@ pub const TABLE: &[Spec] = commands! {
     "waitaof" 4, NOSCRIPT, Keys::None, "7.2.0", Run::any(wait_for_file),
         "Waits until the append-only files have the connection's writes. Returns 0 and 0, because there are none.";
     in "server":
-    "lastsave" 1, ALWAYS | FAST, Keys::None, "1.0.0", Run::any(last_save),
-        "Returns the time of the last save, which is the server's start.";
-    "save" 1, ADMIN_ALWAYS | NO_MULTI, Keys::None, "1.0.0", Run::any(no_save),
-        "Refused, because snapshots are not supported.";
-    "bgsave" -1, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_save),
-        "Refused, because snapshots are not supported.";
-    "bgrewriteaof" 1, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_save),
+    "bgrewriteaof" 1, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_append_only_file),
         "Would rewrite the append-only file: there is none.";
     "replicaof" 3, ADMIN_ALWAYS, Keys::None, "5.0.0", Run::any(no_replication),
         "Refused unless the argument is NO ONE, because replication is not supported.";
@@ -73,30 +65,6 @@ fn role(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.reply.bulk(b"master");
     ctx.reply.integer(0);
     ctx.reply.array(0);
-}
-
-fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    for word in args.from(1).iter() {
-        match &word.to_ascii_lowercase()[..] {
-            b"nosave" | b"now" | b"force" => {}
-            b"save" => {
-                return ctx
-                    .reply
-                    .error("ERR snapshots are not supported: use SHUTDOWN NOSAVE");
-            }
-            b"abort" if args.len() == 2 => {
-                return ctx.reply.error("ERR No shutdown in progress.");
-            }
-            _ => return ctx.reply.error("ERR syntax error"),
-        }
-    }
-    log::info!(
-        "client {} ({}) sent SHUTDOWN",
-        ctx.session.info.id,
-        ctx.session.info.address
-    );
-    ctx.session.is_closing = true;
-    ctx.server.stop();
 }
 
 fn wait_for_file(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
@@ -165,14 +133,8 @@ fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-fn last_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    let started = ctx.server.started_us / 1_000_000;
-    ctx.reply.integer(started as i64);
-}
-
-fn no_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    ctx.reply
-        .error("ERR persistence is not supported: there are no snapshots and no append-only file");
+fn no_append_only_file(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    ctx.reply.error("ERR there is no append-only file");
 }
 
 fn no_replication(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {

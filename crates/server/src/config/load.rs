@@ -9,6 +9,7 @@ use super::table::{IGNORED, Param, REFUSED, TABLE};
 use super::{Config, Kind, find};
 use crate::glob;
 use policy::names::did_you_mean;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -99,7 +100,9 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<&'static s
         return config.rename(value).map(|()| None);
     }
     if let Some(param) = find(name) {
-        let set = config.set(param, value).map(|()| without_effect(param));
+        let set = config
+            .set(param, &joined(config, param, value))
+            .map(|()| without_effect(param));
         return set.map_err(|error| format!("{} {}: {error}", param.name, shown(param, value)));
     }
     let lower = name.to_ascii_lowercase();
@@ -112,6 +115,16 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Option<&'static s
     let similar = did_you_mean(name, TABLE.iter().map(|param| param.name));
     let separator = if similar.is_empty() { "" } else { "; " };
     Err(format!("unknown setting '{name}'{separator}{similar}"))
+}
+
+/// Returns the value of a setting after a line: lines of save points add up until an empty one.
+fn joined<'v>(config: &Config, param: &Param, value: &'v str) -> Cow<'v, str> {
+    match (param.kind, config.show(param)) {
+        (Kind::SavePoints, before) if !before.is_empty() && !matches!(value, "" | "\"\"") => {
+            Cow::Owned(format!("{before} {value}"))
+        }
+        _ => Cow::Borrowed(value),
+    }
 }
 
 /// Returns the reason for which a setting of the table has no effect; its description begins with
@@ -210,11 +223,21 @@ mod tests {
         assert_eq!(set(&config, "MaxMemory", "100mb"), Ok(None));
         assert_eq!(config.number(Id::MaxMemory), 100 << 20);
         assert!(matches!(set(&config, "rdbcompression", "yes"), Ok(Some(_))));
-        assert_eq!(set(&config, "save", ""), Ok(None));
+        for (line, expected) in [
+            ("900 1", "900 1"),
+            ("300 10", "900 1 300 10"),
+            ("", ""),
+            ("60 5", "60 5"),
+            ("\"\"", ""),
+        ] {
+            assert_eq!(set(&config, "save", line), Ok(None));
+            assert_eq!(config.text(Id::Save), expected);
+        }
         assert_eq!(set(&config, "appendonly", "no"), Ok(None));
         for (name, value, part) in [
             ("appendonly", "yes", "not supported: the only"),
-            ("save", "900 1", "not supported: the only"),
+            ("save", "900", "Invalid save parameters"),
+            ("dbfilename", "a/b", "can't be a path"),
             ("replicaof", "host 1", "replication is not supported"),
             ("maxmemmory", "1", "did you mean 'maxmemory'"),
             ("port", "70000", "between 0 and 65535"),

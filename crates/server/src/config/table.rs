@@ -26,6 +26,10 @@ pub enum Kind {
     Text,
     /// Any text; never logged.
     Secret,
+    /// The name of a file, without a folder.
+    FileName,
+    /// Pairs of seconds and changes, or nothing.
+    SavePoints,
     /// A name of `Keyspace::policy_names`.
     Policy,
     /// A name of `Keyspace::expiry_names`.
@@ -83,8 +87,8 @@ macro_rules! settings {
 }
 
 use Kind::{
-    Bool, Bytes, BytesOrPercent, Choice, Events, Fixed, Index, Int, OutputLimits, Percentiles,
-    Permissions, Policy, Secret, Text,
+    Bool, Bytes, BytesOrPercent, Choice, Events, FileName, Fixed, Index, Int, OutputLimits,
+    Percentiles, Permissions, Policy, SavePoints, Secret, Text,
 };
 
 const MAX: i64 = i64::MAX;
@@ -188,7 +192,11 @@ settings! {
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", true, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
     LogFile "logfile", Text, "", false, "File that the log is appended to; empty means standard error.";
     Databases "databases", Int(1, 256), "16", false, "Number of databases. Unused ones take no memory. The segment engine has one.";
-    Save "save", Fixed(&["", "\"\""]), "", true, "Snapshots are not supported: only the empty schedule is accepted.";
+    Save "save", SavePoints, "", true, "When a snapshot is written in the background: pairs of seconds and changes. With 300 100, after 300 seconds if there were 100 changes. Empty disables it, and a stop of the server without a snapshot is the default then.";
+    DbFilename "dbfilename", FileName, "dump.rdb", false, "Name of the snapshot file.";
+    Dir "dir", Text, ".", false, "Folder of the snapshot file.";
+    RdbChecksum "rdbchecksum", Bool, "yes", false, "Whether snapshots are written with a checksum.";
+    StopWritesOnError "stop-writes-on-bgsave-error", Bool, "yes", true, "Whether writes are refused while save points are set and the last snapshot has failed.";
     AppendOnly "appendonly", Fixed(&["no"]), "no", true, "The append-only file is not supported.";
     ReplicaReadOnly "replica-read-only" or "slave-read-only", Fixed(&["yes", "no"]), "yes", true, "Replication is not supported.";
     ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", false, "Cluster mode is not supported.";
@@ -224,18 +232,15 @@ pub const IGNORED: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "dir",
-            "dbfilename",
-            "rdb*",
-            "stop-writes-on-bgsave-error",
             "append*",
             "no-appendfsync-on-rewrite",
             "auto-aof-*",
             "aof-*",
             "shutdown-*",
         ],
-        "nothing is saved",
+        "there is no append-only file",
     ),
+    (&["rdb*"], "snapshots are written in one form"),
     (
         &[
             "repl-*",

@@ -1,6 +1,7 @@
 //! Parsers from a setting's text to its value.
 
 use super::table::Kind;
+use crate::saving::points::SavePoint;
 use policy::names::is_same;
 use store::{Keyspace, PolicyChoice};
 
@@ -60,6 +61,14 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             _ => Err("argument must be an octal number between 0 and 777".into()),
         },
         Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
+        Kind::FileName if text.is_empty() || text.contains('/') => {
+            Err("the file name can't be a path, just a filename".into())
+        }
+        Kind::FileName => Ok(Value::Text(text.to_owned())),
+        Kind::SavePoints => {
+            let text = if text == "\"\"" { "" } else { text.trim() };
+            SavePoint::parse_all(text).map(|_| Value::Text(text.to_owned()))
+        }
         Kind::Policy => PolicyChoice::parse(text).map(|choice| Value::Text(choice.name)),
         Kind::Index => index(text),
         Kind::Events => super::events::parse(text.as_bytes())

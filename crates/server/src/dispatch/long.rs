@@ -13,6 +13,7 @@ use crate::locks::{Locks, lock};
 use crate::long::{Job, Task};
 use crate::message::Message;
 use crate::queue::OwnedCall;
+use crate::saving;
 use crate::session::Session;
 use crate::spec::{Keys, flag};
 use crate::state::Server;
@@ -102,13 +103,15 @@ fn decide<'v>(
     if !server.long.is_active() {
         return if is_long { Way::Aside } else { Way::Now };
     }
-    way_beside_others(server, session, spec, args, is_long)
+    way_beside_others(server, view, session, spec, args, is_long)
 }
 
-/// Decides how to run a command while a long command runs or clients wait.
+/// Decides how to run a command while a long command runs, clients wait or a snapshot is in
+/// progress.
 #[cold]
-fn way_beside_others(
-    server: &Server,
+fn way_beside_others<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
     session: &mut Session,
     spec: &'static Spec,
     args: Args<'_>,
@@ -116,7 +119,8 @@ fn way_beside_others(
 ) -> Way {
     let is_blocked = server
         .long
-        .blocks(|is_leased| needs(spec, session, args, is_leased));
+        .blocks(|is_leased| needs(spec, session, args, is_leased))
+        || must_save_first(server, view, session, (spec, is_long), args);
     if is_blocked || (is_long && !server.long.may_begin(session.ticket)) {
         session.ticket = Some(server.long.wait(session.ticket));
         return Way::Later;
@@ -126,6 +130,38 @@ fn way_beside_others(
     }
     leave(server, session);
     Way::Now
+}
+
+/// Whether a command changes a large value that a snapshot has not saved. Begins to save it. A long
+/// command counts as a change even if it only reads, because it moves its values.
+fn must_save_first<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    session: &Session,
+    (spec, is_long): (&'static Spec, bool),
+    args: Args<'_>,
+) -> bool {
+    if !server.saving.is_walking()
+        || (!is_long && spec.flags & (flag::WRITE | flag::MAY_WRITE) == 0)
+    {
+        return false;
+    }
+    if let (Keys::Queued, Some(transaction)) = (spec.keys, &session.transaction) {
+        return transaction.iter().any(|(index, args)| {
+            let spec = command::table()[index as usize];
+            spec.keys != Keys::Queued && must_save_first(server, view, session, (spec, false), args)
+        });
+    }
+    let mut must = false;
+    spec.keys.each(args, |index| {
+        let key = server.keyspace.key(session.db, &args[index]);
+        if !must && view.is_unsaved_large(&key) {
+            // If another value is borrowed at present, this one is saved at a later attempt.
+            saving::work::lend(server, view, &key, session.info.worker);
+            must = true;
+        }
+    });
+    must
 }
 
 /// Ends the wait of a client.

@@ -5,10 +5,14 @@ use super::steps::Stepped;
 use super::{Call, Executor, Outcome};
 use crate::command;
 use crate::long::Task;
+use crate::message::Message;
 use crate::queue::OwnedCall;
+use crate::saving::work as saving;
+use crate::saving::writer;
 use crate::session::Session;
 use crate::state::Server;
 use crate::waiting::BlockingState;
+use std::time::Duration;
 use store::Tick;
 use wire::{Args, Output, Span};
 
@@ -59,6 +63,43 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
             executor.reply_late(session, None, &reply, &mut output);
         }
     }
+    executor.finish();
+    if server.saving.has_request() {
+        save(server, session, &mut executor, &mut output);
+    }
     *out = output.take_bytes();
     executor.finish();
+}
+
+/// Completes the snapshot that a command has requested.
+fn save(server: &Server, session: &mut Session, executor: &mut Executor<'_>, output: &mut Output) {
+    let now = executor.now();
+    let (mut file, mut messages) = (None, Vec::new());
+    saving::begin(server, now);
+    let mut is_saved = false;
+    while !is_saved {
+        saving::walk(server, 0, Duration::ZERO, now);
+        while let Some((task, _)) = server.saving.queue.try_next() {
+            writer::perform(server, &mut file, task);
+        }
+        server.inboxes[0].take(&mut messages);
+        for message in messages.drain(..) {
+            match message {
+                Message::Returned(loan) => saving::take_back(server, *loan, now),
+                Message::Saved(result) => {
+                    is_saved = true;
+                    saving::end(server, result);
+                }
+                _ => {}
+            }
+        }
+    }
+    server.inboxes[0].take(&mut messages);
+    for message in messages {
+        if let Message::Answer(_, _, reply) = message {
+            session.end_wait();
+            session.blocking_state = BlockingState::MustReply;
+            executor.reply_late(session, None, &reply, output);
+        }
+    }
 }

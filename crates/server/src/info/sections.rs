@@ -9,6 +9,7 @@ use crate::config::words::NOT_SUPERVISED;
 use crate::config::{Id, bytes_for_people, value};
 use crate::{process, supervisor};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use store::Tick;
 
 pub(super) fn server(report: &mut Report<'_>) {
@@ -152,19 +153,21 @@ pub(super) fn memory(report: &mut Report<'_>) {
 }
 
 pub(super) fn persistence(report: &mut Report<'_>) {
-    let started = report.server.started_us / 1_000_000;
+    let saving = report.server.saving.facts(report.server.keyspace.changes());
+    let seconds = |span: Option<Duration>| span.map_or(-1, |span| span.as_secs() as i64);
     report.field("loading", 0);
     report.field("async_loading", 0);
-    report.field("current_cow_peak", 0);
-    report.field("current_cow_size", 0);
-    report.field("rdb_changes_since_last_save", 0);
-    report.field("rdb_bgsave_in_progress", 0);
-    report.field("rdb_last_save_time", started);
-    report.field("rdb_last_bgsave_status", "ok");
-    report.field("rdb_last_bgsave_time_sec", -1);
-    report.field("rdb_current_bgsave_time_sec", -1);
-    report.field("rdb_saves", 0);
-    report.field("rdb_last_cow_size", 0);
+    report.field("current_cow_peak", saving.queued_peak_bytes);
+    report.field("current_cow_size", saving.queued_bytes);
+    report.field("rdb_changes_since_last_save", saving.changes);
+    report.field("rdb_bgsave_in_progress", u8::from(saving.is_in_progress));
+    report.field("rdb_last_save_time", saving.last_save);
+    let status = if saving.has_failed { "err" } else { "ok" };
+    report.field("rdb_last_bgsave_status", status);
+    report.field("rdb_last_bgsave_time_sec", seconds(saving.last_took));
+    report.field("rdb_current_bgsave_time_sec", seconds(saving.current));
+    report.field("rdb_saves", saving.saves);
+    report.field("rdb_last_cow_size", saving.last_peak_bytes);
     report.field("rdb_last_load_keys_expired", 0);
     report.field("rdb_last_load_keys_loaded", 0);
     report.field("aof_enabled", 0);

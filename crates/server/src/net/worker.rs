@@ -19,6 +19,7 @@ use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::process;
+use crate::saving::work as saving;
 use crate::session::Session;
 use crate::socket::{Peer, Stream};
 use crate::state::Server;
@@ -169,6 +170,10 @@ impl Worker {
             server.watches.step(&server.keyspace, executor.now());
         }
         self.is_busy = self.run_expiry(executor, start, expired_at);
+        saving::walk(server, self.index, expired_at.elapsed(), executor.now());
+        if self.index == 0 && server.saving.has_request() {
+            saving::begin(server, executor.now());
+        }
         if start >= self.periodic_at {
             self.run_periodic_tasks(executor, start);
         }
@@ -231,6 +236,9 @@ impl Worker {
         }
         if self.index == 0 && !server.watches.is_empty() {
             timeout = timeout.min(IDLE_SHARD_PAUSE);
+        }
+        if let Some(pause) = saving::next_walk(server, self.index) {
+            timeout = timeout.min(pause);
         }
         if let Some((deadline, _, _)) = self.waits.first() {
             timeout = timeout.min(Duration::from_millis(deadline.since(now) + 1));
@@ -530,6 +538,14 @@ impl Worker {
                     let (slot, client, reply) = executor.finish_long(job);
                     self.answer(slot, client, reply, executor);
                 }
+                Message::Returned(loan) => {
+                    executor.finish();
+                    saving::take_back(server, *loan, executor.now());
+                }
+                Message::Saved(result) => {
+                    executor.finish();
+                    saving::end(server, result);
+                }
                 Message::Kill(slot, client) => {
                     if self.client(slot, client).is_some() {
                         self.cut_off(slot, executor);
@@ -615,6 +631,7 @@ impl Worker {
             server.stats.sample_rates(server.clock.now_us());
             server.sample_peak();
             self.flush_at(executor);
+            saving::check_points(server);
         }
         if self.index == 0 && self.periodic_count.is_multiple_of(10) {
             self.follow_memory_limit(executor);

@@ -115,6 +115,7 @@ impl View<'_> {
             locked.waiting.mark_all_ready([db, db], number);
             has_ready |= locked.waiting.has_ready();
             if let Some(data) = locked.dbs.get_mut(db as usize).and_then(Option::take) {
+                locked.changes += data.entries.len() as u64;
                 locked.flushed.push(data);
                 locked.account(db, space.shared());
                 space.publish_due(shard, locked);
@@ -130,6 +131,7 @@ impl View<'_> {
         let mut has_ready = false;
         for locked in self.all() {
             locked.swap(a, b, space.shared());
+            locked.changes += 1;
             has_ready |= locked.waiting.has_ready();
         }
         self.has_ready |= has_ready;

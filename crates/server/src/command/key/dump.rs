@@ -3,6 +3,7 @@
 mod stream;
 
 use self::stream::RestoredStream;
+pub(crate) use self::stream::stream_writer;
 use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
 use crate::context::Ctx;
@@ -75,9 +76,10 @@ pub fn payload_of(ctx: &mut Ctx<'_, '_>, key: &Key<'_>) -> Result<Option<Vec<u8>
 }
 
 /// Callback for each element.
-type Visit<'t> = &'t mut dyn FnMut(&Element<'_>);
+pub(crate) type Visit<'t> = &'t mut dyn FnMut(&Element<'_>);
 
-fn named(name: &[u8]) -> Element<'_> {
+/// Returns an element that has only a name.
+pub(crate) fn named(name: &[u8]) -> Element<'_> {
     Element {
         name,
         ..Element::default()
@@ -88,7 +90,8 @@ fn milliseconds(deadline: Option<Option<Tick>>) -> Option<u64> {
     deadline.flatten().map(|deadline| deadline.0)
 }
 
-fn members(set: &Set, scene: &Scene<'_>, visit: Visit<'_>) {
+/// Passes the live members of a set to `visit`.
+pub(crate) fn members(set: &Set, scene: &Scene<'_>, visit: Visit<'_>) {
     let has_deadlines = set.has_deadlines();
     set.each(scene, |member| {
         let mut element = named(member);
@@ -99,7 +102,8 @@ fn members(set: &Set, scene: &Scene<'_>, visit: Visit<'_>) {
     });
 }
 
-fn scored(set: &SortedSet, scene: &Scene<'_>, visit: Visit<'_>) {
+/// Passes the live members of a sorted set to `visit`.
+pub(crate) fn scored(set: &SortedSet, scene: &Scene<'_>, visit: Visit<'_>) {
     let has_deadlines = set.has_deadlines();
     set.each(0..set.len(scene), false, scene, |member, score| {
         let mut element = named(member);
@@ -111,7 +115,8 @@ fn scored(set: &SortedSet, scene: &Scene<'_>, visit: Visit<'_>) {
     });
 }
 
-fn fields(hash: &Hash, scene: &Scene<'_>, visit: Visit<'_>) {
+/// Passes the live fields of a hash to `visit`.
+pub(crate) fn fields(hash: &Hash, scene: &Scene<'_>, visit: Visit<'_>) {
     hash.each(scene, |name, value, deadline| {
         visit(&Element {
             name,

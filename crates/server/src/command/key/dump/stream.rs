@@ -41,6 +41,11 @@ fn form_of(stream: &Stream, len: u64) -> StreamForm {
 
 /// Returns the payload of a stream.
 pub fn payload(stream: &Stream, scene: &Scene<'_>) -> Vec<u8> {
+    stream_writer(stream, scene).finish()
+}
+
+/// Returns the writer of a stream after all its parts were written.
+pub fn stream_writer(stream: &Stream, scene: &Scene<'_>) -> StreamWriter {
     let (facts, len) = (stream.facts(), stream.len(scene) as u64);
     let form = form_of(stream, len);
     let mut writer = StreamWriter::new(form);
@@ -79,7 +84,7 @@ pub fn payload(stream: &Stream, scene: &Scene<'_>) -> Vec<u8> {
         writer.count(timed().count());
         timed().for_each(|(id, deadline)| writer.deadline(written(id), deadline.0));
     }
-    writer.finish()
+    writer
 }
 
 fn write_messages(writer: &mut StreamWriter, stream: &Stream) {

@@ -1,0 +1,178 @@
+//! The queue between the workers, which pass entries of a snapshot, and the thread that writes them.
+//!
+//! The walk pauses while the queue holds [`PAUSE_BYTES`]. Entries that a write passes before it
+//! changes them cannot wait for the walk: beyond [`BYTES_MAX`] the writing worker waits until the
+//! thread has taken entries. So memory is bounded and no snapshot is lost to a burst of writes; in
+//! exchange, a disk that is slower than the changes delays them. Each entry waits at most once per
+//! snapshot, and the page cache usually takes what the thread writes at once.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use store::{Batch, Loan, SnapshotSink, Tick};
+
+/// Number of queued bytes at which the walk pauses.
+const PAUSE_BYTES: usize = 4 << 20;
+/// Maximum number of queued bytes, plus one batch per waiting worker.
+pub const BYTES_MAX: usize = 16 << 20;
+
+/// What a snapshot file contains besides the keys, and where it is written.
+#[derive(Debug)]
+pub struct Plan {
+    /// Folder of the file.
+    pub folder: PathBuf,
+    /// Name of the file.
+    pub name: String,
+    /// Instant of the snapshot.
+    pub now: Tick,
+    /// Whether the file has a checksum.
+    pub is_checked: bool,
+    /// Whether hashes whose fields have deadlines are written for Valkey.
+    pub is_valkey: bool,
+    /// Names and values of additional fields.
+    pub fields: Vec<(&'static str, String)>,
+    /// Code of the function libraries.
+    pub libraries: Vec<Vec<u8>>,
+}
+
+/// A complete snapshot file.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// Number of keys.
+    pub keys: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+}
+
+/// Work for the thread that writes snapshots.
+pub enum Task {
+    /// Begin a file.
+    Begin(Box<Plan>),
+    /// Write entries.
+    Write(Batch),
+    /// Write an entry with a borrowed value, which the worker with this index takes back.
+    WriteLoan(Box<Loan>, usize),
+    /// Complete the file.
+    End,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: VecDeque<Task>,
+    bytes: usize,
+    /// Highest number of queued bytes since the snapshot began.
+    peak_bytes: usize,
+    /// Whether entries are discarded, because the snapshot has failed or was cancelled.
+    discards: bool,
+    stops: bool,
+}
+
+/// Tasks for the thread, and a bound on the entries among them.
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    has_task: Condvar,
+    has_room: Condvar,
+}
+
+impl SnapshotSink for Queue {
+    fn put(&self, batch: Batch) {
+        let mut state = self.state();
+        while state.bytes >= BYTES_MAX && !state.discards && !state.stops {
+            state = self.has_room.wait(state).expect("the lock is not poisoned");
+        }
+        if state.discards || state.stops {
+            return;
+        }
+        state.bytes += batch.bytes();
+        state.peak_bytes = state.peak_bytes.max(state.bytes);
+        state.tasks.push_back(Task::Write(batch));
+        self.has_task.notify_one();
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the lock is not poisoned")
+    }
+
+    /// Adds the first task of a snapshot.
+    pub fn begin(&self, plan: Plan) {
+        let mut state = self.state();
+        state.discards = false;
+        state.peak_bytes = 0;
+        state.tasks.push_back(Task::Begin(Box::new(plan)));
+        self.has_task.notify_one();
+    }
+
+    /// Adds a task without entries of the workers.
+    pub fn push(&self, task: Task) {
+        self.state().tasks.push_back(task);
+        self.has_task.notify_one();
+    }
+
+    /// Discards the queued entries and those that follow, up to the next snapshot.
+    pub fn discard(&self) {
+        let mut state = self.state();
+        state.discards = true;
+        state.tasks.retain(|task| !matches!(task, Task::Write(_)));
+        state.bytes = 0;
+        self.has_room.notify_all();
+    }
+
+    /// Whether entries are discarded.
+    pub fn discards(&self) -> bool {
+        self.state().discards
+    }
+
+    /// Whether the walk should pause.
+    pub fn is_filled(&self) -> bool {
+        self.bytes() >= PAUSE_BYTES
+    }
+
+    /// Returns the number of queued bytes.
+    pub fn bytes(&self) -> usize {
+        self.state().bytes
+    }
+
+    /// Returns the highest number of queued bytes of the snapshot.
+    pub fn peak_bytes(&self) -> usize {
+        self.state().peak_bytes
+    }
+
+    /// Returns the next task if there is one, and whether the walk may continue after a pause.
+    pub fn try_next(&self) -> Option<(Task, bool)> {
+        let mut state = self.state();
+        let task = state.tasks.pop_front()?;
+        let was_filled = state.bytes >= PAUSE_BYTES;
+        if let Task::Write(batch) = &task {
+            state.bytes -= batch.bytes();
+            self.has_room.notify_all();
+        }
+        Some((task, was_filled && state.bytes < PAUSE_BYTES))
+    }
+
+    /// Waits for the next task; `None` when the server stops.
+    pub fn next(&self) -> Option<(Task, bool)> {
+        loop {
+            if let Some(next) = self.try_next() {
+                return Some(next);
+            }
+            let state = self.state();
+            if state.stops {
+                return None;
+            }
+            if state.tasks.is_empty() {
+                drop(self.has_task.wait(state).expect("the lock is not poisoned"));
+            }
+        }
+    }
+
+    /// Ends the thread and all waits.
+    pub fn stop(&self) {
+        self.discard();
+        self.state().stops = true;
+        self.has_task.notify_all();
+        self.has_room.notify_all();
+    }
+}

@@ -1,0 +1,233 @@
+//! The thread that encodes the entries of a snapshot and writes them to a file.
+//!
+//! The file is written under a temporary name. When it is complete and on the disk, it is renamed,
+//! and the folder is written to the disk, so that a crash at any time leaves the old file or the
+//! new one. Until then its first bytes are no valid header.
+
+use super::encode;
+use super::queue::{Plan, Task, Written};
+use super::work;
+use crate::message::Message;
+use crate::state::Server;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use store::{Record, Scene};
+use wire::rdb::{Framing, HEADER_PENDING, Writer};
+
+/// Number of encoded bytes that are written to the file at once.
+const WRITE_BYTES: usize = 256 << 10;
+/// Number of written bytes after which the file is synchronized, so that the disk is busy evenly
+/// and the last synchronization is short.
+const SYNC_BYTES: u64 = 32 << 20;
+
+/// Bytes on their way to a file.
+struct Output {
+    file: File,
+    framing: Framing,
+    is_checked: bool,
+    unsynced_bytes: u64,
+    bytes: u64,
+    /// First error of the file.
+    error: Option<io::Error>,
+}
+
+impl Output {
+    /// Writes what the writer has encoded if it is at least `min_bytes`.
+    fn take(&mut self, writer: &mut Writer, min_bytes: usize) {
+        if writer.bytes().len() < min_bytes {
+            return;
+        }
+        if self.error.is_none() {
+            self.error = self.write(writer.bytes()).err();
+        }
+        writer.clear();
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_checked {
+            self.framing.add(bytes);
+        }
+        self.file.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        self.unsynced_bytes += bytes.len() as u64;
+        if self.unsynced_bytes >= SYNC_BYTES {
+            self.unsynced_bytes = 0;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot file that is being written. It is removed when it is dropped, unless it was completed.
+pub struct SnapshotFile {
+    plan: Plan,
+    path: PathBuf,
+    output: Output,
+    writer: Writer,
+    database: Option<u8>,
+    keys: u64,
+    is_complete: bool,
+}
+
+impl SnapshotFile {
+    /// Creates the file under its temporary name.
+    ///
+    /// # Errors
+    /// An error of the file system.
+    pub fn create(plan: Plan) -> io::Result<SnapshotFile> {
+        let path = plan.folder.join(format!("temp-{}.rdb", std::process::id()));
+        let mut file = File::create(&path)?;
+        file.write_all(&HEADER_PENDING)?;
+        let mut writer = Writer::default();
+        for (name, value) in &plan.fields {
+            writer.field(name.as_bytes(), value.as_bytes());
+        }
+        plan.libraries.iter().for_each(|code| writer.library(code));
+        let output = Output {
+            file,
+            framing: Framing::default(),
+            is_checked: plan.is_checked,
+            unsynced_bytes: 0,
+            bytes: HEADER_PENDING.len() as u64,
+            error: None,
+        };
+        Ok(SnapshotFile {
+            plan,
+            path,
+            output,
+            writer,
+            database: None,
+            keys: 0,
+            is_complete: false,
+        })
+    }
+
+    /// Writes an entry. An error is returned by [`SnapshotFile::check`].
+    fn entry(&mut self, record: &Record<'_>, scene: &Scene<'_>) {
+        if self.database != Some(record.db) {
+            self.writer.database(u64::from(record.db));
+            self.database = Some(record.db);
+        }
+        let output = &mut self.output;
+        let spill = &mut |writer: &mut Writer| output.take(writer, WRITE_BYTES);
+        let (writer, is_valkey) = (&mut self.writer, self.plan.is_valkey);
+        self.keys += u64::from(encode::entry(writer, record, scene, is_valkey, spill));
+        self.output.take(&mut self.writer, WRITE_BYTES);
+    }
+
+    /// Returns the first error of an entry that was written.
+    fn check(&mut self) -> io::Result<()> {
+        self.output.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Completes the file under its final name.
+    ///
+    /// # Errors
+    /// An error of the file system.
+    pub fn complete(mut self) -> io::Result<Written> {
+        self.output.take(&mut self.writer, 0);
+        self.check()?;
+        let version = self.writer.version();
+        let framing = std::mem::take(&mut self.output.framing);
+        let ending = match self.plan.is_checked {
+            true => framing.end(version),
+            false => framing.end_unchecked(version),
+        };
+        let file = &mut self.output.file;
+        file.write_all(&ending.tail)?;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&ending.header)?;
+        file.sync_all()?;
+        fs::rename(&self.path, self.plan.folder.join(&self.plan.name))?;
+        self.is_complete = true;
+        sync_folder(&self.plan.folder)?;
+        Ok(Written {
+            keys: self.keys,
+            bytes: self.output.bytes + ending.tail.len() as u64,
+        })
+    }
+}
+
+impl Drop for SnapshotFile {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            // If it cannot be removed, the next snapshot overwrites it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Writes the names in a folder to the disk.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Writes snapshots until the server stops.
+pub fn run(server: &Server) {
+    let mut file = None;
+    while let Some((task, may_continue)) = server.saving.queue.next() {
+        perform(server, &mut file, task);
+        if may_continue {
+            work::wake_walker(server);
+        }
+    }
+}
+
+/// Performs one task. `file` is the file in progress; `None` also after it has failed.
+pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
+    let queue = &server.saving.queue;
+    if queue.discards() && file.take().is_some() {
+        end(server, Err("it was cancelled".to_owned()));
+    }
+    let result = match task {
+        Task::Begin(plan) => {
+            let path = plan.folder.display().to_string();
+            match SnapshotFile::create(*plan) {
+                Ok(created) => {
+                    *file = Some(created);
+                    Ok(())
+                }
+                Err(error) => {
+                    return end(server, Err(format!("{path}: {error}")));
+                }
+            }
+        }
+        Task::Write(batch) => file.as_mut().map_or(Ok(()), |file| {
+            let scene = server.keyspace.scene(file.plan.now);
+            batch.each(&mut |record| file.entry(record, &scene));
+            file.check()
+        }),
+        Task::WriteLoan(loan, worker) => {
+            let result = file.as_mut().map_or(Ok(()), |file| {
+                let scene = server.keyspace.scene(file.plan.now);
+                file.entry(&loan.record(), &scene);
+                file.check()
+            });
+            server.inboxes[worker].push(worker, Message::Returned(loan));
+            result
+        }
+        Task::End => match file.take() {
+            Some(file) => {
+                let path = file.plan.folder.join(&file.plan.name);
+                let written = file.complete();
+                let result = written.map_err(|error| format!("{}: {error}", path.display()));
+                return end(server, result);
+            }
+            None => Ok(()),
+        },
+    };
+    if let Err(error) = result {
+        let path = file.take().map(|file| file.path.display().to_string());
+        let path = path.unwrap_or_default();
+        end(server, Err(format!("{path}: {error}")));
+    }
+}
+
+/// Reports the end of a snapshot to the worker that completes it.
+fn end(server: &Server, result: Result<Written, String>) {
+    if result.is_err() {
+        server.saving.queue.discard();
+    }
+    server.inboxes[0].push(0, Message::Saved(result));
+}
