@@ -15,7 +15,7 @@ pub use single::exec;
 use crate::blocking;
 use crate::clients;
 use crate::clock::Moment;
-use crate::command::refusal::{NO_MEMORY, OUT_OF_MEMORY};
+use crate::command::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
 use crate::command::{self, tracking};
 use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec, Work};
 use crate::engine::segment::Handle;
@@ -511,12 +511,16 @@ fn run_on_slab<'v>(
     locks: &Locks,
     session: &mut Session,
     (spec, args, memo): (&'static Spec, Args<'_>, Option<KeyMemo>),
-    reply: Reply<'_>,
+    mut reply: Reply<'_>,
 ) -> Step {
     match long::way(server, view, session, spec, args) {
         Way::Now => {}
         Way::Later => return Step::Waits,
         Way::Aside => return Step::IsLong,
+        Way::Never => {
+            reply.error(BEYOND_LIMIT);
+            return Step::Refused;
+        }
     }
     let space = &server.keyspace;
     let mut ctx = context(server, space, view, locks, session, memo, reply);

@@ -49,6 +49,13 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// Returns the number of keys in `args`.
+    pub fn count(&self, args: Args<'_>) -> usize {
+        let mut count = 0;
+        self.each(args, |_| count += 1);
+        count
+    }
+
     /// Calls `each` with the index of every key in `args`. A count that is too large is reduced to
     /// the number of arguments.
     pub fn each(&self, args: Args<'_>, mut each: impl FnMut(usize)) {

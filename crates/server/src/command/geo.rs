@@ -15,13 +15,13 @@ use crate::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "geo":
-    "geoadd" -5, WRITE | DENYOOM, Keys::Range(1, 1, 1), "3.2.0", on_slab!(add::geoadd),
+    "geoadd" -5, WRITE | DENYOOM, Keys::Range(1, 1, 1), "3.2.0", on_slab!(add::geoadd).by_arguments(),
         "Adds members with their positions to a geographic index, or moves them.";
     "geodist" -4, READONLY, Keys::Range(1, 1, 1), "3.2.0", on_slab!(read::geodist),
         "Returns the distance between two members.";
-    "geohash" -2, READONLY, Keys::Range(1, 1, 1), "3.2.0", on_slab!(read::geohash),
+    "geohash" -2, READONLY, Keys::Range(1, 1, 1), "3.2.0", on_slab!(read::geohash).by_arguments(),
         "Returns the positions of members as geohash strings.";
-    "geopos" -2, READONLY, Keys::Range(1, 1, 1), "3.2.0", on_slab!(read::geopos),
+    "geopos" -2, READONLY, Keys::Range(1, 1, 1), "3.2.0", on_slab!(read::geopos).by_arguments(),
         "Returns the longitudes and latitudes of members.";
     "georadius" -6, WRITE | DENYOOM | MOVABLE_KEYS, Keys::FirstAndStored(5), "3.2.0",
         on_slab!(|ctx, args| search::georadius(ctx, args, false, true)),

@@ -69,7 +69,7 @@ pub const TABLE: &[Spec] = commands! {
     "hpttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "7.4.0",
         on_slab!(|ctx, args| family::ttl::<Hash>(ctx, args, Unit::Milliseconds, Base::Now)).by_arguments(),
         "Returns the remaining times to live of fields in milliseconds.";
-    "hrandfield" -2, READONLY, Keys::Range(1, 1, 1), "6.2.0", on_slab!(scan::hrandfield).estimated(work::counted),
+    "hrandfield" -2, READONLY, Keys::Range(1, 1, 1), "6.2.0", on_slab!(scan::hrandfield).estimated(work::sampled),
         "Returns random fields of a hash.";
     "hrangebyttl" -4, READONLY, Keys::Range(1, 1, 1), "mayfly", on_slab!(range::hrangebyttl).estimated(work::whole),
         "Returns fields whose remaining time to live in milliseconds is within a range, the shortest first.";

@@ -7,6 +7,9 @@ use wire::output::can_allocate;
 /// Error reply when memory is full.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
+/// Error reply to a command on many keys whose work is too much for one step.
+pub const BEYOND_LIMIT: &str = "ERR the estimated work of the command exceeds atomic-work-limit";
+
 /// Error reply when the memory for a value or an argument cannot be allocated.
 pub const NO_MEMORY: &str = "OOM the memory for a value of this size cannot be allocated";
 

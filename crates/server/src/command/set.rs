@@ -69,7 +69,7 @@ pub const TABLE: &[Spec] = commands! {
     "spttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "8.12.0",
         on_slab!(|ctx, args| family::ttl::<Set>(ctx, args, Unit::Milliseconds, Base::Now)).by_arguments(),
         "Returns the remaining times to live of members in milliseconds.";
-    "srandmember" -2, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(random::srandmember).estimated(work::counted),
+    "srandmember" -2, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(random::srandmember).estimated(work::sampled),
         "Returns random members of a set.";
     "srem" -3, WRITE | FAST, Keys::Range(1, 1, 1), "1.0.0", on_slab!(member::srem).by_arguments(),
         "Removes members from a set. Deletes the key when no member remains.";

@@ -86,7 +86,7 @@ pub const TABLE: &[Spec] = commands! {
     "zpttl" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
         on_slab!(|ctx, args| family::ttl::<SortedSet>(ctx, args, Unit::Milliseconds, Base::Now)).by_arguments(),
         "Returns the remaining times to live of members in milliseconds.";
-    "zrandmember" -2, READONLY, Keys::Range(1, 1, 1), "6.2.0", on_slab!(random::zrandmember).estimated(work::counted),
+    "zrandmember" -2, READONLY, Keys::Range(1, 1, 1), "6.2.0", on_slab!(random::zrandmember).estimated(work::sampled),
         "Returns random members of a sorted set.";
     "zrange" -4, READONLY, Keys::Range(1, 1, 1), "1.2.0", on_slab!(range::zrange).estimated(range::work),
         "Returns the members within a range of ranks, scores or names.";

@@ -22,21 +22,21 @@ use crate::spec::flag::{BLOCKING, CONTAINER, DENYOOM, FAST, MOVABLE_KEYS, READON
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "stream":
-    "xack" -4, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(pending::xack),
+    "xack" -4, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(pending::xack).by_arguments(),
         "Acknowledges entries that a consumer of a group has received.";
-    "xackdel" -6, WRITE | FAST, Keys::Range(1, 1, 1), "8.2.0", on_slab!(remove::xackdel),
+    "xackdel" -6, WRITE | FAST, Keys::Range(1, 1, 1), "8.2.0", on_slab!(remove::xackdel).by_arguments(),
         "Acknowledges entries of a group and deletes them.";
-    "xadd" -5, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(add::xadd),
+    "xadd" -5, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(add::xadd).by_arguments(),
         "Adds an entry to a stream. Creates the stream if needed.";
     "xautoclaim" -6, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_slab!(claim::xautoclaim),
         "Transfers pending entries that have not been acknowledged for a time to a consumer.";
     "xcfgset" -2, WRITE | FAST, Keys::Range(1, 1, 1), "8.6.0", on_slab!(info::xcfgset),
         "Sets for how long and how many messages of each producer are recognized when they are sent again.";
-    "xclaim" -6, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(claim::xclaim),
+    "xclaim" -6, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(claim::xclaim).by_arguments(),
         "Transfers pending entries to a consumer.";
-    "xdel" -3, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(remove::xdel),
+    "xdel" -3, WRITE | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(remove::xdel).by_arguments(),
         "Deletes entries.";
-    "xdelex" -5, WRITE | FAST, Keys::Range(1, 1, 1), "8.2.0", on_slab!(remove::xdelex),
+    "xdelex" -5, WRITE | FAST, Keys::Range(1, 1, 1), "8.2.0", on_slab!(remove::xdelex).by_arguments(),
         "Deletes entries, with a choice of what happens to pending ones.";
     "xgroup" -2, WRITE | DENYOOM | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(group::xgroup).estimated(work::group),
         "A container for commands on consumer groups.";
@@ -86,6 +86,6 @@ pub const TABLE: &[Spec] = commands! {
     "xpexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "mayfly",
         on_slab!(|ctx, args| lifetime::remaining(ctx, args, Unit::Milliseconds, Base::Epoch)),
         "Returns the expiration time of entries as a Unix timestamp in milliseconds.";
-    "xpersist" -5, WRITE | FAST, Keys::Range(1, 1, 1), "mayfly", on_slab!(lifetime::persist),
+    "xpersist" -5, WRITE | FAST, Keys::Range(1, 1, 1), "mayfly", on_slab!(lifetime::persist).by_arguments(),
         "Removes the expiration time of entries.";
 };

@@ -8,6 +8,7 @@
 use super::inner::Caller;
 use super::table::commands;
 use super::tracking;
+use super::work;
 use crate::clients;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
@@ -20,6 +21,7 @@ use crate::state::Server;
 use crate::watches::AT_ONCE_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use wire::number::parse_i64;
 use wire::{Args, Reply};
 
 /// Table of this family's commands.
@@ -174,6 +176,11 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
             OUT_OF_MEMORY
         ));
     }
+    if work::is_beyond_limit(ctx.server, work_of(ctx, &transaction)) {
+        return ctx.reply.error(
+            "EXECABORT Transaction discarded because of: its estimated work exceeds atomic-work-limit",
+        );
+    }
     ctx.reply.array(transaction.len());
     let blocking_state = std::mem::take(&mut ctx.session.blocking_state);
     for (index, args) in transaction.iter() {
@@ -184,6 +191,22 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
         }
     }
     ctx.session.blocking_state = blocking_state;
+}
+
+/// Returns the estimated work of all commands, each of which counts one at least, and one for each
+/// of its keys.
+fn work_of(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> u64 {
+    let mut db = ctx.session.db;
+    let mut sum = 0u64;
+    for (index, args) in transaction.iter() {
+        let spec = ctx.table[index as usize];
+        let units = work::units(ctx.server, ctx.view.view, (db, 1), spec, args);
+        sum = sum.saturating_add(units.max(spec.keys.count(args) as u64).max(1));
+        if spec.name == "select" {
+            db = parse_i64(&args[1]).map_or(db, |number| number as u8);
+        }
+    }
+    sum
 }
 
 /// Whether a watched key has changed or expired since WATCH.

@@ -4,8 +4,10 @@
 //! arguments alone say, because it is called with every command. The unit is an element, or 512
 //! bytes of a string.
 
-use crate::context::Probe;
-use store::Key;
+use crate::config::Id;
+use crate::context::{Probe, Spec, Work};
+use crate::state::Server;
+use store::{Key, View};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -15,6 +17,10 @@ const UNIT_BYTES: usize = 512;
 const PAIRS_PER_UNIT: u64 = 100;
 /// Number of bytes of a dump in a unit of work: about one element.
 const DUMP_UNIT_BYTES: usize = 16;
+/// Maximum length of a string in bytes, whatever the settings.
+const VALUE_BYTES_MAX: u64 = 1 << 30;
+/// Most negative number of elements that may be requested.
+const REPEATED_MIN: i64 = i64::MIN / 2;
 /// Work of reading one HyperLogLog.
 const HYPERLOGLOG_UNITS: u64 = 100;
 
@@ -30,6 +36,39 @@ impl Probe<'_, '_> {
         let extent = self.view.extent(&key);
         extent.map_or(0, |extent| (extent.len + extent.bytes / UNIT_BYTES) as u64)
     }
+}
+
+/// Returns the estimated work of a command of a client with this database selected. `threshold` is
+/// the work up to which the exact amount does not matter.
+pub fn units<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    (db, threshold): (u8, u64),
+    spec: &Spec,
+    args: Args<'_>,
+) -> u64 {
+    let estimate = match spec.run.work {
+        Work::Short | Work::InSteps => return 0,
+        Work::Names => return view.len(db) as u64,
+        Work::ByArguments => return args.len() as u64,
+        Work::Strings => strings,
+        Work::Value => set,
+        Work::Estimated(estimate) => estimate,
+    };
+    let mut probe = Probe {
+        view,
+        space: &server.keyspace,
+        keys: spec.keys,
+        db,
+        threshold,
+    };
+    estimate(&mut probe, args)
+}
+
+/// Whether this much work is too much for one step.
+pub fn is_beyond_limit(server: &Server, units: u64) -> bool {
+    let limit = server.config.number(Id::AtomicWorkLimit) as u64;
+    limit > 0 && units > limit
 }
 
 /// The sizes of the values of all keys.
@@ -55,19 +94,11 @@ pub fn strings(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     }
 }
 
-/// A number of elements, at most all, that the argument at `at` contains. A negative number means
-/// that elements may repeat.
+/// A number of elements, at most all, that the argument at `at` contains.
 fn count(probe: &mut Probe<'_, '_>, args: Args<'_>, at: usize) -> u64 {
-    let Some(count) = args.get(at).and_then(parse_i64) else {
-        return 0;
-    };
-    if count.unsigned_abs() <= probe.threshold {
-        return 0;
-    }
-    let size = probe.size(&args[1]);
-    match count {
-        0.. => size.min(count as u64),
-        _ if size > 0 => count.unsigned_abs(),
+    let count = args.get(at).and_then(parse_i64);
+    match count.and_then(|count| u64::try_from(count).ok()) {
+        Some(count) if count > probe.threshold => probe.size(&args[1]).min(count),
         _ => 0,
     }
 }
@@ -75,6 +106,19 @@ fn count(probe: &mut Probe<'_, '_>, args: Args<'_>, at: usize) -> u64 {
 /// `… key [count]`
 pub fn counted(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     count(probe, args, 2)
+}
+
+/// `… key count`: a negative count means that elements may repeat.
+pub fn sampled(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    match args.get(2).and_then(parse_i64) {
+        // The commands refuse a greater number.
+        Some(many @ REPEATED_MIN..0)
+            if many.unsigned_abs() > probe.threshold && probe.size(&args[1]) > 0 =>
+        {
+            many.unsigned_abs()
+        }
+        _ => count(probe, args, 2),
+    }
 }
 
 /// `… key cursor [MATCH pattern] [COUNT count]`
@@ -178,7 +222,8 @@ pub fn byte_range(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
 /// the value gets, if it must grow.
 fn grown(probe: &mut Probe<'_, '_>, name: &[u8], end: u64) -> u64 {
     let units = end / UNIT_BYTES as u64;
-    if units <= probe.threshold {
+    // The command refuses a longer value.
+    if units <= probe.threshold || end > VALUE_BYTES_MAX {
         return 0;
     }
     let key = probe.key(name);

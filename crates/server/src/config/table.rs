@@ -153,6 +153,7 @@ settings! {
     SlowlogLogSlowerThan "slowlog-log-slower-than", Int(-1, MAX), "10000", true, "Minimum duration in microseconds of commands that SLOWLOG records; -1 disables it.";
     SlowlogMaxLen "slowlog-max-len", Int(0, 1_000_000), "128", true, "Maximum number of entries in SLOWLOG.";
     LongCommandThreshold "long-command-threshold", Int(-1, MAX), "10000", true, "Estimated work of a command, in elements or units of 512 bytes, beyond which it runs on a thread of its own while other clients are served; -1 runs all commands at once. See [long commands](../guide/long-commands.md).";
+    AtomicWorkLimit "atomic-work-limit", Int(0, MAX), "10000000", true, "Maximum estimated work of what is one step for other clients: a transaction, or a command with more than 1,024 keys. The unit is that of long-command-threshold, and each command and each key counts as one at least. What exceeds it is refused; 0 means no limit.";
     LatencyMonitorThreshold "latency-monitor-threshold", Int(0, MAX), "0", true, "Minimum duration in milliseconds of events that LATENCY records; 0 disables it.";
     LatencyTracking "latency-tracking", Bool, "yes", true, "Whether to keep a histogram of each command's duration.";
     LatencyPercentiles "latency-tracking-info-percentiles", Percentiles, "50 99 99.9", true, "Percentiles that INFO latencystats shows.";

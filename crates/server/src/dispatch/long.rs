@@ -8,7 +8,7 @@ use crate::blocking;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self, tracking, work};
 use crate::config::Id;
-use crate::context::{Estimate, Probe, Spec, Work};
+use crate::context::{Spec, Work};
 use crate::locks::{Locks, lock};
 use crate::long::{Job, Task};
 use crate::message::Message;
@@ -25,8 +25,8 @@ use std::time::Instant;
 use store::{Tick, View};
 use wire::{Args, Output, Reply, Span};
 
-/// Maximum number of keys of a long command. A command on more keys runs at once, because moving
-/// the values would take as long.
+/// Maximum number of keys of a long command. A command on more keys runs at once, within
+/// `atomic-work-limit`, because moving the values would take as long.
 const KEYS_MAX: usize = 1024;
 
 /// Minimum length of a value in bytes from which on its length matters.
@@ -41,6 +41,8 @@ pub(super) enum Way {
     Later,
     /// On the thread for long commands.
     Aside,
+    /// Not at all, because it is one step that exceeds `atomic-work-limit`.
+    Never,
 }
 
 /// Result of an attempt to begin a long command.
@@ -67,6 +69,10 @@ pub(super) fn way<'v>(
 ) -> Way {
     let is_short = match spec.run.work {
         Work::Short | Work::InSteps => true,
+        Work::ByArguments => {
+            // -1, which is no threshold, becomes the greatest number.
+            args.len() as u64 <= server.config.number(Id::LongCommandThreshold) as u64
+        }
         Work::Strings => !view.has_huge_strings() && !is_every_command_long(server),
         Work::Value => {
             let is_large = args
@@ -76,7 +82,7 @@ pub(super) fn way<'v>(
         }
         _ => false,
     };
-    if is_short && !server.long.is_active() {
+    if is_short && args.len() <= KEYS_MAX && !server.long.is_active() {
         return Way::Now;
     }
     decide(server, view, session, spec, args)
@@ -94,12 +100,18 @@ fn decide<'v>(
     spec: &'static Spec,
     args: Args<'_>,
 ) -> Way {
-    let is_long = match spec.run.work {
-        Work::Short | Work::InSteps => false,
-        of => {
-            is_long(server, view, session.db, (spec.keys, of), args) && !has_many_keys(spec, args)
-        }
+    let threshold = u64::try_from(server.config.number(Id::LongCommandThreshold));
+    let threshold = threshold.unwrap_or(u64::MAX);
+    let units = work::units(server, view, (session.db, threshold), spec, args);
+    let keys = match args.len() > KEYS_MAX {
+        true => spec.keys.count(args),
+        false => 0,
     };
+    let has_many_keys = keys > KEYS_MAX;
+    if has_many_keys && work::is_beyond_limit(server, units.max(keys as u64)) {
+        return Way::Never;
+    }
+    let is_long = units > threshold && !has_many_keys;
     if !server.long.is_active() {
         return if is_long { Way::Aside } else { Way::Now };
     }
@@ -171,53 +183,6 @@ pub(super) fn leave(server: &Server, session: &mut Session) {
     {
         server.wake_all();
     }
-}
-
-/// Whether moving the values of a command's keys would take too long.
-fn has_many_keys(spec: &Spec, args: Args<'_>) -> bool {
-    let mut count = 0;
-    spec.keys.each(args, |_| count += 1);
-    count > KEYS_MAX
-}
-
-fn is_long<'v>(
-    server: &'v Server,
-    view: &mut View<'v>,
-    db: u8,
-    (keys, of): (Keys, Work),
-    args: Args<'_>,
-) -> bool {
-    let Ok(threshold) = u64::try_from(server.config.number(Id::LongCommandThreshold)) else {
-        return false;
-    };
-    let units = match of {
-        Work::Short | Work::InSteps => 0,
-        Work::Names => view.len(db) as u64,
-        Work::ByArguments => args.len() as u64,
-        Work::Strings => estimated(server, view, (keys, db, threshold), args, work::strings),
-        Work::Value => estimated(server, view, (keys, db, threshold), args, work::set),
-        Work::Estimated(estimate) => estimated(server, view, (keys, db, threshold), args, estimate),
-    };
-    units > threshold
-}
-
-/// Returns a command's work according to a function.
-fn estimated<'v>(
-    server: &'v Server,
-    view: &mut View<'v>,
-    (keys, db, threshold): (Keys, u8, u64),
-    args: Args<'_>,
-    estimate: Estimate,
-) -> u64 {
-    let space = &server.keyspace;
-    let mut probe = Probe {
-        view,
-        space,
-        keys,
-        db,
-        threshold,
-    };
-    estimate(&mut probe, args)
 }
 
 /// Whether a command needs a key for which `is_leased` is true. A command that writes the whole

@@ -366,6 +366,57 @@ fn many_keys_are_watched_in_steps() {
 }
 
 #[test]
+fn work_of_one_step_beyond_the_limit_is_refused() {
+    let (server, listeners) = server(&[("atomic-work-limit", "5000")]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let mut say = |words: &[&str], reply: &str| {
+        let mut bytes = Vec::new();
+        wire::encode_command(&mut bytes, words);
+        client.write_all(&bytes).expect("there is room");
+        bench.expect_output(&mut client, reply);
+    };
+    let refused = "-ERR the estimated work of the command exceeds atomic-work-limit\r\n";
+    let aborted = "-EXECABORT Transaction discarded because of: its estimated work exceeds atomic-work-limit\r\n";
+    let names: Vec<String> = (0..5001).map(|number| format!("k{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let on = |head: &[&'static str], count: usize| [head, &names[..count]].concat();
+    // Each key counts.
+    say(
+        &on(&["MGET"], 5000),
+        &format!("*5000\r\n{}", "$-1\r\n".repeat(5000)),
+    );
+    say(&on(&["MGET"], 5001), refused);
+    // Elements count, in a command on many keys and in a transaction.
+    say(&on(&["SADD", "set"], 3000), ":3000\r\n");
+    say(&on(&["SUNIONSTORE", "to", "set"], 1500), ":3000\r\n");
+    say(&on(&["SADD", "set"], 5001), ":2001\r\n");
+    say(&on(&["SUNIONSTORE", "to", "set"], 1500), refused);
+    say(&["SCARD", "to"], ":3000\r\n");
+    say(&["SUNIONSTORE", "to", "set"], ":5001\r\n");
+    say(&on(&["SREM", "set"], 1001), ":1001\r\n");
+    let done = format!("*3\r\n{}", ":1\r\n".repeat(3));
+    for (count, reply) in [(1, &done[..]), (2, aborted)] {
+        say(&["MULTI"], "+OK\r\n");
+        for _ in 0..count {
+            say(&["COPY", "set", "copy", "REPLACE"], "+QUEUED\r\n");
+        }
+        say(&["INCR", "n"], "+QUEUED\r\n");
+        say(&["DEL", "n"], "+QUEUED\r\n");
+        say(&["EXEC"], reply);
+    }
+    // Regression: a number that a command refuses counted as its work.
+    let errors = "*2\r\n-ERR value is out of range, must be positive\r\n-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n";
+    say(&["MULTI"], "+OK\r\n");
+    say(&["LPOP", "none", "-8476714915923963329"], "+QUEUED\r\n");
+    say(
+        &["SETRANGE", "none", "8476714915923963329", "x"],
+        "+QUEUED\r\n",
+    );
+    say(&["EXEC"], errors);
+}
+
+#[test]
 fn keys_lists_many_names_in_steps() {
     let (server, listeners) = server(&[("long-command-threshold", "10")]);
     let mut bench = Bench::new(&server, listeners);
