@@ -24,6 +24,8 @@ use siphasher::sip::SipHasher13;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
+/// Number of bytes of an outside object that count as a step of [`PackedEntries::dismantle`].
+const BYTES_PER_STEP: usize = 32 << 10;
 /// Number of pages freed in one step of [`PackedEntries::dismantle`].
 const PAGES_AT_ONCE: usize = 4;
 
@@ -476,11 +478,12 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         (layout.kind() == OUTSIDE).then(|| Blocks::<O>::number(block, layout))
     }
 
-    /// Frees up to `steps` outside objects and a few pages of blocks, and returns whether anything
-    /// is left. It is for storage that is no longer used, because freeing all of it at once may
-    /// take long.
-    pub fn dismantle(&mut self, steps: u32) -> bool {
-        for _ in 0..steps {
+    /// Removes up to `steps` outside objects, or fewer large ones, passes each to `each`, and frees
+    /// a few pages of blocks. Returns whether anything is left. It is for storage that is no longer
+    /// used, because freeing all of it at once may take long.
+    pub fn dismantle(&mut self, steps: u32, mut each: impl FnMut(O)) -> bool {
+        let mut left = steps;
+        while left > 0 {
             let Some(last) = self.blocks.outside.last_mut() else {
                 return self.blocks.arena.dismantle(PAGES_AT_ONCE);
             };
@@ -490,7 +493,12 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             {
                 return true;
             }
-            self.blocks.outside.pop();
+            left -= 1;
+            if let Some(Some(held)) = self.blocks.outside.pop() {
+                let more = held.object.heap_bytes() / BYTES_PER_STEP;
+                left = left.saturating_sub(u32::try_from(more).unwrap_or(u32::MAX));
+                each(held.object);
+            }
         }
         true
     }

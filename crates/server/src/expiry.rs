@@ -12,6 +12,7 @@
 
 mod segment;
 
+use crate::freeing;
 use crate::notify;
 use crate::slice::{Steps, slice};
 use crate::state::Server;
@@ -191,6 +192,9 @@ impl Cycle {
             next = self.next(server, now, (did.count == 0).then_some(shard));
         }
         self.run_background_work(server, now, start, limit);
+        for block in server.keyspace.take_large_blocks() {
+            freeing::free(block);
+        }
         self.report(server, expired, start.elapsed());
         let is_due = self.next(server, server.clock.now(), None).is_some();
         // The caller pauses before it tries the locked shards again.

@@ -16,6 +16,7 @@ pub mod dispatch;
 pub mod engine;
 pub mod expiry;
 pub mod fieldsets;
+pub mod freeing;
 pub mod glob;
 pub mod histogram;
 pub mod hotkeys;

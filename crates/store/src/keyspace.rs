@@ -100,6 +100,7 @@ impl Keyspace {
                 settings_number: AtomicU64::new(0),
                 expiry,
                 element_expiry: ExpirySpec::Ranked(()),
+                large_blocks: Mutex::default(),
                 hash_key: options.hash_key,
                 hasher: SipHasher13::new_with_keys(options.hash_key[0], options.hash_key[1]),
                 seed: options.seed,
@@ -136,6 +137,7 @@ impl Keyspace {
                 settings_number: AtomicU64::new(0),
                 expiry: own.expiry.clone(),
                 element_expiry: own.element_expiry.clone(),
+                large_blocks: Mutex::default(),
                 hash_key: own.hash_key,
                 hasher: own.hasher,
                 seed,
@@ -358,8 +360,10 @@ impl Keyspace {
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
         let deferred = locked.take_deferred();
+        let blocks = std::mem::take(&mut locked.large_blocks);
         drop(locked);
         drop(deferred);
+        self.hand_out(blocks);
         expired
     }
 
@@ -390,9 +394,27 @@ impl Keyspace {
         events.extend(locked.events.drain(..).map(|(_, event)| event));
         let deferred = locked.take_deferred();
         let more = more || !locked.deferred.is_empty();
+        let blocks = std::mem::take(&mut locked.large_blocks);
         drop(locked);
         drop(deferred);
+        self.hand_out(blocks);
         more
+    }
+
+    /// Adds large byte arrays to those that [`Keyspace::take_large_blocks`] returns.
+    fn hand_out(&self, blocks: Vec<Vec<u8>>) {
+        if !blocks.is_empty() {
+            let mut all = self.shared.large_blocks.lock();
+            all.as_mut().expect("no holder panics").extend(blocks);
+        }
+    }
+
+    /// Returns byte arrays of several megabytes that entries no longer hold, as found by
+    /// [`Keyspace::expire`] and [`Keyspace::background_step`]. The caller calls it after them, and
+    /// frees the arrays where nobody waits for it.
+    pub fn take_large_blocks(&self) -> Vec<Vec<u8>> {
+        let mut all = self.shared.large_blocks.lock();
+        std::mem::take(all.as_mut().expect("no holder panics"))
     }
 
     /// Applies changed settings to a shard's policies. It waits until the drain after the previous

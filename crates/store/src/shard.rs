@@ -29,6 +29,11 @@ const EVICT_STEPS_MAX: u32 = 1 << 15;
 const DRAIN_STEPS: u32 = 32;
 /// Maximum number of deferred values that one call drops.
 const DROPS_PER_CALL: usize = 64;
+/// Number of bytes after which one call drops no further deferred value.
+const DROPPED_BYTES_MAX: usize = 8 << 20;
+/// Size of a byte array in bytes from which the caller frees it, because that takes a millisecond or
+/// more.
+const LARGE_BLOCK_MIN: usize = 4 << 20;
 /// Maximum number of steps that one collection may take before other due entries are processed.
 const PURGE_STEPS: u32 = 256;
 /// Number of writes between two calls of [`Locked::resize_policies`].
@@ -50,6 +55,8 @@ pub(crate) struct Locked {
     pub changes: u64,
     /// Values that are to be dropped outside the lock, a limited number at a time.
     pub deferred: Vec<Object>,
+    /// Large byte arrays, which [`crate::Keyspace::take_large_blocks`] returns.
+    pub large_blocks: Vec<Vec<u8>>,
     /// Values with many parts that are to be freed in steps.
     pub deferred_large: Vec<Object>,
     /// Snapshot in progress; `None` without one, or if it has all entries of this shard.
@@ -211,10 +218,20 @@ impl Locked {
     }
 
     /// Keeps a value that an entry no longer holds, so that it is dropped later outside the lock.
+    #[inline]
     pub fn defer_drop(&mut self, object: Option<Object>) {
+        if let Some(object) = object {
+            self.defer(object);
+        }
+    }
+
+    fn defer(&mut self, object: Object) {
         match object {
-            Some(object) if object.inline().is_none() => self.deferred_large.push(object),
-            object => self.deferred.extend(object),
+            Object::String(bytes) | Object::Item(bytes) if bytes.capacity() >= LARGE_BLOCK_MIN => {
+                self.large_blocks.push(bytes);
+            }
+            object if object.inline().is_none() => self.deferred_large.push(object),
+            object => self.deferred.push(object),
         }
     }
 
@@ -396,9 +413,14 @@ impl Locked {
     /// Returns some of the deferred values and removes them from the queue. The caller drops them
     /// after it has released the lock.
     pub fn take_deferred(&mut self) -> Vec<Object> {
-        let keep = self.deferred.len().saturating_sub(DROPS_PER_CALL);
-        let taken = self.deferred.split_off(keep);
-        debug_assert!(taken.len() <= DROPS_PER_CALL);
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while taken.len() < DROPS_PER_CALL
+            && bytes < DROPPED_BYTES_MAX
+            && let Some(object) = self.deferred.pop()
+        {
+            bytes += object.heap_bytes();
+            taken.push(object);
+        }
         self.counters.dropped_objects += taken.len() as u64;
         taken
     }
@@ -459,7 +481,16 @@ impl Locked {
         let is_saved = |db: &Db| db.entries.saving_label().is_none();
         if let Some(at) = self.flushed.iter().rposition(|db| is_saved(db)) {
             let db = &mut self.flushed[at];
-            if !db.entries.dismantle(steps) {
+            let blocks = &mut self.large_blocks;
+            let each = |object: Object| match object {
+                Object::String(bytes) | Object::Item(bytes)
+                    if bytes.capacity() >= LARGE_BLOCK_MIN =>
+                {
+                    blocks.push(bytes);
+                }
+                object => drop(object),
+            };
+            if !db.entries.dismantle(steps, each) {
                 self.counters.dropped_objects += db.entries.len() as u64;
                 self.flushed.remove(at);
             }

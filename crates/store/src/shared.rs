@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub turn: AtomicUsize,
     /// Whether a string longer than [`HUGE_BYTES`] was ever stored.
     pub has_huge_strings: AtomicBool,
+    /// Large byte arrays that no entry holds any more.
+    pub large_blocks: Mutex<Vec<Vec<u8>>>,
     pub limits: Limits,
     pub settings: Mutex<PolicyChoice>,
     pub settings_number: AtomicU64,

@@ -129,3 +129,27 @@ fn a_mass_expiry_gives_the_memory_back() {
         }
     }
 }
+
+#[test]
+fn large_strings_are_passed_to_the_caller_to_be_freed() {
+    // Regression: freeing a string of 256 MB held a worker for tens of milliseconds.
+    let space = space("noeviction", 0);
+    let (large, later) = (vec![b'v'; 5 << 20], Tick(NOW.0 + 1_000));
+    for (number, deadline) in [(0, NewDeadline::Clear), (1, NewDeadline::At(later))] {
+        assert!(!is_refused(&space, number, &large, deadline));
+    }
+    assert!(!is_refused(&space, 0, b"small", NewDeadline::Clear));
+    work_in_background(&space, later);
+    assert_eq!(space.take_large_blocks().len(), 1);
+    work_in_background(&space, Tick(later.0 + 1));
+    assert_eq!(space.take_large_blocks().len(), 1);
+    for number in 0..3 {
+        assert!(!is_refused(&space, number, &large, NewDeadline::Clear));
+    }
+    space.lock_all(NOW).flush(0);
+    work_in_background(&space, Tick(later.0 + 2));
+    let blocks = space.take_large_blocks();
+    assert_eq!(blocks.len(), 3);
+    assert!(blocks.iter().all(|block| *block == large));
+    assert!(space.take_large_blocks().is_empty());
+}

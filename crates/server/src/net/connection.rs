@@ -18,6 +18,7 @@ use crate::clock::Moment;
 use crate::command;
 use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome, shown_index};
+use crate::freeing;
 use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::net::tls::TlsStream;
@@ -433,8 +434,7 @@ impl Connection {
         if stop == Stop::IsLong {
             stop = self.begin_moved(&mut input, executor, output);
         } else if self.executed == input.len() {
-            // The memory of a large value is freed at once.
-            input = Vec::new();
+            freeing::free(std::mem::take(&mut input));
             self.executed = 0;
         } else if self.executed > input.len() / 2 {
             input.drain(..self.executed);
@@ -669,7 +669,9 @@ impl Connection {
         }
         self.sent = 0;
         output.clear();
-        if output.capacity() <= KEPT_BYTES_MAX && output.capacity() > scratch.output.capacity() {
+        if output.capacity() > KEPT_BYTES_MAX {
+            freeing::free(output.take_bytes());
+        } else if output.capacity() > scratch.output.capacity() {
             scratch.output = output;
         }
         match self.send_backlog(scratch) {

@@ -4,6 +4,7 @@ use super::{Connection, Scratch};
 use crate::clients::ClientInfo;
 use crate::clock::Moment;
 use crate::dispatch::Executor;
+use crate::freeing;
 use crate::queue::Transaction;
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
@@ -128,5 +129,7 @@ impl Connection {
         scratch.traffic.held_bytes -= self.held_bytes as i64;
         self.held_bytes = 0;
         self.session.info.memory_bytes.store(0, Relaxed);
+        freeing::free(std::mem::take(&mut self.input));
+        freeing::free(self.output.take_bytes());
     }
 }
