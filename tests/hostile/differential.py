@@ -524,6 +524,9 @@ known("TTL of a member")(lambda name, words, mine, other: name in ("TTL", "PTTL"
 known("arguments before keys", "redis7")(lambda name, words, mine, other: name in ("BITCOUNT", "BITPOS", "LPOS") and is_error(mine))
 known("BITCOUNT with a start only", "valkey")(lambda name, words, mine, other: name == "BITCOUNT" and len(words) == 3)
 known("cursors")(lambda name, words, mine, other: name in SCANS and is_error(mine, "invalid cursor"))
+known("numbers in stream IDs")(lambda name, words, mine, other: name.startswith("X") and is_error(mine, "Invalid stream ID") and not is_error(other))
+known("streams of newer versions", "redis7")(lambda name, words, mine, other: name == "RESTORE" and words[1].startswith("x") and is_error(other, "DUMP payload version"))
+known("streams of newer versions", "redis7")(lambda name, words, mine, other: name == "XGROUP" and words[1] == "CREATECONSUMER" and (mine, other) == (0, 1))
 known("unknown commands")(lambda name, words, mine, other: is_error(mine, "unknown command") and is_error(other, "unknown command"))
 known("order of checks")(lambda name, words, mine, other: is_error(mine) and is_error(other))
 
