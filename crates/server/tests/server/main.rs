@@ -3,6 +3,7 @@
 
 mod blocking;
 mod client;
+mod hotkeys;
 mod learning;
 mod limits;
 mod messages;
