@@ -31,6 +31,7 @@ const SECTIONS: &[Section] = &[
     section("Latencystats", false, sections::latency_stats),
     section("Cluster", true, sections::cluster),
     section("Keyspace", true, sections::keyspace),
+    section("Keysizes", false, sections::key_sizes),
     section("Expiry", true, sections::expiry),
     section("Engine", true, segment::section),
     section("Learning", true, segment::learning),

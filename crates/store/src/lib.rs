@@ -32,6 +32,7 @@ mod order;
 mod saving;
 mod shard;
 mod shared;
+mod sizes;
 mod snapshot;
 mod tags;
 mod tracking;
@@ -49,6 +50,7 @@ pub use limits::Limits;
 pub use policy::Tick;
 pub use saving::{Batch, Record, RecordValue, SnapshotSink};
 pub use shared::{DATABASES_MAX, Key};
+pub use sizes::{SIZE_BINS, SizeHistograms};
 pub use snapshot::{Loan, SnapshotStep};
 pub use tracking::{Invalidation, InvalidationCause};
 /// Streams and their parts.

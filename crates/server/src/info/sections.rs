@@ -10,7 +10,7 @@ use crate::config::{Id, bytes_for_people, value};
 use crate::{process, supervisor};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use store::Tick;
+use store::{Kind, Tick};
 
 pub(super) fn server(report: &mut Report<'_>) {
     let server = report.server;
@@ -392,6 +392,43 @@ pub(super) fn keyspace(report: &mut Report<'_>) {
             &format!("db{db}"),
             format_args!("keys={keys},expires={expires},avg_ttl={mean},subexpiry={parts}"),
         );
+    }
+}
+
+pub(super) fn key_sizes(report: &mut Report<'_>) {
+    let now = Tick(report.now_us / 1000);
+    let keyspace = &report.server.keyspace;
+    for db in 0..keyspace.databases() {
+        let db = db as u8;
+        if keyspace.db_facts(db, now).keys == 0 {
+            continue;
+        }
+        for (kind, counts) in keyspace.size_histograms(db, now) {
+            let name = match kind {
+                Kind::String => "strings_sizes",
+                Kind::List => "lists_items",
+                Kind::Set => "sets_items",
+                Kind::SortedSet => "zsets_items",
+                Kind::Hash => "hashes_items",
+                Kind::Stream => continue,
+            };
+            let bins = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+            let bins: Vec<String> = bins
+                .map(|(bin, count)| format!("{}={count}", size_label(bin)))
+                .collect();
+            if !bins.is_empty() {
+                report.field(&format!("db{db}_distrib_{name}"), bins.join(","));
+            }
+        }
+    }
+}
+
+/// Returns the least size of a bin of a histogram: 0, 1, 2, 4, … 512, 1K, 2K, …
+fn size_label(bin: usize) -> String {
+    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    match bin.checked_sub(1) {
+        None => "0".into(),
+        Some(power) => format!("{}{}", 1u32 << (power % 10), UNITS[power / 10]),
     }
 }
 
