@@ -327,18 +327,17 @@ impl<'s> Executor<'s> {
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             self.has_written = true;
         }
-        let now = self.now;
+        let call = (spec, args, memo);
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => {
-                return run_on_segment(handle, server, session, (spec, args, memo), reply);
+                return run_on_segment(handle, server, session, call, reply);
             }
         };
         if args.len() > steps::KEYS_PER_STEP + 1 && matches!(spec.run.work, Work::InSteps) {
             return Step::IsLong;
         }
         if let Some(view) = held.whole.as_mut() {
-            let call = (spec, args, memo);
             let result = run_on_slab(server, view, &Locks::All, session, call, reply);
             if view.has_ready() {
                 blocking::serve(server, command::table(), view, &mut Locks::All);
@@ -346,8 +345,7 @@ impl<'s> Executor<'s> {
             return result;
         }
         lock_for(server, held, session, spec, args, memo);
-        let mut view = lock(&server.keyspace, &held.locks, now);
-        let call = (spec, args, memo);
+        let mut view = lock(&server.keyspace, &held.locks, self.now);
         let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
         if view.has_ready() {
             blocking::serve(server, command::table(), &mut view, &mut held.locks);

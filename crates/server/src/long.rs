@@ -59,7 +59,8 @@ pub enum Task {
 #[derive(Default)]
 pub struct Long {
     /// Number of clients with tickets, plus one while a command runs and one while a snapshot is in
-    /// progress. 0 means that a command needs no check. It changes under the locks of the keys' shards, or when it only decreases.
+    /// progress. 0 means that a command needs no check. It changes under the locks of the keys'
+    /// shards, or when it only decreases.
     active: AtomicUsize,
     state: Mutex<State>,
     has_task: Condvar,
@@ -165,8 +166,8 @@ impl Long {
         has_begun
     }
 
-    /// Reserves keys until [`Long::end`]. The caller has locked their shards. Returns false if others
-    /// are reserved.
+    /// Reserves keys until [`Long::end`]. The caller has locked their shards. Returns false if
+    /// others are reserved.
     pub fn lease(&self, names: HashSet<Box<[u8]>>) -> bool {
         let mut state = self.state();
         if state.leased.is_some() {

@@ -31,8 +31,8 @@ const DRAIN_STEPS: u32 = 32;
 const DROPS_PER_CALL: usize = 64;
 /// Number of bytes after which one call drops no further deferred value.
 const DROPPED_BYTES_MAX: usize = 8 << 20;
-/// Size of a byte array in bytes from which the caller frees it, because that takes a millisecond or
-/// more.
+/// Size of a byte array in bytes from which the caller frees it, because that takes a millisecond
+/// or more.
 const LARGE_BLOCK_MIN: usize = 4 << 20;
 /// Maximum number of steps that one collection may take before other due entries are processed.
 const PURGE_STEPS: u32 = 256;

@@ -361,8 +361,8 @@ impl<'a> View<'a> {
         self.mark_ready(key);
     }
 
-    /// Counts the change of a key that was written or removed, marks it for clients that are blocked
-    /// on it, and collects whether clients are to be notified of the change.
+    /// Counts the change of a key that was written or removed, marks it for clients that are
+    /// blocked on it, and collects whether clients are to be notified of the change.
     #[inline]
     pub(crate) fn mark_ready(&mut self, key: &Key<'_>) {
         let (space, _, locked) = self.parts(key);

@@ -51,8 +51,8 @@ fn background_save(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
                 .error("ERR Background saving is currently not in progress or scheduled"),
         };
     }
-    // SCHEDULE defers a snapshot until a rewrite of the append-only file has ended. A snapshot never
-    // waits for one here.
+    // SCHEDULE defers a snapshot until a rewrite of the append-only file has ended. A snapshot
+    // never waits for one here.
     if args.len() > 1 && !(args.len() == 2 && args.is(1, "schedule")) {
         return ctx.reply.error("ERR syntax error");
     }

@@ -60,11 +60,10 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             Ok(bits @ 0..=0o777) => Ok(Value::Number(bits)),
             _ => Err("argument must be an octal number between 0 and 777".into()),
         },
-        Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
         Kind::FileName if text.is_empty() || text.contains('/') => {
             Err("the file name can't be a path, just a filename".into())
         }
-        Kind::FileName => Ok(Value::Text(text.to_owned())),
+        Kind::Text | Kind::Secret | Kind::FileName => Ok(Value::Text(text.to_owned())),
         Kind::SavePoints => {
             let text = if text == "\"\"" { "" } else { text.trim() };
             SavePoint::parse_all(text).map(|_| Value::Text(text.to_owned()))

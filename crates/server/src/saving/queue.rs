@@ -1,4 +1,5 @@
-//! The queue between the workers, which pass entries of a snapshot, and the thread that writes them.
+//! The queue between the workers, which pass entries of a snapshot, and the thread that writes
+//! them.
 //!
 //! The walk pauses while the queue holds [`PAUSE_BYTES`]. Entries that a write passes before it
 //! changes them cannot wait for the walk: beyond [`BYTES_MAX`] the writing worker waits until the

@@ -264,8 +264,8 @@ pub fn refuses_writes(server: &Server) -> bool {
         && !server.config.text(Id::Save).is_empty()
 }
 
-/// Stops the server, after a snapshot if one is wanted. `wants` is `None` if that depends on whether
-/// save points are set. Returns whether the snapshot is awaited.
+/// Stops the server, after a snapshot if one is wanted. `wants` is `None` if that depends on
+/// whether save points are set. Returns whether the snapshot is awaited.
 ///
 /// # Errors
 /// The engine has no snapshots, or another stop awaits its snapshot. The message is a reply.

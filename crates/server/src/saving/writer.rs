@@ -59,7 +59,8 @@ impl Output {
     }
 }
 
-/// A snapshot file that is being written. It is removed when it is dropped, unless it was completed.
+/// A snapshot file that is being written. It is removed when it is dropped, unless it was
+/// completed.
 pub struct SnapshotFile {
     plan: Plan,
     path: PathBuf,
