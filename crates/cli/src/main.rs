@@ -2,6 +2,7 @@
 //! expiration.
 #![forbid(unsafe_code)]
 
+mod check;
 mod edge;
 mod pages;
 mod serve;
@@ -38,6 +39,8 @@ struct CommandLine {
 enum Command {
     /// Serve clients (the default without a subcommand).
     Serve(serve::Arguments),
+    /// Report what a snapshot file contains, and where it is damaged.
+    Check(check::Arguments),
     /// Measure this server, and compare it with others.
     Bench(bench::BenchCommand),
     /// Simulate eviction policies on traces.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         None => serve::run(arguments.serve),
         Some(Command::Serve(arguments)) => serve::run(arguments),
+        Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
         Some(Command::Sim(arguments)) => unless_broken_pipe(sim::run(&arguments)),
         Some(Command::Edge(edge)) => unless_broken_pipe(edge::run(&edge)),

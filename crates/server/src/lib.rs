@@ -7,6 +7,7 @@
 
 pub mod acl;
 pub mod blocking;
+pub mod check;
 pub mod clients;
 pub mod clock;
 pub mod command;
@@ -24,6 +25,7 @@ pub mod inbox;
 pub mod info;
 pub mod latency;
 pub mod learner;
+pub mod loading;
 pub mod locks;
 pub mod logging;
 pub mod logins;

@@ -133,6 +133,20 @@ pub(crate) fn refuse_for_memory(request: &Request, out: &mut Output) {
     }
 }
 
+/// Refuses a request because a file is loaded, unless it concerns no keys. Returns whether it was
+/// refused.
+pub(crate) fn refuse_during_load(request: &Request, out: &mut Output) -> bool {
+    if request.key_count == 0 && !is_whole(request.verb) {
+        return false;
+    }
+    match request.binary {
+        Some(header) => wire::memcached::binary::refuse(out, header, Status::TemporaryFailure),
+        None if request.is_noreply => {}
+        None => line(out, answers::LOADING),
+    }
+    true
+}
+
 /// Adds the shards of a request's keys, in ascending order without duplicates.
 pub(crate) fn collect_shards(
     server: &Server,

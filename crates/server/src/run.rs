@@ -7,6 +7,7 @@ use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, TABLE, bytes_for_people};
 use crate::dispatch::long;
 use crate::learner;
+use crate::loading::file as loading;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
@@ -80,6 +81,8 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     if let Some(address) = addresses.first() {
         server.port.store(address.port(), Relaxed);
     }
+    // From here on, clients get LOADING until the file is loaded.
+    let snapshot = loading::prepare(&server)?;
     let mut threads = start_workers(&server, listeners)?;
     if server.segments.is_none() {
         let watched = Arc::clone(&server);
@@ -87,16 +90,16 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         // process. If it panics, the values that it works on are lost, so that the server stops.
         let thread = std::thread::Builder::new().name("long".to_owned());
         let spawned = thread.spawn(move || {
-            let guard = StopOnDrop(watched);
-            long::run_thread(&guard.0);
+            let guard = StopOnDrop::new(watched);
+            long::run_thread(&guard.server);
         });
         spawned.map_err(|error| format!("thread for long commands: {error}"))?;
         let watched = Arc::clone(&server);
         // A panic could lose a value that the thread has borrowed, so that the server stops.
         let thread = std::thread::Builder::new().name("saving".to_owned());
         let spawned = thread.spawn(move || {
-            let guard = StopOnDrop(watched);
-            writer::run(&guard.0);
+            let guard = StopOnDrop::new(watched);
+            writer::run(&guard.server);
             Ok(())
         });
         threads.push(spawned.map_err(|error| format!("thread for snapshots: {error}"))?);
@@ -111,6 +114,9 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
             Ok(())
         });
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
+    }
+    if let Some(source) = snapshot {
+        threads.push(start_loading(&server, source)?);
     }
     log_start(&server, &addresses);
     for (protocol, addresses) in others {
@@ -145,7 +151,7 @@ fn start_workers(
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             // A worker that ends, by an error or a panic, stops the server. Otherwise its clients
             // would hang.
-            let _guard = StopOnDrop(watched);
+            let _guard = StopOnDrop::new(watched);
             worker
                 .run()
                 .map_err(|error| format!("worker {index}: {error}"))
@@ -164,11 +170,41 @@ pub fn shut_down(server: &Server, cause: &str) -> Result<(), &'static str> {
     work::stop(server, cause, None, None, false).map(|_| ())
 }
 
-struct StopOnDrop(Arc<Server>);
+/// Starts the thread that loads the snapshot file. The server stops if it cannot be loaded, because
+/// a cache with a part of its keys would be saved over the file.
+fn start_loading(
+    server: &Arc<Server>,
+    source: loading::Source,
+) -> Result<JoinHandle<Result<(), String>>, String> {
+    let server = Arc::clone(server);
+    let thread = std::thread::Builder::new().name("loader".to_owned());
+    let spawned = thread.spawn(move || {
+        let mut guard = StopOnDrop::new(Arc::clone(&server));
+        loading::load(&server, &source.name, source.file, source.bytes)?;
+        guard.is_armed = false;
+        Ok(())
+    });
+    spawned.map_err(|error| format!("thread that loads the snapshot file: {error}"))
+}
+
+/// Stops the server when the thread that owns it ends.
+struct StopOnDrop {
+    server: Arc<Server>,
+    is_armed: bool,
+}
+
+impl StopOnDrop {
+    fn new(server: Arc<Server>) -> Self {
+        let is_armed = true;
+        StopOnDrop { server, is_armed }
+    }
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.stop();
+        if self.is_armed {
+            self.server.stop();
+        }
     }
 }
 

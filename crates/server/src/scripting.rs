@@ -119,6 +119,14 @@ impl Scripting {
         Ok(result)
     }
 
+    /// Frees this thread's Lua state for functions.
+    pub fn free_functions(&self) {
+        let state = FUNCTIONS.take();
+        let own = state.filter(|state| state.number == self.number);
+        let bytes = own.map_or(0, |state| state.accounted_bytes);
+        self.vm_bytes.fetch_sub(bytes, Relaxed);
+    }
+
     /// Returns the memory of all Lua states in bytes.
     pub fn vm_bytes(&self) -> u64 {
         self.vm_bytes.load(Relaxed).max(0) as u64

@@ -10,6 +10,7 @@ use crate::engine::segment::Segments;
 use crate::hotkeys::HotKeys;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
+use crate::loading::Loading;
 use crate::logins::Logins;
 use crate::long::Long;
 use crate::monitor::Monitors;
@@ -90,6 +91,8 @@ pub struct Server {
     pub clients: Clients,
     /// Blocked clients.
     pub blocking: Blocking,
+    /// Loading of a snapshot file.
+    pub loading: Loading,
     /// Long commands and the clients that wait for them.
     pub long: Long,
     /// Snapshots.
@@ -191,6 +194,7 @@ impl Server {
             acl: Acl::default(),
             clients: Clients::default(),
             blocking: Blocking::default(),
+            loading: Loading::default(),
             long: Long::new(threads),
             saving: Saving::new(now_us / 1_000_000),
             watches: Watches::default(),

@@ -42,14 +42,15 @@ pub struct ItemHead {
 }
 
 impl ItemHead {
-    /// Returns the attributes that [`ItemHead::encode`] has encoded; `None` if there are other
-    /// bytes.
+    /// Returns the head that [`ItemHead::encode`] has encoded; `None` for other bytes.
     pub fn decode(bytes: &[u8]) -> Option<ItemHead> {
-        let len = match bytes.first()? & HAS_FLAGS {
+        const BITS: u8 = HAS_FLAGS | IS_STALE | HAS_WINNER | IS_FETCHED;
+        let bits = *bytes.first()?;
+        let len = match bits & HAS_FLAGS {
             0 => SHORT_BYTES,
             _ => LONG_BYTES,
         };
-        (bytes.len() == len).then(|| ItemHead::read(bytes))
+        (bits & !BITS == 0 && bytes.len() == len).then(|| ItemHead::read(bytes))
     }
 
     pub(crate) fn read(bytes: &[u8]) -> ItemHead {
@@ -134,6 +135,9 @@ mod tests {
             let bytes = [&bytes[..len], b"value"].concat();
             assert_eq!(ItemHead::read(&bytes), head);
             assert_eq!(value_of(&bytes), b"value");
+            assert_eq!(ItemHead::decode(&bytes[..len]), Some(head));
+            assert_eq!(ItemHead::decode(&bytes), None);
+            assert_eq!(ItemHead::decode(&bytes[..len - 1]), None);
         }
     }
 }

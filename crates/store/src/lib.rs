@@ -62,4 +62,4 @@ pub mod stream {
     };
 }
 pub use types::{End, Hash, Interval, List, Set, SortedSet, Stream};
-pub use view::{Edited, Extent, Lease, NewDeadline, Pages, Tracking, View};
+pub use view::{AnyCollection, Edited, Extent, Lease, NewDeadline, Pages, Tracking, View};

@@ -26,7 +26,7 @@ mod prefetch;
 mod tracking;
 mod waiting;
 
-pub use collections::Edited;
+pub use collections::{AnyCollection, Edited};
 pub use lease::{Extent, Lease};
 pub use prefetch::Pages;
 pub use tracking::Tracking;

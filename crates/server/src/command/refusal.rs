@@ -10,6 +10,9 @@ pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'max
 /// Error reply to a command on many keys whose work is too much for one step.
 pub const BEYOND_LIMIT: &str = "ERR the estimated work of the command exceeds atomic-work-limit";
 
+/// Error reply to commands that are not allowed while a file is loaded.
+pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+
 /// Error reply when the memory for a value or an argument cannot be allocated.
 pub const NO_MEMORY: &str = "OOM the memory for a value of this size cannot be allocated";
 

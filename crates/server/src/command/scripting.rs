@@ -3,7 +3,7 @@
 //! A script runs as one command: under the locks of its command, at one instant, with blocking
 //! commands replying at once. `host.rs` runs the commands that it calls.
 
-mod functions;
+pub mod functions;
 mod host;
 
 use super::subcommand::{help, refuse_subcommand};

@@ -6,9 +6,10 @@ use crate::acl::log::Context;
 use crate::clock::Moment;
 use crate::command;
 use crate::command::permission::{check_session, is_allowed_on_key};
+use crate::command::refusal::LOADING;
 use crate::context::{Chosen, Spec};
 use crate::session::Session;
-use crate::spec::flag;
+use crate::spec::{Keys, flag};
 use crate::state::Server;
 use wire::{Args, Protocol};
 
@@ -26,6 +27,7 @@ pub(super) fn check(
     let is_plain = session.subscriptions.is_none()
         && chosen.spec.flags & RARE == 0
         && chosen.spec.accepts(args.len())
+        && !server.loading.is_on()
         && (session.has_all_rights(&server.acl)
             || is_allowed_on_key(server, session, chosen, args));
     if is_plain {
@@ -75,7 +77,18 @@ fn check_all(
             spec.name
         ));
     }
+    if server.loading.is_on() && !runs_during_load(session, spec) {
+        return Err(LOADING.into());
+    }
     Ok(())
+}
+
+/// Whether a command may run while a file is loaded. EXEC may if each of its commands may.
+fn runs_during_load(session: &Session, spec: &Spec) -> bool {
+    let queued = session.transaction.iter().flat_map(|queue| queue.iter());
+    let mut specs = queued.map(|(index, _)| command::table()[index as usize]);
+    spec.has(flag::LOADING)
+        && (spec.keys != Keys::Queued || specs.all(|spec| spec.has(flag::LOADING)))
 }
 
 impl Executor<'_> {

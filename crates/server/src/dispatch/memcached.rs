@@ -106,6 +106,9 @@ impl Executor<'_> {
         let hashes = self.hashed.get(request.first_key as usize..);
         let hashes = hashes.unwrap_or_default();
         self.has_written |= may_write;
+        if server.loading.is_on() && memcached::refuse_during_load(request, out) {
+            return Progress::Done;
+        }
         if is_too_large(request) {
             memcached::refuse_for_memory(request, out);
             return Progress::Done;

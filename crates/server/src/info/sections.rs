@@ -155,7 +155,8 @@ pub(super) fn memory(report: &mut Report<'_>) {
 pub(super) fn persistence(report: &mut Report<'_>) {
     let saving = report.server.saving.facts(report.server.keyspace.changes());
     let seconds = |span: Option<Duration>| span.map_or(-1, |span| span.as_secs() as i64);
-    report.field("loading", 0);
+    let loading = &report.server.loading;
+    report.field("loading", u8::from(loading.is_on()));
     report.field("async_loading", 0);
     report.field("current_cow_peak", saving.queued_peak_bytes);
     report.field("current_cow_size", saving.queued_bytes);
@@ -168,8 +169,8 @@ pub(super) fn persistence(report: &mut Report<'_>) {
     report.field("rdb_current_bgsave_time_sec", seconds(saving.current));
     report.field("rdb_saves", saving.saves);
     report.field("rdb_last_cow_size", saving.last_peak_bytes);
-    report.field("rdb_last_load_keys_expired", 0);
-    report.field("rdb_last_load_keys_loaded", 0);
+    report.field("rdb_last_load_keys_expired", loading.expired.load(Relaxed));
+    report.field("rdb_last_load_keys_loaded", loading.keys.load(Relaxed));
     report.field("aof_enabled", 0);
     report.field("aof_rewrite_in_progress", 0);
     report.field("aof_rewrite_scheduled", 0);
@@ -180,6 +181,28 @@ pub(super) fn persistence(report: &mut Report<'_>) {
     report.field("aof_last_cow_size", 0);
     report.field("module_fork_in_progress", 0);
     report.field("module_fork_last_cow_size", 0);
+    if loading.is_on() {
+        load(report);
+    }
+}
+
+/// Fields of a load in progress.
+fn load(report: &mut Report<'_>) {
+    let loading = &report.server.loading;
+    let (started, total) = (&loading.started, loading.total_bytes.load(Relaxed));
+    let (started, loaded) = (started.load(Relaxed), loading.loaded_bytes.load(Relaxed));
+    let elapsed = (report.server.clock.now_us() / 1_000_000).saturating_sub(started);
+    let part = loaded as f64 / total.max(1) as f64;
+    let left = match loaded {
+        0 => 1,
+        _ => elapsed * total.saturating_sub(loaded) / loaded,
+    };
+    report.field("loading_start_time", started);
+    report.field("loading_total_bytes", total);
+    report.field("loading_rdb_used_mem", loading.used_bytes.load(Relaxed));
+    report.field("loading_loaded_bytes", loaded);
+    report.field("loading_loaded_perc", format!("{:.2}", part * 100.0));
+    report.field("loading_eta_seconds", left);
 }
 
 pub(super) fn stats(report: &mut Report<'_>) {

@@ -5,6 +5,7 @@ use super::points::SavePoint;
 use super::queue::{Plan, Task, Written};
 use super::{FAILED_PAUSE, NO_SHARD, Progress, RETRY_PAUSE, Saving, Then, Waiting};
 use crate::clock::Moment;
+use crate::command::refusal::LOADING;
 use crate::config::{Id, bytes_for_people};
 use crate::message::{Message, Subscriber};
 use crate::slice::slice;
@@ -27,6 +28,10 @@ const SHUTDOWN_FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 pub fn request(server: &Server, cause: String, then: Then) -> Result<(), &'static str> {
     if server.segments.is_some() {
         return Err(NOT_SUPPORTED);
+    }
+    // A file with a part of the keys would replace the one that is being loaded.
+    if server.loading.is_on() {
+        return Err(LOADING);
     }
     server.saving.request(cause, then)?;
     server.inboxes[0].wake();
@@ -264,8 +269,8 @@ pub fn refuses_writes(server: &Server) -> bool {
         && !server.config.text(Id::Save).is_empty()
 }
 
-/// Stops the server, after a snapshot if one is wanted. `wants` is `None` if that depends on
-/// whether save points are set. Returns whether the snapshot is awaited.
+/// Stops the server, after a snapshot if one is wanted and no file is being loaded. `wants` is
+/// `None` if that depends on whether save points are set. Returns whether the snapshot is awaited.
 ///
 /// # Errors
 /// The engine has no snapshots, or another stop awaits its snapshot. The message is a reply.
@@ -277,7 +282,7 @@ pub fn stop(
     is_forced: bool,
 ) -> Result<bool, &'static str> {
     let has_points = || !server.config.text(Id::Save).is_empty() && server.segments.is_none();
-    if !wants.unwrap_or_else(has_points) {
+    if server.loading.is_on() || !wants.unwrap_or_else(has_points) {
         server.stop();
         return Ok(false);
     }

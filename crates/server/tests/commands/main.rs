@@ -2,6 +2,7 @@
 //! and comparisons with Redis.
 
 mod changed_elements;
+mod files;
 mod full_memory;
 mod items;
 mod memcached;

@@ -35,6 +35,7 @@ impl Drop for Redis {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.socket);
+        let _ = std::fs::remove_file(self.snapshot());
     }
 }
 
@@ -44,13 +45,16 @@ impl Redis {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("mayfly-{}-{number}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(name);
+        let socket = std::env::temp_dir().join(&name);
         let child = Command::new("redis-server")
             .args(["--port", "0", "--unixsocket"])
             .arg(&socket)
             // Texts are compared by their bytes.
             .env("LC_ALL", "C")
-            .args(["--save", "", "--appendonly", "no"])
+            .args(["--save", "", "--appendonly", "no", "--dbfilename"])
+            .arg(format!("{name}.rdb"))
+            .arg("--dir")
+            .arg(std::env::temp_dir())
             .args(["--notify-keyspace-events", "EAmn"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -62,6 +66,11 @@ impl Redis {
                 None
             }
         }
+    }
+
+    /// Returns the path of the file that SAVE writes.
+    pub fn snapshot(&self) -> PathBuf {
+        self.socket.with_extension("sock.rdb")
     }
 
     fn connect(&self) -> UnixStream {

@@ -218,6 +218,27 @@ impl<L: LargeElements> ElementForm<L> {
         is_expired
     }
 
+    /// Adds an element that the collection does not have. `count` is the number of elements, and
+    /// `is_packed` says whether the form may stay packed.
+    pub fn push_new(
+        &mut self,
+        (tail, member, value): (Tail, &[u8], &[u8]),
+        scene: &Scene<'_>,
+        is_packed: bool,
+    ) {
+        match self {
+            Form::Packed(packed) if is_packed => {
+                debug_assert!(packed.find(member).is_none());
+                packed.push(member, value);
+            }
+            _ => {
+                let members = self.make_large(tail, scene).members_mut();
+                debug_assert!(members.elements().find(member).is_none());
+                members.insert(member, value, scene, &mut ());
+            }
+        }
+    }
+
     /// Removes a live element. Returns whether there was one. An expired element stays until the
     /// expiry removes it, so that its expiry is counted and notified.
     pub fn remove(&mut self, member: &[u8], now: Tick) -> bool {

@@ -26,6 +26,21 @@ pub struct Edited<R> {
     pub is_deleted: bool,
 }
 
+/// A collection of any type, for [`View::store`].
+#[derive(Debug)]
+pub enum AnyCollection {
+    /// Fields with values.
+    Hash(Hash),
+    /// Distinct members.
+    Set(Set),
+    /// Distinct members with scores.
+    SortedSet(SortedSet),
+    /// Sequence of elements.
+    List(List),
+    /// Entries in the order of their IDs.
+    Stream(Stream),
+}
+
 /// Defines the methods for reading, editing and replacing a collection of one type.
 macro_rules! verbs {
     ($($read:ident, $edit:ident, $type:ident;)*) => {$(
@@ -244,11 +259,16 @@ impl<'a> View<'a> {
 
     /// Stores a collection under a key and replaces a value of any type. An empty collection
     /// deletes the key. Returns whether the key is present afterwards.
-    fn replace<C: InObject>(&mut self, key: &Key<'_>, collection: C) -> bool {
-        let found = self.live(key);
+    fn replace<C: InObject>(
+        &mut self,
+        key: &Key<'_>,
+        collection: C,
+        deadline: Option<Tick>,
+    ) -> bool {
+        let (found, deadline) = (self.live(key), deadline.map(|at| at.min(Tick::MAX)));
         self.parts(key).2.changed = None;
         if !collection.is_void() {
-            self.put_object(key, found, collection.into_object(), None);
+            self.put_object(key, found, collection.into_object(), deadline);
             return true;
         }
         if let Some(slot) = found {
@@ -260,30 +280,43 @@ impl<'a> View<'a> {
     /// Stores a hash under a key. The key has no deadline of its own afterwards. An empty hash
     /// deletes the key. Returns whether the key is present afterwards.
     pub fn replace_hash(&mut self, key: &Key<'_>, hash: Hash) -> bool {
-        self.replace(key, hash)
+        self.replace(key, hash, None)
     }
 
     /// Stores a set under a key. The key has no deadline afterwards. An empty set deletes the key.
     /// Returns whether the key is present afterwards.
     pub fn replace_set(&mut self, key: &Key<'_>, set: Set) -> bool {
-        self.replace(key, set)
+        self.replace(key, set, None)
     }
 
     /// Stores a sorted set under a key. The key has no deadline afterwards. An empty sorted set
     /// deletes the key. Returns whether the key is present afterwards.
     pub fn replace_sorted_set(&mut self, key: &Key<'_>, set: SortedSet) -> bool {
-        self.replace(key, set)
+        self.replace(key, set, None)
     }
 
     /// Stores a list under a key. The key has no deadline afterwards. An empty list deletes the
     /// key. Returns whether the key is present afterwards.
     pub fn replace_list(&mut self, key: &Key<'_>, list: List) -> bool {
-        self.replace(key, list)
+        self.replace(key, list, None)
     }
 
-    /// Stores a stream under a key. The key has no deadline afterwards.
-    pub fn replace_stream(&mut self, key: &Key<'_>, stream: Stream) {
-        self.replace(key, stream);
+    /// Stores a collection under a key, with the key's own deadline, and replaces a value of any
+    /// type. An empty collection other than a stream deletes the key. Returns whether the key is
+    /// present afterwards.
+    pub fn store(
+        &mut self,
+        key: &Key<'_>,
+        collection: AnyCollection,
+        deadline: Option<Tick>,
+    ) -> bool {
+        match collection {
+            AnyCollection::Hash(hash) => self.replace(key, hash, deadline),
+            AnyCollection::Set(set) => self.replace(key, set, deadline),
+            AnyCollection::SortedSet(sorted_set) => self.replace(key, sorted_set, deadline),
+            AnyCollection::List(list) => self.replace(key, list, deadline),
+            AnyCollection::Stream(stream) => self.replace(key, stream, deadline),
+        }
     }
 
     /// Leaves a part of a stream to be freed by background work. `key` selects the shard that does

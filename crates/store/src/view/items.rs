@@ -80,6 +80,16 @@ impl View<'_> {
         self.write_head(key, &bytes[..len]);
     }
 
+    /// Makes later cas numbers of a key greater than this one, which an item in a file has, so that
+    /// a client that still knows the number changes no later item. Numbers from 2^63 on, which only
+    /// clients choose, have no effect.
+    pub fn pass_cas(&mut self, key: &Key<'_>, cas: u64) {
+        let last_cas = &mut self.parts(key).2.last_cas;
+        if cas < 1 << 63 {
+            *last_cas = (*last_cas).max(cas);
+        }
+    }
+
     /// Returns the cas number for the next write of a key.
     pub fn next_cas(&mut self, key: &Key<'_>) -> u64 {
         let locked = self.parts(key).2;

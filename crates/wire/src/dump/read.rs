@@ -197,6 +197,16 @@ impl<B: Body, S: Sink> Reader<'_, B, S> {
                 continue;
             }
             self.input.copy_string(&mut names, &mut scratch)?;
+            if kind == ValueType::Hash && !matches!(deadlines, Deadlines::Behind) {
+                let value = self.input.string(&mut scratch)?;
+                self.sink.element(&Element {
+                    name: &names,
+                    value,
+                    score: 0.0,
+                    deadline,
+                });
+                continue;
+            }
             if kind == ValueType::Hash {
                 self.input.copy_string(&mut values, &mut scratch)?;
             }

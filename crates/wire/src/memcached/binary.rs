@@ -46,6 +46,8 @@ pub enum Status {
     NoMemory = 0x82,
     /// The key holds another type than a string.
     WrongType = 0x84,
+    /// The server cannot answer yet.
+    TemporaryFailure = 0x86,
 }
 
 impl Status {
@@ -62,6 +64,7 @@ impl Status {
             Status::UnknownCommand => "Unknown command",
             Status::NoMemory => "Out of memory",
             Status::WrongType => "The key holds another type than a string",
+            Status::TemporaryFailure => "Temporary failure",
         }
     }
 }

@@ -344,7 +344,13 @@ impl<R: io::Read> Reader<R> {
     }
 
     /// Skips the value of the key that [`Reader::next`] returned.
-    fn skip(&mut self) -> Result<(), RdbError> {
+    ///
+    /// # Errors
+    /// See [`RdbError`].
+    ///
+    /// # Panics
+    /// There is no unread value.
+    pub fn skip(&mut self) -> Result<(), RdbError> {
         if self.unread != Some(MODULE) {
             return self.value(&mut Ignore);
         }

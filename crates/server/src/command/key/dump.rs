@@ -7,7 +7,10 @@ pub(crate) use self::stream::stream_writer;
 use crate::command::refusal::{Answer, Refusal};
 use crate::config::Id;
 use crate::context::Ctx;
-use store::{Class, End, Hash, Key, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick};
+use store::{
+    AnyCollection, Class, End, Hash, Key, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick,
+    View,
+};
 use wire::dump::{self, DumpError, Element, Encoding, Sink, StreamPart, Writer};
 use wire::{Args, number::parse_i64};
 
@@ -165,36 +168,20 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         _ if options.is_absolute => Some(Tick(ttl)),
         _ => Some(Tick(now.0.saturating_add(ttl))),
     };
-    let mut restored = Restored {
-        value: Value::String(Vec::new()),
-        scene: ctx.view.scene(),
-        live: 0,
-    };
+    let mut restored = Restored::new(ctx.view.scene());
     let room = ctx.server.config.number(Id::ProtoMaxBulkLen) as usize;
     dump::read(&args[3], room, &mut restored).map_err(refusal)?;
     if !restored.is_sound() {
         return Err(refusal(DumpError::Body));
     }
-    let is_stream = matches!(restored.value, Value::Stream(_));
-    if restored.live == 0 && !is_stream || deadline.is_some_and(|deadline| now > deadline) {
+    if restored.has_expired() || deadline.is_some_and(|deadline| now > deadline) {
         if ctx.view.delete(&key) {
             ctx.view.notify(Class::Generic, "del", &key);
         }
         ctx.reply.ok();
         return Ok(());
     }
-    let store = |exists: bool| assert!(exists, "some element has not expired");
-    match restored.value {
-        Value::String(bytes) => ctx.view.set(&key, &bytes, NewDeadline::Clear),
-        Value::List(list) => store(ctx.view.replace_list(&key, list)),
-        Value::Set(set) => store(ctx.view.replace_set(&key, set)),
-        Value::SortedSet(set) => store(ctx.view.replace_sorted_set(&key, set)),
-        Value::Hash(hash) => store(ctx.view.replace_hash(&key, hash)),
-        Value::Stream(restored) => ctx.view.replace_stream(&key, restored.stream),
-    }
-    if deadline.is_some() {
-        ctx.view.set_deadline(&key, deadline);
-    }
+    restored.store(ctx.view.view, &key, deadline);
     ctx.view.notify(Class::New, "new", &key);
     ctx.view.notify(Class::Generic, "restore", &key);
     ctx.view.notify_overwritten(&key, old);
@@ -254,7 +241,8 @@ impl Options {
 
 /// A value that is being built from a payload.
 enum Value {
-    String(Vec<u8>),
+    /// The bytes are in a buffer that is reused.
+    String,
     List(List),
     Set(Set),
     SortedSet(SortedSet),
@@ -262,32 +250,105 @@ enum Value {
     Stream(Box<RestoredStream>),
 }
 
-/// Collects the elements of a payload that have not expired.
-struct Restored<'s> {
+/// Collects the elements of a payload or of a value in a file that have not expired.
+pub struct Restored<'s> {
     value: Value,
+    bytes: Vec<u8>,
     scene: Scene<'s>,
     /// Number of elements that have not expired.
     live: usize,
+    /// Whether no field or member of a set has occurred twice.
+    is_distinct: bool,
+    fields: FieldFilter,
 }
 
-impl Restored<'_> {
+/// Set of fields that may have occurred. A field that certainly has not is appended to its hash
+/// without a search.
+struct FieldFilter(Box<[u64; 64]>);
+
+impl FieldFilter {
+    /// Adds a field. Returns whether it may have been added before.
+    #[inline]
+    fn add(&mut self, field: &[u8]) -> bool {
+        let mut ends = [[0; 8]; 2];
+        let len = field.len().min(8);
+        ends[0][..len].copy_from_slice(&field[..len]);
+        ends[1][..len].copy_from_slice(&field[field.len() - len..]);
+        let [first, last] = ends.map(u64::from_le_bytes);
+        // Multiplication by an odd number spreads the differences to the upper bits.
+        let mixed =
+            (first ^ last.rotate_left(29) ^ field.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (word, bit) = ((mixed >> 58) as usize, mixed >> 52 & 63);
+        let before = self.0[word] >> bit & 1 == 1;
+        self.0[word] |= 1 << bit;
+        before
+    }
+}
+
+impl<'s> Restored<'s> {
+    /// Creates an empty value.
+    pub fn new(scene: Scene<'s>) -> Self {
+        Restored {
+            value: Value::String,
+            bytes: Vec::new(),
+            scene,
+            live: 0,
+            is_distinct: true,
+            fields: FieldFilter(Box::new([0; 64])),
+        }
+    }
+
+    /// Sets the instant that decides which elements have expired.
+    pub fn set_now(&mut self, now: Tick) {
+        self.scene.now = now;
+    }
+
     /// Whether no element occurs twice and, in a stream, each pending entry has a consumer.
-    fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let len = match &self.value {
-            Value::String(_) | Value::List(_) => return true,
+            Value::String | Value::List(_) => return true,
             Value::Stream(restored) => return restored.is_whole(),
-            Value::Set(set) => set.len(&self.scene),
+            Value::Set(_) | Value::Hash(_) => return self.is_distinct,
             Value::SortedSet(set) => set.len(&self.scene),
-            Value::Hash(hash) => hash.len(&self.scene),
         };
         len == self.live
+    }
+
+    /// Whether all elements have expired.
+    pub fn has_expired(&self) -> bool {
+        self.live == 0 && !matches!(self.value, Value::Stream(_))
+    }
+
+    /// Returns the bytes of a string; `None` for another type.
+    pub fn string(&self) -> Option<&[u8]> {
+        matches!(self.value, Value::String).then_some(&self.bytes)
+    }
+
+    /// Stores the value, which has not expired, under a key. An empty value remains.
+    pub fn store(&mut self, view: &mut View<'_>, key: &Key<'_>, deadline: Option<Tick>) {
+        let collection = match std::mem::replace(&mut self.value, Value::String) {
+            Value::String => {
+                let deadline = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+                return view.set(key, &self.bytes, deadline);
+            }
+            Value::List(list) => AnyCollection::List(list),
+            Value::Set(set) => AnyCollection::Set(set),
+            Value::SortedSet(set) => AnyCollection::SortedSet(set),
+            Value::Hash(hash) => AnyCollection::Hash(hash),
+            Value::Stream(restored) => AnyCollection::Stream(restored.stream),
+        };
+        let is_stored = view.store(key, collection, deadline);
+        assert!(is_stored, "some element has not expired");
     }
 }
 
 impl Sink for Restored<'_> {
     fn begin(&mut self, kind: dump::ValueType) {
+        (self.live, self.is_distinct) = (0, true);
+        self.bytes.clear();
+        self.fields.0.fill(0);
         self.value = match kind {
-            dump::ValueType::String => Value::String(Vec::new()),
+            dump::ValueType::String => Value::String,
             dump::ValueType::List => Value::List(List::default()),
             dump::ValueType::Set => Value::Set(Set::default()),
             dump::ValueType::SortedSet => Value::SortedSet(SortedSet::default()),
@@ -304,10 +365,10 @@ impl Sink for Restored<'_> {
         }
         self.live += 1;
         match &mut self.value {
-            Value::String(bytes) => bytes.extend_from_slice(name),
+            Value::String => self.bytes.extend_from_slice(name),
             Value::List(list) => list.push(End::Right, name, scene),
             Value::Set(set) => {
-                set.add(name, scene);
+                self.is_distinct &= set.add(name, scene);
                 if deadline.is_some() {
                     set.set_deadline(name, deadline, scene);
                 }
@@ -319,7 +380,11 @@ impl Sink for Restored<'_> {
                 }
             }
             Value::Hash(hash) => {
-                hash.set(name, element.value, scene);
+                if self.fields.add(name) {
+                    self.is_distinct &= hash.set(name, element.value, scene);
+                } else {
+                    hash.push_new(name, element.value, self.live - 1, scene);
+                }
                 if deadline.is_some() {
                     hash.set_deadline(name, deadline, scene);
                 }
@@ -327,6 +392,7 @@ impl Sink for Restored<'_> {
             Value::Stream(_) => unreachable!("a stream has no such elements"),
         }
     }
+
     fn stream_part(&mut self, part: &StreamPart<'_>) -> bool {
         match &mut self.value {
             Value::Stream(restored) => restored.part(part, &self.scene),

@@ -7,6 +7,7 @@ use crate::command::subcommand::{help, refuse_subcommand};
 use crate::config::Id;
 use crate::context::Ctx;
 use crate::glob;
+use crate::state::Server;
 use script::{Library, LibraryMap};
 use std::sync::Arc;
 use wire::Args;
@@ -151,8 +152,7 @@ pub fn function(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 }
 
 /// Runs the code of a library on this thread to find its functions.
-fn try_library(ctx: &Ctx<'_, '_>, code: &[u8]) -> Result<Library, String> {
-    let server = ctx.server;
+fn try_library(server: &Server, code: &[u8]) -> Result<Library, String> {
     let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
     let mut library = Library::parse(code)?;
     server.scripting.with_functions(memory_bytes, |engine| {
@@ -171,8 +171,18 @@ fn insert(map: &mut LibraryMap, library: Library, replaces: bool) -> Result<(), 
     Ok(())
 }
 
+/// Adds the library of a snapshot file, or replaces one of the same name.
+///
+/// # Errors
+/// The code is not that of a library, or a function has the name of another library's function.
+pub fn load_library(server: &Server, code: &[u8]) -> Result<(), String> {
+    let library = try_library(server, code)?;
+    let libraries = &server.scripting.libraries;
+    libraries.change(|map| insert(map, library, true))
+}
+
 fn load(ctx: &mut Ctx<'_, '_>, code: &[u8], replaces: bool) -> Result<(), String> {
-    let library = try_library(ctx, code)?;
+    let library = try_library(ctx.server, code)?;
     ctx.reply.bulk(&library.name);
     let libraries = &ctx.server.scripting.libraries;
     libraries.change(|map| insert(map, library, replaces))
@@ -188,8 +198,8 @@ fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Result<(), String> {
     }
     let codes = read_libraries(&args[2])
         .map_err(|_| "ERR DUMP payload version or checksum are wrong".to_owned())?;
-    let restored: Result<Vec<Library>, String> =
-        codes.iter().map(|code| try_library(ctx, code)).collect();
+    let try_code = |code: &Vec<u8>| try_library(ctx.server, code);
+    let restored: Result<Vec<Library>, String> = codes.iter().map(try_code).collect();
     let restored = restored?;
     ctx.server.scripting.libraries.change(|map| {
         if policy == b"flush" {

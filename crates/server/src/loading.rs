@@ -1,0 +1,61 @@
+//! Loading of a snapshot file into the keyspace, while the workers answer `-LOADING`.
+//!
+//! One thread reads the file, builds the values and stores each under the lock of its shard. The
+//! workers go on with expiry and eviction: a key whose deadline passes during the load is removed
+//! as usual, and one that had expired before is not stored. If `maxmemory` is reached, the policy
+//! evicts; under `noeviction` the rest is loaded nevertheless and later writes are refused, as in
+//! Redis.
+//!
+//! Only the slab engine loads files.
+//!
+//! `file.rs` loads a file; this module is the state that others read.
+
+pub mod file;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// State of a load, for dispatch and INFO.
+#[derive(Debug, Default)]
+pub struct Loading {
+    is_on: AtomicBool,
+    /// Start of the load in seconds since 1970.
+    pub started: AtomicU64,
+    /// Size of the file in bytes.
+    pub total_bytes: AtomicU64,
+    /// Number of bytes read.
+    pub loaded_bytes: AtomicU64,
+    /// Memory in use when the file was written, in bytes, as the file says.
+    pub used_bytes: AtomicU64,
+    /// Number of keys that the last load has stored.
+    pub keys: AtomicU64,
+    /// Number of keys that had expired before the last load.
+    pub expired: AtomicU64,
+}
+
+impl Loading {
+    /// Whether a load is in progress.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Begins a load at `started` seconds since 1970. From now on, commands on keys are refused.
+    pub fn begin(&self, started: u64) {
+        for counter in [
+            &self.total_bytes,
+            &self.loaded_bytes,
+            &self.used_bytes,
+            &self.keys,
+            &self.expired,
+        ] {
+            counter.store(0, Relaxed);
+        }
+        self.started.store(started, Relaxed);
+        self.is_on.store(true, Relaxed);
+    }
+
+    /// Ends a load.
+    pub fn end(&self) {
+        self.is_on.store(false, Relaxed);
+    }
+}

@@ -1,0 +1,256 @@
+//! Loads a snapshot file into the keyspace.
+
+use crate::command::key::dump::Restored;
+use crate::command::scripting::functions;
+use crate::config::Id;
+use crate::loading::Loading;
+use crate::state::Server;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use store::{ItemHead, NewDeadline, Tick};
+use wire::rdb::{ITEM_FIELD, Item, Kind, Reader};
+
+/// Number of keys after which the time and the progress are updated.
+const STEP_KEYS: u64 = 256;
+
+/// Ends a load when it is dropped.
+struct Begun<'s>(&'s Loading);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn seconds(server: &Server) -> u64 {
+    server.clock.now_us() / 1_000_000
+}
+
+/// Returns the path of the snapshot file.
+pub fn path(server: &Server) -> PathBuf {
+    let config = &server.config;
+    Path::new(&config.text(Id::Dir)).join(config.text(Id::DbFilename))
+}
+
+/// Opens the snapshot file and begins to refuse commands on keys, before the first client is
+/// served. Returns `None` if there is no file, or if the engine loads none.
+///
+/// # Errors
+/// The file exists and cannot be read.
+pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
+    let path = path(server);
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|error| format!("{}: {error}", path.display()))?,
+    };
+    if server.segments.is_some() {
+        log::warn!(
+            "{} is not loaded: the segment engine loads no files",
+            path.display()
+        );
+        return Ok(None);
+    }
+    let size = file
+        .metadata()
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    server.loading.begin(seconds(server));
+    Ok(Some(Source {
+        name: path.display().to_string(),
+        file,
+        bytes: size.len(),
+    }))
+}
+
+/// An open file to be loaded.
+pub struct Source {
+    /// Its path.
+    pub name: String,
+    /// The file.
+    pub file: File,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// Loads a file of `total_bytes` (0 if unknown) into the keyspace. A key that exists is replaced.
+/// `name` describes the source in the log and in errors. Takes the locks of single shards, so that
+/// the caller must hold none. Commands on keys are refused meanwhile.
+///
+/// # Errors
+/// The file is damaged or contains something that this server does not support. What precedes the
+/// damage has been stored.
+pub fn load(
+    server: &Server,
+    name: &str,
+    source: impl io::Read,
+    total_bytes: u64,
+) -> Result<(), String> {
+    let loading = &server.loading;
+    loading.begin(seconds(server));
+    loading.total_bytes.store(total_bytes, Relaxed);
+    let begun = Begun(loading);
+    let start = Instant::now();
+    let result = Loader::new(server, source).run();
+    server.scripting.free_functions();
+    // The workers expire the keys from now on.
+    server.wake_all();
+    drop(begun);
+    result.map_err(|error| format!("{name}: {error}"))?;
+    log::info!(
+        "loaded {} keys from {name} in {:.3} s; {} had expired",
+        loading.keys.load(Relaxed),
+        start.elapsed().as_secs_f64(),
+        loading.expired.load(Relaxed)
+    );
+    Ok(())
+}
+
+/// State of reading a file.
+struct Loader<'s, R> {
+    server: &'s Server,
+    reader: Reader<R>,
+    database: u8,
+    /// Last key that was read.
+    key: Vec<u8>,
+    /// Head of the memcached item that is read next.
+    item: Option<ItemHead>,
+    restored: Restored<'s>,
+    now: Tick,
+    keys: u64,
+}
+
+impl<'s, R: io::Read> Loader<'s, R> {
+    fn new(server: &'s Server, source: R) -> Self {
+        let now = server.clock.now();
+        Loader {
+            server,
+            reader: Reader::new(source),
+            database: 0,
+            key: Vec::new(),
+            item: None,
+            restored: Restored::new(server.keyspace.lock_many(&[], now).scene()),
+            now,
+            keys: 0,
+        }
+    }
+
+    /// Reads the file to its end, or until the server stops.
+    fn run(&mut self) -> Result<(), String> {
+        let version = self.reader.begin().map_err(|error| error.to_string())?;
+        log::info!("loading a snapshot file in {version}");
+        loop {
+            let offset = self.reader.offset();
+            let at = |error: String| format!("offset {offset}: {error}");
+            match self.reader.next().map_err(|error| error.to_string())? {
+                Item::Field { name, value } => match name {
+                    ITEM_FIELD => {
+                        self.item = Some(
+                            ItemHead::decode(value)
+                                .ok_or_else(|| at("expected the head of an item".into()))?,
+                        )
+                    }
+                    _ => field(self.server, name, value),
+                },
+                Item::ModuleField(name) => return Err(at(module(&name))),
+                Item::Library(code) => functions::load_library(self.server, code).map_err(at)?,
+                Item::Database(number) => self.select(number).map_err(at)?,
+                Item::Sizes { .. } => {}
+                Item::Entry(entry) => {
+                    if let Kind::Module(name) = &entry.kind {
+                        return Err(at(module(name)));
+                    }
+                    self.key.clear();
+                    self.key.extend_from_slice(entry.key);
+                    let deadline = entry.deadline.map(Tick);
+                    self.entry(deadline)?;
+                    if self.server.stops() {
+                        return Ok(());
+                    }
+                }
+                Item::End => break,
+            }
+        }
+        self.progress();
+        Ok(())
+    }
+
+    fn select(&mut self, number: u64) -> Result<(), String> {
+        let databases = self.server.keyspace.databases();
+        self.database = u8::try_from(number)
+            .ok()
+            .filter(|number| usize::from(*number) < databases)
+            .ok_or_else(|| format!("database {number}: there are {databases} (databases)"))?;
+        Ok(())
+    }
+
+    /// Reads the value of the last key and stores it.
+    fn entry(&mut self, deadline: Option<Tick>) -> Result<(), String> {
+        let item = self.item.take();
+        self.keys += 1;
+        if self.keys % STEP_KEYS == 0 {
+            self.progress();
+        }
+        if deadline.is_some_and(|deadline| self.now > deadline) {
+            self.server.loading.expired.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        let offset = self.reader.offset();
+        let read = self.reader.value(&mut self.restored);
+        read.map_err(|error| error.to_string())?;
+        if !self.restored.is_sound() {
+            return Err(format!(
+                "offset {offset}: expected distinct elements, found two of one name, in the value \
+                 of key '{}' in database {}",
+                self.key.escape_ascii(),
+                self.database
+            ));
+        }
+        if self.restored.has_expired() {
+            self.server.loading.expired.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        let space = &self.server.keyspace;
+        let key = space.key(self.database, &self.key);
+        let mut view = space.lock_one(space.shard_of(&key), self.now);
+        match (item, self.restored.string()) {
+            (Some(head), Some(bytes)) => {
+                let deadline = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+                view.put_item(&key, &head, bytes, deadline);
+                view.pass_cas(&key, head.cas);
+            }
+            _ => self.restored.store(&mut view, &key, deadline),
+        }
+        Ok(())
+    }
+
+    /// Updates the time and the numbers that INFO shows.
+    fn progress(&mut self) {
+        let loading = &self.server.loading;
+        self.now = self.server.clock.now();
+        self.restored.set_now(self.now);
+        loading.loaded_bytes.store(self.reader.offset(), Relaxed);
+        let stored = self.keys - loading.expired.load(Relaxed);
+        loading.keys.store(stored, Relaxed);
+    }
+}
+
+fn module(name: &str) -> String {
+    format!("data of module '{name}': modules are not supported")
+}
+
+/// Handles an additional field of the file.
+fn field(server: &Server, name: &[u8], value: &[u8]) {
+    let value = String::from_utf8_lossy(value);
+    match name {
+        b"mayfly-ver" => log::info!("the file was written by Mayfly {value}"),
+        b"redis-ver" => log::info!("the file was written by Redis {value}"),
+        b"valkey-ver" => log::info!("the file was written by Valkey {value}"),
+        b"used-mem" => {
+            let bytes = value.parse().unwrap_or(0);
+            server.loading.used_bytes.store(bytes, Relaxed);
+        }
+        _ => {}
+    }
+}
