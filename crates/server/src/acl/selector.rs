@@ -371,6 +371,8 @@ impl Selector {
             let start: &[u8] = match *rights {
                 READ => b"%R~",
                 WRITE => b"%W~",
+                // In the short form it would be the rule that allows all keys.
+                _ if *pattern.text == *b"*" => b"%RW~",
                 _ => b"~",
             };
             [start, &pattern.text].concat()
