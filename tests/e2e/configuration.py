@@ -1,6 +1,8 @@
 """Sources of settings: Debian's file, the environment, includes, local sockets, files of the process, CONFIG REWRITE."""
 
 import os
+import re
+import shutil
 import signal
 import socket
 import stat
@@ -11,6 +13,7 @@ import redis
 from server import END_LIMIT_S, LIMIT_S, free_port, run_to_end, within_limit
 
 DEBIAN = Path("/etc/redis/redis.conf")
+UNIT = Path(__file__).resolve().parents[2] / "contrib" / "systemd"
 
 
 def test_the_file_of_debian_starts_under_its_unit(bench):
@@ -178,3 +181,16 @@ def test_few_files_no_home_and_files_that_cannot_be_written(bench):
         process.stderr.close()
     code, text = run_to_end(bench.binary, "--port", str(free_port()), "--logfile", "/proc/absent/log")
     assert code != 0 and "logfile /proc/absent/log" in text, text
+
+
+def test_the_unit_is_hardened_and_its_file_is_valid(bench):
+    if bench.is_redis:
+        return
+    code, text = run_to_end(bench.binary, str(UNIT / "mayfly.conf"), "--check-config")
+    assert code == 0 and "warning" not in text, text
+    if shutil.which("systemd-analyze") is None:
+        return
+    command = ["systemd-analyze", "security", "--offline=true", str(UNIT / "mayfly.service")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_LIMIT_S)
+    exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
+    assert exposure and float(exposure[1]) <= 2.0, done

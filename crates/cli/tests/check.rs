@@ -32,7 +32,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A file of Redis without checksum: a string with a deadline in 1970, a hash, and data of a module.
+/// A file of Redis without checksum: a string with a deadline in 1970, a hash, and data of a
+/// module.
 const FILE: &[u8] = b"REDIS0010\xFA\x09redis-ver\x067.0.15\xFE\x02\
     \xFC\x05\0\0\0\0\0\0\0\x00\x01s\x05value\x04\x01h\x02\x01f\x01v\x01g\x01w\
     \x07\x01m\x81\0\0\0\0\0\0\x04\x01\x00\xFF\0\0\0\0\0\0\0\0";

@@ -94,15 +94,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
             long::run_thread(&guard.server);
         });
         spawned.map_err(|error| format!("thread for long commands: {error}"))?;
-        let watched = Arc::clone(&server);
-        // A panic could lose a value that the thread has borrowed, so that the server stops.
-        let thread = std::thread::Builder::new().name("saving".to_owned());
-        let spawned = thread.spawn(move || {
-            let guard = StopOnDrop::new(watched);
-            writer::run(&guard.server);
-            Ok(())
-        });
-        threads.push(spawned.map_err(|error| format!("thread for snapshots: {error}"))?);
+        threads.push(start_saving(&server)?);
     }
     if server.segments.is_some() {
         let server = Arc::clone(&server);
@@ -129,6 +121,19 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         addresses,
         threads,
     })
+}
+
+/// Starts the thread that writes snapshots.
+fn start_saving(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, String> {
+    let watched = Arc::clone(server);
+    // A panic could lose a value that the thread has borrowed, so that the server stops.
+    let thread = std::thread::Builder::new().name("saving".to_owned());
+    let spawned = thread.spawn(move || {
+        let guard = StopOnDrop::new(watched);
+        writer::run(&guard.server);
+        Ok(())
+    });
+    spawned.map_err(|error| format!("thread for snapshots: {error}"))
 }
 
 /// Starts the workers. The first one gets the listeners.

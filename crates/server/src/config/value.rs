@@ -34,10 +34,9 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             within(number, low, high)
         }
         Kind::Bytes(low, high) => {
-            let number = bytes(text).ok_or_else(|| {
-                "argument must be a memory value, a number of bytes such as 104857600 or 100mb"
-                    .to_owned()
-            })?;
+            let number = bytes(text).ok_or(
+                "argument must be a memory value, a number of bytes such as 104857600 or 100mb",
+            )?;
             within(number, low, high)
         }
         Kind::BytesOrPercent => match text.strip_suffix('%') {

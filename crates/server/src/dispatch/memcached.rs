@@ -91,8 +91,7 @@ impl Executor<'_> {
         input: &[u8],
         out: &mut Output,
     ) -> Progress {
-        let server = self.server;
-        let may_write = memcached::may_write(request.verb);
+        let (server, may_write) = (self.server, memcached::may_write(request.verb));
         if server.pause.holds(may_write, self.moment) {
             return Progress::Held;
         }
@@ -138,8 +137,7 @@ impl Executor<'_> {
             if long::needs_names(server, turn.session, keys, input) {
                 return Progress::Waits;
             }
-            let locks = &Locks::All;
-            return memcached::run(&mut turn.on(Slab { view, space, locks }));
+            return memcached::run(&mut turn.on(Slab::new(view, space, &Locks::All)));
         }
         choose_shards(server, held, request, keys, hashes, input);
         let mut view = lock(space, &held.locks, self.now);

@@ -62,8 +62,8 @@ impl Hash {
         self.form.put((Tail::Value, field, value), scene, may_push)
     }
 
-    /// Adds a field to the `count` fields that the hash has. The caller has made sure that it is not
-    /// among them, so that they are not searched.
+    /// Adds a field to the `count` fields that the hash has. The caller has made sure that it is
+    /// not among them, so that they are not searched.
     pub fn push_new(&mut self, field: &[u8], value: &[u8], count: usize, scene: &Scene<'_>) {
         let is_short = |bytes: &[u8]| bytes.len() as i64 <= scene.limits.hash_value();
         let is_packed =
