@@ -189,7 +189,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
     fn entry(&mut self, deadline: Option<Tick>) -> Result<(), String> {
         let item = self.item.take();
         self.keys += 1;
-        if self.keys % STEP_KEYS == 0 {
+        if self.keys.is_multiple_of(STEP_KEYS) {
             self.progress();
         }
         if deadline.is_some_and(|deadline| self.now > deadline) {
