@@ -15,40 +15,47 @@ const THREADS_MAX: usize = 4;
 /// Stack of a thread, in bytes.
 const STACK_BYTES: usize = 64 << 10;
 
-static THREADS: AtomicUsize = AtomicUsize::new(0);
+static THREADS: Threads = Threads(AtomicUsize::new(0));
+
+/// Number of threads that run.
+struct Threads(AtomicUsize);
 
 /// Right to run one thread.
-struct Place;
+struct Place(&'static Threads);
 
-impl Place {
-    fn take() -> Option<Place> {
-        let more = |count: usize| (count < THREADS_MAX).then_some(count + 1);
-        let taken = THREADS.fetch_update(Relaxed, Relaxed, more);
-        taken.is_ok().then_some(Place)
+impl Threads {
+    fn take_place(&'static self) -> Option<Place> {
+        let more = |count: usize| (count < THREADS_MAX).then(|| count + 1);
+        let taken = self.0.fetch_update(Relaxed, Relaxed, more);
+        taken.ok().map(|_| Place(self))
+    }
+
+    fn free(&'static self, block: Vec<u8>) {
+        if block.capacity() < BLOCK_BYTES_MIN {
+            return;
+        }
+        let Some(place) = self.take_place() else {
+            return;
+        };
+        let thread = Builder::new().name("free".to_owned());
+        // If no thread can be started, the block is dropped here with the closure.
+        let started = thread.stack_size(STACK_BYTES).spawn(move || {
+            drop(block);
+            drop(place);
+        });
+        drop(started);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        THREADS.fetch_sub(1, Relaxed);
+        self.0.0.fetch_sub(1, Relaxed);
     }
 }
 
 /// Frees a block: at once if it is small, and otherwise on a thread of its own.
 pub fn free(block: Vec<u8>) {
-    if block.capacity() < BLOCK_BYTES_MIN {
-        return;
-    }
-    let Some(place) = Place::take() else {
-        return;
-    };
-    let thread = Builder::new().name("free".to_owned());
-    // If no thread can be started, the block is dropped here with the closure.
-    let started = thread.stack_size(STACK_BYTES).spawn(move || {
-        drop(block);
-        drop(place);
-    });
-    drop(started);
+    THREADS.free(block);
 }
 
 #[cfg(test)]
@@ -57,18 +64,24 @@ mod tests {
 
     #[test]
     fn a_limited_number_of_threads_frees_large_blocks() {
-        let places: Vec<Place> = std::iter::from_fn(Place::take).collect();
-        assert_eq!(places.len(), THREADS_MAX);
+        // Other tests free blocks, too.
+        static OWN: Threads = Threads(AtomicUsize::new(0));
+        let mut places: Vec<Place> = std::iter::from_fn(|| OWN.take_place()).collect();
+        // Regression: an attempt without success lowered the number of threads.
+        assert_eq!(
+            (places.len(), OWN.0.load(Relaxed)),
+            (THREADS_MAX, THREADS_MAX)
+        );
         // Without a place and below the size, the block is freed here.
-        free(vec![1; BLOCK_BYTES_MIN]);
-        drop(places);
-        free(vec![1; 10]);
-        assert_eq!(THREADS.load(Relaxed), 0);
+        OWN.free(vec![1; BLOCK_BYTES_MIN]);
+        places.clear();
+        OWN.free(vec![1; 10]);
+        assert_eq!(OWN.0.load(Relaxed), 0);
         for _ in 0..100 {
-            free(vec![1; BLOCK_BYTES_MIN]);
-            assert!(THREADS.load(Relaxed) <= THREADS_MAX);
+            OWN.free(vec![1; BLOCK_BYTES_MIN]);
+            assert!(OWN.0.load(Relaxed) <= THREADS_MAX);
         }
-        while THREADS.load(Relaxed) > 0 {
+        while OWN.0.load(Relaxed) > 0 {
             std::thread::yield_now();
         }
     }
