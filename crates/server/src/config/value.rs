@@ -5,6 +5,10 @@ use crate::saving::points::SavePoint;
 use policy::names::is_same;
 use store::{Keyspace, PolicyChoice};
 
+/// Error for a text that is neither bytes nor a share.
+const BYTES_OR_PERCENT: &str =
+    "argument must be a memory or percent value such as 104857600, 100mb or 80%";
+
 /// A checked value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -45,10 +49,10 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
                 .ok()
                 .filter(|percent| (0..=100).contains(percent))
                 .map(|percent| Value::Number(-percent))
-                .ok_or_else(|| "argument must be a memory or percent value".into()),
+                .ok_or_else(|| BYTES_OR_PERCENT.into()),
             None => bytes(text)
                 .map(Value::Number)
-                .ok_or_else(|| "argument must be a memory or percent value".into()),
+                .ok_or_else(|| BYTES_OR_PERCENT.into()),
         },
         Kind::Choice(words) => words
             .iter()

@@ -574,7 +574,7 @@ fn settings_without_effect_are_accepted_at_run_time_too() {
         ("config get maxmemory", "*2 $9 maxmemory $9 104857600"),
         (
             "config set maxmemory 12q",
-            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value, a number of bytes such as 104857600 or 100mb",
+            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory or percent value such as 104857600, 100mb or 80%",
         ),
     ]);
     let refused = bench.say("config set maxmemory-policy 2q");

@@ -139,7 +139,7 @@ fn passwords_are_shown_neither_by_monitor_nor_by_slowlog() {
     assert!(!shown.contains("hush"), "{shown}");
     let start = format!("+{}.000000 ", NOW / 1000);
     let address = client.local_addr().expect("it is connected");
-    let lines: String = [r#""MULTI""#, r#""PING""#]
+    let lines: String = [r#""MULTI""#, r#""EXEC""#, r#""PING""#]
         .iter()
         .map(|line| format!("{start}[0 {address}] {line}\r\n"))
         .collect();
