@@ -10,7 +10,7 @@ from server import Server, within_limit
 
 
 def fill(r: redis.Redis) -> None:
-    """Values of all types in two databases, small and large, with deadlines that redis-server knows."""
+    """Values of all types in two databases, small and large, that redis-server 7.0 knows: a consumer of a stream has had two times since 7.2."""
     for db in (0, 5):
         r.execute_command("SELECT", db)
         r.set("string", "value")
@@ -27,7 +27,6 @@ def fill(r: redis.Redis) -> None:
         for n in range(500):
             r.xadd("stream", {"field": n}, id=f"{n + 1}-1")
         r.xgroup_create("stream", "group", id="10-1")
-        r.xreadgroup("group", "consumer", {"stream": ">"}, count=5)
     r.execute_command("SELECT", 0)
 
 
@@ -39,7 +38,7 @@ def content(r: redis.Redis) -> dict:
         b"set": r.smembers,
         b"zset": lambda key: r.zrange(key, 0, -1, withscores=True),
         b"hash": r.hgetall,
-        b"stream": lambda key: (r.xrange(key), r.xinfo_groups(key)[0]["pending"]),
+        b"stream": lambda key: (r.xrange(key), r.xinfo_groups(key)[0]["last-delivered-id"]),
     }
     found = {}
     for db in (0, 5):

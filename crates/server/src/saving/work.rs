@@ -286,9 +286,13 @@ pub fn stop(
         server.stop();
         return Ok(false);
     }
-    request(server, cause.to_owned(), Then::Stop { client, is_forced })?;
-    // Writes that are acknowledged from now on might not be saved.
+    if server.segments.is_some() {
+        return Err(NOT_SUPPORTED);
+    }
+    // Writes that are acknowledged from now on might not be saved. The pause begins before the
+    // request, because the first worker may end both at any time after it.
     server.begin_pause(Moment(u64::MAX), false);
+    request(server, cause.to_owned(), Then::Stop { client, is_forced })?;
     Ok(true)
 }
 
@@ -322,7 +326,10 @@ fn follow(server: &Server, then: Then, is_saved: bool) {
         }
         Then::Stop { client, .. } => {
             log::warn!("the server does not stop, because there is no snapshot");
-            server.end_pause();
+            // Another stop may have been requested since the snapshot ended.
+            if !server.saving.state().stops() {
+                server.end_pause();
+            }
             if let Some(waiting) = client {
                 reply(server, waiting, |reply| reply.error(SHUTDOWN_FAILED));
             }
