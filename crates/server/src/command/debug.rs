@@ -172,10 +172,6 @@ fn packed(ctx: &mut Ctx<'_, '_>, name: &[u8]) -> Answer {
     Ok(())
 }
 
-#[expect(
-    clippy::approx_constant,
-    reason = "suites compare with this value of Redis, which is not meant as a constant"
-)]
 fn protocol(ctx: &mut Ctx<'_, '_>, name: &[u8]) -> Answer {
     let is_resp2 = ctx.reply.protocol() == Protocol::Resp2;
     let reply = &mut ctx.reply;

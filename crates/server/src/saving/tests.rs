@@ -51,8 +51,11 @@ fn run(server: &Server, session: &mut Session, line: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns the version of a file, and the database, the deadline and the type of each key.
-fn read(path: &Path) -> (Version, BTreeMap<String, (u64, Option<u64>, String)>) {
+/// Database, deadline and type of each key.
+type Keys = BTreeMap<String, (u64, Option<u64>, String)>;
+
+/// Returns the version of a file and its keys.
+fn read(path: &Path) -> (Version, Keys) {
     let mut reader = Reader::new(File::open(path).expect("a file"));
     let version = reader.begin().expect("a header");
     let (mut database, mut keys) = (0, BTreeMap::new());
