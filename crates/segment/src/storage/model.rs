@@ -122,7 +122,7 @@ fn no_object_is_missed_while_another_moves_to_the_first_line() {
 fn no_object_is_missed_while_a_chain_is_split() {
     search_during(4, &[1, 2], |bare| {
         let hash_at = |slot: SlotWord| hash(slot.location().segment.0 - 1);
-        assert!(bare.table.grow(&bare.heap, &bare.directory, hash_at));
+        assert!(bare.table.grow(&bare.heap, &bare.directory, 0, hash_at));
     });
 }
 

@@ -310,8 +310,9 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
     fn grow(&self, items: u64) {
         for _ in 0..SPLITS {
             let hash_at = |slot: SlotWord| self.hash_at(slot.location());
-            let is_crowded = self.table.is_crowded(items);
-            if !is_crowded || !self.table.grow(&self.heap, &self.directory, hash_at) {
+            let table = &self.table;
+            if !table.is_crowded(items) || !table.grow(&self.heap, &self.directory, items, hash_at)
+            {
                 return;
             }
         }

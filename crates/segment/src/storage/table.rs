@@ -32,11 +32,16 @@ use super::location::Location;
 use super::words::{LINE, Line};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, Mutex, spin_loop};
+use std::sync::PoisonError;
 
 /// Mean number of objects in a chain at which the table grows. The table takes 64 / LOAD bytes an
 /// object times the lines of a chain: 12.3 bytes at 10, nearly flat around it. A hit reads 1.4
 /// lines.
 const LOAD: u64 = 10;
+
+/// Multiple of [`LOAD`] from which on a writer waits for another one that splits a chain. That one
+/// may be suspended by the system, and without growth the chains would fill up and lose objects.
+const LOAD_MAX: u64 = 4 * LOAD;
 
 /// The table.
 #[derive(Debug)]
@@ -189,15 +194,21 @@ impl Table {
     }
 
     /// Splits one chain. Returns false if another thread is splitting a chain, or if there is no
-    /// memory for it.
+    /// memory for it. Waits for the other thread if the chains hold far too many objects. The
+    /// caller has locked no chain.
     pub(super) fn grow(
         &self,
         heap: &Heap,
         source: &dyn TakeSegment,
+        items: u64,
         hash_at: impl Fn(SlotWord) -> u64,
     ) -> bool {
-        let Ok(_guard) = self.split.try_lock() else {
-            return false;
+        let _guard = match self.split.try_lock() {
+            Ok(guard) => guard,
+            Err(_) if items > LOAD_MAX * self.chain_count.load(Relaxed) => {
+                self.split.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+            Err(_) => return false,
         };
         let chains = self.chain_count.load(Acquire);
         let Some(new_first) = self.first_line_of_new(heap, source, chains) else {
