@@ -9,7 +9,7 @@ use crate::evict::{self, eviction_policies};
 use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
 use crate::names::is_same;
 use crate::packed::{Packed, PackedView};
-use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, Meta, OnHit, Policy, Slot};
 use core::fmt;
 use core::str::FromStr;
 
@@ -231,6 +231,13 @@ macro_rules! define_any {
                     $(AnyPolicy::$name(policy) => {
                         policy.mark(facts, slot, Meta::unpack(meta)).map(Meta::pack)
                     })+
+                }
+            }
+
+            #[inline]
+            fn marker(&self) -> Marker {
+                match self {
+                    $(AnyPolicy::$name(policy) => policy.marker(),)+
                 }
             }
 

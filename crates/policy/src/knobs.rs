@@ -5,6 +5,9 @@
 //! find the name; [`read_knobs`] reads what follows it.
 
 use crate::names;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// A knob of a policy, filter or index.
@@ -83,10 +86,10 @@ macro_rules! knobs {
                 }
             }
 
-            fn show(&self, name: &str) -> String {
+            fn show(&self, name: &str) -> $crate::alloc::string::String {
                 match name {
-                    $(stringify!($field) => self.$field.to_string(),)+
-                    _ => String::new(),
+                    $(stringify!($field) => $crate::alloc::string::ToString::to_string(&self.$field),)+
+                    _ => $crate::alloc::string::String::new(),
                 }
             }
 

@@ -6,6 +6,9 @@
 //! [`Cells`]. The host also *pulls* decisions: [`Policy::evict`] and [`ExpiryIndex::pop_expired`]
 //! return one slot at a time, and the host frees the entry.
 //!
+//! The crate needs `alloc` only; its default feature `std` takes functions of real numbers from the
+//! standard library.
+//!
 //! Deliberately absent: a clock (time is an argument), random numbers from outside (seeds are
 //! arguments), threads, I/O, unsafe code and dependencies. Work that could grow with the data takes
 //! a [`Budget`] and leaves the rest for the next call.
@@ -15,6 +18,11 @@
 //! file that chooses among them by name, `any.rs`. `names.rs`, `knobs.rs` and `packed.rs` are what
 //! the registries are built on; `parts/` holds what several algorithms share.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(any(test, feature = "std", feature = "suite")), no_std)]
+
+// Named by `knobs!` in other crates.
+#[doc(hidden)]
+pub extern crate alloc;
 
 pub mod admit;
 pub mod any;
@@ -22,6 +30,7 @@ pub mod evict;
 pub mod expire;
 pub mod groups;
 pub mod knobs;
+pub mod marker;
 pub mod names;
 pub mod packed;
 pub mod parts;
@@ -29,6 +38,8 @@ pub mod parts;
 mod specs;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
+
+pub use marker::Marker;
 
 /// Name of an entry within one shard. Slots are reused: after an entry has left, its slot may name
 /// another.
@@ -158,6 +169,7 @@ pub enum OnHit {
     /// A hit changes nothing (FIFO).
     Ignore,
     /// A hit calls [`Policy::mark`], which returns new bits for the entry; shared access is enough.
+    /// A host whose readers hold no reference to the policy uses [`Policy::marker`] instead.
     Mark,
     /// A hit calls [`Policy::reorder`], which changes the policy's own structure; exclusive access
     /// is needed.
@@ -232,6 +244,13 @@ pub trait Policy: Sized + Send {
     fn mark(&self, _facts: &impl Facts, _slot: Slot, _meta: Self::Meta) -> Option<Self::Meta> {
         None
     }
+    /// Returns the rule of [`Policy::mark`] as a value, for hosts whose readers cannot hold a
+    /// reference to the policy. The rule stays the same until the policy is dropped. Readers may
+    /// lose marks of each other, and may mark an entry that has just left.
+    #[inline]
+    fn marker(&self) -> Marker {
+        Marker::Nothing
+    }
     /// Handles a hit for `OnHit::Reorder`.
     #[inline]
     fn reorder(&mut self, _cells: &mut impl Cells<Self::Meta>, _slot: Slot) {}
@@ -278,7 +297,9 @@ pub enum Due {
 ///
 /// An entry is dead when `now > deadline`. The host calls `insert` when an entry gets a deadline
 /// (after storing it), `update` when the deadline changes (likewise), and `remove` when the entry
-/// loses its deadline or leaves (while `Facts::deadline` still returns the old one).
+/// loses its deadline or leaves (while `Facts::deadline` still returns the old one). If
+/// [`ExpiryIndex::LATER_IS_FREE`], `update` may be omitted for later deadlines, and `old` of a
+/// following `update` is then any deadline that the entry has had.
 pub trait ExpiryIndex: Sized + Send {
     /// The entry's own bits in addition to its deadline. Up to 16 bits fit in the deadline's word.
     type Link: Meta;
@@ -288,6 +309,10 @@ pub trait ExpiryIndex: Sized + Send {
     const NAME: &'static str;
     /// Other names that are accepted. Case, `-` and `_` are ignored anyway.
     const ALIASES: &'static [&'static str] = &[];
+    /// Whether the host may store a later deadline in an entry without calling `update`. The index
+    /// then reads the later deadline when the entry's reference comes up. If false, every change
+    /// must be reported.
+    const LATER_IS_FREE: bool = false;
 
     /// Creates an empty index. Equal seeds give equal behaviour.
     fn new(now: Tick, config: &Self::Config, seed: u64) -> Self;

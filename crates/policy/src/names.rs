@@ -2,6 +2,11 @@
 //!
 //! Every list of names in the program can use [`is_same`] and [`did_you_mean`].
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// Maximum number of names that are suggested for a wrong one.
 const SUGGESTIONS_MAX: usize = 4;
 

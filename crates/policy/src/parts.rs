@@ -10,6 +10,8 @@ pub mod bloom;
 pub mod chance;
 pub mod chunks;
 pub mod epochs;
+#[cfg(any(test, not(feature = "std")))]
+pub mod float;
 pub mod frequencies;
 pub mod ghost;
 pub mod heap;

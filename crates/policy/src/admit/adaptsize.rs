@@ -41,8 +41,11 @@
 use super::{Admission, MissedKey, yes_if};
 use crate::knobs::Knobs;
 use crate::parts::chance::{Chance, scramble};
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::{Admit, Facts, Slot};
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 /// Maximum number of objects in the sample.
 const FOLLOWED_MAX: usize = 8192;

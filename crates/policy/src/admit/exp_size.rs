@@ -29,6 +29,8 @@
 use super::{Admission, MissedKey, yes_if};
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::{Admit, Facts};
 
 crate::knobs! {

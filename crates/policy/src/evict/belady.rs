@@ -26,7 +26,8 @@
 //! with weights that differ, the bound does not hold.
 
 use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
-use std::collections::BinaryHeap;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
 
 /// Number of stale references below which the heap is not rebuilt.
 const STALE_MIN: usize = 64;

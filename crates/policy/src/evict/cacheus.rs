@@ -53,6 +53,8 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::history::History;
 use crate::parts::pool::{Chain, Links, Pool};

@@ -36,10 +36,11 @@
 //! # Avoid when
 //! Memory is short, or loops are longer than the cache.
 
+use crate::marker::Count;
 use crate::parts::epochs::TAG_BITS;
 use crate::parts::history::History;
 use crate::parts::queue::{TWO_QUEUES, WeighedQueue, queue_of};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 /// Index of T1 and B1.
 const ONCE: usize = 0;
@@ -152,8 +153,12 @@ impl Policy for Car {
     }
 
     #[inline]
-    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        (meta & MARKED == 0).then_some(meta | MARKED)
+    fn marker(&self) -> Marker {
+        Marker::Count(Count::bit(u64::from(MARKED)))
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {

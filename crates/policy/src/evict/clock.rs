@@ -31,9 +31,10 @@
 //! `sieve`.
 
 use crate::knobs::Knobs;
+use crate::marker::Count;
 use crate::parts::epochs::{TAG_BITS, TAG_MASK};
 use crate::parts::queue::Queue;
-use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 /// One hit in an entry's byte: the counter is above the tag.
 const ONE_HIT: u8 = 1 << TAG_BITS;
@@ -79,8 +80,16 @@ impl Policy for Clock {
     }
 
     #[inline]
-    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        (meta & !TAG_MASK < self.count_max).then(|| meta + ONE_HIT)
+    fn marker(&self) -> Marker {
+        Marker::Count(Count {
+            mask: u64::from(!TAG_MASK),
+            max: u64::from(self.count_max),
+            one: u64::from(ONE_HIT),
+        })
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {

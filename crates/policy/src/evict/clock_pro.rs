@@ -40,9 +40,10 @@
 //! # Avoid when
 //! Memory per entry matters; one mark per round carries less information than LIRS has.
 
+use crate::marker::Count;
 use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Chain, Links, Pool, chained};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 /// List number of the list of hot entries, and of the list of entries in their test period.
 const CLOCK: usize = 0;
@@ -352,8 +353,12 @@ impl Policy for ClockPro {
     }
 
     #[inline]
-    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u32) -> Option<u32> {
-        (meta & MARKED == 0).then_some(meta | MARKED)
+    fn marker(&self) -> Marker {
+        Marker::Count(Count::bit(u64::from(MARKED)))
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u32) -> Option<u32> {
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<u32>, slot: Slot, old_weight: u32) {

@@ -32,10 +32,12 @@
 //! The cache holds only a few hundred entries: it is then little better than FIFO.
 
 use crate::knobs::Knobs;
+use crate::marker::Count;
 use crate::parts::chance::Chance;
 use crate::parts::epochs::TAG_BITS;
 use crate::parts::queue::{Queue, queue_of};
-use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use alloc::vec::Vec;
 
 crate::knobs! {
     /// Knobs of [`FifoMerge`].
@@ -170,8 +172,16 @@ impl Policy for FifoMerge {
     }
 
     #[inline]
-    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u16) -> Option<u16> {
-        meta.checked_add(ONE_HIT)
+    fn marker(&self) -> Marker {
+        Marker::Count(Count {
+            mask: u64::from(!(ONE_HIT - 1)),
+            max: u64::from(!(ONE_HIT - 1)),
+            one: u64::from(ONE_HIT),
+        })
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u16) -> Option<u16> {
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn moved(&mut self, cells: &mut impl Cells<u16>, old: Slot, new: Slot) {

@@ -29,8 +29,9 @@
 //! Evictions must be cheap: each reads 64 entries. Entries that were popular once stay for long.
 
 use crate::knobs::Knobs;
+use crate::marker::Count;
 use crate::parts::chance::Chance;
-use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 crate::knobs! {
     /// Knobs of [`Hyperbolic`].
@@ -86,8 +87,16 @@ impl Policy for Hyperbolic {
     }
 
     #[inline]
-    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u64) -> Option<u64> {
-        meta.checked_add(ONE_HIT)
+    fn marker(&self) -> Marker {
+        Marker::Count(Count {
+            mask: !0 << 32,
+            max: !0 << 32,
+            one: ONE_HIT,
+        })
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u64) -> Option<u64> {
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn moved(&mut self, _cells: &mut impl Cells<u64>, old: Slot, new: Slot) {

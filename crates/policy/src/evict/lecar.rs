@@ -33,10 +33,13 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::parts::frequencies::{Frequencies, counted};
 use crate::parts::history::History;
 use crate::parts::pool::{Chain, Links, Pool};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use alloc::vec::Vec;
 
 /// Regret for a ghost that is requested as many requests after its eviction as the cache has
 /// entries. An earlier request gives more regret.

@@ -31,6 +31,7 @@
 use super::lecar::{Lecar, Node, Recency};
 use crate::Budget;
 use crate::parts::pool::{Chain, Pool};
+use alloc::vec::Vec;
 
 /// The LeCaR-SIEVE policy.
 pub type LecarSieve = Lecar<Hand>;

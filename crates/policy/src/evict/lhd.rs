@@ -37,6 +37,8 @@
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
 use crate::{Budget, Cells, Eviction, Meta, OnHit, Policy, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Maximum age that is distinguished, in units of age.
 const AGE_LIMIT: u32 = 20_000;

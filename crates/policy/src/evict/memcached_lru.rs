@@ -35,6 +35,8 @@ use super::slab::{Classes, slab_weight};
 use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
 
 crate::knobs! {
     /// Knobs of [`MemcachedLru`].

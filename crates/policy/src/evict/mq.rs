@@ -34,6 +34,8 @@ use crate::knobs::Knobs;
 use crate::parts::history::History;
 use crate::parts::pool::{Chain, Links, Pool, chained};
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
 
 crate::knobs! {
     /// Knobs of [`Mq`].

@@ -43,11 +43,12 @@ use super::lhd::Lhd;
 use super::lirs::Lirs;
 use super::lru::Lru;
 use crate::knobs::Knobs;
+use crate::marker::Count;
 use crate::parts::chance::scramble;
 use crate::parts::epochs::{TAG_BITS, TAG_MASK};
 use crate::parts::ghost::Ghost;
 use crate::parts::queue::{Filed, ONE_QUEUE, WeighedQueue};
-use crate::{Admit, Budget, Cells, Eviction, Facts, Meta, OnHit, Policy, Slot};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, Meta, OnHit, Policy, Slot};
 use core::marker::PhantomData;
 
 crate::knobs! {
@@ -160,6 +161,15 @@ pub struct Qd<P> {
 }
 
 impl<P: Main> Qd<P> {
+    /// Rule for hits on probation, on the byte of the wrapper.
+    fn on_probation() -> Count {
+        Count {
+            mask: u64::from(!TAG_MASK),
+            max: u64::from(P::THRESHOLD) << TAG_BITS,
+            one: u64::from(ONE_HIT),
+        }
+    }
+
     fn weigh(cells: &impl Facts, slot: Slot) -> u64 {
         u64::from(cells.weight(slot))
     }
@@ -293,10 +303,25 @@ impl<P: Main> Policy for Qd<P> {
     }
 
     #[inline]
+    fn marker(&self) -> Marker {
+        let outside = Self::on_probation();
+        match self.main.marker().shifted(8) {
+            Some(inside) => Marker::Split {
+                mask: u64::from(!TAG_MASK),
+                value: u64::from(IN_MAIN),
+                inside,
+                outside,
+            },
+            None => Marker::Nothing,
+        }
+    }
+
+    #[inline]
     fn mark(&self, facts: &impl Facts, slot: Slot, meta: Self::Meta) -> Option<Self::Meta> {
         if !is_in_main(meta.own) {
-            return (meta.own >> TAG_BITS < P::THRESHOLD).then_some(QdMeta {
-                own: meta.own + ONE_HIT,
+            let own = Marker::Count(Self::on_probation()).mark_meta(meta.own, facts.requests());
+            return own.map(|own| QdMeta {
+                own,
                 main: meta.main,
             });
         }

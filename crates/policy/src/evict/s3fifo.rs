@@ -42,9 +42,10 @@
 //! cache holds only a few dozen entries, so that the small queue is too short.
 
 use crate::knobs::Knobs;
+use crate::marker::Count;
 use crate::parts::ghost::Ghost;
 use crate::parts::queue::{TWO_QUEUES, WeighedQueue, queue_of};
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -227,8 +228,16 @@ impl Policy for S3Fifo {
     }
 
     #[inline]
-    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        (meta < 3 * ONE_HIT).then(|| meta + ONE_HIT)
+    fn marker(&self) -> Marker {
+        Marker::Count(Count {
+            mask: u64::from(3 * ONE_HIT),
+            max: u64::from(3 * ONE_HIT),
+            one: u64::from(ONE_HIT),
+        })
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {

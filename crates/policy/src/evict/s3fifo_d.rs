@@ -43,7 +43,7 @@
 use super::s3fifo::{S3Fifo, S3FifoConfig};
 use crate::knobs::Knobs;
 use crate::parts::history::History;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -175,8 +175,12 @@ impl Policy for S3FifoD {
     }
 
     #[inline]
-    fn mark(&self, facts: &impl Facts, slot: Slot, meta: u8) -> Option<u8> {
-        self.queues.mark(facts, slot, meta)
+    fn marker(&self) -> Marker {
+        self.queues.marker()
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {

@@ -45,7 +45,10 @@ mod miniature;
 use super::s3fifo::{S3Fifo, S3FifoConfig};
 use crate::knobs::Knobs;
 use crate::parts::chance::scramble;
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use alloc::boxed::Box;
 use miniature::{Border, COUNT, Miniatures};
 
 crate::knobs! {

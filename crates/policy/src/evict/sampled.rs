@@ -32,10 +32,12 @@
 //! # Avoid when
 //! A true order costs less: `lru` needs 4 bytes more, `clock` and `sieve` need fewer than this.
 
-use super::sampled_lru::{Candidate, stamp_of};
+use super::sampled_lru::Candidate;
 use crate::knobs::Knobs;
+use crate::marker::stamp_of;
 use crate::parts::chance::Chance;
-use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use alloc::vec::Vec;
 
 crate::knobs! {
     /// Knobs of [`Sampled`].
@@ -114,9 +116,12 @@ impl Policy for Sampled {
     }
 
     #[inline]
+    fn marker(&self) -> Marker {
+        Marker::Stamp
+    }
+    #[inline]
     fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u32) -> Option<u32> {
-        let stamp = stamp_of(facts.requests());
-        (meta != stamp).then_some(stamp)
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn moved(&mut self, _cells: &mut impl Cells<u32>, old: Slot, new: Slot) {

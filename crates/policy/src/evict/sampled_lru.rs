@@ -29,8 +29,10 @@
 //! A true order costs less: `lru` needs 4 bytes more, `clock` and `sieve` need fewer than this.
 
 use crate::knobs::Knobs;
+use crate::marker::stamp_of;
 use crate::parts::chance::Chance;
-use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use alloc::vec::Vec;
 
 /// Number of candidates kept between evictions, as in Redis.
 const POOL: usize = 16;
@@ -84,13 +86,6 @@ pub struct SampledLru {
     taken: u8,
 }
 
-/// Converts the number of a request to an entry's bits; 0 is reserved for entries that were not
-/// inserted.
-#[inline]
-pub(super) fn stamp_of(requests: u64) -> u32 {
-    (requests as u32).max(1)
-}
-
 impl SampledLru {
     fn offer(&mut self, cells: &impl Cells<u32>, slot: Slot) {
         self.pool.retain(|candidate| candidate.slot != slot);
@@ -133,9 +128,12 @@ impl Policy for SampledLru {
     }
 
     #[inline]
+    fn marker(&self) -> Marker {
+        Marker::Stamp
+    }
+    #[inline]
     fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u32) -> Option<u32> {
-        let stamp = stamp_of(facts.requests());
-        (meta != stamp).then_some(stamp)
+        self.marker().mark_meta(meta, facts.requests())
     }
 
     fn moved(&mut self, _cells: &mut impl Cells<u32>, old: Slot, new: Slot) {

@@ -28,8 +28,9 @@
 //! # Avoid when
 //! The loops are longer than the cache (block traces), or scans come between reuses.
 
+use crate::marker::Count;
 use crate::parts::queue::{Queue, TWO_QUEUES, queue_of};
-use crate::{Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 /// Bit of the entry's byte, above the queue's bits, that a hit sets.
 const VISITED: u8 = TWO_QUEUES + 1;
@@ -76,8 +77,12 @@ impl Policy for Sieve {
         self.queues[self.ahead].push(cells, slot);
     }
     #[inline]
-    fn mark(&self, _facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        (meta & VISITED == 0).then_some(meta | VISITED)
+    fn marker(&self) -> Marker {
+        Marker::Count(Count::bit(u64::from(VISITED)))
+    }
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
+        self.marker().mark_meta(meta, facts.requests())
     }
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
         self.queues[queue_of::<TWO_QUEUES>(cells.get(new))].moved(cells, new);

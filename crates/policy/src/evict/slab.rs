@@ -36,7 +36,11 @@
 
 use crate::knobs::Knobs;
 use crate::parts::chance::Chance;
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 crate::knobs! {

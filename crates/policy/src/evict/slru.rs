@@ -33,6 +33,7 @@
 use crate::knobs::Knobs;
 use crate::parts::list::{List, Node};
 use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
+use alloc::vec::Vec;
 
 /// Maximum number of entries that one hit moves down from a segment.
 const DEMOTIONS_MAX: usize = 4;

@@ -1,7 +1,9 @@
 //! Tests of every policy of the list, and of variants with other knobs, in the conformance suite.
 
-use crate::any::{AnyPolicy, PolicySpec};
-use crate::{evict, policy_suite};
+use crate::any::{AnyPolicy, POLICIES, PolicySpec};
+use crate::parts::chance::scramble;
+use crate::suite::host::Host;
+use crate::{Marker, OnHit, Policy, Slot, Tick, evict, policy_suite};
 
 macro_rules! suites {
     (served { $($([mod $module:ident])? $name:ident = $policy:ty,)+ }
@@ -56,5 +58,37 @@ fn slabs_of_4() -> evict::slab::SlabConfig {
     evict::slab::SlabConfig {
         fewest: 4,
         ..Default::default()
+    }
+}
+
+#[test]
+fn a_marker_marks_as_its_policy_does() {
+    let mut host = Host::<u64>::new(Tick(1));
+    let slot: Slot = host.add(7, 1, None);
+    for about in POLICIES {
+        let spec: PolicySpec = about.name.parse().expect("a name is a specification");
+        let Some(policy) = AnyPolicy::build(&spec, 1_000, 1) else {
+            continue;
+        };
+        let marker = policy.marker();
+        if about.on_hit != OnHit::Mark {
+            assert_eq!(marker, Marker::Nothing, "{}", about.name);
+            continue;
+        }
+        let mask = !0 >> (64 - policy.meta_bits());
+        let mut marked = 0;
+        for number in 0..10_000 {
+            host.count_request();
+            let bits = scramble(number) & mask;
+            let expected = policy.mark(&host, slot, bits);
+            assert_eq!(
+                marker.mark(bits, crate::Facts::requests(&host)),
+                expected,
+                "{} marks {bits:#x} differently",
+                about.name
+            );
+            marked += u32::from(expected.is_some());
+        }
+        assert!(marked > 0, "{} never marks", about.name);
     }
 }

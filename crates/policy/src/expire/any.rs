@@ -10,6 +10,8 @@ use crate::knobs::{Knob, Knobs, SpecError, read_knobs, write_knobs};
 use crate::names::is_same;
 use crate::packed::{Packed, PackedView};
 use crate::{Budget, Cells, Due, ExpiryIndex, Meta, Slot, Tick};
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 

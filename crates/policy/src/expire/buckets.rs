@@ -48,6 +48,9 @@ mod ring;
 use super::sampled::{CyclesConfig, EXPIRE_NS, Sampled};
 use crate::knobs::{Knob, Knobs};
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
 pub(super) use ring::{Ring, Status};
 
 /// Maximum number of buckets of a ring.

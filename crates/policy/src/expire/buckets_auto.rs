@@ -35,6 +35,7 @@
 use super::buckets::{InExpires, InExpiresView, Ring, Rounds, high_half, set_high_half};
 use super::sampled::{CyclesConfig, Sampled};
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
+use alloc::boxed::Box;
 
 const NUM_BUCKETS_MIN: usize = 64;
 const NUM_BUCKETS_MAX: usize = 1 << 12;

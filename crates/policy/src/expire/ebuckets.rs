@@ -39,6 +39,7 @@
 
 use crate::parts::radix_tree::{Dense, RadixTree};
 use crate::{Budget, Cells, Due, ExpiryIndex, Meta, Slot, Tick};
+use alloc::vec;
 
 /// Maximum number of entries in a segment.
 const SEG_MAX_ITEMS: usize = 16;

@@ -27,7 +27,7 @@
 //! Always, except to check another index or to rule one out as the cause of a fault.
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 /// A simple index that serves as a model; see the [module](self).
 pub struct Ordered {

@@ -35,6 +35,7 @@ use super::radix::key;
 use super::sampled::{CyclesConfig, Sampled};
 use crate::parts::radix_tree::RadixTree;
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
+use alloc::vec::Vec;
 
 /// Number of entries per place in the tree.
 const ENTRIES_PER_KEY: usize = 100;

@@ -43,6 +43,7 @@
 //! where it is.
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Facts, Slot, Tick};
+use alloc::vec::Vec;
 
 /// Maximum number of entries in a leaf.
 const LEAF_MAX: usize = 64;
@@ -318,7 +319,7 @@ impl Ranked {
             // the first of all.
             None => return self.drop_leaf(at),
         };
-        let moved = self.change((branch, from), std::mem::take);
+        let moved = self.change((branch, from), core::mem::take);
         self.change((branch, into), |slots| slots.extend(moved));
         self.drop_leaf((branch, from));
     }
@@ -340,7 +341,7 @@ impl Ranked {
                 return;
             }
             (Some(one), Some(other)) if one < BRANCH_MIN && one + other <= BRANCH_JOINED => {
-                let mut moved = self.change_branch(branch + 1, std::mem::take);
+                let mut moved = self.change_branch(branch + 1, core::mem::take);
                 let count = self.branches.remove(branch + 1).count;
                 self.branches[branch].count += count;
                 self.change_branch(branch, |leaves| leaves.append(&mut moved));

@@ -74,6 +74,8 @@ mod tests;
 pub use era::Link;
 
 use crate::{Budget, Cells, Due, ExpiryIndex, Slot, Tick};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use few::Few;
 use many::{Found, Many, look};
 
@@ -142,11 +144,31 @@ impl Wheel {
     }
 }
 
+/// Returns a dead entry of the sorted array. An entry whose deadline has moved later is filed
+/// again.
+#[inline]
+fn pop_few(few: &mut Few, cells: &mut impl Cells<Link>, now: Tick, budget: &mut Budget) -> Due {
+    while let Some(filed) = few.first()
+        && filed < now
+    {
+        if !budget.spend() {
+            return Due::Again;
+        }
+        let slot = few.pop().expect("the array has a first item");
+        match cells.deadline(slot) {
+            Some(deadline) if deadline > filed => few.insert(deadline, slot),
+            _ => return Due::Slot(slot),
+        }
+    }
+    Due::Nothing
+}
+
 impl ExpiryIndex for Wheel {
     type Link = Link;
     type Config = ();
     const NAME: &'static str = "wheel";
     const ALIASES: &'static [&'static str] = &["timing-wheel", "timer-wheel"];
+    const LATER_IS_FREE: bool = true;
 
     fn new(_now: Tick, _config: &(), _seed: u64) -> Self {
         Wheel {
@@ -227,16 +249,7 @@ impl ExpiryIndex for Wheel {
                 }
                 due
             }
-            Entries::Few(few) => match few.first() {
-                Some(first) if first < now => {
-                    if budget.spend() {
-                        Due::Slot(few.pop().expect("the array has a first item"))
-                    } else {
-                        Due::Again
-                    }
-                }
-                _ => Due::Nothing,
-            },
+            Entries::Few(few) => pop_few(few, cells, now, budget),
         }
     }
 
@@ -275,8 +288,12 @@ impl ExpiryIndex for Wheel {
             Entries::Few(few) => {
                 let deadlines: Vec<_> = few.iter().collect();
                 assert!(deadlines.is_sorted_by_key(|&(deadline, _)| deadline));
-                for (deadline, slot) in deadlines {
-                    assert_eq!(cells.deadline(slot), Some(deadline));
+                for (filed, slot) in deadlines {
+                    assert!(
+                        cells
+                            .deadline(slot)
+                            .is_some_and(|deadline| deadline >= filed)
+                    );
                 }
             }
         }

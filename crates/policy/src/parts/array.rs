@@ -4,6 +4,8 @@
 //! The array grows by pages, without copying.
 
 use crate::{Cells, Slot, Tick};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 const PAGE_ITEMS: usize = 1 << 10;
 

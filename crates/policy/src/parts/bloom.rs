@@ -12,6 +12,8 @@
 //! <https://doi.org/10.1007/978-3-540-72845-0_9>.
 
 use super::chance::scramble;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Words of one filter in a block.
 const WORDS: usize = 4;

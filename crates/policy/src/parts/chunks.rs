@@ -1,5 +1,8 @@
 //! A growing array in chunks: no call copies the items, as a doubling vector would.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 /// Number of items in a chunk.
 const CHUNK: usize = 64;
 

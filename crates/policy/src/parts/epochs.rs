@@ -21,7 +21,8 @@
 
 use super::ring::SlotRing;
 use crate::Slot;
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// The low bits of an entry's own byte that hold the tag.
 pub const TAG_BITS: u32 = 5;

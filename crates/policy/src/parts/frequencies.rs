@@ -5,6 +5,7 @@
 //! D. Matani, *An O(1) algorithm for implementing the LFU cache eviction scheme*, 2010.
 
 use super::pool::{Chain, Chained, Links, NONE, Pool, chained};
+use alloc::vec::Vec;
 
 /// Number of the list that links a node with the others of its group.
 pub const BY_FREQUENCY: usize = 1;

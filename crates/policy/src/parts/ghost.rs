@@ -25,6 +25,10 @@
 //! Systems*, CMU 2024, which has one bucketed table of fixed size with 4-byte fingerprints, and
 //! keeps counting a ghost that was found again as if it were still there.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// Ghosts per bucket: one cache line.
 const BUCKET: usize = 16;
 /// Target number of ghosts per segment: 16 buckets, 88 % full.

@@ -6,6 +6,7 @@
 //! `Chained<LIST>` that its type implements.
 
 use super::chunks::Chunks;
+use alloc::vec::Vec;
 
 /// Number that stands for no node, at the end of a list.
 pub const NONE: u32 = u32::MAX;

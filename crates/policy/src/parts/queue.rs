@@ -11,6 +11,7 @@
 
 use super::epochs::{EpochRing, TAG_BITS, TAG_MASK};
 use crate::{Budget, Cells, Eviction, Slot};
+use alloc::vec::Vec;
 
 /// Bits used by the queue of a policy with one queue: the tag.
 pub const ONE_QUEUE: u8 = TAG_MASK;

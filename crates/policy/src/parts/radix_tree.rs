@@ -17,6 +17,7 @@
 
 mod nodes;
 
+use alloc::vec::Vec;
 pub(crate) use nodes::Dense;
 use nodes::{Direct, INDEX_MASK, KIND_SHIFT, NOTHING, Sorted, View};
 

@@ -5,7 +5,9 @@
 //! half of the content, and never more than 4 KiB.
 
 use crate::Slot;
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
 
 /// Smallest chunk, in slots: one cache line.
 const CHUNK_MIN: usize = 16;

@@ -10,6 +10,8 @@
 //! <https://doi.org/10.1145/3149371>, which halves the whole table at once.
 
 use super::chance::scramble;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Counters per key.
 const ROWS: u64 = 4;

@@ -13,7 +13,7 @@
 
 use crate::parts::lookup::{Lookup, keyed};
 use crate::parts::pool::{Links, NONE, Pool, chained};
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 /// Number of caches.
 pub(super) const COUNT: usize = 8;

@@ -1,6 +1,9 @@
 //! The ring: buckets, the time of each, and the position of the round.
 
 use crate::{Facts, Slot, Tick};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Number of references in a full page of a bucket.
 const PAGE_ITEMS: usize = 1 << 10;

@@ -2,6 +2,7 @@
 
 use super::pool::{self, Pool};
 use crate::Meta;
+use alloc::boxed::Box;
 
 /// Number of bits of a deadline that select a bucket of one level.
 pub(super) const DIGIT_BITS: u32 = 6;

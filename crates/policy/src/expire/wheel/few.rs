@@ -1,7 +1,12 @@
 //! A few deadlines: a sorted array, which costs more per entry than the wheel but has no fixed
 //! cost.
+//!
+//! An item's deadline is the one under which its entry was filed. The entry's own may be later,
+//! because hosts need not report that a deadline moves later; it is then filed again when the item
+//! comes up.
 
 use crate::{Slot, Tick};
+use alloc::vec::Vec;
 
 /// A deadline in two words, and a slot: 12 bytes.
 type Item = [u32; 3];
@@ -40,6 +45,7 @@ impl Few {
         self.items
             .iter()
             .rposition(|&other| other == item(deadline, slot))
+            .or_else(|| self.items.iter().position(|other| other[2] == slot.0))
             .expect("the host removes and moves only what it inserted")
     }
 
@@ -53,10 +59,10 @@ impl Few {
 
     pub(super) fn moved(&mut self, deadline: Tick, old: Slot, new: Slot) {
         let at = self.position(deadline, old);
-        self.items[at] = item(deadline, new);
+        self.items[at] = item(deadline_of(&self.items[at]), new);
     }
 
-    /// Returns the earliest deadline.
+    /// Returns the earliest deadline under which an entry is filed.
     pub(super) fn first(&self) -> Option<Tick> {
         self.items.last().map(deadline_of)
     }
@@ -65,7 +71,7 @@ impl Few {
         self.items.pop().map(|item| Slot(item[2]))
     }
 
-    /// Returns the number of entries that are dead at `now`.
+    /// Returns an upper bound of the number of entries that are dead at `now`.
     pub(super) fn dead_count(&self, now: Tick) -> usize {
         self.items.len() - self.items.partition_point(|item| deadline_of(item) >= now)
     }

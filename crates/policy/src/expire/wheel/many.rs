@@ -3,6 +3,7 @@
 use super::era::{Drain, ERAS, Era, LEVELS, Link, Place, Tail};
 use super::pass::Sweep;
 use super::pool::{self, HOLE, Pool};
+use alloc::vec::Vec;
 
 use crate::{Budget, Cells, Due, Slot, Tick};
 

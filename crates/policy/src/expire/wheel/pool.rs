@@ -13,6 +13,9 @@
 //! fall empty. An empty page is returned to the allocator at once, except one that a large pool
 //! keeps against thrashing.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 /// Words of a cell.
 const CELL_WORDS: usize = 8;
 /// Cells per page: one bit each in a word.

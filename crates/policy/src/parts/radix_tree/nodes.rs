@@ -1,5 +1,7 @@
 //! Nodes of the tree, and the pages that hold them.
 
+use alloc::vec::Vec;
+
 /// Position of the bits of a reference that give the kind of the node.
 pub(super) const KIND_SHIFT: u32 = 29;
 /// Mask of the bits of a reference that hold the index among the nodes of its kind.

@@ -230,7 +230,10 @@ impl<I: ExpiryIndex> Trial<I> {
         expected.deadline = deadline;
         let slot = expected.slot;
         self.host.set_deadline(slot, Some(deadline));
-        self.index.update(&mut self.host, slot, old);
+        let is_free = I::LATER_IS_FREE && deadline >= old;
+        if !is_free || choice >> 7 & 1 == 0 {
+            self.index.update(&mut self.host, slot, old);
+        }
     }
 
     /// Makes many changes at once, so that stale state accumulates in the index.
