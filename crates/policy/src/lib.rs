@@ -245,8 +245,9 @@ pub trait Policy: Sized + Send {
         None
     }
     /// Returns the rule of [`Policy::mark`] as a value, for hosts whose readers cannot hold a
-    /// reference to the policy. The rule stays the same until the policy is dropped. Readers may
-    /// lose marks of each other, and may mark an entry that has just left.
+    /// reference to the policy. Except for [`Marker::Windowed`] the rule stays the same until the
+    /// policy is dropped. Readers may lose marks of each other, and may mark an entry that has just
+    /// left.
     #[inline]
     fn marker(&self) -> Marker {
         Marker::Nothing

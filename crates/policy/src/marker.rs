@@ -50,6 +50,15 @@ pub enum Marker {
     Nothing,
     /// A hit counts.
     Count(Count),
+    /// A hit counts unless the entry is young. This rule changes when entries are inserted, and a
+    /// host that copies it reads it again after each insertion. One that does not counts all hits,
+    /// because no entry is young at first.
+    Windowed {
+        /// Count for entries that are not young.
+        count: Count,
+        /// Set of the numbers in the low six bits of an entry by which it is young.
+        young: u64,
+    },
     /// A hit stores the number of the request, as [`stamp_of`] shortens it.
     Stamp,
     /// Where the bits under `mask` are `value`, a hit counts as `inside`, elsewhere as `outside`.
@@ -80,6 +89,8 @@ impl Marker {
         match self {
             Marker::Nothing => None,
             Marker::Count(count) => count.mark(bits),
+            Marker::Windowed { young, .. } if young >> (bits & 63) & 1 != 0 => None,
+            Marker::Windowed { count, .. } => count.mark(bits),
             Marker::Stamp => {
                 let stamp = u64::from(stamp_of(requests));
                 (bits != stamp).then_some(stamp)
@@ -107,7 +118,7 @@ impl Marker {
     }
 
     /// Returns this rule for bits that are stored `shift` places higher; `None` if the rule cannot
-    /// be shifted, because it replaces all bits or is a split itself.
+    /// be shifted, because it replaces all bits, depends on them, or is a split itself.
     pub fn shifted(self, shift: u32) -> Option<Count> {
         match self {
             Marker::Count(count) => Some(count.shifted(shift)),

@@ -8,6 +8,7 @@ mod slab;
 
 use super::b_lru::{BLru, BLruConfig};
 use super::clock::{Clock, ClockConfig};
+use super::clock2q_plus::{Clock2QPlus, Clock2QPlusConfig};
 use super::fifo::Fifo;
 use super::lru::Lru;
 use super::qd::QdConfig;
@@ -201,6 +202,47 @@ impl NaivePolicy for PlainS3Fifo {
     }
 }
 
+/// Clock2Q+ without ghosts, by weight: S3-FIFO whose hits count only as stated.
+#[derive(Default)]
+struct PlainClock2QPlus {
+    queues: PlainS3Fifo,
+    window: u64,
+    /// Weight that was inserted into small before each entry of it.
+    before: std::collections::BTreeMap<u64, u64>,
+    /// The same for the entry inserted last, and the weight with it.
+    newest: (u64, u64),
+}
+
+impl NaivePolicy for PlainClock2QPlus {
+    fn hit(&mut self, key: u64) {
+        let is_young = |before: &u64| self.newest.0 - before < self.window;
+        if !self.before.get(&key).is_some_and(is_young) {
+            // Two hits that lead to main stand for one that counts.
+            self.queues.small.hit(key, 2);
+            self.queues.small.hit(key, 2);
+        }
+        self.queues.main.hit(key, 1);
+    }
+    fn insert(&mut self, key: u64, weight: u32) {
+        self.before.remove(&key);
+        self.queues.insert(key, weight);
+        if self.queues.small.0.iter().any(|&(other, _)| other == key) {
+            self.newest = (self.newest.1, self.newest.1 + u64::from(weight));
+            self.before.insert(key, self.newest.0);
+        }
+    }
+    fn remove(&mut self, key: u64) {
+        self.queues.remove(key);
+    }
+    fn evict(&mut self) -> Option<u64> {
+        let victim = self.queues.evict();
+        let small = &self.queues.small.0;
+        self.before
+            .retain(|key, _| small.iter().any(|(other, _)| other == key));
+        victim
+    }
+}
+
 /// S3-SIEVE without ghosts, by weight.
 #[derive(Default)]
 struct PlainS3Sieve {
@@ -289,6 +331,14 @@ proptest! {
         let config = S3FifoDConfig { ghost: 0.0, ..S3FifoDConfig::default() };
         let model = PlainS3Fifo { capacity: 60, has_evicted: true, ..PlainS3Fifo::default() };
         agrees_with_model::<S3FifoD>(&config, model, 60, &steps, false);
+    }
+
+    #[test]
+    fn clock2q_plus_evicts_as_its_model(steps in steps()) {
+        let config = Clock2QPlusConfig { ghost: 0.0, ..Clock2QPlusConfig::default() };
+        let queues = PlainS3Fifo { capacity: 60, ..PlainS3Fifo::default() };
+        let model = PlainClock2QPlus { queues, window: 3, ..PlainClock2QPlus::default() };
+        agrees_with_model::<Clock2QPlus>(&config, model, 60, &steps, false);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use super::fifo::Fifo;
 use super::s3fifo::S3Fifo;
+use super::s3fifo_w::S3FifoW;
 use crate::parts::chance::Chance;
 use crate::suite::policy::Trial;
 use crate::{Facts, Policy};
 
-/// Bytes per entry of S3-FIFO with full ghosts, including the byte in the header.
-fn s3fifo_bytes(entries: u64) -> f64 {
+/// Bytes per entry of a policy with full ghosts, including its bits in the header.
+fn bytes_per_entry<P: Policy<Meta = u8>>(entries: u64) -> f64 {
     let weight = 60;
-    let mut trial = Trial::<S3Fifo>::new(entries * u64::from(weight), &Default::default(), 1);
+    let mut trial = Trial::<P>::new(entries * u64::from(weight), &Default::default(), 1);
     let mut chance = Chance::new(2);
     for request in 0..4 * entries {
         // A fifth of the requests are for keys that are remembered or cached.
@@ -22,14 +23,25 @@ fn s3fifo_bytes(entries: u64) -> f64 {
         trial.request(key, weight, 100);
     }
     trial.policy.check(&trial.host);
-    let header_bits = <<S3Fifo as Policy>::Meta as crate::Meta>::BITS;
+    let header_bits = <u8 as crate::Meta>::BITS;
     trial.policy.heap_bytes() as f64 / trial.host.len() as f64 + f64::from(header_bits) / 8.0
 }
 
 #[test]
 fn s3fifo_costs_ten_bytes_an_entry_and_little_more_in_small_shards() {
     for (entries, most) in [(2_000, 13.0), (5_000, 11.5), (20_000, 10.0), (50_000, 9.6)] {
-        let bytes = s3fifo_bytes(entries);
+        let bytes = bytes_per_entry::<S3Fifo>(entries);
+        assert!(
+            bytes <= most,
+            "{bytes} bytes an entry with {entries} entries"
+        );
+    }
+}
+
+#[test]
+fn s3fifo_w_costs_half_a_byte_more_than_s3fifo_in_large_shards() {
+    for (entries, most) in [(2_000, 16.0), (5_000, 12.5), (20_000, 10.5), (50_000, 10.0)] {
+        let bytes = bytes_per_entry::<S3FifoW>(entries);
         assert!(
             bytes <= most,
             "{bytes} bytes an entry with {entries} entries"

@@ -43,6 +43,7 @@
 
 use crate::knobs::Knobs;
 use crate::marker::Count;
+use crate::parts::epochs::TAG_BITS;
 use crate::parts::ghost::Ghost;
 use crate::parts::queue::{TWO_QUEUES, WeighedQueue, queue_of};
 use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
@@ -106,6 +107,44 @@ impl S3Fifo {
         assert!(small_capacity <= self.capacity);
         self.small_capacity = small_capacity;
         self.queues[SMALL].resize(small_capacity);
+    }
+
+    /// Sets the weight of the entries pushed last to small that [`S3Fifo::windowed_marker`] distinguishes.
+    pub(super) fn set_small_window(&mut self, weight: u64) {
+        self.queues[SMALL].set_window(weight);
+    }
+
+    /// The same for main.
+    pub(super) fn set_main_window(&mut self, weight: u64) {
+        self.queues[MAIN].set_window(weight);
+    }
+
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.queues.iter().map(WeighedQueue::len).sum()
+    }
+
+    /// Returns the rule of marks that counts hits up to `max` and none within the windows.
+    #[inline]
+    pub(super) fn windowed_marker(&self, max: u8) -> Marker {
+        let [small, main] = &self.queues;
+        Marker::Windowed {
+            count: Count {
+                mask: u64::from(3 * ONE_HIT),
+                max: u64::from(max * ONE_HIT),
+                one: u64::from(ONE_HIT),
+            },
+            young: u64::from(small.young_tags()) | u64::from(main.young_tags()) << (1 << TAG_BITS),
+        }
+    }
+
+    /// Same as [`Policy::miss`], but returns the weight of the victims of small since this key was
+    /// one, if the key is a ghost.
+    #[inline]
+    pub(super) fn miss_aged(&mut self, key_hash: u64, weight: u32) -> Option<u64> {
+        let age = self.ghost.take_aged(key_hash, weight);
+        self.returning = age.map(|_| key_hash);
+        age
     }
 
     /// Sets the share of small and the number of hits that moves an entry to main.
@@ -213,7 +252,7 @@ impl Policy for S3Fifo {
 
     #[inline]
     fn miss(&mut self, _facts: &impl Facts, key_hash: u64, weight: u32) -> Admit {
-        self.returning = self.ghost.take(key_hash, weight).then_some(key_hash);
+        self.miss_aged(key_hash, weight);
         Admit::Yes
     }
 

@@ -15,6 +15,10 @@
 //! full queue is known beforehand and its length is not. When tags run out, the youngest epoch
 //! grows.
 //!
+//! A ring can also distinguish its *young* entries, those filed within a window of weight: the tags
+//! of the newest epochs are kept as a set, which is computed when an epoch opens. So the age of an
+//! entry costs no bits, and is known to one epoch.
+//!
 //! When stale references outnumber live ones, [`EpochRing::compact`] rewrites the epochs one after
 //! the other, a few references per call: the ring holds at most about three references per live
 //! one.
@@ -30,7 +34,8 @@ pub const TAG_BITS: u32 = 5;
 pub const TAG_MASK: u8 = (1 << TAG_BITS) - 1;
 /// Number of epochs of a queue of the expected weight; the other tags are slack.
 pub const EPOCHS_AIMED: u64 = 24;
-/// Minimum number of references in a closed epoch.
+/// Minimum number of references in a closed epoch of a ring without a window. A ring with a window
+/// has shorter epochs in a small queue, so that the window has its length there too.
 const EPOCH_MIN: usize = 128;
 /// Number of stale references below which there is no compaction.
 const STALE_MIN: usize = 64;
@@ -55,6 +60,13 @@ pub struct EpochRing {
     epochs: VecDeque<Epoch>,
     /// Bit `t` is set while an epoch has tag `t`; bit 0 always.
     tags_used: u32,
+    /// Bit `t` is set while the epoch with tag `t` is in the window.
+    tags_young: u32,
+    /// Weight of the entries filed last that are young.
+    window: Option<u64>,
+    /// Ring of an epoch that was dropped, for the next one. The epochs of a small queue with a
+    /// window have few entries, and would otherwise allocate all the time.
+    spare: SlotRing,
     refs: usize,
     /// Epoch being compacted, and the number of its references still to be examined.
     compacting: Option<(Tag, usize)>,
@@ -77,11 +89,27 @@ impl EpochRing {
         EpochRing {
             epochs: VecDeque::new(),
             tags_used: 1,
+            tags_young: 0,
+            window: None,
+            spare: SlotRing::new(),
             refs: 0,
             compacting: None,
             compact_at: 0,
             compact_below: 0,
         }
+    }
+
+    /// Sets the weight of the entries filed last that [`EpochRing::young_tags`] distinguishes. It
+    /// holds from the next epoch on. Without this call no entry is young.
+    pub fn set_window(&mut self, weight: u64) {
+        self.window = Some(weight);
+    }
+
+    /// Returns the set of the tags of young entries, those after which less weight than the
+    /// window's was filed. Entries up to one epoch older may count as young.
+    #[inline]
+    pub fn young_tags(&self) -> u32 {
+        self.tags_young
     }
 
     /// Number of references, including stale ones.
@@ -95,10 +123,10 @@ impl EpochRing {
     #[inline]
     pub fn push(&mut self, slot: Slot, weight: u32, queue_weight: u64) -> Tag {
         let quantum = queue_weight / EPOCHS_AIMED;
-        let is_open = self
-            .epochs
-            .back()
-            .is_some_and(|epoch| epoch.filed_weight <= quantum || epoch.refs.len() < EPOCH_MIN);
+        let is_open = self.epochs.back().is_some_and(|epoch| match self.window {
+            None => epoch.filed_weight <= quantum || epoch.refs.len() < EPOCH_MIN,
+            Some(_) => epoch.filed_weight < quantum.max(1),
+        });
         if !is_open {
             self.open_epoch();
         }
@@ -152,7 +180,9 @@ impl EpochRing {
 
     /// Removes all references, because no entry is left.
     pub fn clear(&mut self) {
+        let window = self.window;
         *self = EpochRing::new();
+        self.window = window;
     }
 
     /// Returns all references with their tags, from the oldest to the youngest.
@@ -177,7 +207,7 @@ impl EpochRing {
             .iter()
             .map(|epoch| epoch.refs.heap_bytes())
             .sum();
-        refs + self.epochs.capacity() * size_of::<Epoch>()
+        refs + self.spare.heap_bytes() + self.epochs.capacity() * size_of::<Epoch>()
     }
 
     /// Panics if the structure contradicts itself.
@@ -189,6 +219,7 @@ impl EpochRing {
             tags |= 1 << epoch.tag;
         }
         assert_eq!(self.tags_used, tags);
+        assert!(self.window.is_some() || self.tags_young == 0);
         let refs: usize = self.epochs.iter().map(|epoch| epoch.refs.len()).sum();
         assert_eq!(self.refs, refs);
     }
@@ -215,9 +246,25 @@ impl EpochRing {
         }
         self.epochs.push_back(Epoch {
             tag,
-            refs: SlotRing::new(),
+            refs: core::mem::take(&mut self.spare),
             filed_weight: 0,
         });
+        if let Some(window) = self.window {
+            self.tags_young = self.tags_within(window);
+        }
+    }
+
+    /// Returns the tags of the open epoch and of the epochs before it that begin within the window.
+    fn tags_within(&self, window: u64) -> u32 {
+        if window == 0 {
+            return 0;
+        }
+        let mut filed = 0;
+        let newest = self.epochs.iter().rev().take_while(|epoch| {
+            filed += epoch.filed_weight;
+            filed < window
+        });
+        newest.fold(0, |tags, epoch| tags | 1 << epoch.tag)
     }
 
     #[cold]
@@ -228,6 +275,9 @@ impl EpochRing {
             .expect("the caller found the epoch there");
         debug_assert!(epoch.refs.is_empty());
         self.tags_used &= !(1 << epoch.tag);
+        if self.window.is_some() {
+            self.spare = epoch.refs;
+        }
     }
 
     #[cold]
@@ -272,5 +322,54 @@ impl EpochRing {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_young(ring: &EpochRing, tag: Tag) -> bool {
+        ring.young_tags() >> tag & 1 != 0
+    }
+
+    #[test]
+    fn the_window_is_known_to_one_epoch() {
+        for queue in [10u64, 100, 24_000] {
+            let window = queue * 3 / 10;
+            let mut ring = EpochRing::new();
+            ring.set_window(window);
+            let tags: Vec<Tag> = (0..5 * queue)
+                .map(|slot| {
+                    let tag = ring.push(Slot(slot as u32), 1, queue);
+                    if slot >= queue {
+                        ring.pop();
+                    }
+                    assert!(is_young(&ring, tag), "the newest entry is young");
+                    tag
+                })
+                .collect();
+            let ages = tags.iter().rev().take(queue as usize).enumerate();
+            for (age, &tag) in ages {
+                let age = age as u64;
+                if age + queue / EPOCHS_AIMED + 1 < window {
+                    assert!(is_young(&ring, tag), "age {age} of {queue}");
+                }
+                if age > window + queue / EPOCHS_AIMED {
+                    assert!(!is_young(&ring, tag), "age {age} of {queue}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_window_nothing_is_young() {
+        let mut ring = EpochRing::new();
+        let tag = ring.push(Slot(1), 1, 100);
+        assert!(!is_young(&ring, tag));
+        ring.set_window(0);
+        ring.clear();
+        let tag = ring.push(Slot(1), 1, 100);
+        assert!(!is_young(&ring, tag));
     }
 }

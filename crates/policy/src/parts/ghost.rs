@@ -123,14 +123,19 @@ impl Ghost {
     /// Returns whether this key of weight `weight` was evicted recently, and drops its ghost.
     #[inline]
     pub fn take(&mut self, key_hash: u64, weight: u32) -> bool {
+        self.take_aged(key_hash, weight).is_some()
+    }
+
+    /// Drops the ghost of this key of weight `weight`, and returns the weight filed since it was,
+    /// to the precision of one quantum; `None` if the key is no ghost.
+    #[inline]
+    pub fn take_aged(&mut self, key_hash: u64, weight: u32) -> Option<u64> {
         if self.segments.is_empty() {
-            return false;
+            return None;
         }
         let (now, life) = (self.time(), self.life());
         let (index, print) = self.locate(key_hash);
-        let Some((home, next)) = self.segments[index].home(print) else {
-            return false;
-        };
+        let (home, next) = self.segments[index].home(print)?;
         for at in [home, next] {
             let bucket = &mut self.segments[index].buckets[at];
             let live = |word: u32| (word & PRINT_MASK == print) & (age(word, now) <= life);
@@ -143,10 +148,10 @@ impl Ghost {
                 let counted = weight.min(u32::MAX - self.met[met]);
                 self.met[met] += counted;
                 self.met_weight += u64::from(counted);
-                return true;
+                return Some(u64::from(age(word, now)) * self.quantum);
             }
         }
-        false
+        None
     }
 
     /// Files a key that was just evicted. `expected` returns how many ghosts the capacity is likely

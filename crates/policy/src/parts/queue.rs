@@ -100,6 +100,18 @@ impl<const MASK: u8> Queue<MASK> {
         self.full_weight = full_weight;
     }
 
+    /// Sets the weight of the entries pushed last that [`Queue::young_tags`] distinguishes (see
+    /// [`epochs`](super::epochs)).
+    pub fn set_window(&mut self, weight: u64) {
+        self.refs.set_window(weight);
+    }
+
+    /// Returns the set of the tags of the entries that were pushed within the window.
+    #[inline]
+    pub fn young_tags(&self) -> u32 {
+        self.refs.young_tags()
+    }
+
     /// Number of entries in the queue.
     #[inline]
     pub fn len(&self) -> usize {
@@ -276,6 +288,17 @@ impl<const MASK: u8> WeighedQueue<MASK> {
     #[inline]
     pub fn weight(&self) -> u64 {
         self.weight
+    }
+
+    /// [`Queue::set_window`].
+    pub fn set_window(&mut self, weight: u64) {
+        self.queue.set_window(weight);
+    }
+
+    /// [`Queue::young_tags`].
+    #[inline]
+    pub fn young_tags(&self) -> u32 {
+        self.queue.young_tags()
     }
 
     /// [`Queue::push`].

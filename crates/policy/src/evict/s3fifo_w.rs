@@ -1,0 +1,348 @@
+//! S3-FIFO-W: S3-FIFO with correlation windows and a moving border.
+//!
+//! # Idea
+//! Requests for one key that follow each other closely are one use of it and predict nothing. So a
+//! hit does not count while its entry is among the newest of its queue: in a *correlation window*
+//! of three tenths of small, or of a fiftieth of main. As only later hits count, one of them is
+//! sufficient to lead to main.
+//!
+//! The border between small and main moves. Small's ghosts have an age: those evicted last would
+//! still be held if small were a little longer. Main's last victims are remembered for the same
+//! purpose. When one of the two queues' last victims return more than twice as often as the other's,
+//! that queue grows by a hundredth of the cache. This is decided once per hundred returns, or once
+//! per returns of a hundredth of the entries, whichever are more; a quarter of the keys is counted.
+//!
+//! # Source
+//! Our own, of known parts: S3-FIFO (J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues
+//! are all you need for cache eviction*, SOSP 2023) with its adaptive form S3-FIFO-D; the
+//! correlated references of LRU-K (E. J. O'Neil, P. E. O'Neil, G. Weikum, SIGMOD 1993), applied to
+//! the small queue by Clock2Q+ (Zhai et al., 2025, <https://arxiv.org/abs/2511.21958>). New are the
+//! window of main, the windows without bits of their own, and ghosts that serve both purposes.
+//! `docs/lab/s3fifo-w.md` has the effect of each part.
+//!
+//! # State
+//! Per entry: 8 bits and a 4-byte reference, as in [`s3fifo`](super::s3fifo). The windows take no
+//! bits, because they are kept as a set of the queues' newest epochs. Besides S3-FIFO's ghosts, one
+//! in four of main's last victims is remembered, 5 bytes per 80 entries. In all under 10 bytes per
+//! entry with 50,000 entries, under 16 with 2,000 (asserted in `promises.rs`).
+//!
+//! # Cost
+//! That of S3-FIFO, one test of a bit at a hit, and a second look-up of ghosts at a quarter of the
+//! misses.
+//!
+//! # Knobs
+//! `small` (0.1; 0.01 to 0.95): the small queue's initial share of the capacity. `ghost` (0.9; 0 to
+//! 10): the weight that the ghost queue remembers, as a share of the capacity. `threshold` (1; 1 to
+//! 3): number of counted hits in the small queue that lead to main. `window` (0.3; 0 to 0.9): the
+//! window of small, as a share of its capacity. `main_window` (0.02; 0 to 0.9): the window of main,
+//! as a share of the capacity. `step` (0.01; 0 to 0.5): share of the capacity by which the border
+//! moves; 0 keeps it.
+//!
+//! # Departures
+//! None, because there is no source. A window is longer than stated by at most a 24th of its queue,
+//! because it ends where an epoch begins.
+//!
+//! # Avoid when
+//! The cache holds only a few dozen entries, so that the windows and the comparison of ghosts have
+//! too few to work with.
+
+use super::s3fifo::{S3Fifo, S3FifoConfig};
+use crate::knobs::Knobs;
+use crate::parts::ghost::Ghost;
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+
+/// Share of the capacity whose victims are compared: those that left small, and those that left
+/// main, while victims of this weight followed.
+const MARGIN: f64 = 0.05;
+/// Number of counted returns from which on the two queues are compared: this many, and the number
+/// of entries divided by `ENTRIES_PER_RETURN`, which is a hundredth of the entries in returns of
+/// all keys. With fewer, the border of a large cache follows short phases.
+const RETURNS_MIN: usize = 25;
+const ENTRIES_PER_RETURN: usize = 400;
+/// Bits of a key's hash that are 0 for the keys whose returns are counted, one in four. The ghosts'
+/// tables use other bits.
+const COUNTED: u64 = 3 << 24;
+/// A queue grows if its last victims return more than this many times as often as the other's.
+const RETURNS_FACTOR: u32 = 2;
+/// Smallest and largest share of the capacity for small.
+const SMALL_MIN: f64 = 0.01;
+const SMALL_MAX: f64 = 0.95;
+/// Bytes per remembered victim of main, including the free places of its table.
+const BYTES_PER_GHOST: f64 = 5.4;
+
+crate::knobs! {
+    /// Knobs of [`S3FifoW`].
+    pub struct S3FifoWConfig {
+        /// Initial share of the capacity for the small queue.
+        small: f64 = 0.1, 0.01 => 0.95;
+        /// Weight that the ghost queue remembers, as a share of the capacity.
+        ghost: f64 = 0.9, 0.0 => 10.0;
+        /// Number of counted hits in the small queue that lead to main.
+        threshold: u8 = 1, 1 => 3;
+        /// Window of the small queue, as a share of its capacity.
+        window: f64 = 0.3, 0.0 => 0.9;
+        /// Window of the main queue, as a share of the capacity.
+        main_window: f64 = 0.02, 0.0 => 0.9;
+        /// Share of the capacity by which the border moves.
+        step: f64 = 0.01, 0.0 => 0.5;
+    }
+}
+
+/// The S3-FIFO-W policy.
+#[derive(Clone, Debug)]
+pub struct S3FifoW {
+    queues: S3Fifo,
+    /// Last victims of main.
+    lost: Ghost,
+    /// Number of the last victims of small and of main that were requested again.
+    returns: [u32; 2],
+    capacity: u64,
+    config: S3FifoWConfig,
+}
+
+#[inline]
+fn is_counted(key_hash: u64) -> bool {
+    key_hash & COUNTED == 0
+}
+
+impl S3FifoW {
+    fn margin(capacity: u64) -> u64 {
+        ((capacity as f64 * MARGIN) as u64).max(1)
+    }
+
+    /// Weight of main's victims that are remembered, which are those whose returns are counted.
+    fn counted_margin(capacity: u64) -> u64 {
+        (Self::margin(capacity) / 4).max(1)
+    }
+
+    fn set_windows(&mut self) {
+        let small = self.queues.small_capacity() as f64 * self.config.window;
+        let main = self.capacity as f64 * self.config.main_window;
+        self.queues.set_small_window(small.ceil() as u64);
+        self.queues.set_main_window(main.ceil() as u64);
+    }
+
+    fn set_small_capacity(&mut self, small_capacity: f64) {
+        let share = |share: f64| self.capacity as f64 * share;
+        let least = share(SMALL_MIN).max(1.0);
+        let small = small_capacity.min(share(SMALL_MAX)).max(least) as u64;
+        self.queues.set_small_capacity(small.min(self.capacity));
+        self.set_windows();
+    }
+
+    /// Counts a miss of a key that is a recent victim. `age` is the weight that left small since the
+    /// key did, if the key is small's ghost.
+    fn count_return(&mut self, age: Option<u64>, key_hash: u64, weight: u32, live: usize) {
+        let margin = Self::margin(self.capacity);
+        match age {
+            Some(age) => self.returns[0] += u32::from(age <= margin),
+            None => self.returns[1] += u32::from(self.lost.take(key_hash, weight)),
+        }
+        let returns = (self.returns[0] + self.returns[1]) as usize;
+        if returns >= RETURNS_MIN.max(live / ENTRIES_PER_RETURN) {
+            self.adapt();
+        }
+    }
+
+    /// Remembers a victim of main.
+    fn remember(&mut self, key_hash: u64, weight: u32, live: usize) {
+        let margin = u128::from(Self::counted_margin(self.capacity));
+        let expected = || (margin * live as u128 / u128::from(self.capacity.max(1))) as u64;
+        self.lost.file(key_hash, weight, expected);
+    }
+
+    /// Moves the border if one queue's last victims return much more often than the other's.
+    #[cold]
+    fn adapt(&mut self) {
+        let [small, main] = self.returns;
+        let step = (self.capacity as f64 * self.config.step).max(1.0);
+        let now = self.queues.small_capacity() as f64;
+        if self.config.step > 0.0 {
+            if small > RETURNS_FACTOR * main {
+                self.set_small_capacity(now + step);
+            } else if main > RETURNS_FACTOR * small {
+                self.set_small_capacity(now - step);
+            }
+        }
+        self.returns = self.returns.map(|returns| returns * 4 / 5);
+    }
+}
+
+impl Policy for S3FifoW {
+    type Meta = u8;
+    type Config = S3FifoWConfig;
+    const NAME: &'static str = "s3fifo-w";
+    const ON_HIT: OnHit = OnHit::Mark;
+
+    fn new(capacity: u64, config: &S3FifoWConfig, seed: u64) -> Self {
+        assert!(config.is_valid(), "knobs are checked where they are read");
+        let queues = S3FifoConfig {
+            small: config.small.min(0.9),
+            ghost: config.ghost,
+            threshold: config.threshold,
+        };
+        let mut policy = S3FifoW {
+            queues: S3Fifo::new(capacity, &queues, seed),
+            lost: Ghost::new(Self::counted_margin(capacity)),
+            returns: [0, 0],
+            capacity,
+            config: config.clone(),
+        };
+        policy.set_windows();
+        policy
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        let share = self.queues.small_capacity() as f64 / self.capacity.max(1) as f64;
+        self.queues.resize(capacity);
+        let is_first = self.capacity == 0;
+        self.capacity = capacity;
+        let share = if is_first { self.config.small } else { share };
+        self.set_small_capacity(capacity as f64 * share);
+        self.lost.resize(Self::counted_margin(capacity));
+    }
+
+    #[inline]
+    fn miss(&mut self, facts: &impl Facts, key_hash: u64, weight: u32) -> Admit {
+        let age = self.queues.miss_aged(key_hash, weight);
+        if is_counted(key_hash) {
+            self.count_return(age, key_hash, weight, facts.len());
+        }
+        Admit::Yes
+    }
+
+    #[inline]
+    fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
+        self.queues.insert(cells, slot);
+    }
+
+    #[inline]
+    fn marker(&self) -> Marker {
+        self.queues.windowed_marker(3)
+    }
+
+    #[inline]
+    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
+        self.marker().mark_meta(meta, facts.requests())
+    }
+
+    fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
+        self.queues.reweigh(cells, slot, old_weight);
+    }
+
+    fn moved(&mut self, cells: &mut impl Cells<u8>, old: Slot, new: Slot) {
+        self.queues.moved(cells, old, new);
+    }
+
+    fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
+        self.queues.remove(cells, slot);
+    }
+
+    #[inline]
+    fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
+        let (eviction, was_small) = self.queues.evict_from(cells, budget);
+        if let Eviction::Victim(slot) = eviction
+            && !was_small
+        {
+            let key_hash = cells.key_hash(slot);
+            if is_counted(key_hash) {
+                self.remember(key_hash, cells.weight(slot), cells.len());
+            }
+        }
+        eviction
+    }
+
+    fn usage(&self, cells: &impl Cells<u8>, slot: Slot) -> (Option<u64>, Option<u32>) {
+        self.queues.usage(cells, slot)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.queues.heap_bytes() + self.lost.heap_bytes()
+    }
+
+    fn heap_bytes_ahead(&self) -> usize {
+        let lost = self.queues.len() as f64 * MARGIN / 4.0 * BYTES_PER_GHOST;
+        let lost = (lost as usize).saturating_sub(self.lost.heap_bytes());
+        self.queues.heap_bytes_ahead() + lost
+    }
+
+    fn check(&self, cells: &impl Cells<u8>) {
+        self.queues.check(cells);
+        self.lost.check();
+        assert!(self.queues.small_capacity() <= self.capacity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::policy::Trial;
+
+    fn misses(config: &S3FifoWConfig, capacity: u64, keys: &[u64]) -> (usize, Trial<S3FifoW>) {
+        let mut trial = Trial::<S3FifoW>::new(capacity, config, 1);
+        let mut misses = 0;
+        for &key in keys {
+            misses += usize::from(!trial.table.contains_key(&key));
+            trial.request(key, 1, 1000);
+        }
+        trial.policy.check(&trial.host);
+        (misses, trial)
+    }
+
+    #[test]
+    fn a_burst_of_requests_does_not_lead_to_main() {
+        // Each key is requested three times in a row and never again, beside 500 popular keys that
+        // are requested at intervals longer than the window.
+        let keys: Vec<u64> = (0..60_000u64)
+            .flat_map(|step| {
+                let burst = 1_000 + step;
+                [burst, burst, burst, step % 500]
+            })
+            .collect();
+        let with = S3FifoWConfig::default();
+        let without = S3FifoWConfig {
+            window: 0.0,
+            main_window: 0.0,
+            step: 0.0,
+            ..with.clone()
+        };
+        let (with, _) = misses(&with, 1_000, &keys);
+        let (without, _) = misses(&without, 1_000, &keys);
+        assert!(with < 62_000, "{with}");
+        assert!(without > with + 10_000, "{without} {with}");
+    }
+
+    #[test]
+    fn small_grows_when_its_victims_return_soon() {
+        let config = S3FifoWConfig::default();
+        let mut keys: Vec<u64> = (0..2_000).flat_map(|key| [key, key, key]).collect();
+        keys.extend((0..40 * 130).map(|request| 10_000 + request));
+        let (_, trial) = misses(&config, 1_000, &keys);
+        assert_eq!(trial.policy.queues.small_capacity(), 100);
+        // Each key returns once, after small has evicted it and 20 others.
+        let returning = (0..20_000u64).flat_map(|step| [100_000 + step, 100_000 + step - 120]);
+        keys.extend(returning);
+        let (_, trial) = misses(&config, 1_000, &keys);
+        assert!(trial.policy.queues.small_capacity() > 110);
+    }
+
+    #[test]
+    fn the_border_stays_within_its_bounds_at_any_capacity() {
+        let mut policy = S3FifoW::new(0, &Default::default(), 1);
+        for capacity in [0, 1, 2, 19, 20, 1_000, 7, u64::MAX / 2, 100] {
+            policy.resize(capacity);
+            for returns in [[25, 0], [0, 25]] {
+                for _ in 0..300 {
+                    policy.returns = returns;
+                    policy.adapt();
+                    let small = policy.queues.small_capacity();
+                    assert!(small <= capacity);
+                    assert!(small >= 1.min(capacity));
+                    if capacity > 100 {
+                        assert!(small < capacity / 100 * 96);
+                    }
+                }
+            }
+        }
+    }
+}
