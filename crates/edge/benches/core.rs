@@ -1,5 +1,5 @@
-//! Speed of the code, and time, balance and moves of the placements: `cargo bench -p mayfly-edge
-//! [-- code | placement]`; as a test it runs with small sizes.
+//! Speed of the code, and time, balance and moves of the placements: `cargo bench -p
+//! mayfly-cache-edge [-- code | placement]`; as a test it runs with small sizes.
 //!
 //! Code: gigabytes of an object's data a second, on stripes of sub-chunks of 64 KiB that stay in
 //! the L2 cache, the best of several runs, in processor time. Decoding reconstructs as many lost

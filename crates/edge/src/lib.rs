@@ -57,6 +57,11 @@
 //! ```
 #![deny(unsafe_code)]
 
+/// The example of the README, compiled and run as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod checksum;
 mod chunks;
 mod code;

@@ -1,5 +1,5 @@
-//! Speed and memory of the expiry indexes: `cargo bench -p mayfly-policy --bench expiry -- [index]
-//! [keys…]`.
+//! Speed and memory of the expiry indexes: `cargo bench -p mayfly-cache-policy --bench
+//! expiry -- [index] [keys…]`.
 //!
 //! For each number of keys, of shards, and each spread of TTLs: bytes per key beyond the deadline
 //! when filled, after a fifth were updated, and after a spread's time of expiry and refill; mean

@@ -7,7 +7,7 @@
 //! in the golden table and in `docs/reference/policies.md`, which two commands write:
 //!
 //! ```text
-//! UPDATE=1 cargo test -p mayfly-policy --test reference golden
+//! UPDATE=1 cargo test -p mayfly-cache-policy --test reference golden
 //! UPDATE_DOCS=1 cargo test -p mayfly-server --test docs
 //! ```
 //!

@@ -20,6 +20,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(any(test, feature = "std", feature = "suite")), no_std)]
 
+/// The example of the README, compiled and run as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 // Named by `knobs!` in other crates.
 #[doc(hidden)]
 pub extern crate alloc;

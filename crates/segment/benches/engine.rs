@@ -1,5 +1,5 @@
 //! Processor time of gets and sets in the engine alone, in nanoseconds, and bytes an object. `cargo
-//! bench -p mayfly-segment [-- KEYS…] [ROW] [draws=N]`; as a test it runs with few keys.
+//! bench -p mayfly-cache-segment [-- KEYS…] [ROW] [draws=N]`; as a test it runs with few keys.
 //! Instructions are counted by `valgrind --tool=callgrind --toggle-collect='*engine::run*' BENCH
 //! 100000 gets draws=200000`, over five rounds. ROW may also be `aside-rent` or `aside-merge`: gets
 //! in a tenth of the memory that the keys need, where a set, which evicts as much as it must,

@@ -122,6 +122,11 @@
 //! This crate has no clock, threads, protocols or data types.
 #![deny(unsafe_code)]
 
+/// The example of the README, compiled and run as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod allocate;
 mod config;
 mod engine;

@@ -2,7 +2,7 @@
 //! steps, with every value that the language lets a load see, up to a number of preemptions.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --package mayfly-segment --lib model      2 preemptions
+//! RUSTFLAGS="--cfg loom" cargo test --package mayfly-cache-segment --lib model      2 preemptions
 //! LOOM_MAX_PREEMPTIONS=3 …                                                    more
 //! ```
 //! The code is the engine's own. Its segments are of one cache line, and its table begins with one

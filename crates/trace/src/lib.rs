@@ -9,6 +9,11 @@
 //! Start with [`read`]; [`TtlMix`] gives TTLs to traces that have none.
 #![forbid(unsafe_code)]
 
+/// The example of the README, compiled and run as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod buffer;
 mod cdn;
 mod compression;

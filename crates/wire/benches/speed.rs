@@ -1,5 +1,5 @@
 //! Nanoseconds per parsed command and per encoded reply, the minimum of several rounds: `cargo
-//! bench -p mayfly-wire`. As a test (`cargo test --benches`) it runs one short round.
+//! bench -p mayfly-cache-wire`. As a test (`cargo test --benches`) it runs one short round.
 #![expect(
     clippy::disallowed_methods,
     reason = "a bench reads the clock, and cargo's arguments distinguish it from a test"

@@ -10,6 +10,11 @@
 //! generators and tests.
 #![forbid(unsafe_code)]
 
+/// The example of the README, compiled and run as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod args;
 pub mod dump;
 mod inline;

@@ -4,7 +4,7 @@
 //! instruction looks up 32 bytes in such a table. So a product costs two look-ups and an addition
 //! (J. Plank, K. Greenan, E. Miller, *Screaming fast Galois field arithmetic using Intel SIMD
 //! instructions*, FAST 2013). The compiler does not generate this instruction from safe code;
-//! `cargo bench -p mayfly-edge` measures both.
+//! `cargo bench -p mayfly-cache-edge` measures both.
 //!
 //! Three things are unsafe: a call of functions that need AVX2, after a check that the machine has
 //! it; and loading and storing 32 bytes, from and to arrays of 32 bytes. All other accesses are

@@ -20,8 +20,8 @@
 //! # Departures
 //! None. The reference does not draw evenly: of entries whose keys share a bucket of its table only
 //! the youngest can be drawn. It misses 4 % more often than this on `lirs_sprite` at 707 objects; a
-//! model with such draws reproduces its miss ratios: `cargo test -p mayfly-policy --test reference
-//! draw`.
+//! model with such draws reproduces its miss ratios: `cargo test -p mayfly-cache-policy --test
+//! reference draw`.
 //!
 //! # Avoid when
 //! A byte per entry can be spared: `clock` is better nearly everywhere.

@@ -34,7 +34,7 @@
 //! protected moves back beyond probation's share, has counters without a limit, and halves them
 //! after 32 times main's entries in hits of main (here 10 times in requests, as in Caffeine, the
 //! authors' own). A plain model with these rules is within 2 % of the reference on all its rows,
-//! and with the source's rules within 2 % of this file: `cargo test -p mayfly-policy --test
+//! and with the source's rules within 2 % of this file: `cargo test -p mayfly-cache-policy --test
 //! reference w_tinylfu`.
 //!
 //! # Avoid when

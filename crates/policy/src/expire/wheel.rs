@@ -32,9 +32,9 @@
 //! those added while a sweep looks at 16 for each; those that removals leave go with the next calls
 //! of `pop_expired`. An array of up to 64 entries: 12 bytes each and up to a quarter to spare.
 //!
-//! `cargo bench -p mayfly-policy --bench expiry` prints bytes and times. With TTLs of 10 s, 1 h and
-//! 30 d over 16 indexes, filled and after a turnover: 10 k entries 7.5 to 8.7 and 8.7 to 9.8 bytes,
-//! 100 k 4.5 to 4.9 and 5.0 to 5.2, 5 M 4.1 to 4.2 and 4.2 to 4.3.
+//! `cargo bench -p mayfly-cache-policy --bench expiry` prints bytes and times. With TTLs of 10 s,
+//! 1 h and 30 d over 16 indexes, filled and after a turnover: 10 k entries 7.5 to 8.7 and 8.7 to
+//! 9.8 bytes, 100 k 4.5 to 4.9 and 5.0 to 5.2, 5 M 4.1 to 4.2 and 4.2 to 4.3.
 //!
 //! # Cost
 //! Insert, update and remove O(1), without reading other entries (except 16 of them per insertion

@@ -1,7 +1,8 @@
 //! Golden miss counts on generated traces, which a change of any decision of any policy changes.
 //!
 //! The test prints rows that are missing or differ. If the change is intended,
-//! `UPDATE=1 cargo test -p mayfly-policy --test reference golden` writes them into [`MISSES`].
+//! `UPDATE=1 cargo test -p mayfly-cache-policy --test reference golden` writes them into
+//! [`MISSES`].
 
 use crate::replay::{Unit, replay};
 use crate::traces::{Trace, dense};

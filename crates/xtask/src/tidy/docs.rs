@@ -215,7 +215,7 @@ mod tests {
             ("docs/a.md", page),
             ("docs/b.md", "# Two words, one\n"),
             ("test", ""),
-            ("crates/wire/Cargo.toml", "name = \"mayfly-wire\""),
+            ("crates/wire/Cargo.toml", "name = \"mayfly-cache-wire\""),
             ("crates/wire/src/lib.rs", ""),
         ]);
         check(&repository).into_iter().map(|f| f.found).collect()
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn commands_can_be_typed() {
-        let good = "```\n$ ./test --full\ncargo run --release\ncargo test -p mayfly-wire\n\
+        let good = "```\n$ ./test --full\ncargo run --release\ncargo test -p mayfly-cache-wire\n\
             cargo xtask tidy\n[no](link.md)\n```\n";
         assert_eq!(found(good), [""; 0]);
         for bad in [
