@@ -4,7 +4,10 @@
 
 mod check;
 mod edge;
+#[cfg(test)]
+mod manual;
 mod pages;
+mod ping;
 mod serve;
 mod sim;
 mod trace;
@@ -12,6 +15,7 @@ mod trace;
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 // jemalloc returns freed memory to the system at once, by its options in `.cargo/config.toml`.
 #[global_allocator]
@@ -19,12 +23,36 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Name of the allocator above in INFO.
 const ALLOCATOR_NAME: &str = "jemalloc";
 
+/// What `--version` prints after the name: the version, the commit if `cargo xtask dist` built the
+/// program, and the optional features.
+static BUILD: LazyLock<String> = LazyLock::new(|| {
+    let features = [
+        ("parquet", cfg!(feature = "parquet")),
+        ("png", cfg!(feature = "png")),
+    ];
+    let features: Vec<&str> = features
+        .iter()
+        .filter_map(|(name, is_on)| is_on.then_some(*name))
+        .collect();
+    let features = match features.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    };
+    let commit = option_env!("MAYFLY_COMMIT").map(|commit| format!("commit: {commit}\n"));
+    format!(
+        "{}\n{}features: {features}",
+        env!("CARGO_PKG_VERSION"),
+        commit.unwrap_or_default()
+    )
+});
+
 /// Cache and in-memory data server for Redis and memcached clients, in which keys, fields and
 /// members expire on time.
 #[derive(Parser)]
 #[command(
     name = "mayfly",
     version,
+    long_version = BUILD.as_str(),
     about,
     args_conflicts_with_subcommands = true
 )]
@@ -41,6 +69,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Report what a snapshot file contains, and where it is damaged.
     Check(check::Arguments),
+    /// Report whether a server answers, for health checks.
+    Ping(ping::Arguments),
     /// Measure this server, and compare it with others.
     Bench(bench::BenchCommand),
     /// Simulate eviction policies on traces.
@@ -69,6 +99,7 @@ fn main() -> ExitCode {
         None => serve::run(arguments.serve),
         Some(Command::Serve(arguments)) => serve::run(arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Ping(arguments)) => ping::run(&arguments),
         Some(Command::Bench(bench)) => bench.run().map_err(anyhow::Error::from),
         Some(Command::Sim(arguments)) => unless_broken_pipe(sim::run(&arguments)),
         Some(Command::Edge(edge)) => unless_broken_pipe(edge::run(&edge)),

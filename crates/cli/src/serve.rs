@@ -77,7 +77,7 @@ pub struct Arguments {
 }
 
 /// Names of the subcommands, for a wrong one.
-const SUBCOMMANDS: [&str; 5] = ["serve", "bench", "sim", "edge", "trace"];
+const SUBCOMMANDS: [&str; 7] = ["serve", "check", "ping", "bench", "sim", "edge", "trace"];
 
 /// Maximum number of errors in the settings that are printed beside the first.
 const PROBLEMS_MAX: usize = 20;
@@ -114,7 +114,8 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
     joined.extend(arguments.next());
     let is_ours = arguments.peek().is_none_or(|first| {
         let is_option = first.as_encoded_bytes().starts_with(b"-");
-        first == "serve" || is_option || Path::new(first).exists()
+        let is_other = SUBCOMMANDS.iter().any(|name| first == name);
+        first == "serve" || is_option || (!is_other && Path::new(first).exists())
     });
     while let Some(argument) = arguments.next() {
         let text = argument.to_str().unwrap_or_default();
