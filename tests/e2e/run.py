@@ -24,6 +24,7 @@ import lists
 import memcached
 import policies
 import segment
+import sharding
 import snapshots
 import sorted_sets
 import streams
@@ -31,7 +32,7 @@ import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, snapshots, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, sharding, snapshots, sorted_sets, streams, tls, differential]
 
 
 class Bench:

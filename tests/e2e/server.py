@@ -40,7 +40,9 @@ class Server:
         command += ["--bind", "127.0.0.1", *options]
         for _ in range(PORTS_MAX):
             self.port = free_port()
-            if self._start([*command, "--port", str(self.port)], {**os.environ, **(environment or {})}):
+            self.command = [*command, "--port", str(self.port)]
+            self.environment = {**os.environ, **(environment or {})}
+            if self._start(self.command, self.environment):
                 return
         raise RuntimeError(f"{command} finds all ports in use:\n{self.log_text()}")
 
@@ -66,6 +68,11 @@ class Server:
             time.sleep(0.01)
         self.end()
         raise RuntimeError(f"{command} does not listen after {START_LIMIT_S} s:\n{self.log_text()}")
+
+    def restart(self) -> None:
+        """Starts it again, after it has ended, on the same port."""
+        self.log.close()
+        assert self._start(self.command, self.environment), f"port {self.port} was taken meanwhile"
 
     def client(self, **options) -> redis.Redis:
         return redis.Redis(port=self.port, socket_timeout=LIMIT_S, **options)
