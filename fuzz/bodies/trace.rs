@@ -9,7 +9,7 @@ const REQUESTS_MAX: usize = 10_000;
 
 /// Names selected by the first byte of an input: every format uncompressed, and text in every
 /// compression.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 20] = [
     "t.csv",
     "t.twitter.csv",
     "t.oracleGeneral.bin",
@@ -19,6 +19,13 @@ pub const NAMES: [&str; 13] = [
     "t.trc",
     "t.txt",
     "t.parquet",
+    "t.tsv",
+    "t.cachebench.csv",
+    "t.jsonl",
+    "t.msr.csv",
+    "t.tencent.csv",
+    "t.alibaba.csv",
+    "t.mqsim",
     "t.csv.zst",
     "t.csv.gz",
     "t.csv.xz",

@@ -30,14 +30,28 @@ pub(crate) enum Column {
     TtlMilliseconds,
     Client,
     Next,
+    /// Number of equal requests for which the line stands.
+    Count,
 }
 
 /// Every column with its names.
-const NAMES: [(Column, &[&str]); 11] = [
-    (Column::Seconds, &["time", "timestamp"]),
+const NAMES: [(Column, &[&str]); 12] = [
+    (
+        Column::Seconds,
+        &["time", "timestamp", "relative_unix", "op_time"],
+    ),
     (Column::Milliseconds, &["time_ms"]),
-    (Column::Key, &["key", "id", "obj_id"]),
-    (Column::Size, &["size", "obj_size"]),
+    (
+        Column::Key,
+        &[
+            "key",
+            "id",
+            "obj_id",
+            "hashed_path_query",
+            "hashed_host_path_query",
+        ],
+    ),
+    (Column::Size, &["size", "obj_size", "response_size"]),
     (Column::KeySize, &["key_size"]),
     (Column::ValueSize, &["value_size"]),
     (Column::Op, &["op", "operation"]),
@@ -45,6 +59,7 @@ const NAMES: [(Column, &[&str]); 11] = [
     (Column::TtlMilliseconds, &["ttl_ms"]),
     (Column::Client, &["client", "client_id"]),
     (Column::Next, &["next"]),
+    (Column::Count, &["op_count"]),
 ];
 
 /// Columns of the Twitter cache trace.
@@ -57,8 +72,41 @@ pub(crate) static CSV: Entry = Entry {
     columns: Columns::Chosen,
     has_next_access: false,
     workload: Workload::Web,
-    open: |input, layout| open(input, layout.columns, layout),
+    open: |input, layout| open(input, layout.columns, layout, b','),
     encode: Some(write::csv),
+};
+
+/// The same with tabs, as Wikimedia publishes the requests of its caches.
+pub(crate) static TSV: Entry = Entry {
+    endings: &["tsv"],
+    aliases: &["wikimedia"],
+    columns: Columns::Chosen,
+    has_next_access: false,
+    workload: Workload::Web,
+    open: |input, layout| open(input, layout.columns, layout, b'\t'),
+    encode: None,
+};
+
+/// Key-value traces of Meta's CacheBench: a header, no times in the older ones, `size` is that of
+/// the value, and a line stands for `op_count` requests.
+pub(crate) static CACHEBENCH: Entry = Entry {
+    endings: &["cachebench.csv"],
+    aliases: &["cachebench"],
+    columns: Columns::Fixed,
+    has_next_access: false,
+    workload: Workload::Web,
+    open: |input, layout| {
+        let mut csv = Csv::new(input, layout.delimiter.unwrap_or(b','));
+        csv.skip_lines(layout.skip_lines)?;
+        csv.read_header(&[], false)?;
+        let size = csv
+            .columns
+            .iter_mut()
+            .filter(|column| **column == Column::Size);
+        size.for_each(|column| *column = Column::ValueSize);
+        Ok(Box::new(csv))
+    },
+    encode: None,
 };
 
 /// The Twitter cache trace: comma-separated text with seven columns and no header.
@@ -68,7 +116,7 @@ pub(crate) static TWITTER: Entry = Entry {
     columns: Columns::Fixed,
     has_next_access: false,
     workload: Workload::Web,
-    open: |input, layout| open(input, Some(TWITTER_COLUMNS), layout),
+    open: |input, layout| open(input, Some(TWITTER_COLUMNS), layout, b','),
     encode: Some(write::twitter),
 };
 
@@ -79,7 +127,31 @@ const EXPECTED_QUOTE: &str = "a closing quote, followed by a comma or the end of
 
 const EXPECTED_SUM: &str = "a sum of key size and value size below 2^32";
 
+/// Maximum number of requests for which one line stands. A larger number is treated as damaged.
+const COUNT_MAX: u64 = 1 << 24;
+
+/// Parses pairs such as `key=hash_ids`: a column, and the name that the trace has for it.
+pub(crate) fn renamed(pairs: &str) -> Result<Vec<(Column, String)>, String> {
+    let pair = |pair: &str| {
+        let (name, theirs) = pair.split_once('=').ok_or_else(|| {
+            format!("{pair:?}: expected a column and the trace's name for it, as in key=hash_ids")
+        })?;
+        match Column::of_name(name.as_bytes()) {
+            Column::Ignored => Err(format!("column {name:?} is unknown")),
+            column => Ok((column, theirs.trim().to_owned())),
+        }
+    };
+    let pairs = pairs.split(',').filter(|pair| !pair.is_empty());
+    pairs.map(pair).collect()
+}
+
 impl Column {
+    /// Returns the names of the column in a header.
+    pub(crate) fn names(self) -> &'static [&'static str] {
+        let found = NAMES.iter().find(|(column, _)| *column == self);
+        found.map_or(&[], |(_, names)| names)
+    }
+
     /// Returns the column of a name; an unknown name is a column to ignore.
     pub(crate) fn of_name(name: &[u8]) -> Column {
         let name = name.trim_ascii();
@@ -104,7 +176,7 @@ impl Column {
 
     pub(crate) const fn expected(self) -> &'static str {
         match self {
-            Column::Seconds => "seconds, such as 17 or 17.25, as time",
+            Column::Seconds => "seconds, not negative, such as 17 or 17.25, as time",
             Column::Milliseconds => "a whole number of milliseconds below 2^64 as time_ms",
             Column::Key => "a number or a text as key",
             Column::Size => "a whole number below 2^32 as size",
@@ -118,6 +190,7 @@ impl Column {
                 "a whole number of milliseconds below 2^64, or nothing, as ttl_ms"
             }
             Column::Client => "a number or a text as client",
+            Column::Count => "a whole number from 1 to 16,777,216 as op_count",
             Column::Next => "the number of a later request, counted from 0, or -1 as next",
             Column::Ignored => "anything",
         }
@@ -153,21 +226,24 @@ fn open<'a>(
     input: Input<'a>,
     names: Option<&str>,
     layout: &TextLayout<'_>,
+    delimiter: u8,
 ) -> Result<Box<dyn Source + 'a>, OpenError> {
-    let columns = match names {
+    // Names with = rename those of the header, and others take its place.
+    let (columns, pairs) = match names {
+        Some(names) if names.contains('=') => (None, renamed(names).map_err(OpenError::Unfit)?),
         Some(names) => {
             let names = names.split(',').map(str::as_bytes);
             let columns: Vec<Column> = names.map(Column::of_name).collect();
             check_columns(&columns, false).map_err(OpenError::Unfit)?;
-            Some(columns)
+            (Some(columns), Vec::new())
         }
-        None => None,
+        None => (None, Vec::new()),
     };
-    let mut csv = Csv::new(input, layout.delimiter);
+    let mut csv = Csv::new(input, layout.delimiter.unwrap_or(delimiter));
     csv.skip_lines(layout.skip_lines)?;
     match columns {
         Some(columns) => csv.columns = columns,
-        None => csv.read_header()?,
+        None => csv.read_header(&pairs, true)?,
     }
     Ok(Box::new(csv))
 }
@@ -179,6 +255,8 @@ struct Csv<R> {
     columns: Vec<Column>,
     /// Buffer for the text of a quoted field without its quotes.
     unquoted: Vec<u8>,
+    /// Request of the last line, and how often it is still to be returned.
+    repeated: (Request, u64),
 }
 
 impl<R: Read> Csv<R> {
@@ -189,6 +267,7 @@ impl<R: Read> Csv<R> {
             delimiter,
             columns: Vec::new(),
             unquoted: Vec::new(),
+            repeated: (Request::default(), 0),
         }
     }
 
@@ -202,8 +281,9 @@ impl<R: Read> Csv<R> {
         Ok(())
     }
 
-    /// Reads the columns from the next line.
-    fn read_header(&mut self) -> Result<(), Fault> {
+    /// Reads the columns from the next line, of which some have names of the caller's. Returns an
+    /// error if no column is the key, and, if `is_timed`, without times and sizes.
+    fn read_header(&mut self, pairs: &[(Column, String)], is_timed: bool) -> Result<(), Fault> {
         let Some(line) = self.lines.next()? else {
             return Err(Fault::at(Position::Line(1), EXPECTED_HEADER, "nothing"));
         };
@@ -212,32 +292,56 @@ impl<R: Read> Csv<R> {
         while let Some(text) = rest {
             let field = take_field(text, self.delimiter, &mut self.unquoted);
             let (name, taken) = field.ok_or_else(|| line.fault(EXPECTED_QUOTE))?;
-            self.columns.push(Column::of_name(name));
+            let own = Column::of_name(name);
+            let pair = pairs.iter().find(|(_, theirs)| theirs.as_bytes() == name);
+            let is_renamed = |column: Column| {
+                let mut subjects = pairs.iter().map(|(other, _)| other.subject());
+                subjects.any(|subject| subject == column.subject())
+            };
+            self.columns.push(match pair {
+                Some((column, _)) => *column,
+                None if is_renamed(own) => Column::Ignored,
+                None => own,
+            });
             rest = text.get(taken + 1..);
         }
-        check_columns(&self.columns, true)
+        let columns = &self.columns;
+        if let Some((_, name)) = pairs.iter().find(|(column, _)| !columns.contains(column)) {
+            return Err(line.fault(format!("a header with the column {name:?}")));
+        }
+        check_columns(&self.columns, is_timed)
             .map_err(|problem| line.fault(format!("{EXPECTED_HEADER} ({problem})")))
     }
 }
 
 impl<R: Read> Source for Csv<R> {
     fn next(&mut self) -> Result<Option<Request>, Fault> {
+        if self.repeated.1 > 0 {
+            self.repeated.1 -= 1;
+            return Ok(Some(self.repeated.0));
+        }
         let Some(line) = self.lines.next()? else {
             return Ok(None);
         };
-        let request = parse(line.text, &self.columns, self.delimiter, &mut self.unquoted);
-        request.map(Some).map_err(|expected| line.fault(expected))
+        let parsed = parse(line.text, &self.columns, self.delimiter, &mut self.unquoted);
+        let (request, count) = parsed.map_err(|expected| line.fault(expected))?;
+        if count > 1 {
+            self.repeated = (request, count - 1);
+        }
+        Ok(Some(request))
     }
 }
 
-/// Parses a line to a request. The error is what was expected.
+/// Parses a line to a request and the number of times that it stands for. The error is what was
+/// expected.
 fn parse(
     line: &[u8],
     columns: &[Column],
     delimiter: u8,
     unquoted: &mut Vec<u8>,
-) -> Result<Request, &'static str> {
+) -> Result<(Request, u64), &'static str> {
     let mut request = Request::default();
+    let mut count = 1;
     let (mut size, mut value_size) = (None, None);
     let mut rest = Some(line);
     for &column in columns {
@@ -248,6 +352,10 @@ fn parse(
             Column::Ignored => true,
             Column::Size => put_some(&mut size, small(field)),
             Column::ValueSize => put_some(&mut value_size, small(field)),
+            Column::Count => put(
+                &mut count,
+                whole(field).filter(|count| (1..=COUNT_MAX).contains(count)),
+            ),
             _ => put_field(&mut request, column, field),
         };
         if !is_valid {
@@ -266,7 +374,7 @@ fn parse(
         }
         (None, None) => (request.size, request.value_size),
     };
-    Ok(request)
+    Ok((request, count))
 }
 
 /// Parses a field and stores it in the request. Returns false if the field is invalid for its
@@ -283,7 +391,7 @@ fn put_field(request: &mut Request, column: Column, field: &[u8]) -> bool {
         Column::TtlMilliseconds => put(&mut request.ttl_ms, or_zero(field, whole)),
         Column::Client => put(&mut request.client, client(field)),
         Column::Next => put(&mut request.next_access, next_access(field)),
-        Column::Ignored | Column::Size | Column::ValueSize => true,
+        Column::Ignored | Column::Size | Column::ValueSize | Column::Count => true,
     }
 }
 
@@ -383,6 +491,49 @@ mod tests {
 
     fn read_all(text: &str) -> Result<Vec<Request>, String> {
         read_with(text, &Options::default())
+    }
+
+    #[test]
+    fn names_of_the_header_may_be_changed() {
+        let options = Options {
+            columns: Some("time_ms=when,key=object".into()),
+            ..Options::default()
+        };
+        let requests = read_with("when,key,object,size\n5,1,7,3\n", &options);
+        assert_eq!(requests, Ok(vec![Request::new(5, 7, 3)]));
+        let error = read_with("time,key,size\n5,1,3\n", &options).expect_err("not there");
+        assert!(error.starts_with("test.csv:1: expected a header with the column \"when\""));
+        let unknown = Options {
+            columns: Some("color=x".into()),
+            ..Options::default()
+        };
+        let error = read_with("time,key,size\n", &unknown).expect_err("no such column");
+        assert!(error.contains("column \"color\" is unknown"), "{error}");
+    }
+
+    #[test]
+    fn a_line_of_cachebench_stands_for_several_requests() {
+        let text = "key,op,size,op_count,key_size\n7,GET,300,3,20\n8,SET_LEASE,1,1,2\n";
+        let requests = crate::read("t.cachebench.csv", text.as_bytes()).expect("a header");
+        let requests: Vec<Request> = requests.map(|r| r.expect("well formed")).collect();
+        let sizes: Vec<u32> = requests.iter().map(|request| request.size).collect();
+        assert_eq!(sizes, [320, 320, 320, 3]);
+        assert_eq!(requests[3].op, Op::Set);
+        for count in ["0", "16777217", "-1", ""] {
+            let text = format!("key,op,size,op_count,key_size\n7,GET,300,{count},20\n");
+            let mut requests = crate::read("t.cachebench.csv", text.as_bytes()).expect("a header");
+            let error = requests.next().and_then(Result::err).map(|e| e.to_string());
+            assert!(error.is_some_and(|e| e.contains("as op_count")), "{count}");
+        }
+    }
+
+    #[test]
+    fn wikimedia_separates_by_tabs() {
+        let text = "relative_unix\thashed_path_query\timage_type\tresponse_size\ttime_firstbyte\n\
+                    0\t833946053\tjpeg\t13012\t0.0012\n";
+        let requests = crate::read("t.tsv", text.as_bytes()).expect("a header");
+        let requests: Vec<Request> = requests.map(|r| r.expect("well formed")).collect();
+        assert_eq!(requests, [Request::new(0, 833_946_053, 13_012)]);
     }
 
     #[test]

@@ -58,7 +58,8 @@ pub enum Workload {
 pub(crate) struct TextLayout<'o> {
     /// Names of the columns, separated by commas; `None` if the first line names them.
     pub(crate) columns: Option<&'o str>,
-    pub(crate) delimiter: u8,
+    /// Delimiter that the caller chose.
+    pub(crate) delimiter: Option<u8>,
     /// Lines to skip at the beginning.
     pub(crate) skip_lines: u64,
 }

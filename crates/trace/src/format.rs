@@ -6,17 +6,24 @@ use crate::error::Error;
 use crate::parquet_absent::PARQUET;
 #[cfg(feature = "parquet")]
 use crate::parquet_reader::PARQUET;
-use crate::{csv, lcs, lists, vscsi};
+use crate::{blocks, csv, jsonl, lcs, lists, vscsi};
 use std::fmt;
 use std::str::FromStr;
 
 /// Every format. Help and messages list them in this order.
-static FORMATS: [&Entry; 9] = [
+static FORMATS: [&Entry; 16] = [
     &csv::TWITTER,
     &csv::CSV,
+    &csv::TSV,
+    &csv::CACHEBENCH,
+    &jsonl::JSONL,
     &lcs::ORACLE_GENERAL,
     &vscsi::VSCSI,
     &lcs::LCS,
+    &blocks::MSR,
+    &blocks::TENCENT,
+    &blocks::ALIBABA,
+    &blocks::MQSIM,
     &lists::ARC,
     &lists::LIRS,
     &lists::IDS,

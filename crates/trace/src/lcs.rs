@@ -279,6 +279,9 @@ fn next_access(next: i64, position: Position) -> Result<NextAccess, Fault> {
         -1 | i64::MAX => Ok(NextAccess::Never),
         0 => Ok(NextAccess::Unknown),
         _ if next > 0 && next as u64 > own => Ok(NextAccess::At(next as u64 - 1)),
+        // Some writers count from 0, which shows where an object is requested twice in a row. All
+        // other numbers are then one too small, in the same order.
+        _ if next > 0 && next as u64 == own => Ok(NextAccess::At(next as u64)),
         _ => {
             let expected = "the number of a later request, -1 or 0 as next access";
             Err(Fault::at(position, expected, next.to_string()))
@@ -405,15 +408,24 @@ mod tests {
     }
 
     #[test]
+    fn next_accesses_that_count_from_0_are_read() {
+        let records = [(7, 1), (7, 2), (7, -1)];
+        let bytes = records
+            .map(|(key, next)| record_1(3, key, 100, next))
+            .concat();
+        let requests = read_all("t.oracleGeneral", &bytes).expect("it is well formed");
+        let next: Vec<NextAccess> = requests.iter().map(|request| request.next_access).collect();
+        assert_eq!(
+            next,
+            [NextAccess::At(1), NextAccess::At(2), NextAccess::Never]
+        );
+    }
+
+    #[test]
     fn errors_in_records_have_their_position() {
         let one = record_1(3, 7, 100, -1);
         let name = "t.oracleGeneral";
-        for (next, found) in [
-            (1, "1"),
-            (2, "2"),
-            (-2, "-2"),
-            (i64::MIN, "-9223372036854775808"),
-        ] {
+        for (next, found) in [(1, "1"), (-2, "-2"), (i64::MIN, "-9223372036854775808")] {
             let error = read_all(name, &[one.clone(), record_1(3, 7, 100, next)].concat());
             let wanted = format!(
                 "{name}: record 2 at byte 24: expected the number of a later request, -1 or 0 as next access, found {found}"

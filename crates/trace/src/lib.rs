@@ -14,6 +14,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod blocks;
 mod buffer;
 mod cdn;
 mod compression;
@@ -23,6 +24,7 @@ mod entry;
 mod error;
 mod format;
 mod generate;
+mod jsonl;
 mod lcs;
 mod lifetimes;
 mod lines;

@@ -353,7 +353,7 @@ impl Wanted {
             Column::KeySize => put(&mut request.key_size, small),
             Column::ValueSize => put(&mut request.value_size, small),
             Column::Client => put(&mut request.client, small),
-            Column::Op | Column::Key | Column::Next | Column::Ignored => false,
+            Column::Op | Column::Key | Column::Next | Column::Count | Column::Ignored => false,
         }
     }
 
@@ -394,7 +394,11 @@ fn rows<T: DataType>(
 
 /// Returns how to read a column, or `None` if its name or type is not supported.
 fn wanted(index: usize, descriptor: &ColumnDescriptor) -> Option<Wanted> {
-    let column = Column::of_name(descriptor.name().as_bytes());
+    let column = match Column::of_name(descriptor.name().as_bytes()) {
+        // A row is one request.
+        Column::Count => Column::Ignored,
+        column => column,
+    };
     let is_flat = descriptor.path().parts().len() == 1
         && descriptor.max_rep_level() == 0
         && descriptor.max_def_level() <= 1;

@@ -13,7 +13,8 @@ pub struct Options {
     /// Format of the trace [default: by the ending of its name].
     pub format: Option<Format>,
     /// Names of the columns, separated by commas, for a text in columns without a header. Columns
-    /// with unknown names are ignored.
+    /// with unknown names are ignored. Pairs such as `key=object` instead give the names that the
+    /// header has for columns.
     pub columns: Option<String>,
     /// Character that separates columns of text [default: a comma].
     pub delimiter: Option<u8>,
@@ -91,7 +92,7 @@ fn open_input<'a>(name: &str, input: Input<'a>, options: &Options) -> Result<Rea
     check_fit(name, format, options)?;
     let layout = TextLayout {
         columns: options.columns.as_deref(),
-        delimiter: options.delimiter.unwrap_or(b','),
+        delimiter: options.delimiter,
         skip_lines: options.skip_lines,
     };
     let source = (format.entry().open)(input, &layout);

@@ -63,13 +63,13 @@ impl Op {
     }
 
     /// Returns the operation of a name, in upper or lower case. Block traces use `read` and `write`
-    /// for `get` and `set`.
+    /// for `get` and `set`, and CacheBench has leases.
     #[inline]
     pub fn from_name(name: &[u8]) -> Option<Op> {
         let is_named = |op: &Op| op.name().as_bytes().eq_ignore_ascii_case(name);
         match name {
-            b"get" | b"read" => Some(Op::Get),
-            b"set" | b"write" => Some(Op::Set),
+            b"get" | b"read" | b"GET" | b"GET_LEASE" => Some(Op::Get),
+            b"set" | b"write" | b"SET" | b"SET_LEASE" => Some(Op::Set),
             _ => Op::ALL.into_iter().find(is_named),
         }
     }

@@ -47,6 +47,16 @@ fn samples() -> Vec<Vec<u8>> {
         let bytes = match *name {
             "t.lis" => b"5 3 0 0\n17 1 0 1\n".to_vec(),
             "t.trc" => b"*\n5\n6\n*\n5\n".to_vec(),
+            "t.tsv" => b"time\tkey\tsize\n1\t2\t3\n4\t2\t3\n".to_vec(),
+            "t.cachebench.csv" => {
+                b"key,op,size,op_count,key_size\n7,GET,300,3,20\n8,SET,1,1,2\n".to_vec()
+            }
+            "t.jsonl" => b"{\"time\":1,\"key\":[5,\"a\"],\"size\":3}\n{\"key\":5}\n".to_vec(),
+            "t.msr.csv" => b"128166372003061629,hm,1,Read,383496192,32768,413\n".to_vec(),
+            "t.tencent.csv" => b"1538323200,42,8,1,1063\n1538323201,42,8,0,1063\n".to_vec(),
+            "t.alibaba.csv" => b"419,W,5120,4096,1577808000046800\n".to_vec(),
+            "t.mqsim" => b"2000000 0 7 2 1\n3000000 0 7 2 0\n".to_vec(),
+            "t.parquet" if !cfg!(feature = "parquet") => Vec::new(),
             "t.vscsi" => vscsi(),
             "t.vscsi.zst" => zstd::encode_all(&vscsi()[..], 1).expect("memory is there"),
             name => written(name),

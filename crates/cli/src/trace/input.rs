@@ -14,15 +14,16 @@ use std::path::PathBuf;
 pub struct Input {
     /// Trace to read; - for standard input
     trace: PathBuf,
-    /// Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by
-    /// the file name's ending]
+    /// Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent,
+    /// alibaba, mqsim, lis, trc, txt or parquet [default: by the file name's ending]
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
-    /// Column names of a CSV file without a header, such as time,key,-,size
+    /// Column names of a CSV file without a header, such as time,key,-,size; or the names that a
+    /// header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids
     #[arg(long, value_name = "NAMES")]
     columns: Option<String>,
     /// Column delimiter of a CSV file, such as ; or tab [default: ,]
-    #[arg(long, value_name = "CHARACTER", value_parser = arguments::delimiter)]
+    #[arg(long, alias = "separator", value_name = "CHARACTER", value_parser = arguments::delimiter)]
     delimiter: Option<u8>,
     /// Lines to skip at the start of a CSV file
     #[arg(long, value_name = "COUNT", default_value_t = 0)]

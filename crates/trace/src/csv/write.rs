@@ -69,6 +69,7 @@ fn csv_line(request: &Request, columns: &[Column], out: &mut Vec<u8>) {
                 NextAccess::Never => out.extend_from_slice(b"-1"),
                 NextAccess::At(number) => push_decimal(number, out),
             },
+            Column::Count => out.push(b'1'),
             Column::Ignored => {}
         }
     }

@@ -1,0 +1,74 @@
+"""Reductions of FIFO's misses by policy, from the output of `mayfly sim ... --csv`.
+
+Reads CSV from standard input. A cell is a trace at a size; cells of fewer than 100 objects and
+cells without FIFO are left out. A reduction is 1 - misses / FIFO's misses. The last columns compare
+each policy with the one given as argument, over the cells: the mean difference, and the
+probability that the signs of the differences are random (two-sided sign test).
+"""
+
+import csv
+import math
+import sys
+
+OBJECTS_MIN = 100
+
+
+def quantile(values, share):
+    values = sorted(values)
+    place = share * (len(values) - 1)
+    below = int(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (values[above] - values[below]) * (place - below)
+
+
+def sign_test(better, worse):
+    count = better + worse
+    if count == 0:
+        return 1.0
+    tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
+    return min(1.0, 2 * tail / 2**count)
+
+
+def main():
+    reference = sys.argv[1]
+    cells = {}
+    for row in csv.DictReader(sys.stdin):
+        if int(row["capacity"]) < OBJECTS_MIN:
+            continue
+        cell = cells.setdefault((row["trace"], row["size"]), {})
+        cell[row["policy"]] = int(row["misses"]) / int(row["requests"])
+    cells = {name: cell for name, cell in cells.items() if "fifo" in cell}
+    policies = {policy for cell in cells.values() for policy in cell if policy != "fifo"}
+    saved = {
+        policy: {name: 1 - cell[policy] / cell["fifo"] for name, cell in cells.items()}
+        for policy in policies
+    }
+    mean = {policy: sum(values.values()) / len(values) for policy, values in saved.items()}
+    print("| policy | n | mean | 0.1 % | 1 % | 10 % | P10 | P90 | worst | against it | better : worse | p |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for policy in sorted(policies, key=mean.get, reverse=True):
+        values = saved[policy]
+        sizes = []
+        for size in ["0.1%", "1%", "10%"]:
+            part = [value for (_, own), value in values.items() if own == size]
+            sizes.append(f"{100 * sum(part) / len(part):.1f}" if part else "")
+        differences = [values[name] - saved[reference][name] for name in cells]
+        better = sum(difference > 0.0005 for difference in differences)
+        worse = sum(difference < -0.0005 for difference in differences)
+        numbers = list(values.values())
+        row = [
+            f"`{policy}`",
+            str(len(numbers)),
+            f"{100 * mean[policy]:.2f}",
+            *sizes,
+            f"{100 * quantile(numbers, 0.1):.1f}",
+            f"{100 * quantile(numbers, 0.9):.1f}",
+            f"{100 * min(numbers):.1f}",
+            f"{100 * sum(differences) / len(differences):+.2f}",
+            f"{better} : {worse}",
+            f"{sign_test(better, worse):.3f}",
+        ]
+        print("| " + " | ".join(row) + " |")
+
+
+main()
