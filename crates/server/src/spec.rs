@@ -320,12 +320,36 @@ pub struct Table<R: 'static> {
     specs: Vec<&'static Spec<R>>,
     /// Name by which clients call each command; empty if they cannot.
     names: Vec<String>,
-    slots: Vec<SpecIndex>,
+    slots: Vec<NameSlot>,
     subcommands: &'static [Subcommand],
 }
 
 /// Slots of the lookup table: a power of two, several times the number of commands.
-const SLOTS: usize = 4096;
+const SLOTS: usize = 2048;
+
+/// Number of bytes of a name that are compared as one number.
+const WORD_BYTES: usize = 8;
+
+/// Slot of the lookup table. A name is compared by one instruction if it has up to
+/// [`WORD_BYTES`] bytes, as most have.
+#[derive(Clone, Copy)]
+struct NameSlot {
+    /// First bytes of the name in lower case, the first one in the lowest bits.
+    word: u64,
+    /// Bit 0x20 of each of these bytes that is a letter. Setting it in another word makes the
+    /// letters lower-case and leaves the other bytes as they are.
+    letters: u64,
+    len: u32,
+    /// Index of the command; [`SpecIndex::MAX`] if the slot is empty.
+    index: SpecIndex,
+}
+
+const EMPTY_SLOT: NameSlot = NameSlot {
+    word: 0,
+    letters: 0,
+    len: 0,
+    index: SpecIndex::MAX,
+};
 
 impl<R> Table<R> {
     /// Creates the table of these families, in their order, with these subcommands.
@@ -347,16 +371,23 @@ impl<R> Table<R> {
     }
 
     fn fill_slots(&mut self) {
-        self.slots = vec![SpecIndex::MAX; SLOTS];
+        self.slots = vec![EMPTY_SLOT; SLOTS];
         for (index, name) in self.names.iter().enumerate() {
             if name.is_empty() {
                 continue;
             }
-            let mut slot = slot_of(name.as_bytes());
-            while self.slots[slot] != SpecIndex::MAX {
+            let word = word_of(name.as_bytes());
+            let mut slot = slot_of(word, name.as_bytes());
+            while self.slots[slot].index != SpecIndex::MAX {
                 slot = (slot + 1) % SLOTS;
             }
-            self.slots[slot] = index as SpecIndex;
+            let letter = |byte: u8| if byte.is_ascii_lowercase() { 0x20 } else { 0 };
+            self.slots[slot] = NameSlot {
+                word,
+                letters: u64::from_le_bytes(word.to_le_bytes().map(letter)),
+                len: name.len() as u32,
+                index: index as SpecIndex,
+            };
         }
     }
 
@@ -377,46 +408,52 @@ impl<R> Table<R> {
     }
 
     /// Returns the index of the command with this name. Case is ignored.
+    #[inline]
     pub fn lookup(&self, name: &[u8]) -> Option<SpecIndex> {
-        let mut slot = slot_of(name);
+        let word = word_of(name);
+        let mut slot = slot_of(word, name);
         loop {
-            let index = self.slots[slot];
-            if index == SpecIndex::MAX {
+            let found = &self.slots[slot];
+            if found.index == SpecIndex::MAX {
                 return None;
             }
-            let found = self.names[index as usize].as_bytes();
-            if found.eq_ignore_ascii_case(name) {
-                return Some(index);
+            if word | found.letters == found.word
+                && name.len() == found.len as usize
+                && (name.len() <= WORD_BYTES || self.has_tail(found.index, name))
+            {
+                return Some(found.index);
             }
             slot = (slot + 1) % SLOTS;
         }
     }
 
+    /// Whether a long name ends as that of a command does. Case is ignored.
+    #[inline(never)]
+    fn has_tail(&self, index: SpecIndex, name: &[u8]) -> bool {
+        let own = &self.names[index as usize].as_bytes()[WORD_BYTES..];
+        own.eq_ignore_ascii_case(&name[WORD_BYTES..])
+    }
+
     /// Returns the command with this index and the subcommand that the arguments select.
     #[inline]
     pub fn choose(&self, index: SpecIndex, args: Args<'_>) -> Chosen<R> {
-        let chosen = Chosen {
+        let mut chosen = Chosen {
             spec: self.specs[index as usize],
             index,
             subcommand: None,
             is_unknown: false,
         };
-        match chosen.spec.has(flag::CONTAINER) {
-            true => self.choose_subcommand(chosen, args),
-            false => chosen,
+        if chosen.spec.has(flag::CONTAINER) {
+            self.choose_subcommand(&mut chosen, args);
         }
+        chosen
     }
 
     #[inline(never)]
-    fn choose_subcommand(&self, chosen: Chosen<R>, args: Args<'_>) -> Chosen<R> {
-        let Some(word) = args.get(1) else {
-            return chosen;
-        };
-        let subcommand = self.subcommand(chosen.spec, word);
-        Chosen {
-            subcommand,
-            is_unknown: subcommand.is_none(),
-            ..chosen
+    fn choose_subcommand(&self, chosen: &mut Chosen<R>, args: Args<'_>) {
+        if let Some(word) = args.get(1) {
+            chosen.subcommand = self.subcommand(chosen.spec, word);
+            chosen.is_unknown = chosen.subcommand.is_none();
         }
     }
 
@@ -474,14 +511,32 @@ impl<R> Deref for Table<R> {
     }
 }
 
-/// Hashes the first eight bytes and the length. Setting bit 0x20 makes letters lower-case; that it
-/// changes other bytes too is harmless, because the candidate's name is compared in full.
-fn slot_of(name: &[u8]) -> usize {
-    let mut word = [0u8; 8];
-    let len = name.len().min(8);
-    word[..len].copy_from_slice(&name[..len]);
+/// Returns the first bytes of a name as a number.
+#[inline]
+fn word_of(name: &[u8]) -> u64 {
+    let half = |at: usize| {
+        name[at..]
+            .first_chunk()
+            .map_or(0, |four| u32::from_le_bytes(*four))
+    };
+    match *name {
+        [] => 0,
+        [a] => u64::from_le_bytes([a, 0, 0, 0, 0, 0, 0, 0]),
+        [a, b] => u64::from_le_bytes([a, b, 0, 0, 0, 0, 0, 0]),
+        [a, b, c] => u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0]),
+        _ => {
+            // The two halves overlap if there are fewer than eight bytes.
+            let end = name.len().min(WORD_BYTES) - 4;
+            u64::from(half(0)) | u64::from(half(end)) << (8 * end)
+        }
+    }
+}
+
+/// Hashes the first bytes of a name, its last byte and its length. Setting bit 0x20 makes letters
+/// lower-case; that it changes other bytes, too, is harmless, because the names are compared.
+#[inline]
+fn slot_of(word: u64, name: &[u8]) -> usize {
     let tail = name.last().map_or(0, |byte| u64::from(byte | 0x20));
-    let folded =
-        (u64::from_le_bytes(word) | 0x2020_2020_2020_2020) ^ (name.len() as u64) << 57 ^ tail << 48;
+    let folded = (word | 0x2020_2020_2020_2020) ^ (name.len() as u64) << 57 ^ tail << 48;
     (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52) as usize % SLOTS
 }
