@@ -285,6 +285,7 @@ mod tests {
     use crate::config::Eviction;
     use crate::storage::Value;
     use policy::Budget;
+    use std::sync::atomic::Ordering;
 
     fn engine() -> (Segcache, Writer) {
         let config = Config {
@@ -353,6 +354,46 @@ mod tests {
         drop(locks);
         cache.storage.heap().header(location.segment).unreserve(8);
         cache.finish_job(&mut merger);
+        cache.check();
+    }
+
+    /// Regression: writers went on while the thread that split a chain was suspended, until the
+    /// chains were full and further objects replaced others.
+    #[test]
+    fn a_writer_waits_for_a_suspended_split_before_the_chains_are_full() {
+        const NUMBERS: u32 = if cfg!(miri) { 4_000 } else { 40_000 };
+        let config = Config {
+            memory_bytes: u64::from(NUMBERS) * 100,
+            segment_bytes: 4 << 10,
+            ..Config::default()
+        };
+        let cache: Segcache = Segcache::new(&config).expect("valid");
+        let table = cache.storage.table();
+        let stored_max = table.items_without_split(1);
+        assert!(stored_max < u64::from(NUMBERS) / 4);
+        std::thread::scope(|scope| {
+            let suspended = table.hold_split();
+            let filler = scope.spawn(|| {
+                let mut writer = cache.writer().expect("the first");
+                for number in 0..NUMBERS {
+                    let (name, bytes) = (number.to_be_bytes(), [number as u8; 40]);
+                    let (key, value) = (cache.key(&name), Value::plain(&bytes));
+                    let stored =
+                        cache.set(&mut writer, &key, value, None, Condition::Always, Tick(9));
+                    assert!(stored.is_ok());
+                }
+                cache.close(writer);
+            });
+            // Either event occurs, however long it takes.
+            while table.waits.load(Ordering::Relaxed) == 0 && !filler.is_finished() {
+                std::thread::yield_now();
+            }
+            assert!(!filler.is_finished(), "the writer did not wait");
+            assert!(cache.len() <= stored_max, "{} objects", cache.len());
+            drop(suspended);
+        });
+        assert_eq!(found(&cache, NUMBERS).len(), NUMBERS as usize);
+        assert_eq!(cache.stats().crowded_out, 0);
         cache.check();
     }
 

@@ -52,6 +52,9 @@ pub(crate) struct Table {
     lines: Lines,
     /// Held while a chain is split.
     split: Mutex<()>,
+    /// Number of times that a writer has waited for the split of another one.
+    #[cfg(test)]
+    pub(crate) waits: AtomicU64,
 }
 
 /// Returns the chain of a hash in a table of `chains` chains.
@@ -85,6 +88,8 @@ impl Table {
             pieces,
             lines,
             split: Mutex::new(()),
+            #[cfg(test)]
+            waits: AtomicU64::new(0),
         })
     }
 
@@ -206,6 +211,8 @@ impl Table {
         let _guard = match self.split.try_lock() {
             Ok(guard) => guard,
             Err(_) if items > LOAD_MAX * self.chain_count.load(Relaxed) => {
+                #[cfg(test)]
+                self.waits.fetch_add(1, Relaxed);
                 self.split.lock().unwrap_or_else(PoisonError::into_inner)
             }
             Err(_) => return false,
@@ -275,6 +282,19 @@ impl Table {
     #[cfg(test)]
     pub(super) fn held(&self) -> impl Sized + '_ {
         (self.split.lock(), self.lines.held())
+    }
+
+    /// Keeps all chains from being split, as a suspended thread does in the middle of a split.
+    #[cfg(test)]
+    pub(crate) fn hold_split(&self) -> impl Sized + '_ {
+        self.split.lock()
+    }
+
+    /// Maximum number of objects that writers store while no chain can be split, if there are
+    /// `writers` of them.
+    #[cfg(test)]
+    pub(crate) fn items_without_split(&self, writers: u64) -> u64 {
+        LOAD_MAX * self.chain_count() + writers
     }
 
     /// Locks every chain in turn, for checks.
