@@ -327,6 +327,9 @@ impl<'s> Executor<'s> {
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             self.has_written = true;
         }
+        if args.len() > steps::KEYS_PER_STEP + 1 && matches!(spec.run.work, Work::InSteps) {
+            return Step::IsLong;
+        }
         let call = (spec, args, memo);
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
@@ -334,9 +337,6 @@ impl<'s> Executor<'s> {
                 return run_on_segment(handle, server, session, call, reply);
             }
         };
-        if args.len() > steps::KEYS_PER_STEP + 1 && matches!(spec.run.work, Work::InSteps) {
-            return Step::IsLong;
-        }
         if let Some(view) = held.whole.as_mut() {
             let result = run_on_slab(server, view, &Locks::All, session, call, reply);
             if view.has_ready() {
@@ -539,6 +539,10 @@ fn run_on_segment<'a, 's>(
 ) -> Step {
     let table = command::table();
     match spec.run.segment {
+        Segment::Own(_) if long::is_beyond_limit(server, spec, args) => {
+            reply.error(BEYOND_LIMIT);
+            Step::Refused
+        }
         Segment::Own(run) => {
             let mut ctx = Ctx {
                 view: handle,

@@ -53,6 +53,8 @@ limits! {
     zset_value = 64, "Bytes of a member of a packed sorted set.";
     stream_entries = 100, "Entries of a block of a stream; 0 for the largest possible number.";
     stream_bytes = 4096, "Bytes of a block of a stream; 0 for the largest possible number.";
+    stream_idmp_seconds = 100, "Seconds for which a new stream recognizes messages that are sent again.";
+    stream_idmp_size = 100, "Messages of each producer that a new stream recognizes.";
     list_size = -2, "Elements of a piece of a list; −1 to −5: its bytes, 4 to 64 KiB.";
 }
 

@@ -24,19 +24,19 @@ pub const TABLE: &[Spec] = commands! {
     "geopos" -2, READONLY, Keys::Range(1, 1, 1), "3.2.0", on_slab!(read::geopos).by_arguments(),
         "Returns the longitudes and latitudes of members.";
     "georadius" -6, WRITE | DENYOOM | MOVABLE_KEYS, Keys::FirstAndStored(5), "3.2.0",
-        on_slab!(|ctx, args| search::georadius(ctx, args, false, true)),
+        on_slab!(|ctx, args| search::georadius(ctx, args, false, true)).estimated(search::work),
         "Returns or stores the members within a distance of a position.";
     "georadiusbymember" -5, WRITE | DENYOOM | MOVABLE_KEYS, Keys::FirstAndStored(4), "3.2.0",
-        on_slab!(|ctx, args| search::georadius(ctx, args, true, true)),
+        on_slab!(|ctx, args| search::georadius(ctx, args, true, true)).estimated(search::work),
         "Returns or stores the members within a distance of a member.";
     "georadiusbymember_ro" -5, READONLY, Keys::Range(1, 1, 1), "3.2.10",
-        on_slab!(|ctx, args| search::georadius(ctx, args, true, false)),
+        on_slab!(|ctx, args| search::georadius(ctx, args, true, false)).estimated(search::work),
         "Returns the members within a distance of a member.";
     "georadius_ro" -6, READONLY, Keys::Range(1, 1, 1), "3.2.10",
-        on_slab!(|ctx, args| search::georadius(ctx, args, false, false)),
+        on_slab!(|ctx, args| search::georadius(ctx, args, false, false)).estimated(search::work),
         "Returns the members within a distance of a position.";
-    "geosearch" -7, READONLY, Keys::Range(1, 1, 1), "6.2.0", on_slab!(search::geosearch),
+    "geosearch" -7, READONLY, Keys::Range(1, 1, 1), "6.2.0", on_slab!(search::geosearch).estimated(search::work),
         "Returns the members within a circle or a rectangle.";
-    "geosearchstore" -8, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(search::geosearchstore),
+    "geosearchstore" -8, WRITE | DENYOOM, Keys::Range(1, 2, 1), "6.2.0", on_slab!(search::geosearchstore).estimated(search::work),
         "Stores the members within a circle or a rectangle under another key.";
 };

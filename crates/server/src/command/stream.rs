@@ -50,9 +50,9 @@ pub const TABLE: &[Spec] = commands! {
         "Returns entries that were delivered to consumers of a group and not acknowledged.";
     "xrange" -4, READONLY, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xrange).estimated(work::entries),
         "Returns the entries in a range of IDs.";
-    "xread" -4, READONLY | BLOCKING | MOVABLE_KEYS, Keys::Streams(1), "5.0.0", on_slab!(read::xread),
+    "xread" -4, READONLY | BLOCKING | MOVABLE_KEYS, Keys::Streams(1), "5.0.0", on_slab!(read::xread).estimated(read::work),
         "Returns entries of several streams behind given IDs. May block until there are some.";
-    "xreadgroup" -7, WRITE | BLOCKING | MOVABLE_KEYS, Keys::Streams(4), "5.0.0", on_slab!(read::xreadgroup),
+    "xreadgroup" -7, WRITE | BLOCKING | MOVABLE_KEYS, Keys::Streams(4), "5.0.0", on_slab!(read::xreadgroup).estimated(read::work),
         "Delivers entries of several streams to a consumer of a group. May block until there are some.";
     "xrevrange" -4, READONLY, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xrevrange).estimated(work::entries),
         "Returns the entries in a range of IDs in descending order.";

@@ -10,7 +10,7 @@ use super::table::commands;
 use super::tracking;
 use super::work;
 use crate::clients;
-use crate::command::refusal::OUT_OF_MEMORY;
+use crate::command::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
 use crate::queue::Transaction;
@@ -183,30 +183,43 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     }
     ctx.reply.array(transaction.len());
     let blocking_state = std::mem::take(&mut ctx.session.blocking_state);
+    let mut done = 0u64;
     for (index, args) in transaction.iter() {
+        let (spec, chosen) = (ctx.table[index as usize], ctx.table.choose(index, args));
+        // Commands before this one may have made its values larger than they were when the sum was
+        // estimated.
+        let units = done.saturating_add(units_of(ctx, ctx.session.db, spec, args));
+        if work::is_beyond_limit(ctx.server, units) {
+            ctx.refuse_inner(Some(chosen), BEYOND_LIMIT, Caller::Transaction);
+            continue;
+        }
+        done = units;
         // After the reply was cut off, only writes have an effect.
-        if !(ctx.reply.is_full() && ctx.table[index as usize].has(flag::READONLY)) {
-            let chosen = ctx.table.choose(index, args);
+        if !(ctx.reply.is_full() && spec.has(flag::READONLY)) {
             ctx.run_inner(chosen, args, Caller::Transaction);
         }
     }
     ctx.session.blocking_state = blocking_state;
 }
 
-/// Returns the estimated work of all commands, each of which counts one at least, and one for each
-/// of its keys.
+/// Returns the estimated work of all commands.
 fn work_of(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> u64 {
     let mut db = ctx.session.db;
     let mut sum = 0u64;
     for (index, args) in transaction.iter() {
         let spec = ctx.table[index as usize];
-        let units = work::units(ctx.server, ctx.view.view, (db, 1), spec, args);
-        sum = sum.saturating_add(units.max(spec.keys.count(args) as u64).max(1));
+        sum = sum.saturating_add(units_of(ctx, db, spec, args));
         if spec.name == "select" {
             db = parse_i64(&args[1]).map_or(db, |number| number as u8);
         }
     }
     sum
+}
+
+/// Returns the estimated work of a queued command: one at least, and one for each of its keys.
+fn units_of(ctx: &mut Ctx<'_, '_>, db: u8, spec: &Spec, args: Args<'_>) -> u64 {
+    let units = work::units(ctx.server, ctx.view.view, (db, 1), spec, args);
+    units.max(spec.keys.count(args) as u64).max(1)
 }
 
 /// Whether a watched key has changed or expired since WATCH.

@@ -88,6 +88,15 @@ pub(super) fn way<'v>(
     decide(server, view, session, spec, args)
 }
 
+/// Whether a command names more keys than one step may access.
+#[inline]
+pub(super) fn is_beyond_limit(server: &Server, spec: &Spec, args: Args<'_>) -> bool {
+    args.len() > KEYS_MAX && {
+        let keys = spec.keys.count(args);
+        keys > KEYS_MAX && work::is_beyond_limit(server, keys as u64)
+    }
+}
+
 /// Whether each command that can be long is one, whatever its work.
 fn is_every_command_long(server: &Server) -> bool {
     server.config.number(Id::LongCommandThreshold) == 0

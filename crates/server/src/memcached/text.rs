@@ -13,6 +13,9 @@ use wire::memcached::{Mode, Verb};
 /// Bytes of a reply to `get` after which the remaining keys wait until the client has taken it. So
 /// a reply needs this much memory and one value more, however many keys the line lists.
 const REPLY_PART_BYTES: usize = 256 << 10;
+/// Number of keys of a `get` after which other clients are served. Missing keys have no part in the
+/// reply, so that its length does not bound them.
+const KEYS_PART_MAX: usize = 1024;
 
 pub(super) fn run<E: Items>(turn: &mut Turn<'_, E>) -> Progress {
     match turn.request.verb {
@@ -55,7 +58,7 @@ fn get<E: Items>(turn: &mut Turn<'_, E>, expiration: Option<DeadlineChange>) -> 
         if turn.out.is_cut_off() && expiration.is_none() {
             return Progress::Done;
         }
-        if turn.out.len().saturating_sub(begin) > REPLY_PART_BYTES {
+        if turn.out.len().saturating_sub(begin) > REPLY_PART_BYTES || index == KEYS_PART_MAX {
             return Progress::Partial(turn.request.number + index as u64);
         }
         let key = turn.key(index);

@@ -768,6 +768,12 @@ impl Connection {
         }
     }
 
+    /// Whether a command was taken out of the input and is not complete.
+    #[cfg(test)]
+    pub fn has_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
     /// Returns the number of bytes that were sent.
     #[cfg(test)]
     pub fn sent_bytes(&self) -> u64 {

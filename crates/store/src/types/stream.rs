@@ -341,6 +341,13 @@ impl Stream {
         self.body.max_age_ms = ms;
     }
 
+    /// Returns about the number of entries behind an ID, expired ones included: whole blocks are
+    /// counted, until they have more than `enough` entries.
+    pub fn count_behind(&self, id: StreamId, enough: usize) -> usize {
+        id.next()
+            .map_or(0, |next| self.body.log.count_from(next, enough))
+    }
+
     /// Returns the ID of the first entry; the smallest ID without entries.
     pub fn first_id(&self, scene: &Scene<'_>) -> StreamId {
         self.body.first_id(scene.now)
@@ -395,6 +402,15 @@ impl Stream {
         body.log.push(id, deadline, fields, limit);
         body.last_id = id;
         body.entries_added = body.entries_added.saturating_add(1);
+        if body.entries_added == 1 && body.idempotence.is_none() {
+            let (seconds, size) = (
+                scene.limits.stream_idmp_seconds(),
+                scene.limits.stream_idmp_size(),
+            );
+            if (seconds, size) != (IDEMPOTENCE_SECONDS.2, IDEMPOTENCE_SIZE.2) {
+                self.set_idempotence(seconds, size);
+            }
+        }
     }
 
     /// Returns the entry with an ID.

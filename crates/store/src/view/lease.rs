@@ -9,7 +9,7 @@ use crate::lent::Lent;
 use crate::object::{Object, kind_of};
 use crate::shard::{Removal, file};
 use crate::shared::{Db, Key};
-use crate::types::SortedSet;
+use crate::types::{SortedSet, Stream};
 use cache::{NewValue, Outside, Value};
 use policy::{Slot, Tick};
 use std::sync::Arc;
@@ -73,6 +73,20 @@ impl View<'_> {
         };
         let group = stream.group(group);
         group.map_or(0, |group| group.consumer_count() + group.pending_len())
+    }
+
+    /// Passes a live key's stream to `read`, if it is not small. Returns `None` for any other value.
+    /// Does not count the access or notify the policy.
+    pub fn peek_large_stream<R>(
+        &mut self,
+        key: &Key<'_>,
+        read: impl FnOnce(&Stream, &Scene<'_>) -> R,
+    ) -> Option<R> {
+        let scene = self.scene();
+        match self.peek_value(key)? {
+            Value::Outside(Object::Stream(stream)) => Some(read(stream, &scene)),
+            _ => None,
+        }
     }
 
     /// Whether a string of more than a mebibyte was ever stored.

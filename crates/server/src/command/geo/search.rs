@@ -7,8 +7,8 @@ use super::shape::{Extent, Shape};
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::sorted_set::access::read;
 use crate::command::sorted_set::result::{self, Entries};
-use crate::context::Ctx;
-use std::ops::Bound;
+use crate::context::{Ctx, Probe};
+use std::ops::{Bound, Range};
 use store::{Interval, Scene, SortedSet};
 use wire::Args;
 use wire::number::{parse_f64, parse_i64};
@@ -72,6 +72,12 @@ enum Command {
 
 const NEGATIVE_RADIUS: Refusal = Refusal::Message("ERR radius cannot be negative");
 const NOT_DECODED: Refusal = Refusal::Message("ERR could not decode requested zset member");
+
+/// Returns the scores of a range of geohashes.
+fn scores_of(range: &Range<u64>) -> Interval<'static> {
+    let (start, end) = (range.start as f64, range.end as f64);
+    Interval::Scores(Bound::Included(start), Bound::Excluded(end))
+}
 
 fn parse_radius(text: &[u8], unit: &[u8]) -> Result<(f64, f64), Refusal> {
     let radius = parse_f64(text).ok_or(Refusal::Message("ERR need numeric radius"))?;
@@ -229,10 +235,7 @@ impl<'a> Request<'a> {
         let most = if self.is_any { self.count } else { usize::MAX };
         let mut found = Vec::new();
         for range in shape.ranges() {
-            let scores = Interval::Scores(
-                Bound::Included(range.start as f64),
-                Bound::Excluded(range.end as f64),
-            );
+            let scores = scores_of(&range);
             set.each(set.ranks(&scores, scene), false, scene, |member, score| {
                 if found.len() < most
                     && let Some(distance) = shape.distance(&position_of(score))
@@ -301,6 +304,66 @@ impl<'a> Request<'a> {
             }
         }
     }
+}
+
+/// Estimates the work of GEOSEARCH, GEOSEARCHSTORE and GEORADIUS with its variants: the members in
+/// the cells that the area touches. The index is the last key that a search reads.
+pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let is_store = args.name().eq_ignore_ascii_case(b"geosearchstore");
+    let source = &args[if is_store { 2 } else { 1 }];
+    let key = probe.key(source);
+    let threshold = probe.threshold as usize;
+    let count = probe.view.peek_large_sorted_set(&key, |set, scene| {
+        let len = set.len(scene);
+        let shape = match len > threshold {
+            true => shape_of(args, |member| set.score(member, scene)),
+            false => None,
+        };
+        // The command refuses a shape that is not valid, unless it finds another one.
+        shape.map_or(len, |shape| {
+            let ranks = |range: &Range<u64>| set.ranks(&scores_of(range), scene).len();
+            shape.ranges().iter().map(ranks).sum()
+        })
+    });
+    count.unwrap_or(0) as u64
+}
+
+/// Returns the area of a search. `score_of` returns the score of a member.
+fn shape_of(args: Args<'_>, score_of: impl Fn(&[u8]) -> Option<f64>) -> Option<Shape> {
+    let at = |word: &str| (2..args.len()).find(|&at| args.is(at, word));
+    let number = |at: usize| args.get(at).and_then(parse_f64);
+    let position = |at: usize| {
+        let (longitude, latitude) = (number(at)?, number(at + 1)?);
+        let position = Position {
+            longitude,
+            latitude,
+        };
+        position.is_valid().then_some(position)
+    };
+    let member = |at: usize| args.get(at).and_then(&score_of).map(position_of);
+    let name = args.name().to_ascii_lowercase();
+    let (centre, radius) = if name.starts_with(b"georadiusbymember") {
+        (member(2)?, Some(3))
+    } else if name.starts_with(b"georadius") {
+        (position(2)?, Some(4))
+    } else {
+        let centre = match (at("frommember"), at("fromlonlat")) {
+            (Some(at), None) => member(at + 1)?,
+            (None, Some(at)) => position(at + 1)?,
+            _ => return None,
+        };
+        (centre, at("byradius").map(|at| at + 1))
+    };
+    let unit = |at: usize| metres_of(args.get(at)?).ok();
+    let extent = match (radius, at("bybox")) {
+        (Some(at), _) => Extent::Circle(number(at)? * unit(at + 1)?),
+        (None, Some(at)) => {
+            let unit = unit(at + 3)?;
+            Extent::Rectangle(number(at + 1)? * unit, number(at + 2)? * unit)
+        }
+        (None, None) => return None,
+    };
+    Some(Shape { centre, extent })
 }
 
 /// `GEORADIUS key longitude latitude radius unit [option …]`, or with a member instead of the

@@ -5,7 +5,7 @@ use super::arguments::{count, plain_id};
 use super::range::write_entries;
 use super::reply;
 use crate::command::refusal::{Answer, OUT_OF_MEMORY, Refusal};
-use crate::context::Ctx;
+use crate::context::{Ctx, Probe};
 use store::stream::{ConsumerIndex, Delivery, Entry, StreamId};
 use store::{Class, Key, Kind, Scene, Stream, Tick};
 use wire::number::Text;
@@ -240,6 +240,39 @@ pub fn xread(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         })?;
     }
     finish(ctx, &request, start, served, &wanted, None)
+}
+
+/// Estimates the work of XREAD and XREADGROUP: the entries behind the IDs.
+pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let is_group = args.name().eq_ignore_ascii_case(b"xreadgroup");
+    let Ok(request) = Request::parse(args, is_group) else {
+        return 0;
+    };
+    let enough = usize::try_from(probe.threshold).unwrap_or(usize::MAX);
+    // Pending entries that are claimed are counted, too.
+    if request.count.saturating_mul(request.len) <= enough {
+        return 0;
+    }
+    let mut sum = 0usize;
+    for (index, name) in request.keys().enumerate() {
+        let key = probe.key(name);
+        let entries = probe.view.peek_large_stream(&key, |stream, scene| {
+            let group = request.reader.map(|reader| stream.group(reader.group));
+            let last = stream.last_entry_id(scene);
+            match (request.wanted(index, Some(stream), last).ok()?, group) {
+                (Wanted::Behind(id), None) => Some(stream.count_behind(id, enough)),
+                (Wanted::Behind(_), Some(group)) => Some(group?.pending_len()),
+                (Wanted::Unread, None) => None,
+                (Wanted::Unread, Some(group)) => {
+                    let claims = request.idle_ms_min.is_some();
+                    let pending = if claims { group?.pending_len() } else { 0 };
+                    Some(stream.count_behind(group?.last_delivered, enough) + pending)
+                }
+            }
+        });
+        sum = sum.saturating_add(entries.flatten().unwrap_or(0).min(request.count));
+    }
+    sum as u64
 }
 
 /// Writes the name of a stream before its entries.

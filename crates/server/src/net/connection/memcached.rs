@@ -14,6 +14,8 @@ use wire::{Output, Span};
 const STRANGER_VALUE_BYTES_MAX: usize = 1024;
 /// Maximum capacity of the spans of a batch that is kept for the next one.
 const SPANS_KEPT_MAX: usize = 16 << 10;
+/// Number of keys of a client's requests after which other clients are served.
+const KEYS_PER_TURN: usize = 8192;
 
 impl Connection {
     /// Executes the complete requests at the front of `input`. Returns the number of consumed
@@ -27,12 +29,13 @@ impl Connection {
     ) -> (usize, Stop) {
         let mut spans = std::mem::take(&mut scratch.spans);
         let mut requests = std::mem::take(&mut scratch.requests);
-        let mut used = 0;
+        let (mut used, mut keys_left) = (0, KEYS_PER_TURN);
         let stop = loop {
             spans.clear();
             requests.clear();
             let (end, is_full) = self.parse_batch(input, used, executor, &mut spans, &mut requests);
-            let stop = self.execute(input, &spans, &requests, executor, output);
+            let batch = (&spans[..], &requests[..]);
+            let stop = self.execute(input, batch, &mut keys_left, executor, output);
             executor.end_batch(&self.session, None);
             if let Some((stop, at)) = stop {
                 used = at;
@@ -94,13 +97,13 @@ impl Connection {
         (at, requests.len() == requests_max)
     }
 
-    /// Executes parsed requests. If it stops early, returns the reason and the offset of the first
-    /// request that was not executed.
+    /// Executes parsed requests, as long as `keys_left` is not 0. If it stops early, returns the
+    /// reason and the offset of the first request that was not executed.
     fn execute(
         &mut self,
         input: &[u8],
-        spans: &[Span],
-        requests: &[BatchItem],
+        (spans, requests): (&[Span], &[BatchItem]),
+        keys_left: &mut usize,
         executor: &mut Executor<'_>,
         output: &mut Output,
     ) -> Option<(Stop, usize)> {
@@ -132,7 +135,11 @@ impl Connection {
                             &resumed
                         }
                     };
+                    if *keys_left == 0 {
+                        return Some(self.stop_before(Stop::Continues, item.at, request));
+                    }
                     let keys = now.keys(spans);
+                    *keys_left = keys_left.saturating_sub(keys.len());
                     let session = &mut self.session;
                     let progress = executor.run_memcached(session, now, keys, here, output);
                     self.resumed_at = match progress {

@@ -170,7 +170,7 @@ impl Group {
     }
 
     /// Returns the number of pending entries, including expired ones that are still stored.
-    pub(crate) fn pending_len(&self) -> usize {
+    pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
 

@@ -314,6 +314,19 @@ impl Log {
         whole + block
     }
 
+    /// Returns about the number of entries from an ID on: whole blocks are counted, until they have
+    /// more than `enough` entries.
+    pub fn count_from(&self, id: StreamId, enough: usize) -> usize {
+        let (mut place, mut count) = (self.place(id), 0);
+        while let Some(at) = place.filter(|_| count <= enough)
+            && let Some(block) = self.block(at)
+        {
+            count += block.len();
+            place = Some(self.behind(at));
+        }
+        count
+    }
+
     /// Returns the entries from an ID on, in order.
     pub fn iter_from(&self, id: StreamId) -> Iter<'_> {
         let place = self.place(id).unwrap_or(Place {

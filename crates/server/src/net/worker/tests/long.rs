@@ -417,6 +417,219 @@ fn work_of_one_step_beyond_the_limit_is_refused() {
 }
 
 #[test]
+fn work_that_a_transaction_adds_itself_is_bounded() {
+    // Regression: the work was estimated before the first command only, so that a transaction could
+    // build a large value and process it any number of times.
+    let (server, listeners) = server(&[("atomic-work-limit", "5000")]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let members: String = (0..3000).map(|number| format!(" m{number}")).collect();
+    let build = format!("MULTI\r\nSADD set{members}\r\n");
+    bench.send(&mut client, &build, "+OK\r\n+QUEUED\r\n");
+    let rest = "SORT set BY nosort STORE one\r\nSCARD set\r\nCOPY set two\r\nEXEC\r\n";
+    let refused = "-ERR the estimated work of the command exceeds atomic-work-limit\r\n";
+    let replies = format!(
+        "{}*4\r\n:3000\r\n{refused}:3000\r\n{refused}",
+        "+QUEUED\r\n".repeat(3)
+    );
+    bench.send(&mut client, rest, &replies);
+    bench.send(&mut client, "EXISTS set one two\r\n", ":1\r\n");
+}
+
+#[test]
+fn the_segment_engine_bounds_and_divides_commands_on_many_keys() {
+    let settings = &[("engine", "segment"), ("atomic-work-limit", "2000")];
+    let (server, listeners) = server(settings);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let words = |from: usize, to: usize| -> String {
+        let words = (from..to).map(|number| format!(" k{number}"));
+        words.collect()
+    };
+    let refused = "-ERR the estimated work of the command exceeds atomic-work-limit\r\n";
+    let nulls = |count: usize| format!("*{count}\r\n{}", "$-1\r\n".repeat(count));
+    let mget = |count: usize| format!("MGET{}\r\n", words(0, count));
+    bench.send(&mut client, &mget(2000), &nulls(2000));
+    bench.send(&mut client, &mget(2001), refused);
+    let mset = |count: usize| format!("MSET{}\r\n", words(0, 2 * count));
+    bench.send(&mut client, &mset(2000), "+OK\r\n");
+    bench.send(&mut client, &mset(2001), refused);
+    // These run in steps, with other clients between them.
+    bench.send(
+        &mut client,
+        "MGET k0 k2\r\n",
+        &format!("*2\r\n{}{}", bulk("k1"), bulk("k3")),
+    );
+    let delete = format!("DEL{}\r\n", words(0, 4000));
+    client.write_all(delete.as_bytes()).expect("there is room");
+    while !bench
+        .worker
+        .connections
+        .iter()
+        .flatten()
+        .any(|c| c.has_aside())
+    {
+        bench.turn();
+    }
+    bench.send(&mut other, "GET k3998\r\n", &bulk("k3999"));
+    bench.expect_output(&mut client, ":2000\r\n");
+}
+
+#[test]
+fn searches_of_large_geographic_indexes_are_long() {
+    let (server, listeners) = server(&[
+        ("long-command-threshold", "50"),
+        ("zset-max-listpack-entries", "8"),
+    ]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    for number in 0..60 {
+        let add = format!("GEOADD g 13.{number:02} 38.1 m{number}\r\n");
+        bench.send(&mut client, &add, ":1\r\n");
+    }
+    let long = [
+        (
+            "GEOSEARCH g FROMLONLAT 13 38 BYRADIUS 400 km ASC COUNT 1\r\n",
+            "*1\r\n$2\r\nm0\r\n",
+        ),
+        (
+            "GEOSEARCH g FROMMEMBER m0 BYBOX 800 800 km ASC COUNT 1\r\n",
+            "*1\r\n$2\r\nm0\r\n",
+        ),
+        (
+            "GEORADIUS_RO g 13 38 400 km COUNT 1\r\n",
+            "*1\r\n$2\r\nm0\r\n",
+        ),
+        (
+            "GEORADIUSBYMEMBER g m0 400 km COUNT 1\r\n",
+            "*1\r\n$2\r\nm0\r\n",
+        ),
+        (
+            "GEOSEARCHSTORE d g FROMLONLAT 13 38 BYRADIUS 400 km\r\n",
+            ":60\r\n",
+        ),
+    ];
+    for (command, reply) in long {
+        bench.send(&mut client, command, "");
+        bench.send(&mut other, "GET x\r\n", "$-1\r\n");
+        assert!(server.long.is_running(), "{command}");
+        bench.perform_all();
+        bench.expect_output(&mut client, reply);
+    }
+    // A small area of a large index is not long, and an invalid one is refused at once or later.
+    for short in [
+        "GEOSEARCH g FROMLONLAT 20 20 BYRADIUS 1 km\r\n",
+        "GEORADIUS g 20 20 1 km\r\n",
+    ] {
+        bench.send(&mut client, short, "*0\r\n");
+    }
+    bench.send(
+        &mut client,
+        "GEOSEARCH g FROMMEMBER none BYRADIUS 1 km\r\n",
+        "",
+    );
+    bench.perform_all();
+    let error = "-ERR could not decode requested zset member\r\n";
+    bench.expect_output(&mut client, error);
+}
+
+#[test]
+fn reading_many_entries_of_streams_is_long() {
+    let (server, listeners) = server(&[
+        ("long-command-threshold", "20"),
+        ("stream-node-max-entries", "5"),
+    ]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let mut entries = String::new();
+    for number in 1..=40 {
+        bench.send(
+            &mut client,
+            &format!("XADD s {number}-1 f v\r\n"),
+            &bulk(&format!("{number}-1")),
+        );
+        entries += &format!(
+            "*2\r\n{}*2\r\n{}{}",
+            bulk(&format!("{number}-1")),
+            bulk("f"),
+            bulk("v")
+        );
+    }
+    bench.send(&mut client, "XGROUP CREATE s g 0\r\n", "+OK\r\n");
+    let reply = format!("*1\r\n*2\r\n{}*40\r\n{entries}", bulk("s"));
+    for command in [
+        "XREAD STREAMS s 0\r\n",
+        "XREAD BLOCK 0 STREAMS s 0\r\n",
+        "XREAD COUNT 1000 STREAMS none s 0 0\r\n",
+        "XREADGROUP GROUP g c STREAMS s >\r\n",
+        "XREADGROUP GROUP g c STREAMS s 0\r\n",
+    ] {
+        bench.send(&mut client, command, "");
+        bench.send(&mut other, "GET x\r\n", "$-1\r\n");
+        assert!(server.long.is_running(), "{command}");
+        bench.perform_all();
+        bench.expect_output(&mut client, &reply);
+    }
+    // Few entries, by their number or by COUNT.
+    let last = format!(
+        "*1\r\n*2\r\n{}*1\r\n*2\r\n{}*2\r\n{}{}",
+        bulk("s"),
+        bulk("40-1"),
+        bulk("f"),
+        bulk("v")
+    );
+    for command in [
+        "XREAD STREAMS s 39-1\r\n",
+        "XREAD COUNT 1 STREAMS s 39-1\r\n",
+        "XREAD STREAMS s +\r\n",
+    ] {
+        bench.send(&mut client, command, &last);
+    }
+    bench.send(
+        &mut client,
+        "XREADGROUP GROUP g c STREAMS s >\r\n",
+        "*-1\r\n",
+    );
+    // The name of a group is not an option.
+    bench.send(&mut client, "XGROUP CREATE s COUNT 0\r\n", "+OK\r\n");
+    bench.send(&mut client, "XREADGROUP GROUP COUNT 1 STREAMS s >\r\n", "");
+    bench.perform_all();
+    bench.expect_output(&mut client, &reply);
+}
+
+#[test]
+fn missing_keys_of_a_long_get_line_are_looked_up_in_several_turns() {
+    // Regression: only the length of the reply divided a line, so that a line of missing keys was
+    // one turn.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let counts = || server.stats.workers[0].memcached.gets.load(Relaxed);
+    while bench.worker.connections.iter().flatten().count() == 0 {
+        bench.turn();
+    }
+    for connection in bench.worker.connections.iter_mut().flatten() {
+        connection.use_memcached();
+    }
+    for (lines, keys) in [(1, 5000), (40, 900)] {
+        let before = counts();
+        let line = format!("get{}\r\n", " k".repeat(keys)).repeat(lines);
+        client.write_all(line.as_bytes()).expect("there is room");
+        let all = (lines * keys) as u64;
+        let mut seen = vec![0];
+        while counts() - before < all {
+            bench.turn();
+            seen.push(counts() - before);
+        }
+        assert!(
+            seen.windows(2).all(|pair| pair[1] - pair[0] <= 8192 + 1024),
+            "{seen:?}"
+        );
+        bench.expect_output(&mut client, &"END\r\n".repeat(lines));
+    }
+}
+
+#[test]
 fn keys_lists_many_names_in_steps() {
     let (server, listeners) = server(&[("long-command-threshold", "10")]);
     let mut bench = Bench::new(&server, listeners);
