@@ -147,7 +147,7 @@ fn eval(text: &[u8], key_count: usize, args: &[&[u8]], host: &mut Echo) -> Optio
         let finished = engine.run(&script, key_count, Args::new(&input, &spans), host)?;
         engine.write(
             finished,
-            b"fuzz",
+            || b"fuzz".to_vec(),
             &mut Reply::new(&mut out, Protocol::Resp2),
         );
         Ok(())

@@ -3,6 +3,7 @@
 mod functions;
 
 use crate::cache::{Digest, Script};
+use crate::direct::{self, Parts};
 use crate::failure::{Raised, bad_argument, is_counted, lua_value, raise, raise_table, type_name};
 use crate::host::Host;
 use crate::reply::{ERROR_KIND, Writer};
@@ -48,11 +49,21 @@ impl IntoLua for LimitOn {
     }
 }
 
-/// What `run` returns: whether the script succeeded, its value, and how to convert a table.
+/// What a function of the prelude returns: whether the script succeeded, its value, and how to convert a table.
 type Returned = (bool, Value, Option<u8>, Value);
 
 /// Result of a script that has run, before it is written.
-pub struct Finished(mlua::Result<Returned>);
+pub struct Finished(End);
+
+/// How a script has ended.
+enum End {
+    /// It succeeded, and its value is on Lua's stack.
+    OnStack,
+    /// It failed.
+    Failed,
+    /// As the functions of the prelude report it.
+    General(mlua::Result<Returned>),
+}
 
 /// A compiled script.
 struct Compiled {
@@ -64,11 +75,15 @@ struct Compiled {
 pub struct Engine {
     lua: Lua,
     state: Rc<State>,
-    chunks: Table,
-    run: Function,
+    parts: Parts,
+    /// Calls a function of a library.
+    call: Function,
+    /// Runs a script or a function with many keys and arguments.
     run_tables: Function,
     load: Function,
     kind_of: Function,
+    /// Restores the prelude's state after a failure.
+    reset: Function,
     purpose: Purpose,
     functions: functions::Functions,
     by_digest: HashMap<Digest, Compiled>,
@@ -126,6 +141,8 @@ impl Engine {
             killed: Cell::new(None),
             failure: RefCell::default(),
             registered: RefCell::default(),
+            panic: Cell::new(None),
+            has_reply: Cell::new(false),
             input: RefCell::default(),
             spans: RefCell::default(),
             output: RefCell::default(),
@@ -142,8 +159,18 @@ impl Engine {
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let native = natives(&lua, &state)?;
         native.raw_set("is_for_functions", purpose == Purpose::Functions)?;
-        type Built = (Table, Table, Function, Function, Function, Function);
-        let (env, chunks, run, run_tables, load, kind_of): Built =
+        let on_error = native.raw_get("on_error")?;
+        type Built = (
+            Table,
+            Table,
+            Function,
+            Function,
+            Function,
+            Function,
+            Table,
+            Function,
+        );
+        let (env, chunks, call, run_tables, load, kind_of, real, reset): Built =
             prelude.call((native, tables))?;
         lua.set_globals(env)?;
         set_hook(&lua, &state)?;
@@ -153,11 +180,16 @@ impl Engine {
         Ok(Engine {
             lua,
             state,
-            chunks,
-            run,
+            parts: Parts {
+                real,
+                chunks,
+                on_error,
+            },
+            call,
             run_tables,
             load,
             kind_of,
+            reset,
             purpose,
             functions: functions::Functions::default(),
             by_digest: HashMap::new(),
@@ -270,14 +302,14 @@ impl Engine {
             self.chunk_count += 1;
             self.chunk_count
         });
-        let stored = self.chunks.raw_set(chunk, function);
+        let stored = self.parts.chunks.raw_set(chunk, function);
         stored.map_err(|error| format!("ERR {}", text_of(&error)))?;
         Ok(chunk)
     }
 
     /// Removes the scripts that the cache has evicted.
     fn sweep(&mut self) {
-        let (chunks, free) = (&self.chunks, &mut self.free_chunks);
+        let (chunks, free) = (&self.parts.chunks, &mut self.free_chunks);
         self.by_digest.retain(|_, compiled| {
             let is_kept = compiled.script.is_cached();
             if !is_kept && chunks.raw_set(compiled.chunk, Value::Nil).is_ok() {
@@ -318,26 +350,68 @@ impl Engine {
         self.state.killed.set(None);
         let limit = self.lua.used_memory().saturating_add(self.memory_bytes);
         self.state.limit_bytes.set(limit);
-        let returned = lend::lend(host, || {
-            let returned = self.call(chunk, key_count, args, limit);
-            self.lua.set_memory_limit(0)?;
-            returned
+        let is_direct = self.purpose == Purpose::Scripts && args.len() <= STACK_ARGS_MAX;
+        let end = lend::lend(host, || match is_direct {
+            true => self.run_direct(chunk, key_count, args, limit),
+            false => End::General(self.run_general(chunk, key_count, args, limit)),
         });
-        Finished(returned)
+        Finished(end)
     }
 
-    /// Writes the reply of a script. `name` is its name in errors. Returns whether the reply is an
-    /// error of a command that the script ran.
-    pub fn write(&mut self, finished: Finished, name: &[u8], reply: &mut Reply<'_>) -> bool {
+    /// Runs a script with few keys and arguments.
+    fn run_direct(&self, chunk: u32, key_count: usize, args: Args<'_>, limit: usize) -> End {
+        let lists = (args.first(key_count), args.from(key_count));
+        let run = direct::run(&self.lua, &self.state, &self.parts, chunk, lists, limit);
+        match run {
+            Ok(true) => End::OnStack,
+            Ok(false) => match self.reset.call::<()>(()) {
+                Ok(()) => End::Failed,
+                Err(error) => End::General(Err(error)),
+            },
+            Err(error) => End::General(Err(error)),
+        }
+    }
+
+    fn run_general(
+        &self,
+        chunk: u32,
+        key_count: usize,
+        args: Args<'_>,
+        limit: usize,
+    ) -> mlua::Result<Returned> {
+        let returned = self.call(chunk, key_count, args, limit);
+        self.lua.set_memory_limit(0)?;
+        if let Some(panic) = self.state.panic.take() {
+            self.state.failure.take();
+            std::panic::resume_unwind(panic);
+        }
+        returned
+    }
+
+    /// Writes the reply of a script. `name` returns its name in errors. Returns whether the reply is
+    /// an error of a command that the script ran.
+    pub fn write(
+        &mut self,
+        finished: Finished,
+        name: impl FnOnce() -> Vec<u8>,
+        reply: &mut Reply<'_>,
+    ) -> bool {
         let start = reply.position();
-        let written = finished.0.and_then(|returned| self.push(returned, reply));
+        let written = match finished.0 {
+            End::OnStack => match direct::take_value(&self.lua, &self.state, reply) {
+                direct::Returned::Written => Ok(false),
+                direct::Returned::General(value) => self.push_table(value, reply),
+            },
+            End::Failed => self.push((false, Value::Nil, None, Value::Nil), reply),
+            End::General(returned) => returned.and_then(|returned| self.push(returned, reply)),
+        };
         if let Err(error) = &written {
             self.fail(format!("ERR {}", text_of(error)).into());
         }
         let mut is_counted = written.unwrap_or(false);
         if let Some(failure) = self.state.failure.take() {
             reply.truncate(start);
-            write_failure(&failure, name, reply);
+            write_failure(&failure, &name(), reply);
             is_counted = failure.is_counted;
         }
         self.settle();
@@ -377,13 +451,13 @@ impl Engine {
             return self.run_tables.call((chunk, keys, argv));
         }
         match args.len() {
-            0 => self.run.call((chunk, key_count, LimitOn(limit))),
+            0 => self.call.call((chunk, key_count, LimitOn(limit))),
             1 => self
-                .run
+                .call
                 .call((chunk, key_count, pushed(&args[0])?, LimitOn(limit))),
             2 => {
                 let (first, second) = (pushed(&args[0])?, pushed(&args[1])?);
-                self.run
+                self.call
                     .call((chunk, key_count, first, second, LimitOn(limit)))
             }
             _ => {
@@ -392,9 +466,14 @@ impl Engine {
                 let list = list?.into_iter().map(Either::Left);
                 let last = std::iter::once(Either::Right(LimitOn(limit)));
                 let list: Variadic<_> = list.chain(last).collect();
-                self.run.call((chunk, key_count, list))
+                self.call.call((chunk, key_count, list))
             }
         }
+    }
+
+    fn push_table(&self, value: Value, reply: &mut Reply<'_>) -> mlua::Result<bool> {
+        let (kind, field): (u8, Value) = self.kind_of.call(&value)?;
+        self.push((true, value, Some(kind), field), reply)
     }
 
     /// Writes the value of a script. Returns whether it is an error that the host has counted.

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod cache;
+mod direct;
 mod engine;
 mod failure;
 mod header;

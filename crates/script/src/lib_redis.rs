@@ -1,6 +1,7 @@
 //! The library `redis`.
 
-use crate::failure::{error_table, number_of, raise, raise_table};
+use crate::direct::{KEPT_BYTES_MAX, command_function};
+use crate::failure::{error_table, number_of, raise_above, raise_table};
 use crate::header::Flags;
 use crate::lend;
 use crate::library::Registered;
@@ -15,8 +16,8 @@ use wire::{Args, Output, Protocol, Span};
 
 /// Maximum number of functions of a library.
 const FUNCTIONS_MAX: usize = 10_000;
-/// Buffers larger than this are freed after a command.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+/// Error of a command that a command calls.
+const RUNS_ALREADY: &str = "ERR a command of a script runs already";
 
 /// Creates the library. `version` is the announced version of Redis.
 pub fn create(
@@ -43,10 +44,10 @@ pub fn create(
     library.raw_set("REDIS_VERSION", version)?;
     let shared = Rc::clone(state);
     let call = lua.create_function(move |lua, args| command(lua, &shared, &args, true))?;
-    library.raw_set("call", call)?;
+    library.raw_set("call", command_function(lua, state, call)?)?;
     let shared = Rc::clone(state);
     let pcall = lua.create_function(move |lua, args| command(lua, &shared, &args, false))?;
-    library.raw_set("pcall", pcall)?;
+    library.raw_set("pcall", command_function(lua, state, pcall)?)?;
     let shared = Rc::clone(state);
     let acl = lua.create_function(move |lua, args| may_call(lua, &shared, &args))?;
     library.raw_set("acl_check_cmd", acl)?;
@@ -122,33 +123,17 @@ fn gather(
     Ok(())
 }
 
-/// Runs `redis.call`, which raises errors, or `redis.pcall`, which returns them.
+/// Runs `redis.call`, which raises errors, or `redis.pcall`, which returns them. The command may
+/// have run already, so that only its reply is left to be converted.
 fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
-    let (Ok(mut input), Ok(mut spans), Ok(mut output)) = (
-        state.input.try_borrow_mut(),
-        state.spans.try_borrow_mut(),
-        state.output.try_borrow_mut(),
-    ) else {
-        return fail(lua, b"ERR a command of a script runs already", raises);
-    };
-    if state.registered.borrow().is_some() {
-        let name = if raises { "call" } else { "pcall" };
-        let text = format!("Script attempted to access nonexistent global variable '{name}'");
-        return Err(raise(lua, text));
-    }
-    output.clear();
-    if let Err(text) = gather(args, &mut input, &mut spans) {
+    if !state.has_reply.take()
+        && let Err(text) = perform(lua, state, args, raises)?
+    {
         return fail(lua, text.as_bytes(), raises);
     }
-    output.set_max(state.memory_bytes.get());
-    let (args, protocol) = (Args::new(&input, &spans), state.protocol.get());
-    if lend::with(|host| host.call(args, protocol, &mut output)).is_none() {
-        return fail(
-            lua,
-            b"ERR redis.call can only be called inside a script invocation",
-            raises,
-        );
-    }
+    let Ok(mut output) = state.output.try_borrow_mut() else {
+        return fail(lua, RUNS_ALREADY.as_bytes(), raises);
+    };
     if output.is_cut_off() {
         *output = Output::default();
         return fail(
@@ -171,11 +156,41 @@ fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::R
             state.unlimited(lua, bytes.len(), convert)
         }
     };
-    input.shrink_to(KEPT_BYTES_MAX);
     if output.capacity() > KEPT_BYTES_MAX {
         *output = Output::default();
     }
     converted
+}
+
+/// Runs a command and leaves its reply in the buffer. The inner error is the text of an error that
+/// the command is refused with.
+fn perform(
+    lua: &Lua,
+    state: &State,
+    args: &MultiValue,
+    raises: bool,
+) -> mlua::Result<Result<(), &'static str>> {
+    let (Ok(mut input), Ok(mut spans), Ok(mut output)) = (
+        state.input.try_borrow_mut(),
+        state.spans.try_borrow_mut(),
+        state.output.try_borrow_mut(),
+    ) else {
+        return Ok(Err(RUNS_ALREADY));
+    };
+    if state.is_loading() {
+        let name = if raises { "call" } else { "pcall" };
+        let text = format!("Script attempted to access nonexistent global variable '{name}'");
+        return Err(raise_above(lua, 2, text));
+    }
+    output.clear();
+    if let Err(text) = gather(args, &mut input, &mut spans) {
+        return Ok(Err(text));
+    }
+    output.set_max(state.memory_bytes.get());
+    let (args, protocol) = (Args::new(&input, &spans), state.protocol.get());
+    let called = lend::with(|host| host.call(args, protocol, &mut output));
+    input.shrink_to(KEPT_BYTES_MAX);
+    Ok(called.ok_or("ERR redis.call can only be called inside a script invocation"))
 }
 
 /// Raises or returns an error.

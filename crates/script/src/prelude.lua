@@ -304,28 +304,7 @@ local function finish(is_ok, value)
   return true, value
 end
 
--- Runs a script with its keys and arguments on the stack. A further argument is nil.
-local function run(chunk, count, ...)
-  if count == 1 then
-    real.KEYS = { (...) }
-    real.ARGV = { select(2, ...) }
-  elseif count == 0 then
-    real.KEYS = {}
-    real.ARGV = { ... }
-  else
-    local keys, argv = { ... }, {}
-    local len = #keys
-    for at = count + 1, len do
-      argv[at - count] = keys[at]
-      keys[at] = nil
-    end
-    real.KEYS = keys
-    real.ARGV = argv
-  end
-  resumed = 0
-  return finish(raw_xpcall(chunks[chunk], on_error))
-end
-
+-- Runs a script that has many keys and arguments.
 local function run_tables(chunk, keys, argv)
   real.KEYS = keys
   real.ARGV = argv
@@ -361,7 +340,10 @@ local function load(chunk)
   return (raw_xpcall(chunks[chunk], on_error))
 end
 
-if native.is_for_functions then
-  return env, chunks, call, call_tables, load, kind_of
+-- Restores the state that a script which has failed may have left.
+local function reset()
+  resumed = 0
 end
-return env, chunks, run, run_tables, load, kind_of
+
+local tables = native.is_for_functions and call_tables or run_tables
+return env, chunks, call, tables, load, kind_of, real, reset

@@ -267,6 +267,6 @@ fn flat(byte: u8) -> u8 {
 
 /// Returns the whole part of a number. What is beyond 64 bits becomes the smallest number, as C's
 /// conversion does on common processors.
-fn whole(number: f64) -> i64 {
+pub fn whole(number: f64) -> i64 {
     integral(number.trunc()).unwrap_or(i64::MIN)
 }

@@ -1,5 +1,6 @@
 //! State that the callbacks of one Lua state share.
 
+use crate::direct::Panic;
 use crate::library::Registered;
 use mlua::{Function, Lua};
 use std::cell::{Cell, RefCell};
@@ -34,6 +35,10 @@ pub struct State {
     pub failure: RefCell<Option<Failure>>,
     /// Functions that the library being loaded has registered; `None` while none is loaded.
     pub registered: RefCell<Option<Vec<(Registered, Function)>>>,
+    /// Panic of a command that the running script has called.
+    pub panic: Cell<Option<Panic>>,
+    /// Whether the buffer of the reply holds one that is not converted yet.
+    pub has_reply: Cell<bool>,
     /// Buffer of a command.
     pub input: RefCell<Vec<u8>>,
     /// Arguments in that buffer.
@@ -43,6 +48,11 @@ pub struct State {
 }
 
 impl State {
+    /// Whether a library is being loaded, which may not call commands.
+    pub fn is_loading(&self) -> bool {
+        self.registered.borrow().is_some()
+    }
+
     /// Converts a small reply without the cost of the memory limit.
     pub fn unlimited<R>(
         &self,

@@ -75,7 +75,7 @@ impl Engine {
 
     /// Frees a chunk.
     fn release(&mut self, chunk: u32) {
-        if self.chunks.raw_set(chunk, Value::Nil).is_ok() {
+        if self.parts.chunks.raw_set(chunk, Value::Nil).is_ok() {
             self.free_chunks.push(chunk);
         }
     }

@@ -65,7 +65,7 @@ fn run_on(engine: &mut Engine, host: &mut OneValue, text: &str, args: &[&[u8]]) 
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
     match engine.run(&script, args.len().min(1), Args::new(&input, &spans), host) {
         Ok(finished) => {
-            engine.write(finished, b"NAME", &mut reply);
+            engine.write(finished, || b"NAME".to_vec(), &mut reply);
         }
         Err(text) => reply.error(&text),
     }
@@ -133,6 +133,109 @@ fn commands_are_called_and_their_errors_raised_or_returned() {
         run("local ok, e = pcall(redis.call, 'nosuch') return e"),
         "$19\r\nERR no such command\r\n"
     );
+}
+
+#[test]
+fn arguments_and_replies_of_any_form_take_the_short_or_the_general_way() {
+    for (text, reply) in [
+        (
+            "redis.call('set', string.rep('x', 70000)) return #redis.call('get')",
+            ":70000\r\n",
+        ),
+        ("return redis.call('set', 'v').ok", "$2\r\nOK\r\n"),
+        ("return redis.call('set', 'v')", "+OK\r\n"),
+        ("return redis.call('get') == false", ":1\r\n"),
+        (
+            "redis.call('set', '\\255\\0') return #redis.call('get')",
+            ":2\r\n",
+        ),
+        (
+            "redis.call('set', '') return redis.call('get')",
+            "$0\r\n\r\n",
+        ),
+        (
+            "return coroutine.wrap(function() redis.call('set', 1) return redis.call('get') end)()",
+            "$1\r\n1\r\n",
+        ),
+        (
+            "local all = {} for i = 1, 50 do all[i] = redis.call('raw', ':' .. i .. '\\r\\n') end return #all + all[50]",
+            ":100\r\n",
+        ),
+        ("return redis.call('raw', '$-1\\r\\n')", "$-1\r\n"),
+        (
+            "return redis.call('raw', '*1\\r\\n$1\\r\\na\\r\\n')",
+            "*1\r\n$1\r\na\r\n",
+        ),
+        ("return redis.call('raw', '$5\\r\\r\\n') and 1", "$-1\r\n"),
+        (
+            "return redis.pcall().err",
+            "$64\r\nERR Please specify at least one argument for this redis lib call\r\n",
+        ),
+        (
+            "return redis.pcall('get', {}).err",
+            "$63\r\nERR Lua redis lib command arguments must be strings or integers\r\n",
+        ),
+        (
+            "return redis.call('get', nil)",
+            "-ERR Lua redis lib command arguments must be strings or integers script: NAME, on @user_script:1.\r\n",
+        ),
+    ] {
+        assert_eq!(run(text), reply, "{text}");
+    }
+}
+
+/// A host whose commands panic.
+struct Panics;
+
+impl Host for Panics {
+    fn call(&mut self, _args: Args<'_>, _protocol: Protocol, _out: &mut Output) {
+        panic!("by the test");
+    }
+    fn may_call(&mut self, _args: Args<'_>) -> Result<bool, &'static str> {
+        Ok(true)
+    }
+    fn log(&mut self, _level: u8, _text: &[u8]) {}
+    fn cpu_seconds(&mut self) -> f64 {
+        1.0
+    }
+    fn tick(&mut self) -> Option<&'static str> {
+        None
+    }
+}
+
+#[test]
+fn a_panic_of_a_command_reaches_the_caller_of_the_script() {
+    let mut engine = engine();
+    for text in [
+        "return redis.call('get')",
+        "return pcall(redis.call, 'get') and 1",
+        "redis.pcall('get') return 1",
+    ] {
+        let script = Scripts::default().add(Script::parse(text.as_bytes()).expect("valid"), false);
+        let script = script.expect("room");
+        let run = || {
+            let args = Args::new(b"", &[]);
+            engine.run(&script, 0, args, &mut Panics).is_ok()
+        };
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        assert!(caught.is_err(), "{text}");
+        let after = run_on(&mut engine, &mut OneValue::default(), "return 7", &[]);
+        assert_eq!(after, b":7\r\n");
+    }
+}
+
+#[test]
+fn large_keys_and_arguments_are_freed_after_the_script() {
+    let mut engine = engine();
+    let large = vec![b'x'; 1 << 20];
+    let mut host = OneValue::default();
+    let before = engine.used_bytes();
+    let args: [&[u8]; 2] = [&large, b"a"];
+    let reply = run_on(&mut engine, &mut host, "return #KEYS[1]", &args);
+    assert_eq!(reply, b":1048576\r\n");
+    let text = "collectgarbage() return #ARGV";
+    assert_eq!(run_on(&mut engine, &mut host, text, &[]), b":0\r\n");
+    assert!(engine.used_bytes() < before + (100 << 10));
 }
 
 #[test]
@@ -417,7 +520,7 @@ fn evicted_scripts_are_removed_from_the_state() {
         let finished = engine.run(&script, 0, Args::new(b"", &[]), &mut host);
         let mut out = Output::default();
         let mut reply = Reply::new(&mut out, Protocol::Resp2);
-        engine.write(finished.expect("it compiles"), b"", &mut reply);
+        engine.write(finished.expect("it compiles"), Vec::new, &mut reply);
         assert_eq!(out[..], *format!(":{number}\r\n").as_bytes());
     }
     assert!(

@@ -143,7 +143,8 @@ fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> An
             host.end();
             finished
         });
-        ctx.session.is_error_counted = engine.write(finished?, &script.hex(), &mut ctx.reply);
+        ctx.session.is_error_counted =
+            engine.write(finished?, || script.hex().to_vec(), &mut ctx.reply);
         Ok(())
     });
     if let Err(text) = result.and_then(|run| run) {

@@ -84,7 +84,7 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
             host.end();
             finished
         });
-        ctx.session.is_error_counted = engine.write(finished?, name, &mut ctx.reply);
+        ctx.session.is_error_counted = engine.write(finished?, || name.to_vec(), &mut ctx.reply);
         Ok(())
     });
     settled(ctx, start, result.and_then(|run| run))

@@ -1,0 +1,419 @@
+//! Short ways between a script and Rust: the start of a script, its value, and `redis.call`.
+//!
+//! The binding keeps every value that it passes on a second stack, in an allocation per call, and
+//! protects each step against Lua's errors by itself. Around a command of a microsecond that cost
+//! more than the command. Here strings and numbers are read from Lua's stack and pushed onto it
+//! directly. Whatever is neither is left to the general functions, which use the binding.
+//!
+//! # Errors of Lua
+//! Lua raises an error by a jump that skips the frames of Rust. So a function that Lua calls here has
+//! no value with a destructor while it calls something that may raise: [`perform`] raises nothing,
+//! and [`Answer`], which it returns, is plain data.
+
+#![expect(
+    unsafe_code,
+    reason = "the safe functions of the binding take twice the time of a short script"
+)]
+
+use crate::lend;
+use crate::number::integral;
+use crate::state::State;
+use mlua::{Function, LightUserData, Lua, Table, Value, ffi};
+use std::any::Any;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::slice::from_raw_parts;
+use wire::number::{Text, parse_i64};
+use wire::{Args, Output, Protocol, Reply, Span};
+
+/// Buffers larger than this are freed after a command, and replies larger than this are converted in
+/// the general way.
+pub const KEPT_BYTES_MAX: usize = 64 << 10;
+/// Number of places on Lua's stack that the start of a script needs.
+const PLACES: c_int = 16;
+
+/// Panic of a command that a script has called, until the script has ended.
+pub type Panic = Box<dyn Any + Send>;
+
+/// Stack of a Lua state or of one of its coroutines.
+///
+/// A value exists only while the state does: in a function that Lua has called with it, or while the
+/// binding's owner of the state is borrowed. Its methods that allocate raise an error if a memory
+/// limit is set and reached, so that they are called within a protected call or without a limit.
+#[derive(Clone, Copy)]
+struct Stack(*mut ffi::lua_State);
+
+impl Stack {
+    fn len(self) -> c_int {
+        // SAFETY: the state exists; this reads a number of it.
+        unsafe { ffi::lua_gettop(self.0) }
+    }
+
+    /// Removes the values above `len`. There are at least as many.
+    fn truncate(self, len: c_int) {
+        debug_assert!(len <= self.len());
+        // SAFETY: the state exists, and the stack has at least this many values.
+        unsafe { ffi::lua_settop(self.0, len) }
+    }
+
+    /// Type of the value at `index`, which may be beyond the last one.
+    fn kind(self, index: c_int) -> c_int {
+        // SAFETY: the state exists, and any index below the top of a function's stack may be tested.
+        unsafe { ffi::lua_type(self.0, index) }
+    }
+
+    /// Bytes of the string at `index`; `None` for any other value. They are valid until the value is
+    /// removed.
+    fn text<'s>(self, index: c_int) -> Option<&'s [u8]> {
+        if self.kind(index) != ffi::LUA_TSTRING {
+            return None;
+        }
+        let mut len = 0;
+        // SAFETY: the value is a string, which is not converted, so that nothing is allocated.
+        let start = unsafe { ffi::lua_tolstring(self.0, index, &raw mut len) };
+        // SAFETY: Lua returns the start and the length of the string, which the stack keeps alive.
+        Some(unsafe { from_raw_parts(start.cast(), len) })
+    }
+
+    /// The number at `index`; `None` for any other value.
+    fn number(self, index: c_int) -> Option<f64> {
+        if self.kind(index) != ffi::LUA_TNUMBER {
+            return None;
+        }
+        // SAFETY: the value is a number, which is only read.
+        Some(unsafe { ffi::lua_tonumber(self.0, index) })
+    }
+
+    fn is_true(self, index: c_int) -> bool {
+        // SAFETY: the state exists; this only reads a value.
+        unsafe { ffi::lua_toboolean(self.0, index) != 0 }
+    }
+
+    fn push_text(self, text: &[u8]) {
+        // SAFETY: the pointer is valid for this number of bytes, which Lua copies. Callers have
+        // reserved a place.
+        unsafe { ffi::lua_pushlstring_(self.0, text.as_ptr().cast(), text.len()) }
+    }
+
+    fn push_number(self, number: f64) {
+        // SAFETY: callers have reserved a place.
+        unsafe { ffi::lua_pushnumber(self.0, number) }
+    }
+
+    fn push_boolean(self, is_true: bool) {
+        // SAFETY: callers have reserved a place.
+        unsafe { ffi::lua_pushboolean(self.0, c_int::from(is_true)) }
+    }
+
+    fn push_copy(self, index: c_int) {
+        // SAFETY: callers pass the index of a value or an upvalue and have reserved a place.
+        unsafe { ffi::lua_pushvalue(self.0, index) }
+    }
+
+    /// Pushes a new table with space for this many elements and fields.
+    fn push_table(self, elements: usize, fields: usize) {
+        let (elements, fields) = (elements as c_int, fields as c_int);
+        // SAFETY: callers have reserved a place, and pass small numbers.
+        unsafe { ffi::lua_createtable(self.0, elements, fields) }
+    }
+
+    /// Replaces the table on top by its element with this number.
+    fn replace_by_element(self, number: u32) {
+        // SAFETY: callers have pushed a table, and have reserved a place.
+        unsafe { ffi::lua_rawgeti_(self.0, -1, number as c_int) }
+        // SAFETY: the table is below the value.
+        unsafe { ffi::lua_remove(self.0, -2) }
+    }
+
+    /// Pops a value and stores it as an element of the table below it.
+    fn set_element(self, number: usize) {
+        // SAFETY: callers have pushed a table and a value.
+        unsafe { ffi::lua_rawseti_(self.0, -2, number as c_int) }
+    }
+
+    /// Pops a key and a value and stores the value in the table below them.
+    fn set_field(self) {
+        // SAFETY: callers have pushed a table, a key that is a string, and a value.
+        unsafe { ffi::lua_rawset(self.0, -3) }
+    }
+
+    /// Moves the value on top to the bottom of the function's stack.
+    fn move_to_bottom(self) {
+        // SAFETY: callers have pushed a value.
+        unsafe { ffi::lua_insert(self.0, 1) }
+    }
+
+    /// Makes sure that there are this many places.
+    fn reserve(self, places: c_int) -> bool {
+        // SAFETY: the state exists, and no memory limit is set.
+        unsafe { ffi::lua_checkstack(self.0, places) != 0 }
+    }
+
+    /// Calls the function below `count` arguments and keeps one result. Raises its errors.
+    fn call(self, count: c_int) {
+        // SAFETY: callers have pushed a function and this many arguments, and no value of theirs has
+        // a destructor.
+        unsafe { ffi::lua_call(self.0, count, 1) }
+    }
+
+    /// Calls the function on top, with the error handler at `handler`. Replaces it by its result or
+    /// the error. Returns whether it succeeded.
+    fn call_protected(self, handler: c_int) -> bool {
+        // SAFETY: callers have pushed a handler and a function without arguments. Errors do not leave
+        // the protected call.
+        unsafe { ffi::lua_pcall(self.0, 0, 1, handler) == ffi::LUA_OK }
+    }
+
+    /// Raises the string on top as an error.
+    fn raise(self) -> ! {
+        // SAFETY: only a function that Lua has called raises, and no value of it has a destructor.
+        unsafe { ffi::lua_error(self.0) }
+    }
+
+    /// Address of the [`State`] that the running function has as its first upvalue.
+    fn state(self) -> *const State {
+        // SAFETY: only `command` calls this, whose closure has this upvalue.
+        unsafe { ffi::lua_touserdata(self.0, ffi::lua_upvalueindex(1)).cast() }
+    }
+
+    /// Pushes a table with one list of strings under a name in the table on top.
+    fn set_list<'a>(self, name: &str, list: impl ExactSizeIterator<Item = &'a [u8]>) {
+        self.push_text(name.as_bytes());
+        self.push_table(list.len(), 0);
+        for (index, text) in list.enumerate() {
+            self.push_text(text);
+            self.set_element(index + 1);
+        }
+        self.set_field();
+    }
+}
+
+/// What `redis.call` returns, if it is simple.
+#[derive(Clone, Copy)]
+enum Answer {
+    Number(f64),
+    Boolean(bool),
+    /// Bytes of the reply's buffer, which the next command overwrites.
+    Text(*const u8, usize),
+    /// The same for a status.
+    Status(*const u8, usize),
+    /// The general function performs or completes the call.
+    General,
+    /// The command has panicked.
+    Panicked,
+}
+
+/// Creates `redis.call` or `redis.pcall`. `general` is the same function without the short way.
+pub fn command_function(lua: &Lua, state: &Rc<State>, general: Function) -> mlua::Result<Function> {
+    let address = LightUserData(Rc::as_ptr(state).cast_mut().cast());
+    let create = |raw| {
+        // SAFETY: both upvalues are on the stack. `general` keeps the state alive as long as the
+        // closure, because it owns a reference to it.
+        unsafe { ffi::lua_pushcclosure(raw, command, 2) }
+    };
+    // SAFETY: the closure pops two values and pushes one; it owns nothing.
+    unsafe { lua.exec_raw((address, general), create) }
+}
+
+unsafe extern "C-unwind" fn command(raw: *mut ffi::lua_State) -> c_int {
+    let stack = Stack(raw);
+    // SAFETY: see `command_function`.
+    let state = unsafe { &*stack.state() };
+    // Lua provides 20 free places to each function that it calls.
+    match perform(state, stack) {
+        Answer::Number(number) => stack.push_number(number),
+        Answer::Boolean(is_true) => stack.push_boolean(is_true),
+        // SAFETY: nothing has used the buffer since `perform` has returned.
+        Answer::Text(start, len) => stack.push_text(unsafe { from_raw_parts(start, len) }),
+        Answer::Status(start, len) => {
+            stack.push_table(0, 1);
+            stack.push_text(b"ok");
+            // SAFETY: as above; a collection of garbage does not run commands.
+            stack.push_text(unsafe { from_raw_parts(start, len) });
+            stack.set_field();
+        }
+        Answer::General => {
+            let count = stack.len();
+            stack.push_copy(ffi::lua_upvalueindex(2));
+            stack.move_to_bottom();
+            stack.call(count);
+        }
+        Answer::Panicked => {
+            stack.push_text(b"internal error");
+            stack.raise();
+        }
+    }
+    1
+}
+
+/// Performs a command whose arguments are strings and numbers.
+fn perform(state: &State, stack: Stack) -> Answer {
+    let performed = catch_unwind(AssertUnwindSafe(|| try_to_perform(state, stack)));
+    performed.unwrap_or_else(|panic| {
+        state.panic.set(Some(panic));
+        Answer::Panicked
+    })
+}
+
+fn try_to_perform(state: &State, stack: Stack) -> Answer {
+    let (Ok(mut input), Ok(mut spans), Ok(mut output)) = (
+        state.input.try_borrow_mut(),
+        state.spans.try_borrow_mut(),
+        state.output.try_borrow_mut(),
+    ) else {
+        return Answer::General;
+    };
+    if state.is_loading() || !gather(stack, &mut input, &mut spans) {
+        return Answer::General;
+    }
+    output.clear();
+    output.set_max(state.memory_bytes.get());
+    let (args, protocol) = (Args::new(&input, &spans), state.protocol.get());
+    if lend::with(|host| host.call(args, protocol, &mut output)).is_none() {
+        return Answer::General;
+    }
+    input.shrink_to(KEPT_BYTES_MAX);
+    simple(&output).unwrap_or_else(|| {
+        state.has_reply.set(true);
+        Answer::General
+    })
+}
+
+/// Copies the arguments into one buffer. Returns false if one is neither a string nor a number.
+fn gather(stack: Stack, input: &mut Vec<u8>, spans: &mut Vec<Span>) -> bool {
+    input.clear();
+    spans.clear();
+    for index in 1..=stack.len() {
+        let start = input.len();
+        if let Some(text) = stack.text(index) {
+            input.extend_from_slice(text);
+        } else if let Some(number) = stack.number(index) {
+            let text = match integral(number) {
+                Some(whole) => Text::integer(whole),
+                None => Text::double(number),
+            };
+            input.extend_from_slice(text.as_bytes());
+        } else {
+            return false;
+        }
+        // Positions have 32 bits.
+        let (Ok(start), Ok(_)) = (u32::try_from(start), u32::try_from(input.len())) else {
+            return false;
+        };
+        let len = input.len() as u32 - start;
+        spans.push(Span { start, len });
+    }
+    !spans.is_empty()
+}
+
+/// Converts a reply that is a number, a short string or a status.
+fn simple(reply: &Output) -> Option<Answer> {
+    if reply.is_cut_off() || reply.len() > KEPT_BYTES_MAX {
+        return None;
+    }
+    let (sigil, rest) = reply.split_first()?;
+    let line = rest.strip_suffix(b"\r\n")?;
+    match sigil {
+        b':' => Some(Answer::Number(parse_i64(line)? as f64)),
+        b'+' => Some(Answer::Status(line.as_ptr(), line.len())),
+        b'$' if line == b"-1" => Some(Answer::Boolean(false)),
+        b'$' => {
+            let digits = line.iter().position(|byte| *byte == b'\r')?;
+            let text = line.get(digits + 2..)?;
+            Some(Answer::Text(text.as_ptr(), text.len()))
+        }
+        _ => None,
+    }
+}
+
+/// What a script needs to start.
+pub struct Parts {
+    /// Contents of the environment.
+    pub real: Table,
+    /// Compiled scripts by number.
+    pub chunks: Table,
+    /// Error handler.
+    pub on_error: Function,
+}
+
+/// Runs a script. If it succeeds, its value stays on the stack until [`take_value`].
+pub fn run(
+    lua: &Lua,
+    state: &State,
+    parts: &Parts,
+    chunk: u32,
+    (keys, argv): (Args<'_>, Args<'_>),
+    limit: usize,
+) -> mlua::Result<bool> {
+    lua.exec_raw_lua(|raw| {
+        let stack = Stack(raw.state());
+        stack.truncate(0);
+        if !stack.reserve(PLACES) {
+            return Ok(false);
+        }
+        // SAFETY: places are reserved, and no memory limit is set.
+        unsafe { raw.push(&parts.on_error) }?;
+        // SAFETY: as above.
+        unsafe { raw.push(&parts.real) }?;
+        stack.set_list("KEYS", keys.iter());
+        stack.set_list("ARGV", argv.iter());
+        stack.truncate(1);
+        // SAFETY: as above.
+        unsafe { raw.push(&parts.chunks) }?;
+        stack.replace_by_element(chunk);
+        lua.set_memory_limit(limit)?;
+        let is_done = stack.call_protected(1);
+        lua.set_memory_limit(0)?;
+        let bytes = |args: Args<'_>| args.iter().map(<[u8]>::len).sum::<usize>();
+        if bytes(keys) + bytes(argv) > KEPT_BYTES_MAX {
+            // Others stay until the next script.
+            let len = stack.len();
+            // SAFETY: as above.
+            unsafe { raw.push(&parts.real) }?;
+            stack.set_list("KEYS", [].into_iter());
+            stack.set_list("ARGV", [].into_iter());
+            stack.truncate(len);
+        }
+        if let Some(panic) = state.panic.take() {
+            stack.truncate(0);
+            state.failure.take();
+            resume_unwind(panic);
+        }
+        Ok(is_done)
+    })
+}
+
+/// Value of a script.
+pub enum Returned {
+    /// It was written.
+    Written,
+    /// It is converted in the general way.
+    General(Value),
+}
+
+/// Removes the value of a script from the stack and writes it, unless it is a table.
+pub fn take_value(lua: &Lua, state: &State, reply: &mut Reply<'_>) -> Returned {
+    let has_booleans = state.protocol.get() == Protocol::Resp3;
+    lua.exec_raw_lua(|raw| {
+        let stack = Stack(raw.state());
+        match stack.kind(-1) {
+            ffi::LUA_TSTRING => reply.bulk(stack.text(-1).unwrap_or_default()),
+            ffi::LUA_TNUMBER => {
+                let number = stack.number(-1).unwrap_or_default();
+                reply.integer(crate::reply::whole(number));
+            }
+            ffi::LUA_TBOOLEAN if has_booleans => reply.boolean(stack.is_true(-1)),
+            ffi::LUA_TBOOLEAN if stack.is_true(-1) => reply.integer(1),
+            ffi::LUA_TTABLE => {
+                // SAFETY: there is a value on the stack, and no memory limit is set.
+                let value = unsafe { raw.pop_value() };
+                stack.truncate(0);
+                return Returned::General(value);
+            }
+            _ => reply.null(),
+        }
+        stack.truncate(0);
+        Returned::Written
+    })
+}
