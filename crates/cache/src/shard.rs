@@ -414,7 +414,9 @@ where
             _ => {}
         }
         let is_value_new = !matches!(value, NewValue::Same);
-        let old_weight = self.entries.weight_of(slot);
+        // Only the policy that keeps the entry uses its weight.
+        let is_weighed = old.owner > 0 && new.owner == old.owner;
+        let old_weight = is_weighed.then(|| self.entries.weight_of(slot));
         let (at, dropped) = self.entries.reshape(slot, value, new);
         if at != slot {
             let owner = if old.owner == new.owner { new.owner } else { 0 };
@@ -430,7 +432,10 @@ where
         }
         if new.owner != old.owner {
             self.insert_into_policy(at, new.owner);
-        } else if (is_value_new || at != slot) && self.entries.weight_of(at) != old_weight {
+        } else if let Some(old_weight) = old_weight
+            && (is_value_new || at != slot)
+            && self.entries.weight_of(at) != old_weight
+        {
             self.weight_changed(at, old_weight);
         }
         (at, dropped)

@@ -178,7 +178,7 @@ pub struct Ctx<'a, 'v, E = Slab<'a, 'v>> {
     /// Table of all commands.
     pub table: &'static Table,
     /// Hash of the first key, if it was computed when the batch was prefetched.
-    pub memo: Option<KeyMemo>,
+    pub memo: Option<&'a KeyMemo>,
 }
 
 /// Hash of a key that was computed before its command runs.

@@ -220,8 +220,8 @@ impl<'s> Executor<'s> {
         {
             return Outcome::Delayed(until);
         }
-        self.timing.before(index, args, call.len);
-        let step = self.dispatch(session, chosen, args, call, out);
+        self.timing.before(index, args.len(), call.len);
+        let step = self.dispatch(session, &chosen, &args, call, out);
         match step {
             Step::Ran | Step::Queued | Step::Refused => {}
             Step::Held => return Outcome::Held,
@@ -246,7 +246,7 @@ impl<'s> Executor<'s> {
             let (counted, reply_len) = (chosen.counted(), out.len().saturating_sub(position));
             let client = &session.info;
             self.timing
-                .after(counted, spec, client, args, reply_len, self.now);
+                .after(counted, spec, client, &args, reply_len, self.now);
         }
         let is_push = spec.has(flag::PUSHES) && !is_error;
         after_reply(session, out, position, is_push);
@@ -290,13 +290,13 @@ impl<'s> Executor<'s> {
     fn dispatch(
         &mut self,
         session: &mut Session,
-        chosen: Chosen,
-        args: Args<'_>,
-        &Call { len, memo, .. }: &Call,
+        chosen: &Chosen,
+        args: &Args<'_>,
+        call: &Call,
         out: &mut Output,
     ) -> Step {
         let server = self.server;
-        let spec = chosen.spec;
+        let (spec, len) = (chosen.spec, call.len);
         let mut reply = Reply::new(out, session.protocol);
         if let Err(why) = check(server, session, chosen, args) {
             session.break_transaction();
@@ -318,11 +318,11 @@ impl<'s> Executor<'s> {
             return Step::Refused;
         }
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
-            return self.queue(session, chosen, args, &mut reply);
+            return self.queue(session, *chosen, *args, &mut reply);
         }
         // A command that waited was shown before.
         if server.monitors.is_on() && session.ticket.is_none() {
-            tracking::show(server, session, false, chosen, args);
+            tracking::show(server, session, false, *chosen, *args);
         }
         if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             self.has_written = true;
@@ -330,7 +330,7 @@ impl<'s> Executor<'s> {
         if args.len() > steps::KEYS_PER_STEP + 1 && matches!(spec.run.work, Work::InSteps) {
             return Step::IsLong;
         }
-        let call = (spec, args, memo);
+        let call = (spec, args, call.memo.as_ref());
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => {
@@ -344,7 +344,7 @@ impl<'s> Executor<'s> {
             }
             return result;
         }
-        lock_for(server, held, session, spec, args, memo);
+        lock_for(server, held, session, spec, *args, call.2);
         let mut view = lock(&server.keyspace, &held.locks, self.now);
         let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
         if view.has_ready() {
@@ -508,7 +508,7 @@ fn run_on_slab<'v>(
     view: &mut View<'v>,
     locks: &Locks,
     session: &mut Session,
-    (spec, args, memo): (&'static Spec, Args<'_>, Option<KeyMemo>),
+    (spec, args, memo): (&'static Spec, &Args<'_>, Option<&KeyMemo>),
     mut reply: Reply<'_>,
 ) -> Step {
     match long::way(server, view, session, spec, args) {
@@ -534,12 +534,12 @@ fn run_on_segment<'a, 's>(
     handle: &'a mut Handle<'s>,
     server: &'s Server,
     session: &'a mut Session,
-    (spec, args, memo): (&Spec, Args<'_>, Option<KeyMemo>),
+    (spec, args, memo): (&Spec, &Args<'_>, Option<&'a KeyMemo>),
     mut reply: Reply<'a>,
 ) -> Step {
     let table = command::table();
     match spec.run.segment {
-        Segment::Own(_) if long::is_beyond_limit(server, spec, args) => {
+        Segment::Own(_) if long::is_beyond_limit(server, spec, *args) => {
             reply.error(BEYOND_LIMIT);
             Step::Refused
         }
@@ -552,7 +552,7 @@ fn run_on_segment<'a, 's>(
                 table,
                 memo,
             };
-            run(&mut ctx, args);
+            run(&mut ctx, *args);
             Step::Ran
         }
         Segment::Keyless => {
@@ -560,7 +560,7 @@ fn run_on_segment<'a, 's>(
             let mut view = lock(&server.keyspace, &locks, handle.now);
             let space = &server.keyspace;
             let mut ctx = context(server, space, &mut view, &locks, session, memo, reply);
-            (spec.run.slab)(&mut ctx, args);
+            (spec.run.slab)(&mut ctx, *args);
             Step::Ran
         }
         Segment::Refused => {
@@ -581,7 +581,7 @@ fn context<'a, 'v>(
     view: &'a mut View<'v>,
     locks: &'a Locks,
     session: &'a mut Session,
-    memo: Option<KeyMemo>,
+    memo: Option<&'a KeyMemo>,
     reply: Reply<'a>,
 ) -> Ctx<'a, 'v> {
     Ctx {
@@ -596,14 +596,14 @@ fn context<'a, 'v>(
 
 /// Runs a command whose shards are locked, if there is room for what it may write.
 #[inline]
-fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) -> Step {
+fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: &Args<'_>) -> Step {
     if spec.has(flag::DENYOOM) && ctx.view.is_full() {
         ctx.reply.error(OUT_OF_MEMORY);
         return Step::Refused;
     }
-    (spec.run.slab)(ctx, args);
+    (spec.run.slab)(ctx, *args);
     if ctx.session.tracking.is_some() {
-        tracking::remember(ctx, spec, args);
+        tracking::remember(ctx, spec, *args);
         tracking::end_command(ctx.session, spec);
     }
     Step::Ran

@@ -73,14 +73,15 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// Begins the timing of a command. It must be called before each command.
+    /// Begins the timing of a command of this number of arguments and this length. It must be called
+    /// before each command.
     #[inline]
-    pub fn before(&mut self, index: SpecIndex, args: Args<'_>, len: usize) {
+    pub fn before(&mut self, index: SpecIndex, arg_count: usize, len: usize) {
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
         (self.is_recorded, self.len) = (self.server.hotkeys.is_on(), len);
         self.is_alone = self.is_recorded
             || !self.is_short[index as usize]
-            || args.len() > SHORT_ARGS_MAX
+            || arg_count > SHORT_ARGS_MAX
             || len > SHORT_BYTES_MAX
             || (0..PRECISE_BELOW_MICROS).contains(&threshold);
         if self.is_alone {
@@ -99,7 +100,7 @@ impl<'s> Timing<'s> {
         index: Option<SpecIndex>,
         spec: &Spec,
         client: &ClientInfo,
-        args: Args<'_>,
+        args: &Args<'_>,
         reply_len: usize,
         now: Tick,
     ) {
@@ -112,9 +113,9 @@ impl<'s> Timing<'s> {
                 let bytes = (self.len + reply_len) as u64;
                 self.server
                     .hotkeys
-                    .record(spec.keys, args, nanos, bytes, now);
+                    .record(spec.keys, *args, nanos, bytes, now);
             }
-            note_slow(self.server, spec, client, args, nanos / 1000, now);
+            note_slow(self.server, spec, client, *args, nanos / 1000, now);
         } else if self.call_count >= GROUP_CALLS_MAX {
             self.end_group(client, now);
         }
@@ -312,10 +313,10 @@ mod tests {
         let index = command::table().lookup(b"get").expect("a command");
         let spec = command::table()[index as usize];
         let run = |timing: &mut Timing<'_>, span: Duration| {
-            timing.before(index, args, input.len());
+            timing.before(index, args.len(), input.len());
             let start = Instant::now();
             while start.elapsed() < span {}
-            timing.after(Some(index), spec, &client, args, 5, NOW);
+            timing.after(Some(index), spec, &client, &args, 5, NOW);
         };
         run(&mut timing, Duration::ZERO);
         run(&mut timing, Duration::from_millis(2));

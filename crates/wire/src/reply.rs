@@ -123,10 +123,13 @@ impl<'a> Reply<'a> {
     }
     #[inline]
     fn length(&mut self, sigil: u8, len: usize) {
-        if let Ok(digit @ 0..=9) = u8::try_from(len) {
-            self.raw(&[sigil, b'0' + digit, b'\r', b'\n']);
-        } else {
-            self.header(sigil, len as i64);
+        match len {
+            0..=9 => self.raw(&[sigil, b'0' + len as u8, b'\r', b'\n']),
+            10..=99 => {
+                let (tens, ones) = (len as u8 / 10, len as u8 % 10);
+                self.raw(&[sigil, b'0' + tens, b'0' + ones, b'\r', b'\n']);
+            }
+            _ => self.header(sigil, len as i64),
         }
     }
     /// Writes `:number`.

@@ -14,14 +14,13 @@ use crate::state::Server;
 use wire::{Args, Protocol};
 
 /// Checks the conditions that every command must meet before it runs or is queued: arity,
-/// authentication, the
-/// rights of the user, and the state of the session.
+/// authentication, the rights of the user, and the state of the session.
 #[inline(always)]
 pub(super) fn check(
     server: &Server,
     session: &mut Session,
-    chosen: Chosen,
-    args: Args<'_>,
+    chosen: &Chosen,
+    args: &Args<'_>,
 ) -> Result<(), String> {
     const RARE: u32 = flag::CONTAINER | flag::PROTECTED;
     let is_plain = session.subscriptions.is_none()
@@ -29,11 +28,11 @@ pub(super) fn check(
         && chosen.spec.accepts(args.len())
         && !server.loading.is_on()
         && (session.has_all_rights(&server.acl)
-            || is_allowed_on_key(server, session, chosen, args));
+            || is_allowed_on_key(server, session, *chosen, *args));
     if is_plain {
         return Ok(());
     }
-    check_all(server, session, chosen, args)
+    check_all(server, session, *chosen, *args)
 }
 
 #[inline(never)]

@@ -65,7 +65,7 @@ pub(super) fn way<'v>(
     view: &mut View<'v>,
     session: &mut Session,
     spec: &'static Spec,
-    args: Args<'_>,
+    args: &Args<'_>,
 ) -> Way {
     let is_short = match spec.run.work {
         Work::Short | Work::InSteps => true,
@@ -85,7 +85,7 @@ pub(super) fn way<'v>(
     if is_short && args.len() <= KEYS_MAX && !server.long.is_active() {
         return Way::Now;
     }
-    decide(server, view, session, spec, args)
+    decide(server, view, session, spec, *args)
 }
 
 /// Whether a command names more keys than one step may access.

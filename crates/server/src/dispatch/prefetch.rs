@@ -20,9 +20,11 @@ impl Executor<'_> {
             Engine::Segment(handle) => return segment::prepare(handle, calls, input, spans),
         };
         held.lock_whole(server, self.now);
+        let mut has_collections = false;
         for call in calls.iter_mut() {
             let Some(index) = call.index else { continue };
             let spec = command::table()[index as usize];
+            has_collections |= is_on_collections(spec);
             let args = call.args(input, spans);
             let Some(bytes) = spec.first_key().and_then(|first| args.get(first)) else {
                 continue;
@@ -49,6 +51,7 @@ impl Executor<'_> {
             }
         }
         match &held.whole {
+            _ if !has_collections => {}
             Some(view) => prefetch_elements(view, calls, input, spans),
             None => prefetch_elements_of_one(server, self.now, calls, input, spans),
         }
@@ -82,10 +85,15 @@ fn prefetch_elements_of_one(
     }
 }
 
+/// Whether a command works on collections with elements that can be prefetched.
+fn is_on_collections(spec: &Spec) -> bool {
+    matches!(spec.group, "hash" | "set" | "sorted-set")
+}
+
 /// Returns the position of the first element that a command on a collection names, without parsing
 /// its options: after `FIELDS n` or `MEMBERS n`, after the score of ZADD, or after the key.
 fn first_element(spec: &Spec, args: Args<'_>) -> Option<usize> {
-    if !matches!(spec.group, "hash" | "set" | "sorted-set") {
+    if !is_on_collections(spec) {
         return None;
     }
     let counts = |at: usize| args.is(at, "fields") || args.is(at, "members");

@@ -44,7 +44,7 @@ pub(super) fn lock_for(
     session: &Session,
     spec: &Spec,
     args: Args<'_>,
-    memo: Option<KeyMemo>,
+    memo: Option<&KeyMemo>,
 ) {
     let mut shards = spare(&mut held.locks);
     if collect(server, session, spec, args, memo, &mut shards) {
@@ -91,7 +91,7 @@ fn collect(
     session: &Session,
     spec: &Spec,
     args: Args<'_>,
-    memo: Option<KeyMemo>,
+    memo: Option<&KeyMemo>,
     shards: &mut Vec<usize>,
 ) -> bool {
     let space = &server.keyspace;

@@ -127,7 +127,7 @@ impl Executor<'_> {
             index: Some(call.index),
             memo: None,
         };
-        match self.dispatch(session, chosen, args, &part, &mut reply) {
+        match self.dispatch(session, &chosen, &args, &part, &mut reply) {
             Step::Ran => {}
             Step::Waits => return Stepped::Waits,
             Step::Held => return Stepped::Held,
