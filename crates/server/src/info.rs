@@ -25,6 +25,7 @@ const SECTIONS: &[Section] = &[
     section("Stats", true, sections::stats),
     section("Replication", true, sections::replication),
     section("CPU", true, sections::cpu),
+    section("Hotkeys", true, sections::hotkeys),
     section("Modules", true, |_| {}),
     section("Commandstats", false, sections::command_stats),
     section("Errorstats", true, sections::error_stats),

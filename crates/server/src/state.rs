@@ -356,7 +356,7 @@ impl Server {
 }
 
 /// Settings that limit packed collections, and the keyspace's names for them.
-pub const LIMITS: [(Id, &str); 10] = [
+pub const LIMITS: [(Id, &str); 12] = [
     (Id::HashMaxEntries, "hash_entries"),
     (Id::HashMaxValue, "hash_value"),
     (Id::SetMaxIntegers, "set_intset_entries"),
@@ -367,6 +367,8 @@ pub const LIMITS: [(Id, &str); 10] = [
     (Id::ListMaxSize, "list_size"),
     (Id::StreamMaxEntries, "stream_entries"),
     (Id::StreamMaxBytes, "stream_bytes"),
+    (Id::StreamIdempotenceSeconds, "stream_idmp_seconds"),
+    (Id::StreamIdempotenceSize, "stream_idmp_size"),
 ];
 
 /// Returns the number of data threads that the settings request.

@@ -175,10 +175,15 @@ pub(super) fn of_call(
     }
     let mut indexes = Vec::new();
     keys.each(args, |index| indexes.push(index));
-    if keys == Keys::Sort {
-        // The key comes first. Only the last STORE takes effect.
-        let store = indexes.iter().copied().filter(|index| *index > 1).max();
-        indexes = std::iter::once(1).chain(store).collect();
+    match keys {
+        Keys::Sort => {
+            // The key comes first. Only the last STORE takes effect.
+            let store = indexes.iter().copied().filter(|index| *index > 1).max();
+            indexes = std::iter::once(1).chain(store).collect();
+        }
+        // The key comes first here, too.
+        Keys::FirstAndStored(_) => indexes.sort_unstable(),
+        _ => {}
     }
     let flags = |place: usize| {
         if place == 0 {

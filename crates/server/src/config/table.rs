@@ -148,6 +148,8 @@ settings! {
     ListMaxSize "list-max-listpack-size" or "list-max-ziplist-size", Int(-5, MAX), "-2", true, "Maximum number of elements in one node of a list; -1 to -5 limit the node's size instead, to 4, 8, 16, 32 or 64 KiB.";
     StreamMaxEntries "stream-node-max-entries", Int(0, MAX), "100", true, "Maximum number of entries in one block of a stream; 0 means 10,000.";
     StreamMaxBytes "stream-node-max-bytes", Bytes(0, MAX), "4096", true, "Size of a block of a stream in bytes beyond which it takes no further entry; 0 means 1 MiB.";
+    StreamIdempotenceSeconds "stream-idmp-duration", Int(1, 86400), "100", true, "Number of seconds for which a new stream recognizes messages of a producer that are sent again (XADD with IDMP); XCFGSET changes it for one stream.";
+    StreamIdempotenceSize "stream-idmp-maxsize", Int(1, 10000), "100", true, "Maximum number of messages of each producer that a new stream recognizes; XCFGSET changes it for one stream.";
     DumpHashFormat "dump-hash-ttl-format", Choice(HASH_FORMATS), "redis", true, "Format in which DUMP writes hashes whose fields have expiration times: redis (7.4 and later) or valkey (9 and later). RESTORE reads both.";
     TrackingTableMaxKeys "tracking-table-max-keys", Int(0, MAX), "1000000", true, "Maximum number of keys that are recorded as cached by clients (CLIENT TRACKING); beyond it other keys are invalidated. 0 means no limit.";
     SlowlogLogSlowerThan "slowlog-log-slower-than", Int(-1, MAX), "10000", true, "Minimum duration in microseconds of commands that SLOWLOG records; -1 disables it.";
@@ -254,10 +256,7 @@ pub const IGNORED: &[(&[&str], &str)] = &[
         "there is no replication",
     ),
     (&["cluster-*"], "there is no cluster mode"),
-    (
-        &["hash-max-zipmap-*", "stream-idmp-*"],
-        "there is no such form",
-    ),
+    (&["hash-max-zipmap-*"], "there is no such form"),
 ];
 
 /// Settings of Redis that cannot be ignored safely, with the reason for which they are refused.

@@ -382,6 +382,10 @@ fn command_describes_subcommands_and_the_access_to_keys() {
             "command getkeysandflags sort a store b store c",
             "*2 *2 $1 a *2 +RO +access *2 $1 c *2 +OW +update",
         ),
+        (
+            "command getkeysandflags georadius a 0 0 1 m store b storedist c",
+            "*3 *2 $1 a *2 +RO +access *2 $1 b *2 +OW +update *2 $1 c *2 +OW +update",
+        ),
         ("command getkeysandflags bitfield a get u8 0", "*1 *2 $1 a *2 +RO +access"),
         ("command getkeysandflags object encoding a", "*1 *2 $1 a *1 +RO"),
         ("command getkeys sort a by x* store b", "*2 $1 a $1 b"),

@@ -47,6 +47,15 @@ pub(super) fn server(report: &mut Report<'_>) {
     report.field("shards", server.keyspace.shard_count());
 }
 
+/// Fields about the session of HOTKEYS, if there is one.
+pub(super) fn hotkeys(report: &mut Report<'_>) {
+    let server = report.server;
+    if let Some(session) = server.hotkeys.results(server.clock.now()) {
+        report.field("hotkeys-tracking-active", u8::from(session.is_active));
+        report.field("hotkeys-cmd-cpu-time", session.micros);
+    }
+}
+
 pub(super) fn clients(report: &mut Report<'_>) {
     let server = report.server;
     let all = server.clients.list();
