@@ -2,6 +2,7 @@
 //! signals, and starts the server.
 
 mod daemon;
+mod secrets;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -184,6 +185,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let level = find("loglevel").map(|param| config.show(param));
     logging::start(&level.unwrap_or_default(), &config.text(Id::LogFile))
         .map_err(|why| anyhow!(why))?;
+    secrets::hide();
     for warning in warnings {
         log::warn!("{warning}");
     }
