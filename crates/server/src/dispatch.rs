@@ -213,8 +213,13 @@ impl<'s> Executor<'s> {
             after_reply(session, out, position, false);
             return Outcome::Done;
         };
-        let chosen = command::table().choose(index, args);
+        // Chosen in place, because the compiler does not remove the copy of a returned value.
+        let table = command::table();
+        let mut chosen = table.plain(index);
         let spec = chosen.spec;
+        if spec.has(flag::CONTAINER) {
+            table.choose_subcommand(&mut chosen, args);
+        }
         if spec.has(flag::LOGIN)
             && let Some(until) = self.login_delay(session, args)
         {

@@ -437,20 +437,27 @@ impl<R> Table<R> {
     /// Returns the command with this index and the subcommand that the arguments select.
     #[inline]
     pub fn choose(&self, index: SpecIndex, args: Args<'_>) -> Chosen<R> {
-        let mut chosen = Chosen {
-            spec: self.specs[index as usize],
-            index,
-            subcommand: None,
-            is_unknown: false,
-        };
+        let mut chosen = self.plain(index);
         if chosen.spec.has(flag::CONTAINER) {
             self.choose_subcommand(&mut chosen, args);
         }
         chosen
     }
 
+    /// Returns the command with this index without a subcommand.
+    #[inline]
+    pub fn plain(&self, index: SpecIndex) -> Chosen<R> {
+        Chosen {
+            spec: self.specs[index as usize],
+            index,
+            subcommand: None,
+            is_unknown: false,
+        }
+    }
+
+    /// Adds the subcommand that the arguments select to a container command.
     #[inline(never)]
-    fn choose_subcommand(&self, chosen: &mut Chosen<R>, args: Args<'_>) {
+    pub fn choose_subcommand(&self, chosen: &mut Chosen<R>, args: Args<'_>) {
         if let Some(word) = args.get(1) {
             chosen.subcommand = self.subcommand(chosen.spec, word);
             chosen.is_unknown = chosen.subcommand.is_none();

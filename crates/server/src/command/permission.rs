@@ -93,8 +93,8 @@ pub fn check_session(
 pub fn is_allowed_on_key(
     server: &Server,
     session: &Session,
-    chosen: Chosen,
-    args: Args<'_>,
+    chosen: &Chosen,
+    args: &Args<'_>,
 ) -> bool {
     let key = args
         .get(1)

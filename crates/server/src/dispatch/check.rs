@@ -28,7 +28,7 @@ pub(super) fn check(
         && chosen.spec.accepts(args.len())
         && !server.loading.is_on()
         && (session.has_all_rights(&server.acl)
-            || is_allowed_on_key(server, session, *chosen, *args));
+            || is_allowed_on_key(server, session, chosen, args));
     if is_plain {
         return Ok(());
     }

@@ -36,18 +36,12 @@ impl Executor<'_> {
                 None => server.keyspace.prefetch_bucket(&key),
             }
         }
-        for call in calls.iter() {
-            let Some((memo, index)) = call.memo.zip(call.index) else {
-                continue;
-            };
-            let first = command::table()[index as usize].first_key();
-            let bytes = first.and_then(|first| call.args(input, spans).get(first));
-            if let Some(bytes) = bytes {
-                let key = memo.key(bytes);
-                match &held.whole {
-                    Some(view) => view.prefetch_entry(&key),
-                    None => server.keyspace.prefetch_entry(&key),
-                }
+        for memo in calls.iter().filter_map(|call| call.memo.as_ref()) {
+            // The hash is enough to find the entry.
+            let key = memo.key(&[]);
+            match &held.whole {
+                Some(view) => view.prefetch_entry(&key),
+                None => server.keyspace.prefetch_entry(&key),
             }
         }
         match &held.whole {
