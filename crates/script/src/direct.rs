@@ -6,9 +6,9 @@
 //! directly. Whatever is neither is left to the general functions, which use the binding.
 //!
 //! # Errors of Lua
-//! Lua raises an error by a jump that skips the frames of Rust. So a function that Lua calls here has
-//! no value with a destructor while it calls something that may raise: [`perform`] raises nothing,
-//! and [`Answer`], which it returns, is plain data.
+//! Lua raises an error by a jump that skips the frames of Rust. So a function that Lua calls here
+//! has no value with a destructor while it calls something that may raise: [`perform`] raises
+//! nothing, and [`Answer`], which it returns, is plain data.
 
 #![expect(
     unsafe_code,
@@ -19,7 +19,6 @@ use crate::lend;
 use crate::number::integral;
 use crate::state::State;
 use mlua::{Function, LightUserData, Lua, Table, Value, ffi};
-use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -27,20 +26,18 @@ use std::slice::from_raw_parts;
 use wire::number::{Text, parse_i64};
 use wire::{Args, Output, Protocol, Reply, Span};
 
-/// Buffers larger than this are freed after a command, and replies larger than this are converted in
-/// the general way.
+/// Buffers larger than this are freed after a command, and replies larger than this are converted
+/// in the general way.
 pub const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Number of places on Lua's stack that the start of a script needs.
 const PLACES: c_int = 16;
 
-/// Panic of a command that a script has called, until the script has ended.
-pub type Panic = Box<dyn Any + Send>;
-
 /// Stack of a Lua state or of one of its coroutines.
 ///
-/// A value exists only while the state does: in a function that Lua has called with it, or while the
-/// binding's owner of the state is borrowed. Its methods that allocate raise an error if a memory
-/// limit is set and reached, so that they are called within a protected call or without a limit.
+/// A value exists only while the state does: in a function that Lua has called with it, or while
+/// the binding's owner of the state is borrowed. Its methods that allocate raise an error if a
+/// memory limit is set and reached, so that they are called within a protected call or without a
+/// limit.
 #[derive(Clone, Copy)]
 struct Stack(*mut ffi::lua_State);
 
@@ -59,12 +56,13 @@ impl Stack {
 
     /// Type of the value at `index`, which may be beyond the last one.
     fn kind(self, index: c_int) -> c_int {
-        // SAFETY: the state exists, and any index below the top of a function's stack may be tested.
+        // SAFETY: the state exists, and any index below the top of a function's stack may be
+        // tested.
         unsafe { ffi::lua_type(self.0, index) }
     }
 
-    /// Bytes of the string at `index`; `None` for any other value. They are valid until the value is
-    /// removed.
+    /// Bytes of the string at `index`; `None` for any other value. They are valid until the value
+    /// is removed.
     fn text<'s>(self, index: c_int) -> Option<&'s [u8]> {
         if self.kind(index) != ffi::LUA_TSTRING {
             return None;
@@ -152,16 +150,16 @@ impl Stack {
 
     /// Calls the function below `count` arguments and keeps one result. Raises its errors.
     fn call(self, count: c_int) {
-        // SAFETY: callers have pushed a function and this many arguments, and no value of theirs has
-        // a destructor.
+        // SAFETY: callers have pushed a function and this many arguments, and no value of theirs
+        // has a destructor.
         unsafe { ffi::lua_call(self.0, count, 1) }
     }
 
     /// Calls the function on top, with the error handler at `handler`. Replaces it by its result or
     /// the error. Returns whether it succeeded.
     fn call_protected(self, handler: c_int) -> bool {
-        // SAFETY: callers have pushed a handler and a function without arguments. Errors do not leave
-        // the protected call.
+        // SAFETY: callers have pushed a handler and a function without arguments. Errors do not
+        // leave the protected call.
         unsafe { ffi::lua_pcall(self.0, 0, 1, handler) == ffi::LUA_OK }
     }
 

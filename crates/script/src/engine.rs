@@ -49,7 +49,8 @@ impl IntoLua for LimitOn {
     }
 }
 
-/// What a function of the prelude returns: whether the script succeeded, its value, and how to convert a table.
+/// What a function of the prelude returns: whether the script succeeded, its value, and how to
+/// convert a table.
 type Returned = (bool, Value, Option<u8>, Value);
 
 /// Result of a script that has run, before it is written.
@@ -159,7 +160,6 @@ impl Engine {
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let native = natives(&lua, &state)?;
         native.raw_set("is_for_functions", purpose == Purpose::Functions)?;
-        let on_error = native.raw_get("on_error")?;
         type Built = (
             Table,
             Table,
@@ -171,7 +171,7 @@ impl Engine {
             Function,
         );
         let (env, chunks, call, run_tables, load, kind_of, real, reset): Built =
-            prelude.call((native, tables))?;
+            prelude.call((&native, tables))?;
         lua.set_globals(env)?;
         set_hook(&lua, &state)?;
         // The parser does not keep the names of chunks alive.
@@ -183,7 +183,7 @@ impl Engine {
             parts: Parts {
                 real,
                 chunks,
-                on_error,
+                on_error: native.raw_get("on_error")?,
             },
             call,
             run_tables,
@@ -388,8 +388,8 @@ impl Engine {
         returned
     }
 
-    /// Writes the reply of a script. `name` returns its name in errors. Returns whether the reply is
-    /// an error of a command that the script ran.
+    /// Writes the reply of a script. `name` returns its name in errors. Returns whether the reply
+    /// is an error of a command that the script ran.
     pub fn write(
         &mut self,
         finished: Finished,

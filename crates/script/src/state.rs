@@ -1,14 +1,17 @@
 //! State that the callbacks of one Lua state share.
 
-use crate::direct::Panic;
 use crate::library::Registered;
 use mlua::{Function, Lua};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use wire::{Output, Protocol, Span};
 
 /// Size in bytes of a reply up to which it is converted outside of the memory limit. A conversion
 /// under the limit costs a protected call per value.
 const UNLIMITED_BYTES_MAX: usize = 16 << 10;
+
+/// Panic of a command that a script has called, until the script has ended.
+pub type Panic = Box<dyn Any + Send>;
 
 /// Failure of a script.
 #[derive(Debug, Default)]

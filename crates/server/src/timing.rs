@@ -73,8 +73,8 @@ impl<'s> Timing<'s> {
         }
     }
 
-    /// Begins the timing of a command of this number of arguments and this length. It must be called
-    /// before each command.
+    /// Begins the timing of a command of this number of arguments and this length. It must be
+    /// called before each command.
     #[inline]
     pub fn before(&mut self, index: SpecIndex, arg_count: usize, len: usize) {
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);

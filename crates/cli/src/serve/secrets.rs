@@ -1,6 +1,6 @@
-//! Passwords of the command line, which `ps` and `/proc/PID/cmdline` would show to every user of the
-//! machine. They are overwritten once they were read. Until then, for some milliseconds, they can be
-//! seen; `requirepass-file` avoids that.
+//! Passwords of the command line, which `ps` and `/proc/PID/cmdline` would show to every user of
+//! the machine. They are overwritten once they were read. Until then, for some milliseconds, they
+//! can be seen; `requirepass-file` avoids that.
 
 use server::config::{Kind, find};
 use std::fs::{File, OpenOptions, read, read_to_string};

@@ -75,8 +75,8 @@ impl View<'_> {
         group.map_or(0, |group| group.consumer_count() + group.pending_len())
     }
 
-    /// Passes a live key's stream to `read`, if it is not small. Returns `None` for any other value.
-    /// Does not count the access or notify the policy.
+    /// Passes a live key's stream to `read`, if it is not small. Returns `None` for any other
+    /// value. Does not count the access or notify the policy.
     pub fn peek_large_stream<R>(
         &mut self,
         key: &Key<'_>,

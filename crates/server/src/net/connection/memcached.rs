@@ -6,7 +6,7 @@ use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Executor};
 use crate::memcached::{Progress, refuse, refuse_unauthenticated};
 use crate::net::batch_item::{BatchItem, Content};
-use wire::memcached::{Complaint, Limits, Parsed, Request, Verb};
+use wire::memcached::{Complaint, Limits, Parsed, Refusal, Request, Verb};
 use wire::{Output, Span};
 
 /// Maximum length of a value that is read from a client that is not authenticated. Its only useful
@@ -155,16 +155,7 @@ impl Connection {
                         }
                     };
                 }
-                Content::Refused(refusal) => {
-                    if let Some(stale) = refusal.stale {
-                        executor.drop_stale(&here[stale.range()]);
-                    }
-                    if refusal.complaint == Complaint::Http {
-                        self.warn_of_http();
-                    }
-                    refuse(refusal, executor.memcached_counts(), output);
-                    self.session.is_closing |= refusal.is_fatal;
-                }
+                Content::Refused(refusal) => self.refuse(refusal, here, executor, output),
             }
             self.command_count += 1;
             if self.session.is_closing || output.is_cut_off() {
@@ -172,6 +163,24 @@ impl Connection {
             }
         }
         None
+    }
+
+    /// Refuses a request.
+    fn refuse(
+        &mut self,
+        refusal: &Refusal,
+        here: &[u8],
+        executor: &mut Executor<'_>,
+        output: &mut Output,
+    ) {
+        if let Some(stale) = refusal.stale {
+            executor.drop_stale(&here[stale.range()]);
+        }
+        if refusal.complaint == Complaint::Http {
+            self.warn_of_http();
+        }
+        refuse(refusal, executor.memcached_counts(), output);
+        self.session.is_closing |= refusal.is_fatal;
     }
 
     /// Whether the client's user has all rights, or the client requests what it needs to
