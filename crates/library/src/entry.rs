@@ -1,0 +1,139 @@
+//! Changes that depend on the present value.
+
+use crate::cache::Cache;
+use crate::epoch::pin;
+use crate::shard::Expect;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+/// What [`Cache::compute`] does with an entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Op<V> {
+    /// Leaves it as it is.
+    Keep,
+    /// Stores a value with the builder's time to live.
+    Put(V),
+    /// Stores a value with a time to live of its own.
+    PutWithTtl(V, Duration),
+    /// Removes it.
+    Remove,
+}
+
+/// The place of a key, from [`Cache::entry`].
+pub struct Entry<'a, K, V, S> {
+    cache: &'a Cache<K, V, S>,
+    key: K,
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    /// Changes an entry depending on its present value, as one step for other threads. Returns
+    /// whether the entry was changed.
+    ///
+    /// `decide` is called without a lock and may use the cache. If another thread changes the entry
+    /// meanwhile, it is called again.
+    ///
+    /// ```
+    /// use mayfly::{Cache, Op};
+    ///
+    /// let cache = Cache::new(100);
+    /// let add = |present: Option<&u32>| Op::Put(present.map_or(1, |count| count + 1));
+    /// cache.compute("visits", add);
+    /// cache.compute("visits", add);
+    /// assert_eq!(cache.get("visits"), Some(2));
+    /// cache.compute("visits", |present| match present {
+    ///     Some(2) => Op::Remove,
+    ///     _ => Op::Keep,
+    /// });
+    /// assert_eq!(cache.get("visits"), None);
+    /// ```
+    pub fn compute(&self, key: K, mut decide: impl FnMut(Option<&V>) -> Op<V>) -> bool {
+        let hash = self.inner.hash(&key);
+        loop {
+            // While the thread is pinned, the slot of the entry is not used again. That the same
+            // slot is still there means that the entry was not changed.
+            let pinned = pin();
+            let seen = self.inner.find_live(&pinned, &key);
+            let expect = match &seen {
+                Some(seen) => Expect::Slot(seen.found.slot),
+                None => Expect::Nothing,
+            };
+            let (value, ttl) = match decide(seen.as_ref().map(|seen| seen.found.value)) {
+                Op::Keep => return false,
+                Op::Remove if seen.is_none() => return false,
+                Op::Remove => {
+                    if self.inner.remove_if(hash, &key, expect) {
+                        return true;
+                    }
+                    continue;
+                }
+                Op::Put(value) => (value, self.inner.ttl),
+                Op::PutWithTtl(value, ttl) => (value, Some(ttl)),
+            };
+            if self
+                .inner
+                .store_if(hash, key.clone(), value, ttl, expect)
+                .is_ok()
+            {
+                return true;
+            }
+        }
+    }
+
+    /// Returns the place of a key.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(100);
+    /// assert_eq!(cache.entry("a").or_insert(1), 1);
+    /// assert_eq!(cache.entry("a").and_modify(|value| value + 1).or_insert(7), 2);
+    /// ```
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        Entry { cache: self, key }
+    }
+}
+
+impl<K, V, S> Entry<'_, K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    /// Returns the key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Replaces a present value by another one, with the builder's time to live.
+    pub fn and_modify(self, modify: impl Fn(&V) -> V) -> Self {
+        self.cache.compute(self.key.clone(), |present| {
+            present.map_or(Op::Keep, |value| Op::Put(modify(value)))
+        });
+        self
+    }
+
+    /// Returns the present value; else stores `value` and returns it.
+    pub fn or_insert(self, value: V) -> V {
+        let mut result = value.clone();
+        self.cache.compute(self.key, |present| match present {
+            Some(present) => {
+                result = present.clone();
+                Op::Keep
+            }
+            None => {
+                result = value.clone();
+                Op::Put(value.clone())
+            }
+        });
+        result
+    }
+
+    /// Returns the present value; else stores and returns that of `load`, as
+    /// [`Cache::get_with`] does.
+    pub fn or_insert_with(self, load: impl FnOnce() -> V) -> V {
+        self.cache.get_with(self.key, load)
+    }
+}

@@ -1,0 +1,356 @@
+//! Grace periods: when memory that readers may still see can be reused.
+//!
+//! A reader *pins* itself: it stores the current epoch in a cell of its own thread, reads, and
+//! stores 0. A writer unlinks entries, advances the epoch, makes all threads execute a barrier, and
+//! reads all cells. An entry that was unlinked before the advance can be reused when every cell is
+//! 0 or holds the new epoch or a later one:
+//!
+//! - A reader whose store the writer has seen and whose epoch is new has read the epoch after the
+//!   advance, so that it sees what was unlinked before the advance as unlinked.
+//! - A reader whose store the writer has not seen has executed the barrier before that store, so
+//!   that all its reads follow the unlinking.
+//!
+//! The barrier is asymmetric where the system has `membarrier` (Linux): the writer pays about
+//! 3 µs for each batch of retired entries, a reader two plain stores. Elsewhere, and under Loom and
+//! Miri, both execute a fence.
+
+use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+/// Number of cells in a block. A process has one block for each 32 threads that run at once.
+const BLOCK: usize = if cfg!(loom) { 3 } else { 32 };
+/// Value of [`Pinned::outer`] for a cell that is returned when the reader leaves.
+const LENT: u64 = u64::MAX;
+
+/// A thread's cell, on cache lines of its own.
+#[repr(align(128))]
+pub(crate) struct Pin {
+    /// Epoch at which the thread pinned itself; 0 while it reads nothing.
+    epoch: AtomicU64,
+    is_taken: AtomicBool,
+}
+
+struct Block {
+    pins: [Pin; BLOCK],
+    next: OnceLock<Box<Block>>,
+}
+
+/// All cells and the current epoch.
+pub(crate) struct Domain {
+    epoch: AtomicU64,
+    first: Block,
+}
+
+macro_rules! constructors {
+    ($($const:tt)?) => {
+        impl Pin {
+            $($const)? fn new() -> Self {
+                Pin {
+                    epoch: AtomicU64::new(0),
+                    is_taken: AtomicBool::new(false),
+                }
+            }
+        }
+        impl Domain {
+            /// Creates a domain without readers.
+            pub(crate) $($const)? fn new() -> Self {
+                Domain {
+                    epoch: AtomicU64::new(1),
+                    first: Block::new(),
+                }
+            }
+        }
+    };
+}
+
+#[cfg(not(loom))]
+constructors!(const);
+#[cfg(loom)]
+constructors!();
+
+impl Block {
+    #[cfg(not(loom))]
+    const fn new() -> Self {
+        Block {
+            pins: [const { Pin::new() }; BLOCK],
+            next: OnceLock::new(),
+        }
+    }
+    #[cfg(loom)]
+    fn new() -> Self {
+        Block {
+            pins: std::array::from_fn(|_| Pin::new()),
+            next: OnceLock::new(),
+        }
+    }
+}
+
+impl Domain {
+    /// Takes a free cell and returns its number. The number of cells is that of the threads that
+    /// have used one at the same time.
+    pub(crate) fn claim(&self) -> (&Pin, usize) {
+        let mut block = &self.first;
+        let mut first = 0;
+        loop {
+            for (at, pin) in block.pins.iter().enumerate() {
+                let is_free = !pin.is_taken.load(Ordering::Relaxed);
+                if is_free && !pin.is_taken.swap(true, Ordering::Acquire) {
+                    return (pin, first + at);
+                }
+            }
+            block = block.next.get_or_init(|| Box::new(Block::new()));
+            first += BLOCK;
+        }
+    }
+
+    /// Begins a read. Returns the cell's previous value, for [`Domain::leave`].
+    #[inline(always)]
+    pub(crate) fn enter(&self, pin: &Pin) -> u64 {
+        let outer = pin.epoch.load(Ordering::Relaxed);
+        if outer == 0 {
+            pin.epoch
+                .store(self.epoch.load(Ordering::Acquire), Ordering::Relaxed);
+            barrier::light();
+        }
+        outer
+    }
+
+    /// Ends a read. A read within another one leaves the cell as it is.
+    #[inline(always)]
+    pub(crate) fn leave(pin: &Pin, outer: u64) {
+        if outer == 0 {
+            pin.epoch.store(0, Ordering::Release);
+        } else if outer == LENT {
+            pin.epoch.store(0, Ordering::Release);
+            pin.is_taken.store(false, Ordering::Release);
+        }
+    }
+
+    /// Advances the epoch and returns the new one. What the caller has unlinked, or has seen
+    /// unlinked, before the call can be reused once [`Domain::oldest`] is not below it.
+    pub(crate) fn advance(&self) -> u64 {
+        let epoch = self.epoch.fetch_add(1, Ordering::AcqRel) + 1;
+        barrier::heavy();
+        epoch
+    }
+
+    /// Returns the earliest epoch of a reader; `u64::MAX` if there is no reader.
+    pub(crate) fn oldest(&self) -> u64 {
+        let mut oldest = u64::MAX;
+        let mut block = Some(&self.first);
+        while let Some(here) = block {
+            for pin in &here.pins {
+                match pin.epoch.load(Ordering::Acquire) {
+                    0 => {}
+                    epoch => oldest = oldest.min(epoch),
+                }
+            }
+            block = here.next.get().map(|next| &**next);
+        }
+        oldest
+    }
+}
+
+/// The two halves of the barrier between readers and writers.
+mod barrier {
+    use super::{Ordering, fence};
+    use std::sync::atomic::compiler_fence;
+
+    #[cfg(all(target_os = "linux", not(any(miri, loom))))]
+    mod kind {
+        use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        static IS_ASYMMETRIC: AtomicBool = AtomicBool::new(false);
+
+        /// Registers the process for `membarrier`.
+        pub(in super::super) fn prepare() {
+            if membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED)
+                && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+            {
+                IS_ASYMMETRIC.store(true, Ordering::SeqCst);
+            }
+        }
+
+        /// Whether `heavy` alone orders readers. It becomes true before the first cache exists, and
+        /// stays true; a reader that has seen false executes a fence, which is always enough.
+        #[inline(always)]
+        pub(super) fn is_asymmetric() -> bool {
+            IS_ASYMMETRIC.load(Ordering::Relaxed)
+        }
+
+        pub(super) fn all_threads() {
+            membarrier(MembarrierCommand::PrivateExpedited)
+                .expect("the process has registered for this command");
+        }
+    }
+
+    #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
+    mod kind {
+        pub(in super::super) fn prepare() {}
+        pub(super) fn is_asymmetric() -> bool {
+            false
+        }
+        pub(super) fn all_threads() {}
+    }
+
+    pub(super) use kind::prepare;
+
+    /// Orders the reader's store before its reads, as far as `heavy` does not.
+    #[inline(always)]
+    pub(super) fn light() {
+        if kind::is_asymmetric() {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Orders the writer's stores before its reads of the cells, in all threads.
+    pub(super) fn heavy() {
+        if kind::is_asymmetric() {
+            kind::all_threads();
+        }
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Readers of all caches of the process.
+#[cfg(not(loom))]
+pub(crate) static READERS: Domain = Domain::new();
+
+/// Prepares the barrier. To be called before the first cache is shared.
+#[cfg(not(loom))]
+pub(crate) fn prepare() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    DONE.get_or_init(barrier::prepare);
+}
+
+/// A thread's cell and its number.
+type Own = (&'static Pin, usize);
+
+#[cfg(not(loom))]
+thread_local! {
+    static OWN: Cell<Option<Own>> = const { Cell::new(None) };
+    static RETURN: Return = const { Return(Cell::new(None)) };
+}
+
+/// Returns the thread's cell when the thread ends.
+struct Return(Cell<Option<&'static Pin>>);
+
+#[cfg(not(loom))]
+impl Drop for Return {
+    fn drop(&mut self) {
+        OWN.set(None);
+        if let Some(pin) = self.0.take() {
+            pin.is_taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Proof that the current thread is pinned: entries that it finds are not reused meanwhile.
+pub(crate) struct Pinned {
+    pin: &'static Pin,
+    number: usize,
+    outer: u64,
+    /// A cell belongs to its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+/// Pins the current thread.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn pin() -> Pinned {
+    let (pin, number) = match OWN.get() {
+        Some(own) => own,
+        None => return pin_first(),
+    };
+    Pinned {
+        pin,
+        number,
+        outer: READERS.enter(pin),
+        not_send: PhantomData,
+    }
+}
+
+#[cfg(not(loom))]
+#[cold]
+fn pin_first() -> Pinned {
+    let (pin, number) = READERS.claim();
+    // While the thread ends, its destructors run in an unknown order. A cell that nothing would
+    // return is lent for one read.
+    let is_kept = RETURN.try_with(|kept| kept.0.set(Some(pin))).is_ok();
+    if is_kept {
+        OWN.set(Some((pin, number)));
+    }
+    let outer = READERS.enter(pin);
+    debug_assert_eq!(outer, 0, "a free cell is not pinned");
+    Pinned {
+        pin,
+        number,
+        outer: if is_kept { 0 } else { LENT },
+        not_send: PhantomData,
+    }
+}
+
+impl Pinned {
+    /// Small number that no other thread has at the same time.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+}
+
+impl Drop for Pinned {
+    #[inline(always)]
+    fn drop(&mut self) {
+        Domain::leave(self.pin, self.outer);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_within_another_keeps_the_first_epoch() {
+        let domain = Domain::new();
+        let (pin, number) = domain.claim();
+        assert_eq!(number, 0);
+        assert_eq!(domain.oldest(), u64::MAX);
+        let outer = domain.enter(pin);
+        let epoch = domain.advance();
+        assert!(domain.oldest() < epoch, "the reader began before");
+        let inner = domain.enter(pin);
+        Domain::leave(pin, inner);
+        assert!(domain.oldest() < epoch, "the outer read goes on");
+        Domain::leave(pin, outer);
+        assert_eq!(domain.oldest(), u64::MAX);
+        domain.enter(pin);
+        assert!(domain.oldest() >= epoch);
+    }
+
+    #[test]
+    fn more_threads_than_a_block_has_cells_get_different_cells() {
+        let domain = Domain::new();
+        let numbers: Vec<usize> = (0..100).map(|_| domain.claim().1).collect();
+        assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn cells_of_threads_that_have_ended_are_used_again() {
+        let numbers: Vec<usize> = (0..200)
+            .map(|_| {
+                let thread = std::thread::spawn(|| pin().number());
+                thread.join().expect("the thread does not panic")
+            })
+            .collect();
+        assert!(numbers.iter().all(|&number| number < 200));
+        let mut distinct = numbers;
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert!(distinct.len() < 100, "{} cells", distinct.len());
+    }
+}

@@ -1,0 +1,576 @@
+//! What all clones of a cache share, and what its calls are made of.
+
+use crate::builder::{CacheBuilder, Listener, Weigher};
+use crate::clock::{Clock, after, ms_of, until};
+use crate::core::{deadline_in, word_of};
+use crate::epoch::{self, Pinned, pin};
+use crate::expiry::Expiry;
+use crate::flight::Flights;
+use crate::map::Found;
+use crate::rows::Columns;
+use crate::shard::{Expect, Inserted, Leaving, Shard, Terms, buckets_for, entries_for};
+use crate::stats::{Counters, Read};
+use crate::timer::{self, Alarm, Timed, Timer};
+use policy::any::{AnyPolicy, PolicySpec};
+use policy::{Marker, OnHit, Policy, Tick};
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+use std::thread;
+use std::time::Duration;
+
+/// Capacity in entries below which one shard is enough.
+const FEW: u64 = 4_096;
+/// Buckets of a shard whose number is not given, so that a table is seven eighths full.
+const BUCKETS: usize = 1_024;
+/// Capacity in entries above which tables start small and grow.
+const MANY: u64 = 1 << 26;
+/// Entries for which a shard makes room if their number is unknown.
+const UNKNOWN: usize = 64;
+/// An idle time is stored with this share more, so that few reads store a new one.
+pub(crate) const IDLE_SLACK: u64 = 64;
+
+/// What all clones of a cache share.
+pub(crate) struct Inner<K, V, S> {
+    pub(crate) shards: Box<[Shard<K, V>]>,
+    pub(crate) hasher: S,
+    pub(crate) on_hit: OnHit,
+    pub(crate) marker: Marker,
+    pub(crate) has_deadlines: bool,
+    /// Idle time in milliseconds.
+    pub(crate) tti: Option<u64>,
+    /// Whether `Expiry::after_read` is called.
+    pub(crate) has_read_hook: bool,
+    pub(crate) refresh_ahead: Option<u64>,
+    pub(crate) clock: Clock,
+    pub(crate) timer: Timer,
+    pub(crate) counters: Option<Counters>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) jitter: f64,
+    pub(crate) expiry: Option<Arc<dyn Expiry<K, V>>>,
+    pub(crate) weigher: Option<Arc<Weigher<K, V>>>,
+    pub(crate) listener: Option<Arc<Listener<K, V>>>,
+    pub(crate) flights: Arc<Flights<K, V>>,
+    pub(crate) negative: Option<(Duration, Arc<Inner<K, (), S>>)>,
+    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) is_registered: AtomicBool,
+    pub(crate) capacity: AtomicU64,
+    /// Latest instant seen by the removal of expired entries.
+    pub(crate) reached: AtomicU64,
+}
+
+/// An entry that a look-up has found.
+pub(crate) struct Seen<'a, K, V> {
+    pub shard: &'a Shard<K, V>,
+    pub found: Found<'a, K, V>,
+    /// Whether it is in the last part of its life, in which it is reloaded.
+    pub is_stale: bool,
+}
+
+/// Returns the number of shards, and the number of entries for which each makes room.
+fn plan(
+    capacity: u64,
+    is_weighed: bool,
+    expected: Option<usize>,
+    given: Option<usize>,
+) -> (usize, usize) {
+    let threads = thread::available_parallelism().map_or(4, usize::from);
+    let entries = match expected {
+        Some(expected) => Some(expected as u64),
+        None => (!is_weighed && capacity <= MANY).then_some(capacity),
+    };
+    let Some(entries) = entries else {
+        let count = given.unwrap_or(if capacity < 1 << 16 { 1 } else { 4 * threads });
+        return (count, UNKNOWN);
+    };
+    if let Some(count) = given {
+        return (count, entries.div_ceil(count as u64) as usize);
+    }
+    if entries < FEW {
+        return (1, entries as usize);
+    }
+    let least = (4 * threads as u64).min(entries / 1_024).max(1);
+    // Half of the buckets that would do for the fewest shards, so that tables are well filled.
+    let buckets = buckets_for(entries.div_ceil(least) as usize) / 2;
+    let buckets = buckets.clamp(1, BUCKETS);
+    let count = entries.div_ceil(entries_for(buckets) as u64).max(least) as usize;
+    (count, entries.div_ceil(count as u64) as usize)
+}
+
+/// Returns the part of a number that one of `count` shards has.
+pub(crate) fn part(whole: u64, count: u64, number: u64) -> u64 {
+    whole / count + u64::from(number < whole % count)
+}
+
+/// Result of a change that expects a certain entry.
+pub(crate) type Attempt<K, V> = Result<Inserted, (K, V)>;
+
+impl<K, V, S> Inner<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    /// Builds a cache from settings that were checked.
+    pub(crate) fn build(builder: CacheBuilder<K, V, S>, policy: &PolicySpec) -> Arc<Self> {
+        epoch::prepare();
+        let capacity = builder.capacity;
+        let (count, expected) = plan(
+            capacity,
+            builder.weigher.is_some(),
+            builder.expected,
+            builder.shards,
+        );
+        let build = |capacity, seed| {
+            AnyPolicy::build(policy, capacity, seed).expect("the builder has checked the policy")
+        };
+        let first = build(1, 1);
+        let columns = Columns {
+            has_deadlines: builder.has_deadlines,
+            has_limits: builder.tti.is_some(),
+            has_weights: builder.weigher.is_some(),
+            policy_bits: first.meta_bits(),
+        };
+        let now = builder.clock.now();
+        let shards = (0..count as u64).map(|number| {
+            let own = part(capacity, count as u64, number);
+            // A policy's queues are made for at least one unit.
+            let policy = build(own.max(1), number + 1);
+            let expected = match columns.has_weights {
+                false => expected.min(own as usize),
+                true => expected,
+            };
+            Shard::new(columns, policy, own, expected, now)
+        });
+        let timer = match builder.clock {
+            Clock::System => builder.timer,
+            Clock::Manual(_) => Timer::Manual,
+        };
+        let negative = builder.negative_ttl.map(|ttl| {
+            let mut settings = CacheBuilder::new((capacity / 10).max(16)).ttl(ttl);
+            settings.clock = builder.clock.clone();
+            settings.timer = timer;
+            settings.has_statistics = false;
+            let settings = settings.hasher(builder.hasher.clone());
+            (ttl, Inner::build(settings, &PolicySpec::default()))
+        });
+        Arc::new(Inner {
+            shards: shards.collect(),
+            on_hit: first.on_hit(),
+            marker: first.marker(),
+            has_deadlines: columns.has_deadlines,
+            tti: builder.tti_ms(),
+            has_read_hook: builder.expiry.as_ref().is_some_and(|hook| hook.has_reads()),
+            refresh_ahead: builder.refresh_ahead.map(ms_of),
+            timer,
+            counters: builder.has_statistics.then(Counters::new),
+            ttl: builder.ttl,
+            jitter: builder.jitter,
+            expiry: builder.expiry,
+            weigher: builder.weigher,
+            listener: builder.listener,
+            flights: Arc::default(),
+            negative,
+            alarm: Arc::new(Alarm::new()),
+            is_registered: AtomicBool::new(false),
+            capacity: AtomicU64::new(capacity),
+            reached: AtomicU64::new(now.0),
+            clock: builder.clock,
+            hasher: builder.hasher,
+        })
+    }
+
+    /// Finds a live entry, and counts nothing.
+    pub(crate) fn find_live<'a, Q>(&'a self, pinned: &'a Pinned, key: &Q) -> Option<Seen<'a, K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let inner = self;
+        let hash = inner.hash(key);
+        let shard = inner.shard(hash);
+        let found = shard
+            .map
+            .find(pinned, hash, |other| other.borrow() == key)?;
+        let deadline = shard.deadline(found.slot);
+        let is_live = deadline.is_none_or(|deadline| inner.now() <= deadline);
+        is_live.then_some(Seen {
+            shard,
+            found,
+            is_stale: false,
+        })
+    }
+
+    /// Inserts a value if the present entry is the expected one; else returns key and value.
+    pub(crate) fn store_if(
+        self: &Arc<Self>,
+        hash: u64,
+        key: K,
+        value: V,
+        ttl: Option<Duration>,
+        expect: Expect,
+    ) -> Attempt<K, V> {
+        let inner = &**self;
+        let now = if inner.has_deadlines {
+            inner.now()
+        } else {
+            Tick(1 << 10)
+        };
+        if let Some((_, absent)) = &inner.negative {
+            let hash = absent.hash(&key);
+            absent.remove_if(hash, &key, Expect::Anything);
+        }
+        let terms = inner.terms(hash, &key, &value, ttl, now);
+        let shard = inner.shard(hash);
+        let mut leaving = inner.leaving();
+        let hash_of = inner.hash_of();
+        let (inserted, back) =
+            shard.insert(hash, key, value, terms, expect, now, &hash_of, &mut leaving);
+        if terms.deadline.is_some() {
+            self.notify(shard.due());
+        }
+        shard.release(leaving, inner.listener.as_deref());
+        back.map_or(Ok(inserted), Err)
+    }
+
+    /// Makes sure that somebody removes what is due at `due`.
+    pub(crate) fn notify(self: &Arc<Self>, due: u64) {
+        match self.timer {
+            Timer::Manual => {}
+            Timer::Task => self.alarm.notify(due),
+            Timer::Thread => {
+                if !self.is_registered.load(Relaxed) && !self.is_registered.swap(true, SeqCst) {
+                    let inner: Arc<dyn Timed> = self.clone();
+                    timer::register(Arc::downgrade(&inner));
+                }
+                timer::notify_thread(due);
+            }
+        }
+    }
+
+    /// Removes the entry of a key if it is the expected one. Returns whether it was live.
+    pub(crate) fn remove_if<Q>(&self, hash: u64, key: &Q, expect: Expect) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let inner = self;
+        let shard = inner.shard(hash);
+        let mut leaving = inner.leaving();
+        let is_key = |other: &K| other.borrow() == key;
+        let hash_of = inner.hash_of();
+        let was_there = shard.remove(hash, is_key, expect, inner.now(), &hash_of, &mut leaving);
+        shard.release(leaving, inner.listener.as_deref());
+        was_there
+    }
+}
+
+impl<K, V, S> Inner<K, V, S>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+{
+    #[inline(always)]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    pub(crate) fn hash_of(&self) -> impl Fn(&K) -> u64 + '_ {
+        |key| self.hasher.hash_one(key)
+    }
+
+    #[inline(always)]
+    pub(crate) fn shard(&self, hash: u64) -> &Shard<K, V> {
+        let number = ((hash >> 32) * self.shards.len() as u64) >> 32;
+        &self.shards[number as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self, pinned: &Pinned, read: Read) {
+        if let Some(counters) = &self.counters {
+            counters.count(pinned, read);
+        }
+    }
+
+    /// Finds a live entry. Counts a miss.
+    #[inline(always)]
+    pub(crate) fn look<'a, Q>(
+        &'a self,
+        pinned: &'a Pinned,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Seen<'a, K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let shard = self.shard(hash);
+        let Some(found) = shard.map.find(pinned, hash, |other| other.borrow() == key) else {
+            self.count(pinned, Read::Absent);
+            return None;
+        };
+        let mut is_stale = false;
+        if self.has_deadlines
+            && let Some(deadline) = shard.deadline(found.slot)
+        {
+            let now = self.now();
+            if now > deadline {
+                self.count(pinned, Read::Expired);
+                return None;
+            }
+            is_stale = self
+                .refresh_ahead
+                .is_some_and(|window| now.0.saturating_add(window) > deadline.0);
+        }
+        Some(Seen {
+            shard,
+            found,
+            is_stale,
+        })
+    }
+
+    /// Registers a hit on an entry.
+    #[inline(always)]
+    pub(crate) fn touch(&self, pinned: &Pinned, hash: u64, seen: &Seen<'_, K, V>) {
+        let read = if seen.is_stale {
+            Read::StaleHit
+        } else {
+            Read::Hit
+        };
+        self.count(pinned, read);
+        let slot = seen.found.slot;
+        match self.on_hit {
+            OnHit::Ignore => {}
+            OnHit::Mark => {
+                let rows = seen.shard.map.rows();
+                let bits = rows.bits(slot);
+                let requests = match self.marker {
+                    Marker::Stamp => self.now().0,
+                    _ => 0,
+                };
+                if let Some(marked) = self.marker.mark(bits, requests) {
+                    rows.mark(slot, bits, marked);
+                }
+            }
+            OnHit::Reorder => {
+                let position = seen.found.position;
+                let hash_of = self.hash_of();
+                seen.shard
+                    .reorder(pinned, position, slot, &hash_of, || self.now());
+            }
+        }
+        if self.tti.is_some() || self.has_read_hook {
+            self.extend(hash, seen);
+        }
+    }
+
+    /// Moves the deadline of an entry that was read.
+    #[cold]
+    fn extend(&self, _hash: u64, seen: &Seen<'_, K, V>) {
+        let (shard, found) = (seen.shard, &seen.found);
+        let now = self.now();
+        let rows = shard.map.rows();
+        let present = shard.deadline(found.slot);
+        let mut limit = rows
+            .limit(found.slot)
+            .and_then(|word| deadline_in(word.load(Relaxed)));
+        let mut wanted = present;
+        if let (true, Some(hook)) = (self.has_read_hook, &self.expiry) {
+            let remaining = limit.or(present.filter(|_| self.tti.is_none()));
+            let remaining = remaining.map(|deadline| until(now, deadline));
+            let answer = hook.after_read(found.key, found.value, remaining);
+            if answer != remaining {
+                let deadline = answer.map(|ttl| after(now, ms_of(ttl)));
+                (wanted, limit) = (deadline, deadline);
+            }
+        }
+        if let Some(tti) = self.tti {
+            // The entry stays if its deadline does not come before the idle time ends.
+            let idle = after(now, tti);
+            let is_soon = wanted.is_none_or(|deadline| deadline < idle);
+            if is_soon && limit.is_none_or(|limit| wanted.is_none_or(|wanted| wanted < limit)) {
+                let idle = Tick((idle.0 + tti / IDLE_SLACK).min(Tick::MAX.0));
+                wanted = Some(limit.map_or(idle, |limit| limit.min(idle)));
+            }
+        }
+        self.set_deadline(shard, found, present, wanted, limit, now);
+    }
+
+    pub(crate) fn set_deadline(
+        &self,
+        shard: &Shard<K, V>,
+        found: &Found<'_, K, V>,
+        present: Option<Tick>,
+        wanted: Option<Tick>,
+        limit: Option<Tick>,
+        now: Tick,
+    ) -> bool {
+        let rows = shard.map.rows();
+        let keeps_limit = rows
+            .limit(found.slot)
+            .is_none_or(|word| word.load(Relaxed) == word_of(limit));
+        if wanted == present && keeps_limit {
+            return true;
+        }
+        let is_later = matches!((present, wanted), (Some(old), Some(new)) if new > old);
+        if is_later && keeps_limit {
+            // The index reads the later deadline when it comes to the entry.
+            const { assert!(<policy::expire::wheel::Wheel as policy::ExpiryIndex>::LATER_IS_FREE) };
+            let word = rows.deadline(found.slot);
+            let later = |word: u64| {
+                let deadline = deadline_in(word)?;
+                (Some(deadline) < wanted).then(|| word_of(wanted) | word & 0xffff)
+            };
+            let _ = word.fetch_update(Release, Acquire, later);
+            return true;
+        }
+        let hash_of = self.hash_of();
+        shard.set_deadline(found.position, found.slot, wanted, limit, &hash_of, now)
+    }
+
+    /// Returns what an entry is stored with.
+    fn terms(&self, hash: u64, key: &K, value: &V, ttl: Option<Duration>, now: Tick) -> Terms {
+        let weight = self
+            .weigher
+            .as_ref()
+            .map_or(1, |weigher| weigher(key, value));
+        let mut terms = Terms {
+            deadline: None,
+            limit: None,
+            weight: weight.max(1),
+        };
+        if !self.has_deadlines {
+            return terms;
+        }
+        let mut ttl = ttl;
+        if let Some(hook) = &self.expiry {
+            let pinned = pin();
+            let shard = self.shard(hash);
+            let found = shard.map.find(&pinned, hash, |other| other == key);
+            let present = found.map(|found| {
+                let limit = shard.map.rows().limit(found.slot);
+                let limit = limit.and_then(|word| deadline_in(word.load(Relaxed)));
+                limit.or(shard.deadline(found.slot))
+            });
+            let live = present.filter(|deadline| deadline.is_none_or(|deadline| deadline >= now));
+            ttl = match live {
+                Some(deadline) => {
+                    let remaining = deadline.map(|deadline| until(now, deadline));
+                    hook.after_update(key, value, ttl, remaining)
+                }
+                None => hook.after_insert(key, value, ttl),
+            };
+        }
+        if let Some(ttl) = ttl {
+            let mut ms = ms_of(ttl);
+            if self.jitter > 0.0 && ms > 1 {
+                // The random bits differ from key to key and from instant to instant.
+                let random = policy::parts::chance::scramble(hash ^ now.0.rotate_left(32));
+                let share = random as f64 / u64::MAX as f64 * self.jitter;
+                ms = (ms - (ms as f64 * share) as u64).max(1);
+            }
+            terms.limit = Some(after(now, ms));
+            terms.deadline = terms.limit;
+        }
+        if let Some(tti) = self.tti {
+            let idle = after(
+                now,
+                tti.saturating_add(if tti > 0 { tti / IDLE_SLACK } else { 0 }),
+            );
+            terms.deadline = Some(terms.limit.map_or(idle, |limit| limit.min(idle)));
+        }
+        terms
+    }
+
+    pub(crate) fn leaving(&self) -> Leaving<K, V> {
+        Leaving::new(self.listener.is_some())
+    }
+}
+
+impl<K, V, S> Inner<K, V, S>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+{
+    pub(crate) fn expire_all(&self) -> usize {
+        let now = self.now();
+        if self.reached.fetch_max(now.0, SeqCst) > now.0 {
+            self.reached.store(now.0, SeqCst);
+            self.shards
+                .iter()
+                .for_each(|shard| shard.clock_went_back(now));
+        }
+        let hash_of = self.hash_of();
+        let mut count = 0;
+        for shard in &self.shards {
+            let mut is_more = shard.due() <= now.0;
+            while is_more {
+                let mut leaving = self.leaving();
+                let (removed, again) = shard.expire(now, &hash_of, &mut leaving);
+                shard.release(leaving, self.listener.as_deref());
+                count += removed;
+                is_more = again;
+                if again {
+                    // Threads that wait for the lock go first.
+                    thread::yield_now();
+                }
+            }
+            let mut leaving = Leaving::new(false);
+            shard.reclaim(&mut leaving);
+            shard.release(leaving, None);
+        }
+        count
+    }
+}
+
+impl<K, V, S> Timed for Inner<K, V, S>
+where
+    K: Hash + Eq + Send + Sync,
+    V: Send + Sync,
+    S: BuildHasher + Send + Sync,
+{
+    fn due(&self) -> u64 {
+        self.shards.iter().map(Shard::due).min().unwrap_or(u64::MAX)
+    }
+
+    fn run(&self) {
+        self.expire_all();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_any_capacity_are_well_filled() {
+        for capacity in [
+            4_096, 10_000, 50_000, 100_000, 333_333, 1_000_000, 5_000_000,
+        ] {
+            let (count, expected) = plan(capacity, false, None, None);
+            let ways = buckets_for(expected) * crate::table::WAYS;
+            let filled = expected as f64 / ways as f64;
+            assert!(
+                (0.75..=0.876).contains(&filled),
+                "{capacity}: {count} shards, {filled} full"
+            );
+            assert!(count as u64 * expected as u64 >= capacity);
+        }
+        assert_eq!(plan(100, false, None, None), (1, 100));
+        assert_eq!(plan(100, false, None, Some(3)), (3, 34));
+        assert_eq!(plan(1 << 40, true, None, Some(8)), (8, UNKNOWN));
+        assert_eq!(
+            (0..3).map(|n| part(100, 3, n)).collect::<Vec<_>>(),
+            [34, 33, 33]
+        );
+    }
+}

@@ -1,0 +1,507 @@
+//! Keys and values by hash: look-ups without locks, changes by one writer at a time.
+//!
+//! A pair is immutable from its publication until no reader can see it. Replacing a value stores a
+//! new pair in another slot and publishes that slot in the same way of the table. A slot that was
+//! unlinked is *loose*; it is *retired* when its listener has seen it, and used again after a grace
+//! period (see [`epoch`](crate::epoch)).
+//!
+//! Writers hold the map's [`Keeper`] by exclusive reference, which a shard keeps behind its lock.
+
+#![expect(
+    unsafe_code,
+    reason = "typed access to raw memory; tidy lists this file"
+)]
+
+use crate::epoch::{Pinned, READERS};
+use crate::rows::{Columns, FAR, Rows};
+use crate::table::{Table, tag_of};
+use std::alloc::Layout;
+use std::marker::PhantomData;
+use std::mem::{needs_drop, take};
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Number of retired slots that begin a grace period, if the pairs own nothing.
+const BATCH_PLAIN: usize = 128;
+/// The same if dropping them frees something, so that it is freed earlier.
+const BATCH_OWNING: usize = 32;
+
+/// The part that readers use.
+pub(crate) struct Map<K, V> {
+    table: AtomicPtr<Table>,
+    rows: Rows,
+    /// Number shared with the keeper.
+    id: u64,
+    pairs: PhantomData<(K, V)>,
+}
+
+/// The part that the writer needs in addition.
+pub(crate) struct Keeper {
+    id: u64,
+    free: Vec<u32>,
+    /// Slots of the last chunk that were never used.
+    fresh: Range<u32>,
+    chunks: usize,
+    /// Slots retired since the last grace period began.
+    young: Vec<u32>,
+    /// Slots that can be used again when no reader's epoch is below `old_epoch`.
+    old: Vec<u32>,
+    old_epoch: u64,
+    /// Tables that were replaced by larger ones, and the epochs from which on no reader uses them.
+    /// Pointers, because readers may hold references to the tables.
+    tables: Vec<(u64, AtomicPtr<Table>)>,
+    batch: usize,
+}
+
+// SAFETY: pairs are shared with other threads by reference and dropped by any thread.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Map<K, V> {}
+// SAFETY: the map owns its pairs; the pointer to the table is an owner, too.
+unsafe impl<K: Send, V: Send> Send for Map<K, V> {}
+
+/// An entry that was found.
+pub(crate) struct Found<'a, K, V> {
+    pub key: &'a K,
+    pub value: &'a V,
+    pub position: u32,
+    pub slot: u32,
+}
+
+/// A slot that was unlinked and is not retired yet.
+#[derive(Debug)]
+#[must_use = "a loose slot is retired or taken, else its memory is lost"]
+pub(crate) struct Loose {
+    slot: u32,
+    id: u64,
+}
+
+impl<K, V> Map<K, V> {
+    /// Creates an empty map and its keeper, with `bucket_count` buckets. The first chunk of memory
+    /// has at least `slot_count` slots.
+    pub(crate) fn new(columns: Columns, bucket_count: usize, slot_count: usize) -> (Self, Keeper) {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Relaxed);
+        let slots = u32::try_from(slot_count).unwrap_or(u32::MAX);
+        let map = Map {
+            table: AtomicPtr::new(Box::into_raw(Box::new(Table::new(bucket_count, 0)))),
+            rows: Rows::new(columns, Layout::new::<(K, V)>(), slots),
+            id,
+            pairs: PhantomData,
+        };
+        let batch = if needs_drop::<(K, V)>() {
+            BATCH_OWNING
+        } else {
+            BATCH_PLAIN
+        };
+        let keeper = Keeper {
+            id,
+            free: Vec::new(),
+            fresh: 0..0,
+            chunks: 0,
+            young: Vec::new(),
+            old: Vec::new(),
+            old_epoch: 0,
+            tables: Vec::new(),
+            // A small cache would otherwise hold more retired pairs than live ones.
+            batch: batch.min(slot_count / 8).max(8),
+        };
+        (map, keeper)
+    }
+
+    /// Number of slots that may be retired besides the live ones, in the usual course.
+    pub(crate) fn spare(slot_count: usize) -> usize {
+        2 * BATCH_PLAIN.min(slot_count / 8).max(8) + 8
+    }
+
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Returns the current table. The reference is valid while the thread is pinned, or while the
+    /// caller holds the keeper.
+    #[inline(always)]
+    pub(crate) fn table<'a>(&'a self, _pinned: &'a Pinned) -> &'a Table {
+        // SAFETY: the pointer is always valid; a table that is replaced is dropped only after a
+        // grace period, and the caller is pinned.
+        unsafe { &*self.table.load(Acquire) }
+    }
+
+    /// Returns the current table for the writer.
+    #[inline(always)]
+    pub(crate) fn table_of<'a>(&'a self, keeper: &'a Keeper) -> &'a Table {
+        self.check(keeper);
+        // SAFETY: only a writer with exclusive access to the keeper replaces the table.
+        unsafe { &*self.table.load(Acquire) }
+    }
+
+    #[inline(always)]
+    fn check(&self, keeper: &Keeper) {
+        assert_eq!(self.id, keeper.id, "the keeper belongs to this map");
+    }
+
+    /// Returns the pair in a slot that the table holds.
+    ///
+    /// # Safety
+    /// The slot was read from the table while the thread was pinned or held the keeper, or it is
+    /// loose, and the reference is not used after that state has ended.
+    #[inline(always)]
+    unsafe fn pair<'a>(&self, slot: u32) -> &'a (K, V) {
+        let pair = self.rows.pair(slot).cast::<(K, V)>();
+        // SAFETY: the pair was written before the slot was published, and is neither changed nor
+        // dropped before the end of the state that the caller promises.
+        unsafe { &*pair }
+    }
+
+    /// Finds an entry.
+    #[inline(always)]
+    pub(crate) fn find<'a>(
+        &'a self,
+        pinned: &'a Pinned,
+        hash: u64,
+        is_key: impl FnMut(&K) -> bool,
+    ) -> Option<Found<'a, K, V>> {
+        self.find_in(self.table(pinned), hash, is_key)
+    }
+
+    /// Finds an entry for the writer.
+    #[inline]
+    pub(crate) fn find_held<'a>(
+        &'a self,
+        keeper: &'a Keeper,
+        hash: u64,
+        is_key: impl FnMut(&K) -> bool,
+    ) -> Option<Found<'a, K, V>> {
+        self.find_in(self.table_of(keeper), hash, is_key)
+    }
+
+    #[inline(always)]
+    fn find_in<'a>(
+        &'a self,
+        table: &'a Table,
+        hash: u64,
+        mut is_key: impl FnMut(&K) -> bool,
+    ) -> Option<Found<'a, K, V>> {
+        let home = table.home(hash);
+        let tag = tag_of(hash);
+        let mut at = home;
+        loop {
+            let bucket = table.bucket(at);
+            let mut matches = bucket.matches(tag);
+            while matches != 0 {
+                let way = matches.trailing_zeros() as usize;
+                let slot = bucket.slot(way);
+                // SAFETY: the table is that of a pinned thread or of the writer, by the callers.
+                let (key, value) = unsafe { self.pair(slot) };
+                if is_key(key) {
+                    return Some(Found {
+                        key,
+                        value,
+                        position: table.position(at, way),
+                        slot,
+                    });
+                }
+                matches &= matches - 1;
+            }
+            if bucket.overflow() == 0 {
+                return None;
+            }
+            at = table.next(at);
+            if at == home {
+                return None;
+            }
+        }
+    }
+
+    /// Calls `see` with each entry of one bucket. Returns false if there is no such bucket.
+    pub(crate) fn each_of<'a>(
+        &'a self,
+        table: &'a Table,
+        _pinned: &'a Pinned,
+        bucket: usize,
+        mut see: impl FnMut(Found<'a, K, V>),
+    ) -> bool {
+        if bucket >= table.bucket_count() {
+            return false;
+        }
+        table.each_of(bucket, |position, slot| {
+            // SAFETY: the thread is pinned.
+            let (key, value) = unsafe { self.pair(slot) };
+            see(Found {
+                key,
+                value,
+                position,
+                slot,
+            });
+        });
+        true
+    }
+
+    /// Returns the key in a slot that a position of the table names.
+    pub(crate) fn key_of<'a>(&'a self, keeper: &'a Keeper, slot: u32) -> &'a K {
+        self.check(keeper);
+        // SAFETY: the caller has read the slot from the table and holds the keeper.
+        &unsafe { self.pair(slot) }.0
+    }
+
+    /// Writes a pair to a slot that is not in the table yet.
+    fn store(&self, keeper: &mut Keeper, key: K, value: V) -> u32 {
+        self.check(keeper);
+        let slot = keeper.take_slot(&self.rows);
+        let pair = self.rows.pair(slot).cast::<(K, V)>();
+        // SAFETY: the slot is free, so that no thread reads it and it holds no pair.
+        unsafe { pair.write((key, value)) };
+        slot
+    }
+
+    /// Adds a pair that is absent, with cleared bits, and publishes it. Returns its position and
+    /// slot. `prepare` is called with the slot before it is published. The table must have room.
+    pub(crate) fn insert(
+        &self,
+        keeper: &mut Keeper,
+        hash: u64,
+        key: K,
+        value: V,
+        prepare: impl FnOnce(&Rows, u32),
+    ) -> (u32, u32) {
+        let slot = self.store(keeper, key, value);
+        let table = self.table_of(keeper);
+        let (at, way, distance) = table.reserve(hash);
+        let distance = u8::try_from(distance).unwrap_or(FAR);
+        self.rows.distance(slot).store(distance, Relaxed);
+        self.rows.set_bits(slot, 0);
+        prepare(&self.rows, slot);
+        table.bucket(at).publish(way, tag_of(hash), slot);
+        (table.position(at, way), slot)
+    }
+
+    /// Replaces the pair at a position. `prepare` receives the old and the new slot before the new
+    /// one is published. Returns the new slot and the old one.
+    pub(crate) fn replace(
+        &self,
+        keeper: &mut Keeper,
+        position: u32,
+        key: K,
+        value: V,
+        prepare: impl FnOnce(&Rows, u32, u32),
+    ) -> (u32, Loose) {
+        let slot = self.store(keeper, key, value);
+        let table = self.table_of(keeper);
+        let old = table.slot_at(position).expect("an entry is replaced");
+        let distance = self.rows.distance(old).load(Relaxed);
+        self.rows.distance(slot).store(distance, Relaxed);
+        self.rows.set_bits(slot, self.rows.bits(old));
+        prepare(&self.rows, old, slot);
+        table.replace(position, slot);
+        let loose = Loose {
+            slot: old,
+            id: self.id,
+        };
+        (slot, loose)
+    }
+
+    /// Removes the entry at a position from the table.
+    pub(crate) fn unlink(&self, keeper: &mut Keeper, position: u32) -> Loose {
+        let table = self.table_of(keeper);
+        let slot = table.slot_at(position).expect("an entry is unlinked");
+        let distance = self.rows.distance(slot).load(Relaxed);
+        table.vacate(position, (distance != FAR).then_some(usize::from(distance)));
+        Loose { slot, id: self.id }
+    }
+
+    /// Returns the pair of a loose slot.
+    pub(crate) fn pair_of<'a>(&'a self, loose: &'a Loose) -> (&'a K, &'a V) {
+        assert_eq!(self.id, loose.id, "the slot is one of this map");
+        // SAFETY: a loose slot is neither retired nor reused, and the token is borrowed.
+        let (key, value) = unsafe { self.pair(loose.slot) };
+        (key, value)
+    }
+
+    /// Hands a loose slot to the keeper, for reuse after a grace period.
+    pub(crate) fn retire(&self, keeper: &mut Keeper, loose: Loose) {
+        self.check(keeper);
+        assert_eq!(self.id, loose.id, "the slot is one of this map");
+        keeper.young.push(loose.slot);
+    }
+
+    /// Takes the pair of a loose slot at once. There are no readers, because the map is borrowed
+    /// exclusively.
+    pub(crate) fn take_pair(&mut self, keeper: &mut Keeper, loose: Loose) -> (K, V) {
+        self.check(keeper);
+        assert_eq!(self.id, loose.id, "the slot is one of this map");
+        let pair = self.rows.pair(loose.slot).cast::<(K, V)>();
+        keeper.free.push(loose.slot);
+        // SAFETY: the slot is unlinked, the token is used up, and no other reference exists.
+        unsafe { pair.read() }
+    }
+
+    /// Returns the value at a position. There are no readers, because the map is borrowed
+    /// exclusively.
+    pub(crate) fn value_mut(&mut self, keeper: &mut Keeper, position: u32) -> &mut V {
+        let slot = self
+            .table_of(keeper)
+            .slot_at(position)
+            .expect("an entry is there");
+        let pair = self.rows.pair(slot).cast::<(K, V)>();
+        // SAFETY: the table holds the slot, so that it has a pair, and no other reference exists.
+        &mut unsafe { &mut *pair }.1
+    }
+
+    /// Frees retired slots whose grace period has ended, and begins another period if a batch is
+    /// full or `is_urgent`. Pairs that own something are appended to `garbage`, for the caller to
+    /// drop without the lock.
+    pub(crate) fn reclaim(&self, keeper: &mut Keeper, is_urgent: bool, garbage: &mut Vec<(K, V)>) {
+        self.check(keeper);
+        if keeper.young.len() < keeper.batch && !is_urgent {
+            return;
+        }
+        if keeper.old.is_empty() && keeper.tables.is_empty() && keeper.young.is_empty() {
+            return;
+        }
+        if !keeper.old.is_empty() && READERS.oldest() >= keeper.old_epoch {
+            self.free_old(keeper, garbage);
+        }
+        if keeper.old.is_empty() {
+            keeper.old = take(&mut keeper.young);
+            keeper.old_epoch = READERS.advance();
+            let oldest = READERS.oldest();
+            if oldest >= keeper.old_epoch {
+                self.free_old(keeper, garbage);
+            }
+            keeper.drop_tables(oldest);
+        }
+    }
+
+    fn free_old(&self, keeper: &mut Keeper, garbage: &mut Vec<(K, V)>) {
+        for slot in &keeper.old {
+            if needs_drop::<(K, V)>() {
+                let pair = self.rows.pair(*slot).cast::<(K, V)>();
+                // SAFETY: the grace period has ended, so that no reader refers to the pair, and the
+                // slot leaves the list, so that it is read once.
+                garbage.push(unsafe { pair.read() });
+            }
+        }
+        if keeper.free.is_empty() {
+            std::mem::swap(&mut keeper.free, &mut keeper.old);
+        } else {
+            keeper.free.append(&mut keeper.old);
+        }
+    }
+
+    /// Whether one more entry needs a larger table.
+    pub(crate) fn is_full(&self, keeper: &Keeper, len: usize) -> bool {
+        len >= Table::room(self.table_of(keeper).bucket_count())
+    }
+
+    /// Returns a copy of the table with twice as many buckets, in which all entries have new
+    /// positions, and the pairs of old and new positions. `hash_of` may panic.
+    pub(crate) fn enlarged(
+        &self,
+        keeper: &Keeper,
+        hash_of: impl Fn(&K) -> u64,
+    ) -> (Box<Table>, Vec<(u32, u32)>) {
+        let old = self.table_of(keeper);
+        let mut hashes = Vec::new();
+        old.each(|position, slot| {
+            hashes.push((position, slot, hash_of(self.key_of(keeper, slot))))
+        });
+        let new = Box::new(Table::new(2 * old.bucket_count(), old.number() + 1));
+        let moves = hashes.into_iter().map(|(position, slot, hash)| {
+            let (at, way, distance) = new.reserve(hash);
+            // Nobody but the writer reads the distance.
+            let distance = u8::try_from(distance).unwrap_or(FAR);
+            self.rows.distance(slot).store(distance, Relaxed);
+            new.bucket(at).publish(way, tag_of(hash), slot);
+            (position, new.position(at, way))
+        });
+        let moves = moves.collect();
+        (new, moves)
+    }
+
+    /// Makes a table the current one. Readers of the old one may go on with it.
+    pub(crate) fn set_table(&self, keeper: &mut Keeper, table: Box<Table>) {
+        self.check(keeper);
+        let old = self.table.swap(Box::into_raw(table), Release);
+        let epoch = READERS.advance();
+        keeper.tables.push((epoch, AtomicPtr::new(old)));
+    }
+
+    /// Drops all pairs. Called once, when the map and its keeper are dropped.
+    pub(crate) fn drop_all(&mut self, keeper: &mut Keeper) {
+        self.check(keeper);
+        let mut slots = take(&mut keeper.young);
+        slots.append(&mut keeper.old);
+        let table = self.table.load(Acquire);
+        // SAFETY: the map is borrowed exclusively and the pointer is valid until it is dropped.
+        let table = unsafe { &*table };
+        table.each(|position, slot| {
+            slots.push(slot);
+            table.vacate(position, None);
+        });
+        if !needs_drop::<(K, V)>() {
+            return;
+        }
+        let mut pairs = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let pair = self.rows.pair(slot).cast::<(K, V)>();
+            // SAFETY: each slot with a pair is either in the table or retired, and was taken out of
+            // both above, so that it is read once.
+            pairs.push(unsafe { pair.read() });
+        }
+        // The vector drops the other pairs even if one of the destructors panics.
+        drop(pairs);
+    }
+}
+
+impl<K, V> Drop for Map<K, V> {
+    fn drop(&mut self) {
+        let table = std::mem::replace(self.table.get_mut(), null_mut());
+        // SAFETY: the pointer came from a box, and no thread uses the map any more.
+        drop(unsafe { Box::from_raw(table) });
+    }
+}
+
+impl Keeper {
+    fn take_slot(&mut self, rows: &Rows) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            return slot;
+        }
+        if self.fresh.is_empty() {
+            self.fresh = rows.add_chunk(self.chunks);
+            self.chunks += 1;
+        }
+        self.fresh.next().expect("a chunk has slots")
+    }
+
+    /// Drops replaced tables that no reader uses, if `oldest` is the earliest epoch of a reader.
+    fn drop_tables(&mut self, oldest: u64) {
+        self.tables.retain(|(epoch, table)| {
+            let is_used = oldest < *epoch;
+            if !is_used {
+                // SAFETY: the pointer came from a box that `set_table` took over, and leaves the
+                // list with this call.
+                drop(unsafe { Box::from_raw(table.load(Relaxed)) });
+            }
+            is_used
+        });
+    }
+
+    /// Number of slots that are retired and not free yet.
+    pub(crate) fn retired(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// Heap bytes of the lists.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        4 * (self.free.capacity() + self.young.capacity() + self.old.capacity())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // The map is dropped with it, so that no reader is left.
+        self.drop_tables(u64::MAX);
+    }
+}

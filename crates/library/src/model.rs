@@ -1,0 +1,160 @@
+//! Loom's models of the code without locks, in the orders that the language allows:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --package mayfly-cache --lib model
+//! ```
+//!
+//! A model has the words that the cache has, and in place of a pair's memory two words without any
+//! order. A reader that sees two numbers has read a slot that was used again too early.
+
+use crate::epoch::Domain;
+use crate::sync::{AtomicU32, Ordering};
+use crate::table::{Table, tag_of};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+const HASH: u64 = 7;
+
+/// A shard of few slots. A pair is two halves that must agree.
+struct Small {
+    domain: Domain,
+    table: Table,
+    pairs: Vec<[AtomicU32; 2]>,
+    writer: Mutex<()>,
+}
+
+impl Small {
+    fn new(slots: usize) -> Self {
+        Small {
+            domain: Domain::new(),
+            table: Table::new(1, 0),
+            pairs: (0..slots)
+                .map(|_| [AtomicU32::new(0), AtomicU32::new(0)])
+                .collect(),
+            writer: Mutex::new(()),
+        }
+    }
+
+    fn write(&self, slot: u32, number: u32) {
+        let [first, second] = &self.pairs[slot as usize];
+        first.store(number, Ordering::Relaxed);
+        second.store(number, Ordering::Relaxed);
+    }
+
+    fn publish(&self, slot: u32) -> u32 {
+        let (bucket, way, _) = self.table.reserve(HASH);
+        self.table.bucket(bucket).publish(way, tag_of(HASH), slot);
+        self.table.position(bucket, way)
+    }
+
+    /// Reads the entry as `Map::find` does.
+    fn read(&self) -> Option<u32> {
+        let (pin, _) = self.domain.claim();
+        let outer = self.domain.enter(pin);
+        let bucket = self.table.bucket(0);
+        let ways = bucket.matches(tag_of(HASH));
+        let found = (ways != 0).then(|| {
+            let slot = bucket.slot(ways.trailing_zeros() as usize);
+            let [first, second] = &self.pairs[slot as usize];
+            let halves = [
+                first.load(Ordering::Relaxed),
+                second.load(Ordering::Relaxed),
+            ];
+            assert_eq!(
+                halves[0], halves[1],
+                "the pair was written while it was read"
+            );
+            halves[0]
+        });
+        Domain::leave(pin, outer);
+        found
+    }
+
+    /// Whether a slot that was unlinked before the call may be used again.
+    fn is_free(&self) -> bool {
+        let epoch = self.domain.advance();
+        self.domain.oldest() >= epoch
+    }
+}
+
+#[test]
+fn a_slot_is_not_reused_while_a_reader_may_see_it() {
+    loom::model(|| {
+        let small = Arc::new(Small::new(2));
+        small.write(0, 1);
+        let position = small.publish(0);
+        let reader = small.clone();
+        let thread = thread::spawn(move || {
+            let found = reader.read().expect("the entry is replaced, never absent");
+            assert!([1, 2, 3].contains(&found));
+        });
+        let guard = small.writer.lock().expect("no panic");
+        small.write(1, 2);
+        small.table.replace(position, 1);
+        if small.is_free() {
+            small.write(0, 3);
+            small.table.replace(position, 0);
+        }
+        drop(guard);
+        thread.join().expect("the reader does not panic");
+    });
+}
+
+#[test]
+fn a_removed_entry_is_absent_or_whole() {
+    loom::model(|| {
+        let small = Arc::new(Small::new(1));
+        small.write(0, 1);
+        let position = small.publish(0);
+        let reader = small.clone();
+        let thread = thread::spawn(move || {
+            let found = reader.read();
+            assert!(matches!(found, None | Some(1) | Some(2)));
+        });
+        small.table.vacate(position, Some(0));
+        if small.is_free() {
+            small.write(0, 2);
+            small.publish(0);
+        }
+        thread.join().expect("the reader does not panic");
+    });
+}
+
+#[test]
+fn a_slot_that_another_writer_unlinked_is_freed_by_this_one() {
+    loom::model(|| {
+        let small = Arc::new(Small::new(2));
+        small.write(0, 1);
+        small.write(1, 2);
+        let position = small.publish(0);
+        let reader = small.clone();
+        let read = thread::spawn(move || {
+            reader.read();
+        });
+        let other = small.clone();
+        let unlink = thread::spawn(move || {
+            let _guard = other.writer.lock().expect("no panic");
+            other.table.replace(position, 1);
+        });
+        {
+            let _guard = small.writer.lock().expect("no panic");
+            let is_unlinked = small.table.slot_at(position) == Some(1);
+            if is_unlinked && small.is_free() {
+                small.write(0, 3);
+            }
+        }
+        unlink.join().expect("no panic");
+        read.join().expect("no panic");
+    });
+}
+
+#[test]
+fn threads_claim_different_cells() {
+    loom::model(|| {
+        let domain = Arc::new(Domain::new());
+        let other = domain.clone();
+        let thread = thread::spawn(move || other.claim().1);
+        let own = domain.claim().1;
+        assert_ne!(own, thread.join().expect("no panic"));
+    });
+}

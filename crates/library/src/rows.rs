@@ -1,0 +1,388 @@
+//! Memory of entries: rows of four, in chunks that are never moved or freed while the cache exists.
+//!
+//! ```text
+//! row     deadlines 4 × 8, if the cache has deadlines
+//!         limits    4 × 8, if it has idle times too: the deadline that reads do not exceed
+//!         policy    4 × 1, 2, 4 or 8, as the policy needs
+//!         weights   4 × 4, if it has a weigher
+//!         distances 4 × 1: buckets between the home of the key and its bucket; 255 is "unknown"
+//!         pairs     4 × (K, V)
+//! ```
+//!
+//! A row of two `u64` without deadlines takes 72 bytes under S3-FIFO, 18 an entry, and 104 with
+//! deadlines. A word of a deadline holds the instant in its high 48 bits and the expiry index's
+//! link in the low 16; 0 is "none".
+//!
+//! Everything but the pairs is atomic, because readers mark entries and extend idle times. A pair
+//! is written before its slot is published and stays as it is until no reader can see it.
+//!
+//! Slots are numbered through the chunks. The first has as many as the cache needs, the others
+//! powers of two that double, and begin at the next power of two.
+
+#![expect(unsafe_code, reason = "raw memory; tidy lists this file")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::Range;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Entries of a row.
+const LANES: usize = 4;
+/// Maximum number of chunks; together they hold more slots than a shard can have.
+const CHUNKS: usize = 28;
+/// Distance that stands for an unknown one.
+pub(crate) const FAR: u8 = u8::MAX;
+
+/// Columns of a row besides the pairs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns {
+    pub has_deadlines: bool,
+    pub has_limits: bool,
+    pub has_weights: bool,
+    /// Bits of the policy.
+    pub policy_bits: u32,
+}
+
+/// Offsets within a row, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    limits: u32,
+    policy: u32,
+    weights: u32,
+    distances: u32,
+    pairs: u32,
+    row: u32,
+}
+
+/// Rows of one shard.
+pub(crate) struct Rows {
+    chunks: [AtomicPtr<u8>; CHUNKS],
+    /// Slots from 2 to this power on are in other chunks than the first.
+    first_bits: u32,
+    /// Number of slots of the first chunk.
+    first_slots: u32,
+    columns: Columns,
+    policy_bytes: u32,
+    pair_bytes: u32,
+    offsets: Offsets,
+    layout: Layout,
+}
+
+impl Rows {
+    /// Creates rows for pairs of this layout, and no chunk. The first chunk will have at least
+    /// `first_slots` slots.
+    pub(crate) fn new(columns: Columns, pair: Layout, first_slots: u32) -> Self {
+        let first_slots = first_slots.clamp(1, 1 << 29).next_multiple_of(LANES as u32);
+        let first_bits = first_slots.next_power_of_two().trailing_zeros();
+        let policy_bytes = match columns.policy_bits {
+            0..=8 => 1,
+            9..=16 => 2,
+            17..=32 => 4,
+            _ => 8,
+        };
+        let mut at = 0;
+        let mut place = |is_there: bool, bytes: usize, align: usize| {
+            let start = usize::next_multiple_of(at, align);
+            if is_there {
+                at = start + bytes;
+            }
+            start as u32
+        };
+        let deadlines = place(columns.has_deadlines, 8 * LANES, 8);
+        assert_eq!(deadlines, 0);
+        let limits = place(columns.has_limits, 8 * LANES, 8);
+        let policy = place(true, policy_bytes * LANES, policy_bytes);
+        let weights = place(columns.has_weights, 4 * LANES, 4);
+        let distances = place(true, LANES, 1);
+        let pairs = place(true, pair.size() * LANES, pair.align());
+        let align = pair.align().max(8);
+        let row = place(false, 0, align);
+        Rows {
+            chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS],
+            first_bits,
+            first_slots,
+            columns,
+            policy_bytes: policy_bytes as u32,
+            pair_bytes: pair.size() as u32,
+            offsets: Offsets {
+                limits,
+                policy,
+                weights,
+                distances,
+                pairs,
+                row,
+            },
+            layout: Layout::from_size_align(row as usize, align).expect("a row is small"),
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Columns {
+        self.columns
+    }
+
+    /// Returns the chunk of a slot and the first slot of that chunk.
+    #[inline(always)]
+    fn chunk_of(&self, slot: u32) -> (usize, u32) {
+        let chunk = 32 - (slot >> self.first_bits).leading_zeros();
+        let first = ((1u32 << chunk) >> 1) << self.first_bits;
+        (chunk as usize, first)
+    }
+
+    /// Number of slots of a chunk.
+    fn slots_of(&self, chunk: usize) -> u32 {
+        match chunk {
+            0 => self.first_slots,
+            _ => 1 << (self.first_bits as usize + chunk - 1),
+        }
+    }
+
+    fn layout_of(&self, chunk: usize) -> Layout {
+        let rows = self.slots_of(chunk) as usize / LANES;
+        Layout::from_size_align(rows * self.layout.size(), self.layout.align())
+            .expect("a chunk fits in the address space")
+    }
+
+    /// Allocates chunk `chunk`, which must be the next one, and returns its slots.
+    pub(crate) fn add_chunk(&self, chunk: usize) -> Range<u32> {
+        assert!(self.chunks[chunk].load(Relaxed).is_null());
+        let layout = self.layout_of(chunk);
+        // SAFETY: a chunk has at least one row, and a row at least 8 bytes.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        self.chunks[chunk].store(memory, Release);
+        let first = ((1u32 << chunk) >> 1) << self.first_bits;
+        first..first + self.slots_of(chunk)
+    }
+
+    /// Returns the start of the slot's row, and its lane.
+    #[inline(always)]
+    fn row(&self, slot: u32) -> (*mut u8, usize) {
+        let (chunk, first) = self.chunk_of(slot);
+        let memory = self.chunks[chunk].load(Acquire);
+        assert!(!memory.is_null(), "a slot that was handed out has memory");
+        let index = (slot - first) as usize;
+        let at = index / LANES * self.offsets.row as usize;
+        // SAFETY: the chunk has memory for all its slots, and the slot is one of them.
+        let row = unsafe { memory.add(at) };
+        (row, index % LANES)
+    }
+
+    #[inline(always)]
+    fn column(&self, slot: u32, offset: u32, bytes: usize) -> *mut u8 {
+        let (row, lane) = self.row(slot);
+        // SAFETY: the columns lie within the row, whose lanes are below LANES.
+        unsafe { row.add(offset as usize + lane * bytes) }
+    }
+
+    /// Returns the memory of the slot's pair.
+    #[inline(always)]
+    pub(crate) fn pair(&self, slot: u32) -> *mut u8 {
+        self.column(slot, self.offsets.pairs, self.pair_bytes as usize)
+    }
+
+    /// Returns the word of the deadline. The cache must have deadlines.
+    #[inline(always)]
+    pub(crate) fn deadline(&self, slot: u32) -> &AtomicU64 {
+        assert!(self.columns.has_deadlines);
+        let word = self.column(slot, 0, 8).cast::<AtomicU64>();
+        // SAFETY: the column holds zeroed words of 8 bytes, aligned by `new`, that are only
+        // accessed as atomics and exist as long as `self`.
+        unsafe { &*word }
+    }
+
+    /// Returns the word of the limit, if the cache has limits.
+    #[inline(always)]
+    pub(crate) fn limit(&self, slot: u32) -> Option<&AtomicU64> {
+        if !self.columns.has_limits {
+            return None;
+        }
+        let word = self
+            .column(slot, self.offsets.limits, 8)
+            .cast::<AtomicU64>();
+        // SAFETY: as for deadlines.
+        Some(unsafe { &*word })
+    }
+
+    /// Returns the word of the weight, if the cache has a weigher.
+    #[inline]
+    pub(crate) fn weight(&self, slot: u32) -> Option<&AtomicU32> {
+        if !self.columns.has_weights {
+            return None;
+        }
+        let word = self
+            .column(slot, self.offsets.weights, 4)
+            .cast::<AtomicU32>();
+        // SAFETY: as for deadlines, with words of 4 bytes.
+        Some(unsafe { &*word })
+    }
+
+    /// Returns the byte of the distance.
+    #[inline]
+    pub(crate) fn distance(&self, slot: u32) -> &AtomicU8 {
+        let byte = self
+            .column(slot, self.offsets.distances, 1)
+            .cast::<AtomicU8>();
+        // SAFETY: as for deadlines, with bytes.
+        unsafe { &*byte }
+    }
+
+    /// Returns the policy's bits.
+    #[inline]
+    pub(crate) fn bits(&self, slot: u32) -> u64 {
+        let at = self.column(slot, self.offsets.policy, self.policy_bytes as usize);
+        match self.policy_bytes {
+            // SAFETY: the column holds integers of this size, accessed as atomics only.
+            1 => u64::from(unsafe { &*at.cast::<AtomicU8>() }.load(Relaxed)),
+            // SAFETY: likewise.
+            2 => u64::from(unsafe { &*at.cast::<AtomicU16>() }.load(Relaxed)),
+            // SAFETY: likewise.
+            4 => u64::from(unsafe { &*at.cast::<AtomicU32>() }.load(Relaxed)),
+            // SAFETY: likewise.
+            _ => unsafe { &*at.cast::<AtomicU64>() }.load(Relaxed),
+        }
+    }
+
+    /// Stores the policy's bits.
+    #[inline]
+    pub(crate) fn set_bits(&self, slot: u32, bits: u64) {
+        let at = self.column(slot, self.offsets.policy, self.policy_bytes as usize);
+        match self.policy_bytes {
+            // SAFETY: the column holds integers of this size, accessed as atomics only.
+            1 => unsafe { &*at.cast::<AtomicU8>() }.store(bits as u8, Relaxed),
+            // SAFETY: likewise.
+            2 => unsafe { &*at.cast::<AtomicU16>() }.store(bits as u16, Relaxed),
+            // SAFETY: likewise.
+            4 => unsafe { &*at.cast::<AtomicU32>() }.store(bits as u32, Relaxed),
+            // SAFETY: likewise.
+            _ => unsafe { &*at.cast::<AtomicU64>() }.store(bits, Relaxed),
+        }
+    }
+
+    /// Stores new bits of the policy unless they have changed since `old` was read. A mark that is
+    /// lost that way is one of two at the same time; a writer's bits are never lost.
+    #[inline]
+    pub(crate) fn mark(&self, slot: u32, old: u64, new: u64) {
+        let at = self.column(slot, self.offsets.policy, self.policy_bytes as usize);
+        match self.policy_bytes {
+            1 => {
+                // SAFETY: the column holds integers of this size, accessed as atomics only.
+                let byte = unsafe { &*at.cast::<AtomicU8>() };
+                let _ = byte.compare_exchange(old as u8, new as u8, Relaxed, Relaxed);
+            }
+            2 => {
+                // SAFETY: likewise.
+                let half = unsafe { &*at.cast::<AtomicU16>() };
+                let _ = half.compare_exchange(old as u16, new as u16, Relaxed, Relaxed);
+            }
+            4 => {
+                // SAFETY: likewise.
+                let word = unsafe { &*at.cast::<AtomicU32>() };
+                let _ = word.compare_exchange(old as u32, new as u32, Relaxed, Relaxed);
+            }
+            _ => {
+                // SAFETY: likewise.
+                let long = unsafe { &*at.cast::<AtomicU64>() };
+                let _ = long.compare_exchange(old, new, Relaxed, Relaxed);
+            }
+        }
+    }
+
+    /// Bytes of all chunks, including memory that was never touched.
+    pub(crate) fn bytes(&self) -> usize {
+        let is_there = |chunk: &usize| !self.chunks[*chunk].load(Relaxed).is_null();
+        let chunks = (0..CHUNKS).filter(is_there);
+        chunks.map(|chunk| self.layout_of(chunk).size()).sum()
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        for chunk in 0..CHUNKS {
+            let memory = *self.chunks[chunk].get_mut();
+            if !memory.is_null() {
+                let layout = self.layout_of(chunk);
+                // SAFETY: `add_chunk` allocated it with this layout, and nothing refers to it.
+                unsafe { dealloc(memory, layout) };
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn rows(has_all: bool, policy_bits: u32, pair: Layout) -> Rows {
+        let columns = Columns {
+            has_deadlines: has_all,
+            has_limits: has_all,
+            has_weights: has_all,
+            policy_bits,
+        };
+        Rows::new(columns, pair, 10)
+    }
+
+    #[test]
+    fn rows_take_the_bytes_that_the_module_states() {
+        let pair = Layout::new::<(u64, u64)>();
+        assert_eq!(rows(false, 8, pair).offsets.row, 72);
+        let mut columns = rows(false, 8, pair).columns;
+        columns.has_deadlines = true;
+        assert_eq!(Rows::new(columns, pair, 10).offsets.row, 104);
+    }
+
+    #[test]
+    fn columns_of_all_slots_are_apart() {
+        for (policy_bits, pair) in [
+            (8, Layout::new::<(u64, u64)>()),
+            (7, Layout::new::<(u8, u8)>()),
+            (16, Layout::new::<()>()),
+            (32, Layout::new::<u128>()),
+            (64, Layout::new::<[u8; 3]>()),
+        ] {
+            let rows = rows(true, policy_bits, pair);
+            let slots: Vec<u32> = (0..5).flat_map(|chunk| rows.add_chunk(chunk)).collect();
+            assert_eq!(slots.len(), 12 + 16 + 32 + 64 + 128);
+            for &slot in &slots {
+                rows.deadline(slot)
+                    .store(u64::from(slot) << 40 | 1, Relaxed);
+                rows.limit(slot)
+                    .expect("limits")
+                    .store(u64::from(slot) << 8 | 2, Relaxed);
+                rows.weight(slot)
+                    .expect("weights")
+                    .store(slot << 8 | 3, Relaxed);
+                rows.distance(slot).store(slot as u8 ^ 4, Relaxed);
+                rows.set_bits(slot, u64::from(slot) & 0x7f);
+                let at = rows.pair(slot);
+                assert_eq!(at.align_offset(pair.align()), 0);
+                // SAFETY: the memory of a pair is the caller's to write.
+                unsafe { at.write_bytes(slot as u8, pair.size()) };
+            }
+            for &slot in &slots {
+                assert_eq!(rows.deadline(slot).load(Relaxed), u64::from(slot) << 40 | 1);
+                assert_eq!(
+                    rows.limit(slot).expect("limits").load(Relaxed),
+                    u64::from(slot) << 8 | 2
+                );
+                assert_eq!(
+                    rows.weight(slot).expect("weights").load(Relaxed),
+                    slot << 8 | 3
+                );
+                assert_eq!(rows.distance(slot).load(Relaxed), slot as u8 ^ 4);
+                rows.mark(slot, u64::from(slot) & 0x7f, 5);
+                assert_eq!(rows.bits(slot), 5);
+                rows.mark(slot, 6, 7);
+                assert_eq!(rows.bits(slot), 5, "another value is kept");
+                for byte in 0..pair.size() {
+                    // SAFETY: the bytes were written above.
+                    assert_eq!(unsafe { rows.pair(slot).add(byte).read() }, slot as u8);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Saving and loading with any format of `serde`.
+
+use crate::cache::Cache;
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeSeq, Serializer};
+use std::cell::RefCell;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+/// The entries of a cache as a sequence of (key, value, remaining milliseconds or none). From
+/// [`Cache::saved`].
+pub struct Saved<'a, K, V, S>(&'a Cache<K, V, S>);
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    /// Returns the entries for a serializer. Other threads may use the cache meanwhile.
+    ///
+    /// ```
+    /// use mayfly::Cache;
+    ///
+    /// # fn main() -> Result<(), serde_json::Error> {
+    /// let cache = Cache::new(100);
+    /// cache.insert("key".to_string(), 7);
+    /// let text = serde_json::to_string(&cache.saved())?;
+    ///
+    /// let other: Cache<String, i32> = Cache::new(100);
+    /// other.load(&mut serde_json::Deserializer::from_str(&text))?;
+    /// assert_eq!(other.get("key"), Some(7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn saved(&self) -> Saved<'_, K, V, S> {
+        Saved(self)
+    }
+
+    /// Inserts the entries that [`Cache::saved`] wrote, with their remaining times to live. Returns
+    /// their number. Entries that were read before an error stay.
+    pub fn load<'de, D>(&self, deserializer: D) -> Result<usize, D::Error>
+    where
+        D: Deserializer<'de>,
+        K: Deserialize<'de>,
+        V: Deserialize<'de>,
+    {
+        deserializer.deserialize_seq(Loader(self))
+    }
+}
+
+impl<K, V, S> Serialize for Saved<'_, K, V, S>
+where
+    K: Serialize + Hash + Eq + Send + Sync + 'static,
+    V: Serialize + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    fn serialize<Out: Serializer>(&self, serializer: Out) -> Result<Out::Ok, Out::Error> {
+        let sequence = RefCell::new(serializer.serialize_seq(None)?);
+        let mut error = None;
+        self.0.visit(|seen| {
+            if error.is_none() {
+                let remaining = self.0.remaining(seen).map(|ttl| ttl.as_millis() as u64);
+                let entry = (seen.found.key, seen.found.value, remaining);
+                error = sequence.borrow_mut().serialize_element(&entry).err();
+            }
+        });
+        match error {
+            Some(error) => Err(error),
+            None => sequence.into_inner().end(),
+        }
+    }
+}
+
+struct Loader<'a, K, V, S>(&'a Cache<K, V, S>);
+
+impl<'de, K, V, S> Visitor<'de> for Loader<'_, K, V, S>
+where
+    K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
+    V: Deserialize<'de> + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence of (key, value, remaining milliseconds or none)")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<usize, A::Error> {
+        let mut count = 0;
+        while let Some((key, value, ms)) = entries.next_element::<(K, V, Option<u64>)>()? {
+            self.0.restore(key, value, ms.map(Duration::from_millis));
+            count += 1;
+        }
+        Ok(count)
+    }
+}

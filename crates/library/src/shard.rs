@@ -1,0 +1,824 @@
+//! One part of a cache: a map that readers use without a lock, and behind a lock everything that a
+//! change needs.
+//!
+//! Under the lock the caller's code runs only as `Eq` and `Hash` of the key. A panic of `Eq`
+//! happens before anything is changed; one of `Hash` in the middle of a change is caught, and the
+//! policy then remembers the entry under a hash that matches nothing. Values are dropped and
+//! listeners called without the lock.
+
+use crate::cause::Cause;
+use crate::core::{Core, Keys, deadline_in, word_of};
+use crate::epoch::Pinned;
+use crate::hits::HitBuffers;
+use crate::map::{Keeper, Loose, Map};
+use crate::rows::{Columns, Rows};
+use crate::sync::lock;
+use crate::table::WAYS;
+use policy::any::AnyPolicy;
+use policy::{Budget, Due, OnHit, Tick};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Number of references that the expiry index reads under one lock.
+pub(crate) const SLICE: u32 = 128;
+/// Number of due entries that an insertion removes besides, where no timer does.
+const BESIDES: u32 = 16;
+
+/// What an entry is stored with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub deadline: Option<Tick>,
+    /// Deadline that reads do not exceed; only used by caches with idle times.
+    pub limit: Option<Tick>,
+    /// At least 1.
+    pub weight: u32,
+}
+
+/// Called with each entry that has left.
+pub(crate) type Listener<K, V> = dyn Fn(&K, &V, Cause) + Send + Sync;
+
+/// Keeps two threads' data on different cache lines.
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub T);
+
+/// State behind the lock.
+pub(crate) struct Writer {
+    pub keeper: Keeper,
+    pub core: Core,
+}
+
+/// One part of a cache.
+pub(crate) struct Shard<K, V> {
+    pub map: Map<K, V>,
+    pub hits: Option<HitBuffers>,
+    writer: Apart<Mutex<Writer>>,
+    /// Earliest instant at which the index has work.
+    due: AtomicU64,
+}
+
+/// Entries that leave during one change, until the lock is released.
+pub(crate) struct Leaving<K, V> {
+    has_listener: bool,
+    loose: Vec<(Loose, Cause)>,
+    rejected: Option<(K, V, Cause)>,
+    garbage: Vec<(K, V)>,
+}
+
+impl<K, V> Leaving<K, V> {
+    pub(crate) fn new(has_listener: bool) -> Self {
+        Leaving {
+            has_listener,
+            loose: Vec::new(),
+            rejected: None,
+            garbage: Vec::new(),
+        }
+    }
+}
+
+struct KeysOf<'a, K, V, H> {
+    map: &'a Map<K, V>,
+    keeper: &'a Keeper,
+    hash_of: &'a H,
+}
+
+impl<K, V, H: Fn(&K) -> u64> Keys for KeysOf<'_, K, V, H> {
+    fn hash_in(&self, slot: u32) -> u64 {
+        let key = self.map.key_of(self.keeper, slot);
+        // A structure is being changed, which a panic must not interrupt.
+        catch_unwind(AssertUnwindSafe(|| (self.hash_of)(key))).unwrap_or(0)
+    }
+}
+
+/// Creates the view of a writer: `view!(shard, writer, hash_of, now)`.
+macro_rules! view {
+    ($view:ident = $shard:expr, $writer:expr, $hash_of:expr, $now:expr) => {
+        let keys = KeysOf {
+            map: &$shard.map,
+            keeper: &$writer.keeper,
+            hash_of: $hash_of,
+        };
+        let table = $shard.map.table_of(&$writer.keeper);
+        #[allow(unused_mut, reason = "some calls only read")]
+        let mut $view = $writer.core.view($shard.map.rows(), table, &keys, $now);
+    };
+}
+
+/// Result of [`Shard::insert`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Inserted {
+    New,
+    Replaced,
+    /// The entry was not stored.
+    Rejected,
+    /// The entry that was expected is no longer there, and nothing has changed.
+    Conflict,
+}
+
+/// Entry that a change expects to find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expect {
+    Anything,
+    /// No live entry.
+    Nothing,
+    /// The pair in this slot, which a pinned thread has read.
+    Slot(u32),
+}
+
+impl<K, V> Shard<K, V> {
+    /// Creates an empty shard. `expected` is the number of entries for which room is made.
+    pub(crate) fn new(
+        columns: Columns,
+        policy: AnyPolicy,
+        capacity: u64,
+        expected: usize,
+        now: Tick,
+    ) -> Self {
+        let bucket_count = buckets_for(expected);
+        let slot_count = expected + Map::<K, V>::spare(expected);
+        let (map, keeper) = Map::new(columns, bucket_count, slot_count);
+        let hits = (policy.on_hit() == OnHit::Reorder).then(HitBuffers::default);
+        let core = Core::new(policy, capacity, columns.has_deadlines, now);
+        Shard {
+            map,
+            hits,
+            writer: Apart(Mutex::new(Writer { keeper, core })),
+            due: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        lock(&self.writer.0)
+    }
+
+    /// Earliest instant at which the index has work.
+    pub(crate) fn due(&self) -> u64 {
+        self.due.load(SeqCst)
+    }
+
+    fn publish_due(&self, writer: &Writer) {
+        let due = writer.core.due();
+        if self.due.load(Relaxed) != due {
+            self.due.store(due, SeqCst);
+        }
+    }
+
+    /// Registers the buffered hits with the policy.
+    fn replay<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
+        let Some(hits) = &self.hits else { return };
+        if hits.is_empty() {
+            return;
+        }
+        view!(view = self, writer, hash_of, now);
+        hits.drain(|position, slot| {
+            if view.table.slot_at(position) == Some(slot) {
+                writer.core.hit(&mut view, position);
+            }
+        });
+    }
+
+    /// Registers a hit with a policy that changes its structure, unless others are at it.
+    pub(crate) fn reorder<H: Fn(&K) -> u64>(
+        &self,
+        pinned: &Pinned,
+        position: u32,
+        slot: u32,
+        hash_of: &H,
+        now: impl FnOnce() -> Tick,
+    ) {
+        let Some(hits) = &self.hits else { return };
+        if hits.push(pinned.number(), position, slot) {
+            return;
+        }
+        if let Ok(mut writer) = self.writer.0.try_lock() {
+            self.replay(&mut writer, hash_of, now());
+        } else {
+            hits.forget(pinned.number());
+        }
+    }
+
+    fn depart(&self, writer: &mut Writer, loose: Loose, cause: Cause, leaving: &mut Leaving<K, V>) {
+        if leaving.has_listener {
+            leaving.loose.push((loose, cause));
+        } else {
+            self.map.retire(&mut writer.keeper, loose);
+        }
+    }
+
+    /// Removes a live entry that is in neither structure any more.
+    fn unlink(
+        &self,
+        writer: &mut Writer,
+        position: u32,
+        cause: Cause,
+        leaving: &mut Leaving<K, V>,
+    ) {
+        let slot = self.map.table_of(&writer.keeper).slot_at(position);
+        let weight = self.weight(slot.expect("the entry is live"));
+        writer.core.left(weight, cause);
+        let loose = self.map.unlink(&mut writer.keeper, position);
+        self.depart(writer, loose, cause, leaving);
+    }
+
+    /// Evicts entries until `weight` more fits.
+    fn make_room<H: Fn(&K) -> u64>(
+        &self,
+        writer: &mut Writer,
+        weight: u64,
+        hash_of: &H,
+        now: Tick,
+        leaving: &mut Leaving<K, V>,
+    ) {
+        while writer.core.weight + weight > writer.core.capacity {
+            let victim = {
+                view!(view = self, writer, hash_of, now);
+                let victim = writer.core.victim(&mut view);
+                if let Some(position) = victim {
+                    writer.core.unfile(&mut view, position);
+                }
+                victim
+            };
+            let Some(position) = victim else { return };
+            self.unlink(writer, position, Cause::Evicted, leaving);
+        }
+    }
+
+    /// Doubles the table. All entries get new positions, in one go: 50 to 100 ns each.
+    fn grow<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
+        // The caller's hash function may panic here, where nothing has changed yet.
+        let (new, moves) = self.map.enlarged(&writer.keeper, hash_of);
+        {
+            let keys = KeysOf {
+                map: &self.map,
+                keeper: &writer.keeper,
+                hash_of,
+            };
+            let old = self.map.table_of(&writer.keeper);
+            let mut view = writer.core.view(self.map.rows(), &new, &keys, now);
+            for (from, to) in moves {
+                view.old = Some((old, from + 1));
+                writer.core.moved(&mut view, from, to);
+            }
+        }
+        self.map.set_table(&mut writer.keeper, new);
+    }
+
+    /// Removes up to a slice of due entries. Returns whether more may be due.
+    fn expire_some<H: Fn(&K) -> u64>(
+        &self,
+        writer: &mut Writer,
+        now: Tick,
+        steps: u32,
+        hash_of: &H,
+        leaving: &mut Leaving<K, V>,
+    ) -> (usize, bool) {
+        let mut budget = Budget(steps);
+        let mut count = 0;
+        loop {
+            let position = {
+                view!(view = self, writer, hash_of, now);
+                match writer.core.expired(&mut view, &mut budget) {
+                    Due::Slot(slot) => {
+                        let deadline = policy::Facts::deadline(&view, slot);
+                        let late = deadline.map_or(0, |deadline| now.0 - deadline.0);
+                        // An entry is due in the millisecond after its deadline.
+                        writer.core.lag.record(late.saturating_sub(1));
+                        writer.core.forget(&mut view, slot.0);
+                        slot.0
+                    }
+                    Due::Again => return (count, true),
+                    Due::Nothing => return (count, false),
+                }
+            };
+            self.unlink(writer, position, Cause::Expired, leaving);
+            count += 1;
+        }
+    }
+
+    /// Removes due entries, a slice under one lock. Returns the number, and whether more may be
+    /// due.
+    pub(crate) fn expire<H: Fn(&K) -> u64>(
+        &self,
+        now: Tick,
+        hash_of: &H,
+        leaving: &mut Leaving<K, V>,
+    ) -> (usize, bool) {
+        let mut writer = self.writer();
+        let result = self.expire_some(&mut writer, now, SLICE, hash_of, leaving);
+        self.map
+            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+        self.publish_due(&writer);
+        result
+    }
+
+    /// Frees what was retired, as far as no reader may see it.
+    pub(crate) fn reclaim(&self, leaving: &mut Leaving<K, V>) {
+        let mut writer = self.writer();
+        if writer.keeper.retired() > 0 {
+            self.map
+                .reclaim(&mut writer.keeper, true, &mut leaving.garbage);
+        }
+    }
+
+    /// Inserts or replaces an entry.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
+    pub(crate) fn insert<H: Fn(&K) -> u64>(
+        &self,
+        hash: u64,
+        key: K,
+        value: V,
+        terms: Terms,
+        expect: Expect,
+        now: Tick,
+        hash_of: &H,
+        leaving: &mut Leaving<K, V>,
+    ) -> (Inserted, Option<(K, V)>)
+    where
+        K: Eq,
+    {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        let found = self
+            .map
+            .find_held(&writer.keeper, hash, |other| *other == key)
+            .map(|found| (found.position, found.slot));
+        let is_expected = match (expect, found) {
+            (Expect::Anything, _) => true,
+            (Expect::Nothing, None) => true,
+            (Expect::Nothing, Some((_, slot))) => self.is_dead(slot, now),
+            (Expect::Slot(expected), found) => found.is_some_and(|(_, slot)| slot == expected),
+        };
+        if !is_expected {
+            return (Inserted::Conflict, Some((key, value)));
+        }
+        writer.core.begin();
+        self.replay(writer, hash_of, now);
+        if self.due.load(Relaxed) <= now.0 {
+            // The entry itself may be due; it is then absent.
+            self.expire_some(writer, now, BESIDES, hash_of, leaving);
+        }
+        let found = found.filter(|&(position, slot)| {
+            self.map.table_of(&writer.keeper).slot_at(position) == Some(slot)
+        });
+        if found.is_none() && matches!(expect, Expect::Slot(_)) {
+            self.publish_due(writer);
+            return (Inserted::Conflict, Some((key, value)));
+        }
+        let found = found.map(|(position, _)| position);
+        let inserted = self.place(
+            writer,
+            hash,
+            (key, value),
+            terms,
+            found,
+            now,
+            hash_of,
+            leaving,
+        );
+        self.map
+            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+        self.publish_due(writer);
+        (inserted, None)
+    }
+
+    /// Stores a pair at the position of its key, or as a new entry, or rejects it.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
+    fn place<H: Fn(&K) -> u64>(
+        &self,
+        writer: &mut Writer,
+        hash: u64,
+        (key, value): (K, V),
+        terms: Terms,
+        found: Option<u32>,
+        now: Tick,
+        hash_of: &H,
+        leaving: &mut Leaving<K, V>,
+    ) -> Inserted {
+        let is_too_heavy = u64::from(terms.weight) > writer.core.capacity;
+        let is_dead = terms.deadline.is_some_and(|deadline| deadline < now);
+        match found {
+            Some(position) if is_too_heavy || is_dead => {
+                self.remove_at(writer, position, Cause::Replaced, hash_of, now, leaving);
+                let cause = if is_dead {
+                    Cause::Expired
+                } else {
+                    Cause::Evicted
+                };
+                self.reject(writer, key, value, cause, leaving);
+                Inserted::Rejected
+            }
+            Some(position) => {
+                self.replace(writer, position, key, value, terms, hash_of, now, leaving);
+                self.make_room(writer, 0, hash_of, now, leaving);
+                Inserted::Replaced
+            }
+            None if is_too_heavy || is_dead || !self.admits(writer, hash, terms, hash_of, now) => {
+                let cause = if is_dead {
+                    Cause::Expired
+                } else {
+                    Cause::Evicted
+                };
+                self.reject(writer, key, value, cause, leaving);
+                Inserted::Rejected
+            }
+            None => {
+                if self.map.is_full(&writer.keeper, writer.core.len) {
+                    self.grow(writer, hash_of, now);
+                }
+                self.make_room(writer, u64::from(terms.weight), hash_of, now, leaving);
+                self.add(writer, hash, key, value, terms, hash_of, now);
+                Inserted::New
+            }
+        }
+    }
+
+    fn weight(&self, slot: u32) -> u32 {
+        let word = self.map.rows().weight(slot);
+        word.map_or(1, |word| word.load(Relaxed))
+    }
+
+    fn is_dead(&self, slot: u32, now: Tick) -> bool {
+        self.deadline(slot).is_some_and(|deadline| deadline < now)
+    }
+
+    /// Returns the deadline of the entry in a slot that the caller has found.
+    #[inline(always)]
+    pub(crate) fn deadline(&self, slot: u32) -> Option<Tick> {
+        let rows = self.map.rows();
+        if !rows.columns().has_deadlines {
+            return None;
+        }
+        deadline_in(rows.deadline(slot).load(Relaxed))
+    }
+
+    fn admits<H: Fn(&K) -> u64>(
+        &self,
+        writer: &mut Writer,
+        hash: u64,
+        terms: Terms,
+        hash_of: &H,
+        now: Tick,
+    ) -> bool {
+        view!(view = self, writer, hash_of, now);
+        writer.core.admits(&view, hash, terms.weight)
+    }
+
+    fn reject(
+        &self,
+        writer: &mut Writer,
+        key: K,
+        value: V,
+        cause: Cause,
+        leaving: &mut Leaving<K, V>,
+    ) {
+        writer.core.departures.rejected += 1;
+        leaving.rejected = Some((key, value, cause));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
+    fn add<H: Fn(&K) -> u64>(
+        &self,
+        writer: &mut Writer,
+        hash: u64,
+        key: K,
+        value: V,
+        terms: Terms,
+        hash_of: &H,
+        now: Tick,
+    ) {
+        let prepare = |rows: &Rows, slot| store_terms(rows, slot, terms, 0);
+        let (position, _) = self
+            .map
+            .insert(&mut writer.keeper, hash, key, value, prepare);
+        view!(view = self, writer, hash_of, now);
+        writer.core.inserted(&mut view, position);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
+    fn replace<H: Fn(&K) -> u64>(
+        &self,
+        writer: &mut Writer,
+        position: u32,
+        key: K,
+        value: V,
+        terms: Terms,
+        hash_of: &H,
+        now: Tick,
+        leaving: &mut Leaving<K, V>,
+    ) {
+        if terms.deadline.is_none() {
+            view!(view = self, writer, hash_of, now);
+            writer.core.unfile(&mut view, position);
+        }
+        let mut old = (None, 1);
+        let prepare = |rows: &Rows, from: u32, to: u32| {
+            let word = match rows.columns().has_deadlines {
+                true => rows.deadline(from).load(Acquire),
+                false => 0,
+            };
+            old = (
+                deadline_in(word),
+                rows.weight(from).map_or(1, |w| w.load(Relaxed)),
+            );
+            // The entry stays where it is filed.
+            store_terms(rows, to, terms, word & 0xffff);
+        };
+        let (_, loose) = self
+            .map
+            .replace(&mut writer.keeper, position, key, value, prepare);
+        let (deadline, weight) = old;
+        let cause = match deadline {
+            Some(deadline) if deadline < now => Cause::Expired,
+            _ => Cause::Replaced,
+        };
+        {
+            view!(view = self, writer, hash_of, now);
+            if terms.deadline.is_some() {
+                writer.core.refiled(&mut view, position, deadline);
+            }
+            writer.core.reweighed(&mut view, position, weight);
+            writer.core.hit(&mut view, position);
+        }
+        writer.core.departures.by_cause[cause as usize] += 1;
+        writer.core.departures.inserted += 1;
+        self.depart(writer, loose, cause, leaving);
+    }
+
+    fn remove_at<H: Fn(&K) -> u64>(
+        &self,
+        writer: &mut Writer,
+        position: u32,
+        cause: Cause,
+        hash_of: &H,
+        now: Tick,
+        leaving: &mut Leaving<K, V>,
+    ) {
+        {
+            view!(view = self, writer, hash_of, now);
+            writer.core.forget(&mut view, position);
+            writer.core.unfile(&mut view, position);
+        }
+        self.unlink(writer, position, cause, leaving);
+    }
+
+    /// Removes the entry with a key, if it is the expected one. Returns whether it was there and
+    /// live.
+    pub(crate) fn remove<H: Fn(&K) -> u64>(
+        &self,
+        hash: u64,
+        is_key: impl FnMut(&K) -> bool,
+        expect: Expect,
+        now: Tick,
+        hash_of: &H,
+        leaving: &mut Leaving<K, V>,
+    ) -> bool {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        let found = self
+            .map
+            .find_held(&writer.keeper, hash, is_key)
+            .map(|found| (found.position, found.slot));
+        let Some((position, slot)) = found else {
+            return false;
+        };
+        if let Expect::Slot(expected) = expect
+            && slot != expected
+        {
+            return false;
+        }
+        let is_dead = self.is_dead(slot, now);
+        let cause = if is_dead {
+            Cause::Expired
+        } else {
+            Cause::Removed
+        };
+        self.remove_at(writer, position, cause, hash_of, now, leaving);
+        self.map
+            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+        self.publish_due(writer);
+        !is_dead
+    }
+
+    /// Sets the deadline of an entry that the caller, pinned, has found. Returns false if it has
+    /// left meanwhile.
+    pub(crate) fn set_deadline<H: Fn(&K) -> u64>(
+        &self,
+        position: u32,
+        slot: u32,
+        deadline: Option<Tick>,
+        limit: Option<Tick>,
+        hash_of: &H,
+        now: Tick,
+    ) -> bool {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        if self.map.table_of(&writer.keeper).slot_at(position) != Some(slot) {
+            return false;
+        }
+        view!(view = self, writer, hash_of, now);
+        let rows = self.map.rows();
+        if let Some(word) = rows.limit(slot) {
+            word.store(word_of(limit), Relaxed);
+        }
+        if deadline.is_none() {
+            writer.core.unfile(&mut view, position);
+            rows.deadline(slot).store(0, Release);
+        } else {
+            let mut old = None;
+            let _ = rows.deadline(slot).fetch_update(Release, Acquire, |word| {
+                old = deadline_in(word);
+                Some(word_of(deadline) | word & 0xffff)
+            });
+            writer.core.refiled(&mut view, position, old);
+        }
+        drop(view);
+        self.publish_due(writer);
+        true
+    }
+
+    /// Sets the capacity. Returns whether entries must be evicted by [`Shard::shrink`].
+    pub(crate) fn resize(&self, capacity: u64) {
+        self.writer().core.resize(capacity);
+    }
+
+    /// Evicts up to a slice of entries beyond the capacity. Returns whether more are beyond it.
+    pub(crate) fn shrink<H: Fn(&K) -> u64>(
+        &self,
+        hash_of: &H,
+        now: Tick,
+        leaving: &mut Leaving<K, V>,
+    ) -> bool {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        for _ in 0..SLICE {
+            if writer.core.weight <= writer.core.capacity {
+                break;
+            }
+            let capacity = writer.core.capacity;
+            // One entry at a time.
+            writer.core.capacity = writer.core.weight - 1;
+            self.make_room(writer, 0, hash_of, now, leaving);
+            writer.core.capacity = capacity;
+        }
+        self.map
+            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+        self.publish_due(writer);
+        writer.core.weight > writer.core.capacity
+    }
+
+    /// Registers that the clock went back.
+    pub(crate) fn clock_went_back(&self, now: Tick) {
+        let mut writer = self.writer();
+        writer.core.clock_went_back(now);
+        self.publish_due(&writer);
+    }
+
+    /// Calls the listener with entries that have left, and drops values. To be called without the
+    /// lock. A panic of the listener is passed on after all entries were handled.
+    pub(crate) fn release(&self, mut leaving: Leaving<K, V>, listener: Option<&Listener<K, V>>) {
+        let mut panic = None;
+        if let Some(listener) = listener {
+            let mut call = |key: &K, value: &V, cause| {
+                let call = AssertUnwindSafe(|| listener(key, value, cause));
+                if let Err(payload) = catch_unwind(call) {
+                    panic.get_or_insert(payload);
+                }
+            };
+            for (loose, cause) in &leaving.loose {
+                let (key, value) = self.map.pair_of(loose);
+                call(key, value, *cause);
+            }
+            if let Some((key, value, cause)) = &leaving.rejected {
+                call(key, value, *cause);
+            }
+        }
+        if !leaving.loose.is_empty() {
+            let mut writer = self.writer();
+            for (loose, _) in leaving.loose.drain(..) {
+                self.map.retire(&mut writer.keeper, loose);
+            }
+            self.map
+                .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+        }
+        drop(leaving);
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Finds an entry, for an owner without other threads. Returns its position and slot.
+    pub(crate) fn find_mut(
+        &mut self,
+        hash: u64,
+        is_key: impl FnMut(&K) -> bool,
+    ) -> Option<(u32, u32)> {
+        let writer = self
+            .writer
+            .0
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = self.map.find_held(&writer.keeper, hash, is_key)?;
+        Some((found.position, found.slot))
+    }
+
+    /// Registers a hit, for an owner without other threads.
+    pub(crate) fn hit_mut<H: Fn(&K) -> u64>(&mut self, position: u32, hash_of: &H, now: Tick) {
+        let writer = self
+            .writer
+            .0
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        writer.core.begin();
+        view!(view = self, writer, hash_of, now);
+        writer.core.hit(&mut view, position);
+    }
+
+    /// Returns the value at a position that was found, for an owner without other threads.
+    pub(crate) fn value_mut(&mut self, position: u32) -> &mut V {
+        let writer = self
+            .writer
+            .0
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.map.value_mut(&mut writer.keeper, position)
+    }
+
+    /// Returns what has left, for an owner without other threads.
+    pub(crate) fn take_all(&mut self, leaving: Leaving<K, V>) -> Vec<(K, V, Cause)> {
+        let writer = self
+            .writer
+            .0
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut left = Vec::with_capacity(leaving.loose.len());
+        for (loose, cause) in leaving.loose {
+            let (key, value) = self.map.take_pair(&mut writer.keeper, loose);
+            left.push((key, value, cause));
+        }
+        left.extend(leaving.rejected);
+        left
+    }
+
+    /// Bytes of table, rows and structures.
+    pub(crate) fn bytes(&self) -> usize {
+        let writer = self.writer();
+        let table = self.map.table_of(&writer.keeper).bucket_count() * size_of::<[u64; 8]>();
+        let lists = writer.keeper.heap_bytes() + writer.core.heap_bytes();
+        table + self.map.rows().bytes() + lists
+    }
+
+    /// Panics if a structure contradicts itself or the entries.
+    pub(crate) fn check<H: Fn(&K) -> u64>(&self, hash_of: &H, now: Tick) {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        let (len, weight) = (writer.core.len, writer.core.weight);
+        assert!(weight <= writer.core.capacity || writer.core.capacity == 0);
+        let (mut count, mut sum) = (0, 0);
+        let rows = self.map.rows();
+        self.map.table_of(&writer.keeper).each(|_, slot| {
+            count += 1;
+            sum += rows
+                .weight(slot)
+                .map_or(1, |word| u64::from(word.load(Relaxed)));
+        });
+        assert_eq!((count, sum), (len, weight));
+        view!(view = self, writer, hash_of, now);
+        writer.core.check(&view);
+    }
+}
+
+/// Returns the number of buckets for this many entries: a power of two of which at most seven
+/// eighths are used.
+pub(crate) fn buckets_for(entries: usize) -> usize {
+    let ways = entries + entries / 7 + 1;
+    ways.div_ceil(WAYS).max(1).next_power_of_two()
+}
+
+/// Number of entries that fill seven eighths of this many buckets.
+pub(crate) fn entries_for(buckets: usize) -> usize {
+    buckets * WAYS / 8 * 7
+}
+
+fn store_terms(rows: &Rows, slot: u32, terms: Terms, link: u64) {
+    if rows.columns().has_deadlines {
+        rows.deadline(slot)
+            .store(word_of(terms.deadline) | link, Relaxed);
+    }
+    if let Some(word) = rows.limit(slot) {
+        word.store(word_of(terms.limit), Relaxed);
+    }
+    if let Some(word) = rows.weight(slot) {
+        word.store(terms.weight, Relaxed);
+    }
+}
+
+impl<K, V> Drop for Shard<K, V> {
+    fn drop(&mut self) {
+        let writer = self.writer.0.get_mut();
+        let writer = writer.unwrap_or_else(PoisonError::into_inner);
+        self.map.drop_all(&mut writer.keeper);
+    }
+}

@@ -1,0 +1,278 @@
+//! The table that maps a key's hash to the slot of its entry, in atomic words, so that readers need
+//! no lock.
+//!
+//! ```text
+//! bucket     64 bytes: 12 tags of 8 bits | overflow count (8) | 24 bits free | 12 slots of 32 bits
+//! tag        low 8 bits of the hash, 1 instead of 0; 0 in a free way
+//! overflow   number of entries that passed this bucket because it was full; 255 is never reduced
+//! position   bit 30: number of the table modulo 2 | bucket << 4 | way
+//! ```
+//!
+//! One thread at a time writes, under the shard's lock. It stores a slot before the tag that
+//! publishes it, so that a reader that sees the tag sees the slot. An entry is replaced by storing
+//! another slot in its way.
+//!
+//! A position names an entry towards the policy and the expiry index, because it stays the same
+//! when the entry is replaced. Positions change when the table grows; the bit for the table's
+//! number distinguishes old and new ones meanwhile.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Entries of a bucket.
+pub(crate) const WAYS: usize = 12;
+/// Bit of a position that alternates from table to table.
+const NUMBER: u32 = 1 << 30;
+/// Largest number of buckets: a position takes 30 bits.
+pub(crate) const BUCKETS_MAX: usize = 1 << 26;
+const WAY_BITS: u32 = 4;
+
+const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+/// Moves the lowest bit of each byte to the highest byte, in order.
+const GATHER: u64 = 0x0102_0408_1020_4080;
+/// Position of the overflow count in the second word of tags.
+const OVERFLOW_SHIFT: u32 = 32;
+
+/// One cache line of the table.
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    tags: [AtomicU64; 2],
+    slots: [AtomicU32; WAYS],
+}
+
+/// Returns a bit for each byte of `word` that is 0.
+#[inline(always)]
+fn zero_bytes(word: u64) -> u32 {
+    let high = !(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS);
+    ((high >> 7).wrapping_mul(GATHER) >> 56) as u32
+}
+
+impl Bucket {
+    fn new() -> Self {
+        Bucket {
+            tags: [AtomicU64::new(0), AtomicU64::new(0)],
+            slots: std::array::from_fn(|_| AtomicU32::new(0)),
+        }
+    }
+
+    /// Returns the ways with this tag, one bit each.
+    #[inline(always)]
+    pub(crate) fn matches(&self, tag: u8) -> u32 {
+        let pattern = u64::from(tag) * EACH_BYTE;
+        let low = zero_bytes(self.tags[0].load(Ordering::Acquire) ^ pattern);
+        let high = zero_bytes(self.tags[1].load(Ordering::Acquire) ^ pattern);
+        low | (high & 0xf) << 8
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(&self, way: usize) -> u32 {
+        self.slots[way].load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn overflow(&self) -> u8 {
+        (self.tags[1].load(Ordering::Relaxed) >> OVERFLOW_SHIFT) as u8
+    }
+
+    /// Returns the tag of a way; 0 if it is free.
+    #[inline]
+    pub(crate) fn tag(&self, way: usize) -> u8 {
+        (self.tags[way / 8].load(Ordering::Acquire) >> (way % 8 * 8)) as u8
+    }
+
+    /// Stores one byte of the tags. Only the writer calls this, so that no change is lost.
+    fn set_byte(&self, at: usize, byte: u8) {
+        let (word, shift) = (&self.tags[at / 8], at % 8 * 8);
+        let others = word.load(Ordering::Relaxed) & !(0xff << shift);
+        word.store(others | u64::from(byte) << shift, Ordering::Release);
+    }
+
+    fn set_overflow(&self, count: u8) {
+        self.set_byte(8 + OVERFLOW_SHIFT as usize / 8, count);
+    }
+
+    /// Publishes an entry in a free way.
+    pub(crate) fn publish(&self, way: usize, tag: u8, slot: u32) {
+        self.slots[way].store(slot, Ordering::Release);
+        self.set_byte(way, tag);
+    }
+}
+
+/// Returns the tag of a hash.
+#[inline(always)]
+pub(crate) fn tag_of(hash: u64) -> u8 {
+    (hash as u8).max(1)
+}
+
+/// A power of two of buckets.
+pub(crate) struct Table {
+    buckets: Box<[Bucket]>,
+    number: u32,
+}
+
+impl Table {
+    /// Creates an empty table of at least one bucket. `number` is that of the table.
+    pub(crate) fn new(bucket_count: usize, number: u32) -> Self {
+        assert!(bucket_count.is_power_of_two() && bucket_count <= BUCKETS_MAX);
+        Table {
+            buckets: (0..bucket_count).map(|_| Bucket::new()).collect(),
+            number,
+        }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn bucket_count(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// Number of entries that the table takes before it grows.
+    pub(crate) fn room(bucket_count: usize) -> usize {
+        let ways = bucket_count * WAYS;
+        ways - ways / 16
+    }
+
+    #[inline(always)]
+    pub(crate) fn home(&self, hash: u64) -> usize {
+        (hash >> 8) as u32 as usize & (self.buckets.len() - 1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn next(&self, bucket: usize) -> usize {
+        (bucket + 1) & (self.buckets.len() - 1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bucket(&self, at: usize) -> &Bucket {
+        &self.buckets[at & (self.buckets.len() - 1)]
+    }
+
+    /// Returns the name of a way.
+    #[inline(always)]
+    pub(crate) fn position(&self, bucket: usize, way: usize) -> u32 {
+        (self.number & 1) * NUMBER | (bucket << WAY_BITS | way) as u32
+    }
+
+    /// Returns bucket and way of a position, if it is one of this table.
+    #[inline]
+    pub(crate) fn place(&self, position: u32) -> Option<(usize, usize)> {
+        let bucket = (position & (NUMBER - 1)) as usize >> WAY_BITS;
+        let way = position as usize & ((1 << WAY_BITS) - 1);
+        let is_ours = (position & NUMBER != 0) == (self.number & 1 == 1);
+        (is_ours && bucket < self.buckets.len() && way < WAYS && position < 2 * NUMBER)
+            .then_some((bucket, way))
+    }
+
+    /// Returns the slot of the entry at a position, if there is one.
+    #[inline]
+    pub(crate) fn slot_at(&self, position: u32) -> Option<u32> {
+        let (bucket, way) = self.place(position)?;
+        let bucket = &self.buckets[bucket];
+        (bucket.tag(way) != 0).then(|| bucket.slot(way))
+    }
+
+    /// Returns a free way near the home of a hash, and counts the entry in the full buckets before
+    /// it. Also returns the distance from the home. The table must have room.
+    pub(crate) fn reserve(&self, hash: u64) -> (usize, usize, usize) {
+        let mut at = self.home(hash);
+        for distance in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            let free = bucket.matches(0);
+            if free != 0 {
+                return (at, free.trailing_zeros() as usize, distance);
+            }
+            bucket.set_overflow(bucket.overflow().saturating_add(1));
+            at = self.next(at);
+        }
+        unreachable!("the table grows before it is full")
+    }
+
+    /// Stores another slot for the entry at a position.
+    pub(crate) fn replace(&self, position: u32, slot: u32) {
+        let (bucket, way) = self.place(position).expect("a position of this table");
+        self.buckets[bucket].slots[way].store(slot, Ordering::Release);
+    }
+
+    /// Frees a way. `distance` is that of the bucket from the entry's home; `None` if it is not
+    /// known, which leaves counts of overflow that are too large.
+    pub(crate) fn vacate(&self, position: u32, distance: Option<usize>) {
+        let (bucket, way) = self.place(position).expect("a position of this table");
+        self.buckets[bucket].set_byte(way, 0);
+        for back in 1..=distance.unwrap_or(0) {
+            let passed = &self.buckets[bucket.wrapping_sub(back) & (self.buckets.len() - 1)];
+            let overflow = passed.overflow();
+            if overflow < u8::MAX {
+                debug_assert!(overflow > 0);
+                passed.set_overflow(overflow - 1);
+            }
+        }
+    }
+
+    /// Calls `see` with the position and the slot of each entry, in the order of the positions.
+    pub(crate) fn each(&self, mut see: impl FnMut(u32, u32)) {
+        for at in 0..self.buckets.len() {
+            self.each_of(at, &mut see);
+        }
+    }
+
+    /// Calls `see` with the position and the slot of each entry of one bucket.
+    pub(crate) fn each_of(&self, at: usize, mut see: impl FnMut(u32, u32)) {
+        let bucket = &self.buckets[at];
+        for way in 0..WAYS {
+            if bucket.tag(way) != 0 {
+                see(self.position(at, way), bucket.slot(way));
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_found_by_their_tags_only() {
+        let bucket = Bucket::new();
+        assert_eq!(bucket.matches(0), 0xfff);
+        for way in 0..WAYS {
+            bucket.publish(way, if way % 3 == 0 { 7 } else { 0x80 }, way as u32 + 100);
+        }
+        bucket.set_overflow(7);
+        assert_eq!(bucket.matches(7), 0b0010_0100_1001);
+        assert_eq!(bucket.matches(0x80), 0b1101_1011_0110);
+        assert_eq!(bucket.matches(0), 0);
+        assert_eq!(bucket.overflow(), 7);
+        assert_eq!(bucket.slot(11), 111);
+    }
+
+    #[test]
+    fn positions_of_two_tables_differ() {
+        let (old, new) = (Table::new(4, 0), Table::new(8, 1));
+        let position = old.position(3, 11);
+        assert_eq!(old.place(position), Some((3, 11)));
+        assert_eq!(new.place(position), None);
+        assert_eq!(new.place(new.position(7, 0)), Some((7, 0)));
+        assert_eq!(old.place(u32::MAX), None);
+    }
+
+    #[test]
+    fn counts_of_overflow_return_to_zero() {
+        let table = Table::new(4, 0);
+        let mut placed = vec![];
+        for slot in 0..40 {
+            let (bucket, way, distance) = table.reserve(3 << 8);
+            table.bucket(bucket).publish(way, 9, slot);
+            placed.push((table.position(bucket, way), distance));
+        }
+        assert_eq!(table.bucket(3).overflow(), 28);
+        for (position, distance) in placed {
+            table.vacate(position, Some(distance));
+        }
+        for bucket in 0..4 {
+            assert_eq!(table.bucket(bucket).overflow(), 0);
+            assert_eq!(table.bucket(bucket).matches(0), 0xfff);
+        }
+    }
+}

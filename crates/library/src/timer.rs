@@ -1,0 +1,219 @@
+//! Removal of expired entries on time, by a thread that all caches of the process share, or by a
+//! task of the caller's runtime.
+//!
+//! The waiting side publishes the instant for which it waits, and then looks once more for earlier
+//! deadlines. The inserting side publishes its deadline first and then compares it with that
+//! instant. So one of them sees the other, and no deadline is missed.
+
+use crate::clock::{system_now, system_wait};
+use crate::sync::lock;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// What removes expired entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Timer {
+    /// A thread that all caches of the process share. It starts with the first deadline, sleeps
+    /// until the next one is due, and ends when no cache is left.
+    #[default]
+    Thread,
+    /// A task that the program spawns, see [`Cache::expiry_task`](crate::Cache::expiry_task).
+    Task,
+    /// Calls of [`Cache::expire`](crate::Cache::expire), and insertions, which remove a few expired
+    /// entries besides. Expired entries are never returned in any case.
+    Manual,
+}
+
+/// A cache as the timer sees it.
+pub(crate) trait Timed: Send + Sync {
+    /// Earliest instant at which there is work; `u64::MAX` if there is none.
+    fn due(&self) -> u64;
+    /// Removes the entries that are due.
+    fn run(&self);
+}
+
+/// The instant for which somebody waits.
+pub(crate) struct Alarm {
+    wake_at: AtomicU64,
+    waiter: Mutex<Waiter>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiter {
+    is_rung: bool,
+    waker: Option<Waker>,
+}
+
+impl Alarm {
+    pub(crate) const fn new() -> Self {
+        Alarm {
+            wake_at: AtomicU64::new(u64::MAX),
+            waiter: Mutex::new(Waiter {
+                is_rung: false,
+                waker: None,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Wakes the waiter if it would sleep beyond `due`, which was published before.
+    #[inline]
+    pub(crate) fn notify(&self, due: u64) {
+        if due < self.wake_at.load(SeqCst) && due < self.wake_at.fetch_min(due, SeqCst) {
+            self.ring();
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        let mut waiter = lock(&self.waiter);
+        waiter.is_rung = true;
+        let waker = waiter.waker.take();
+        drop(waiter);
+        self.changed.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Publishes the next instant of work. `due` returns the earliest one known.
+    fn set(&self, due: impl Fn() -> u64) -> u64 {
+        loop {
+            let next = due();
+            self.wake_at.store(next, SeqCst);
+            let again = due();
+            if again >= next {
+                return next;
+            }
+        }
+    }
+}
+
+struct Shared {
+    caches: Mutex<Caches>,
+    alarm: Alarm,
+}
+
+struct Caches {
+    list: Vec<Weak<dyn Timed>>,
+    is_running: bool,
+}
+
+static SHARED: Shared = Shared {
+    caches: Mutex::new(Caches {
+        list: Vec::new(),
+        is_running: false,
+    }),
+    alarm: Alarm::new(),
+};
+
+/// Adds a cache to those that the shared thread serves.
+pub(crate) fn register(cache: Weak<dyn Timed>) {
+    let mut caches = lock(&SHARED.caches);
+    caches.list.push(cache);
+    if !caches.is_running {
+        let builder = std::thread::Builder::new().name("mayfly-expiry".into());
+        // Without a thread, insertions remove expired entries besides.
+        caches.is_running = builder.spawn(serve).is_ok();
+    }
+}
+
+/// Wakes the shared thread if it would sleep beyond `due`.
+#[inline]
+pub(crate) fn notify_thread(due: u64) {
+    SHARED.alarm.notify(due);
+}
+
+/// Returns the caches that still exist; `None` if there is none, and the thread is to end.
+fn caches() -> Option<Vec<Arc<dyn Timed>>> {
+    let mut caches = lock(&SHARED.caches);
+    caches.list.retain(|cache| cache.strong_count() > 0);
+    caches.is_running = !caches.list.is_empty();
+    let list = caches.list.iter().filter_map(Weak::upgrade).collect();
+    caches.is_running.then_some(list)
+}
+
+/// Calls `act` such that a panic of a listener, or of a value that is dropped, ends neither the
+/// thread nor the service of other caches.
+fn shielded<R>(act: impl FnOnce() -> R) -> Option<R> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).ok()
+}
+
+fn earliest() -> u64 {
+    let due = || {
+        // A cache may have been added since the last look. The last owner of one may be here.
+        let caches = caches().unwrap_or_default();
+        caches.iter().map(|cache| cache.due()).min()
+    };
+    shielded(due).flatten().unwrap_or(u64::MAX)
+}
+
+fn serve() {
+    while let Some(caches) = caches() {
+        let now = system_now().0;
+        for cache in caches {
+            shielded(|| {
+                if cache.due() <= now {
+                    cache.run();
+                }
+                drop(cache);
+            });
+        }
+        let next = SHARED.alarm.set(earliest);
+        // A cache that is dropped does not ring, so that the thread looks for that now and then.
+        let wait = system_wait(next).min(Duration::from_secs(60));
+        let mut waiter = lock(&SHARED.alarm.waiter);
+        if !waiter.is_rung && !wait.is_zero() {
+            let wait = SHARED.alarm.changed.wait_timeout(waiter, wait);
+            waiter = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        waiter.is_rung = false;
+    }
+}
+
+/// Runs the expiry of one cache until it is dropped. `alarm` is the cache's own.
+pub(crate) async fn run_task<F, Sleep>(cache: Weak<dyn Timed>, alarm: Arc<Alarm>, sleep: F)
+where
+    F: Fn(Duration) -> Sleep,
+    Sleep: Future<Output = ()>,
+{
+    loop {
+        let wait = {
+            let Some(cache) = cache.upgrade() else { return };
+            cache.run();
+            let next = alarm.set(|| cache.due());
+            system_wait(next).min(Duration::from_secs(3600))
+        };
+        Nap {
+            sleep: Box::pin(sleep(wait)),
+            alarm: &alarm,
+        }
+        .await;
+    }
+}
+
+/// Ends with the sleep or when the alarm rings.
+struct Nap<'a, Sleep> {
+    sleep: Pin<Box<Sleep>>,
+    alarm: &'a Alarm,
+}
+
+impl<Sleep: Future<Output = ()>> Future for Nap<'_, Sleep> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut waiter = lock(&self.alarm.waiter);
+            if std::mem::take(&mut waiter.is_rung) {
+                return Poll::Ready(());
+            }
+            waiter.waker = Some(context.waker().clone());
+        }
+        self.sleep.as_mut().poll(context)
+    }
+}

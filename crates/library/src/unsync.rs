@@ -1,0 +1,237 @@
+//! A cache for one thread: the same code behind `&mut self`.
+//!
+//! Values are returned by reference and need not be `Clone` or `Send`. What leaves is dropped at
+//! once, or returned.
+
+use crate::builder::{BuildError, RandomState};
+use crate::cause::Cause;
+use crate::clock::{Clock, after, ms_of};
+use crate::epoch;
+use crate::rows::Columns;
+use crate::shard::{Expect, Leaving, Shard, Terms};
+use policy::Tick;
+use policy::any::{AnyPolicy, PolicySpec};
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+/// A cache for one thread.
+///
+/// ```
+/// use mayfly::unsync::Cache;
+/// use std::rc::Rc;
+/// use std::time::Duration;
+///
+/// let mut cache = Cache::new(100);
+/// cache.insert("a", Rc::new(1));
+/// cache.insert_with_ttl("b", Rc::new(2), Duration::from_secs(60));
+/// assert_eq!(cache.get("a").map(|value| **value), Some(1));
+/// assert_eq!(cache.remove("a"), Some(Rc::new(1)));
+/// assert_eq!(cache.len(), 1);
+/// ```
+pub struct Cache<K, V, S = RandomState> {
+    shard: Shard<K, V>,
+    hasher: S,
+    ttl: Option<Duration>,
+    clock: Clock,
+}
+
+/// Settings of a cache for one thread.
+#[must_use = "settings do nothing until `build` is called"]
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Capacity in entries.
+    pub capacity: u64,
+    /// Eviction policy.
+    pub policy: PolicySpec,
+    /// Time to live of entries that are inserted without one.
+    pub ttl: Option<Duration>,
+    /// Source of time.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// Returns the default settings for a capacity in entries.
+    pub fn new(capacity: u64) -> Self {
+        Settings {
+            capacity,
+            policy: PolicySpec::default(),
+            ttl: None,
+            clock: Clock::default(),
+        }
+    }
+
+    /// Builds the cache. Fails if the policy runs in the simulator only.
+    pub fn build<K: Hash + Eq, V>(self) -> Result<Cache<K, V>, BuildError> {
+        self.build_with(RandomState::default())
+    }
+
+    /// Builds the cache with a hash function.
+    pub fn build_with<K, V, S>(self, hasher: S) -> Result<Cache<K, V, S>, BuildError>
+    where
+        K: Hash + Eq,
+        S: BuildHasher,
+    {
+        let not_served = BuildError::NotServed(self.policy.name());
+        let policy = AnyPolicy::build(&self.policy, self.capacity.max(1), 1).ok_or(not_served)?;
+        epoch::prepare();
+        let columns = Columns {
+            has_deadlines: true,
+            has_limits: false,
+            has_weights: false,
+            policy_bits: policy.meta_bits(),
+        };
+        let expected = usize::try_from(self.capacity)
+            .unwrap_or(usize::MAX)
+            .min(1 << 20);
+        let now = self.clock.now();
+        Ok(Cache {
+            shard: Shard::new(columns, policy, self.capacity, expected, now),
+            hasher,
+            ttl: self.ttl,
+            clock: self.clock,
+        })
+    }
+}
+
+impl<K: Hash + Eq, V> Cache<K, V> {
+    /// Creates a cache of this many entries, with the default settings.
+    pub fn new(capacity: u64) -> Self {
+        let built = Settings::new(capacity).build();
+        built.expect("the default policy is served")
+    }
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+{
+    /// Returns the position of a live entry.
+    fn find<Q>(&mut self, key: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let (position, slot) = self.shard.find_mut(hash, |other| other.borrow() == key)?;
+        let deadline = self.shard.deadline(slot);
+        let is_live = deadline.is_none_or(|deadline| self.clock.now() <= deadline);
+        is_live.then_some(position)
+    }
+
+    /// Returns the value, and registers a hit.
+    pub fn get<Q>(&mut self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.get_mut(key).map(|value| &*value)
+    }
+
+    /// Returns the value for changes in place, and registers a hit.
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let position = self.find(key)?;
+        let hasher = &self.hasher;
+        let now = Tick(1);
+        self.shard
+            .hit_mut(position, &|key| hasher.hash_one(key), now);
+        Some(self.shard.value_mut(position))
+    }
+
+    /// Returns the value without registering a hit.
+    pub fn peek<Q>(&mut self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let position = self.find(key)?;
+        Some(self.shard.value_mut(position))
+    }
+
+    /// Inserts a value. Returns the value that it replaced, if that was live.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let ttl = self.ttl;
+        self.store(key, value, ttl)
+    }
+
+    /// Inserts a value with a time to live of its own.
+    pub fn insert_with_ttl(&mut self, key: K, value: V, ttl: Duration) -> Option<V> {
+        self.store(key, value, Some(ttl))
+    }
+
+    fn store(&mut self, key: K, value: V, ttl: Option<Duration>) -> Option<V> {
+        let hash = self.hasher.hash_one(&key);
+        let now = self.clock.now();
+        let terms = Terms {
+            deadline: ttl.map(|ttl| after(now, ms_of(ttl))),
+            limit: None,
+            weight: 1,
+        };
+        let hasher = &self.hasher;
+        let hash_of = |key: &K| hasher.hash_one(key);
+        let mut leaving = Leaving::new(true);
+        let expect = Expect::Anything;
+        let _ = self
+            .shard
+            .insert(hash, key, value, terms, expect, now, &hash_of, &mut leaving);
+        let left = self.shard.take_all(leaving);
+        let replaced = left
+            .into_iter()
+            .find(|(_, _, cause)| *cause == Cause::Replaced);
+        replaced.map(|(_, value, _)| value)
+    }
+
+    /// Removes an entry and returns its value, if it was live.
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let now = self.clock.now();
+        let hasher = &self.hasher;
+        let hash_of = |key: &K| hasher.hash_one(key);
+        let mut leaving = Leaving::new(true);
+        let is_key = |other: &K| other.borrow() == key;
+        let expect = Expect::Anything;
+        self.shard
+            .remove(hash, is_key, expect, now, &hash_of, &mut leaving);
+        let left = self.shard.take_all(leaving);
+        let removed = left
+            .into_iter()
+            .find(|(_, _, cause)| *cause == Cause::Removed);
+        removed.map(|(_, value, _)| value)
+    }
+
+    /// Removes all entries that have expired, and returns them.
+    pub fn expire(&mut self) -> Vec<(K, V)> {
+        let now = self.clock.now();
+        let hasher = &self.hasher;
+        let hash_of = |key: &K| hasher.hash_one(key);
+        let mut expired = Vec::new();
+        loop {
+            let mut leaving = Leaving::new(true);
+            let (_, is_more) = self.shard.expire(now, &hash_of, &mut leaving);
+            let left = self.shard.take_all(leaving);
+            expired.extend(left.into_iter().map(|(key, value, _)| (key, value)));
+            if !is_more {
+                return expired;
+            }
+        }
+    }
+
+    /// Number of entries, including expired ones that are not removed yet.
+    pub fn len(&self) -> usize {
+        self.shard.writer().core.len
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,236 @@
+//! Loads: one at a time per key, by threads and tasks, and whatever happens to the loader.
+
+use mayfly::{Cache, Clock, ManualClock};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+/// Runs a future on this thread: a runtime of ten lines.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A gate that opens once.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().expect("no panic") = true;
+        self.0.1.notify_all();
+    }
+    fn pass(&self) {
+        let guard = self.0.0.lock().expect("no panic");
+        let _open = self
+            .0
+            .1
+            .wait_while(guard, |is_open| !*is_open)
+            .expect("no panic");
+    }
+}
+
+#[test]
+fn one_of_many_callers_loads() {
+    let cache: Cache<u32, u32> = Cache::new(100);
+    let (loads, start) = (Arc::new(AtomicU32::new(0)), Arc::new(Barrier::new(8)));
+    let gate = Gate::default();
+    let threads: Vec<_> = (0..8)
+        .map(|number| {
+            let (cache, loads) = (cache.clone(), loads.clone());
+            let (start, gate) = (start.clone(), gate.clone());
+            thread::spawn(move || {
+                start.wait();
+                let load = || {
+                    gate.pass();
+                    loads.fetch_add(1, SeqCst) + 41
+                };
+                if number % 2 == 0 {
+                    cache.get_with(7, load)
+                } else {
+                    block_on(cache.get_with_async(7, async { load() }))
+                }
+            })
+        })
+        .collect();
+    gate.open();
+    let values: Vec<u32> = threads
+        .into_iter()
+        .map(|t| t.join().expect("no panic"))
+        .collect();
+    assert_eq!(values, [41; 8]);
+    assert_eq!(loads.load(SeqCst), 1);
+    assert_eq!(cache.stats().loads, 1);
+}
+
+#[test]
+fn another_caller_loads_after_a_panic() {
+    let cache: Cache<u32, u32> = Cache::new(100);
+    let (gate, begun) = (Gate::default(), Gate::default());
+    let (failing, opened, reached) = (cache.clone(), gate.clone(), begun.clone());
+    let first = thread::spawn(move || {
+        catch_unwind(AssertUnwindSafe(|| {
+            failing.get_with(1, || {
+                reached.open();
+                opened.pass();
+                panic!("the loader fails")
+            })
+        }))
+        .is_err()
+    });
+    begun.pass();
+    let waiting = cache.clone();
+    let second = thread::spawn(move || waiting.get_with(1, || 5));
+    gate.open();
+    assert!(first.join().expect("the panic was caught"));
+    assert_eq!(second.join().expect("no panic"), 5);
+    let stats = cache.stats();
+    assert_eq!((stats.loads, stats.failed_loads), (1, 1));
+}
+
+#[test]
+fn another_task_loads_when_a_future_is_dropped() {
+    let cache: Cache<u32, u32> = Cache::new(100);
+    let mut first = Box::pin(cache.get_with_async(1, std::future::pending()));
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut second = Box::pin(cache.get_with_async(1, async { 6 }));
+    assert!(
+        poll_once(second.as_mut()).is_pending(),
+        "it waits for the first"
+    );
+    drop(first);
+    assert_eq!(poll_once(second.as_mut()), Poll::Ready(6));
+    assert_eq!(cache.get(&1), Some(6));
+}
+
+#[test]
+fn an_error_is_shared_and_not_stored() {
+    let cache: Cache<u32, u32> = Cache::new(100);
+    let (gate, begun) = (Gate::default(), Gate::default());
+    let (failing, opened, reached) = (cache.clone(), gate.clone(), begun.clone());
+    let first = thread::spawn(move || {
+        failing.try_get_with(1, || {
+            reached.open();
+            opened.pass();
+            Err::<u32, String>("no".into())
+        })
+    });
+    begun.pass();
+    let mut same =
+        Box::pin(cache.try_get_with_async(1, async { Err::<u32, String>("own".into()) }));
+    let mut other = Box::pin(cache.try_get_with_async(1, async { Ok::<u32, u8>(3) }));
+    assert!(poll_once(same.as_mut()).is_pending());
+    assert!(poll_once(other.as_mut()).is_pending());
+    gate.open();
+    let error = first
+        .join()
+        .expect("no panic")
+        .expect_err("the loader failed");
+    assert_eq!(*error, "no");
+    assert_eq!(block_on(same).expect_err("shared"), error);
+    assert_eq!(cache.get(&1), None);
+    assert_eq!(
+        block_on(other),
+        Ok(3),
+        "an error of another type is no answer"
+    );
+}
+
+#[test]
+fn a_loader_that_requests_its_own_key_panics_instead_of_waiting_forever() {
+    let cache: Cache<u32, u32> = Cache::new(100);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        cache.get_with(1, || cache.get_with(1, || 2))
+    }));
+    assert!(outcome.is_err());
+    assert_eq!(cache.get_with(1, || 3), 3, "the key is usable afterwards");
+}
+
+#[test]
+fn a_stale_value_is_served_while_one_caller_loads() {
+    let clock = ManualClock::new();
+    let cache: Cache<u32, u32> = Cache::builder(100)
+        .ttl(Duration::from_secs(60))
+        .refresh_ahead(Duration::from_secs(30))
+        .clock(Clock::Manual(clock.clone()))
+        .build()
+        .expect("the settings are valid");
+    cache.insert(1, 10);
+    assert_eq!(cache.get_with(1, || unreachable!("it is fresh")), 10);
+    clock.advance(Duration::from_secs(40));
+    let mut leader = Box::pin(cache.get_with_async(1, std::future::pending()));
+    assert!(poll_once(leader.as_mut()).is_pending());
+    assert_eq!(cache.get_with(1, || unreachable!("another loads")), 10);
+    drop(leader);
+    assert_eq!(cache.get_with(1, || 11), 11);
+    assert_eq!(cache.get_with(1, || unreachable!("it is fresh again")), 11);
+    clock.advance(Duration::from_secs(40));
+    let kept = cache.try_get_with(1, || Err::<u32, &str>("down"));
+    assert_eq!(kept, Ok(11), "a stale value is better than an error");
+    clock.advance(Duration::from_secs(40));
+    assert_eq!(
+        cache.try_get_with(1, || Err::<u32, &str>("down")).ok(),
+        None
+    );
+    assert!(cache.stats().stale_hits >= 2);
+}
+
+#[test]
+fn an_absent_value_is_remembered_for_its_time() {
+    let clock = ManualClock::new();
+    let cache: Cache<u32, u32> = Cache::builder(100)
+        .negative_ttl(Duration::from_secs(5))
+        .clock(Clock::Manual(clock.clone()))
+        .build()
+        .expect("the settings are valid");
+    assert_eq!(cache.optionally_get_with(1, || None), None);
+    assert_eq!(
+        block_on(cache.optionally_get_with_async(1, async { Some(1) })),
+        None
+    );
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(
+        block_on(cache.optionally_get_with_async(1, async { Some(1) })),
+        Some(1)
+    );
+    let stats = cache.stats();
+    assert_eq!(
+        (stats.negative_hits, stats.loads, stats.failed_loads),
+        (1, 1, 1)
+    );
+}
+
+#[test]
+fn the_futures_can_move_between_threads() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let cache: Cache<u32, String> = Cache::new(100);
+    drop(is_send(cache.get_with_async(1, async { String::new() })));
+    drop(is_send(
+        cache.try_get_with_async(1, async { Err::<String, u8>(1) }),
+    ));
+    drop(is_send(cache.optionally_get_with_async(1, async { None })));
+    drop(is_send(cache.expiry_task(|_| std::future::pending())));
+}

@@ -1,0 +1,191 @@
+//! Panics of the caller's code, and calls back into the cache.
+
+mod support;
+
+use mayfly::{Cache, Cause, Clock, ManualClock, Op};
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use support::{Census, Counted};
+
+thread_local! {
+    /// What panics next: the number of calls until then; 0 for never.
+    static FUSE: Cell<(Part, u32)> = const { Cell::new((Part::Nothing, 0)) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Nothing,
+    Hash,
+    Eq,
+    Drop,
+    Clone,
+    Weigher,
+    Listener,
+    Decide,
+}
+
+fn reach(part: Part) {
+    let (wanted, left) = FUSE.get();
+    if wanted == part && left > 0 {
+        FUSE.set((wanted, left - 1));
+        if left == 1 && !std::thread::panicking() {
+            std::panic::panic_any(part);
+        }
+    }
+}
+
+/// A key or value whose every method may panic.
+struct Brittle {
+    counted: Counted,
+}
+
+impl Hash for Brittle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        reach(Part::Hash);
+        self.counted.number.hash(state);
+    }
+}
+impl PartialEq for Brittle {
+    fn eq(&self, other: &Self) -> bool {
+        reach(Part::Eq);
+        self.counted.number == other.counted.number
+    }
+}
+impl Eq for Brittle {}
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        reach(Part::Drop);
+    }
+}
+impl Clone for Brittle {
+    fn clone(&self) -> Self {
+        reach(Part::Clone);
+        Brittle {
+            counted: self.counted.clone(),
+        }
+    }
+}
+
+#[test]
+fn a_panic_anywhere_leaves_the_cache_whole() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for part in [
+        Part::Hash,
+        Part::Eq,
+        Part::Drop,
+        Part::Clone,
+        Part::Weigher,
+        Part::Listener,
+        Part::Decide,
+    ] {
+        for policy in ["s3fifo", "lru", "w-tinylfu"] {
+            let (census, clock) = (Census::default(), ManualClock::new());
+            let cache: Cache<Brittle, Brittle> = Cache::builder(60)
+                .policy_named(policy)
+                .shards(1)
+                .expected_entries(1)
+                .weigher(|_, _| {
+                    reach(Part::Weigher);
+                    1
+                })
+                .clock(Clock::Manual(clock.clone()))
+                .ttl(Duration::from_millis(40))
+                .listener(|_, _, _| reach(Part::Listener))
+                .build()
+                .expect("the settings are valid");
+            let brittle = |number| Brittle {
+                counted: census.value(number),
+            };
+            let mut panics = 0;
+            for round in 0..600_u64 {
+                FUSE.set((part, 1 + round as u32 % 7));
+                let act = || match round % 6 {
+                    0 | 1 => cache.insert(brittle(round % 90), brittle(round)),
+                    2 => drop(cache.get(&brittle(round % 90))),
+                    3 => drop(cache.remove(&brittle(round % 90))),
+                    4 => {
+                        cache.compute(brittle(round % 90), |_| {
+                            reach(Part::Decide);
+                            Op::Put(brittle(round))
+                        });
+                    }
+                    _ => {
+                        clock.advance(Duration::from_millis(1));
+                        cache.expire();
+                    }
+                };
+                panics += u32::from(catch_unwind(AssertUnwindSafe(act)).is_err());
+                FUSE.set((Part::Nothing, 0));
+                cache.check();
+            }
+            assert!(panics > 10, "{part:?} panicked {panics} times");
+            drop(cache);
+            assert_eq!(census.count(), 0, "{part:?}: {} leak", census.count());
+        }
+    }
+    drop(std::panic::take_hook());
+}
+
+#[test]
+fn a_listener_may_use_the_cache() {
+    let own: Arc<OnceLock<Cache<u32, u32>>> = Arc::default();
+    let (inner, calls) = (own.clone(), Arc::new(AtomicU64::new(0)));
+    let count = calls.clone();
+    let cache = Cache::builder(10)
+        .shards(1)
+        .listener(move |key: &u32, _: &u32, cause| {
+            count.fetch_add(1, SeqCst);
+            if let Some(cache) = inner.get()
+                && cause == Cause::Evicted
+                && *key < 1_000
+            {
+                assert!(!cache.contains_key(key));
+                cache.insert(key + 1_000, 0);
+                cache.remove(&(key + 1_000));
+                cache.len();
+            }
+        })
+        .build()
+        .expect("the settings are valid");
+    own.set(cache.clone()).expect("it is set once");
+    for key in 0..100 {
+        cache.insert(key, key);
+    }
+    assert!(calls.load(SeqCst) >= 90 * 2);
+    cache.check();
+}
+
+#[test]
+fn loaders_weighers_and_closures_may_use_the_cache() {
+    let own: Arc<OnceLock<Cache<u32, u32>>> = Arc::default();
+    let inner = own.clone();
+    let cache = Cache::builder(1_000)
+        .weigher(move |key: &u32, _: &u32| {
+            // A weigher that looks into the cache.
+            inner
+                .get()
+                .map_or(1, |cache| 1 + u32::from(cache.contains_key(&(key + 1))))
+        })
+        .build()
+        .expect("the settings are valid");
+    own.set(cache.clone()).expect("it is set once");
+    let value = cache.get_with(1, || cache.get_with(2, || cache.get_with(3, || 7) + 1) + 1);
+    assert_eq!(value, 9);
+    cache.read(&1, |value| {
+        cache.insert(1, value + 1);
+        cache.invalidate_if(|key, _| *key == 2);
+    });
+    assert_eq!((cache.get(&1), cache.get(&2)), (Some(10), None));
+    cache.compute(1, |present| {
+        // The entry changes under the closure once, so that it runs again.
+        if present == Some(&10) {
+            cache.insert(1, 20);
+        }
+        Op::Put(present.copied().unwrap_or(0) + 1)
+    });
+    assert_eq!(cache.get(&1), Some(21));
+}

@@ -1,0 +1,214 @@
+//! Many threads on one cache, checked against what a single register per key allows.
+
+mod support;
+
+use mayfly::{Cache, PolicySpec};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+use support::{Census, Counted};
+
+const KEYS: usize = 64;
+
+/// Numbers of writes that have begun and ended, per key.
+struct Register {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// One writer per key replaces its value by ever greater numbers while others read. A read must
+/// return a number that was current at some moment of the read: at least the last that had been
+/// written completely when it began, at most the last that had been begun when it ended. No read of
+/// one thread may go back.
+fn reads_are_linearizable(policy: &str, grows: bool) {
+    let capacity = 1 << 20;
+    let mut builder = Cache::builder(capacity).policy_named(policy).shards(2);
+    if grows {
+        // The table starts small, and other keys make it grow during the reads.
+        builder = builder
+            .weigher(|_: &u64, _: &Arc<u64>| 1)
+            .expected_entries(1);
+    } else {
+        builder = builder.expected_entries(10_000);
+    }
+    let cache = builder.build().expect("the settings are valid");
+    let registers: Arc<Vec<Register>> = Arc::new(
+        (0..KEYS)
+            .map(|_| Register {
+                begun: AtomicU64::new(0),
+                ended: AtomicU64::new(0),
+            })
+            .collect(),
+    );
+    for key in 0..KEYS as u64 {
+        cache.insert(key, Arc::new(0));
+    }
+    let (done, start) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(4)));
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let (cache, registers, start) = (cache.clone(), registers.clone(), start.clone());
+            thread::spawn(move || {
+                start.wait();
+                for number in 1..1_500 {
+                    for key in (writer..KEYS).step_by(2) {
+                        registers[key].begun.store(number, SeqCst);
+                        cache.insert(key as u64, Arc::new(number));
+                        registers[key].ended.store(number, SeqCst);
+                    }
+                    // Other keys, which make tables grow.
+                    let other = 1_000 + number * 2 + writer as u64;
+                    cache.insert(other, Arc::new(other));
+                }
+            })
+        })
+        .collect();
+    let readers: Vec<_> = (0..2)
+        .map(|reader| {
+            let (cache, registers, start) = (cache.clone(), registers.clone(), start.clone());
+            let done = done.clone();
+            thread::spawn(move || {
+                start.wait();
+                let mut last = vec![0; KEYS];
+                let mut at = reader;
+                while !done.load(SeqCst) {
+                    at = (at * 5 + 1) % KEYS;
+                    let least = registers[at].ended.load(SeqCst);
+                    let value = cache.get(&(at as u64)).expect("the key is never absent");
+                    let most = registers[at].begun.load(SeqCst);
+                    assert!(
+                        (least..=most).contains(&value),
+                        "{least} <= {value} <= {most}"
+                    );
+                    assert!(*value >= last[at], "a read went back");
+                    last[at] = *value;
+                }
+            })
+        })
+        .collect();
+    writers
+        .into_iter()
+        .for_each(|thread| thread.join().expect("a writer panicked"));
+    done.store(true, SeqCst);
+    readers
+        .into_iter()
+        .for_each(|thread| thread.join().expect("a reader panicked"));
+    cache.check();
+}
+
+#[test]
+fn reads_are_linearizable_under_lazy_promotion() {
+    reads_are_linearizable("s3fifo", false);
+}
+
+#[test]
+fn reads_are_linearizable_while_the_table_grows() {
+    reads_are_linearizable("sieve", true);
+}
+
+#[test]
+fn reads_are_linearizable_with_buffered_hits() {
+    reads_are_linearizable("lru", true);
+}
+
+/// All operations by several threads on few keys; each value must be dropped exactly once.
+fn values_are_dropped_once(policy: &PolicySpec) {
+    let census = Census::default();
+    let events = Arc::new(AtomicU64::new(0));
+    let seen = events.clone();
+    let cache: Cache<u64, Counted> = Cache::builder(200)
+        .policy(policy.clone())
+        .shards(2)
+        .tti(Duration::from_millis(3))
+        .listener(move |key: &u64, value: &Counted, _| {
+            assert_eq!(*key, value.number >> 32);
+            seen.fetch_add(1, SeqCst);
+        })
+        .build()
+        .expect("the settings are valid");
+    let threads: Vec<_> = (0..4u64)
+        .map(|thread| {
+            let (cache, census) = (cache.clone(), census.clone());
+            thread::spawn(move || {
+                let mut random = policy::parts::chance::Chance::new(thread);
+                let mut inserted = 0;
+                for number in 0..4_000 {
+                    let key = random.bits() % 300;
+                    match random.bits() % 16 {
+                        0..6 => {
+                            cache.insert(key, census.value(key << 32 | number));
+                            inserted += 1;
+                        }
+                        6 => {
+                            cache.remove(&key);
+                        }
+                        7 => {
+                            let ttl = Duration::from_millis(random.bits() % 3);
+                            cache.insert_with_ttl(key, census.value(key << 32 | number), ttl);
+                            inserted += 1;
+                        }
+                        8 => {
+                            cache.expire();
+                        }
+                        9 if number % 500 == 0 => cache.clear(),
+                        10 if number % 100 == 0 => cache.set_capacity(random.bits() % 200),
+                        _ => {
+                            let found = cache.get(&key);
+                            assert!(found.is_none_or(|value| value.number >> 32 == key));
+                        }
+                    }
+                }
+                inserted
+            })
+        })
+        .collect();
+    let inserted: u64 = threads
+        .into_iter()
+        .map(|t| t.join().expect("no panic"))
+        .sum();
+    cache.check();
+    cache.clear();
+    // The timer may be reporting values that it has removed, or hold the cache for a moment.
+    let wait = |what: &str, is_done: &dyn Fn() -> bool| {
+        let mut turns = 0_u64;
+        while !is_done() {
+            thread::yield_now();
+            turns += 1;
+            assert!(turns < 100_000_000, "{what}");
+        }
+    };
+    wait("each value is reported", &|| {
+        events.load(SeqCst) == inserted
+    });
+    drop(cache);
+    wait("no value leaks", &|| census.count() == 0);
+    assert_eq!(events.load(SeqCst), inserted, "no value is reported twice");
+}
+
+#[test]
+fn values_are_dropped_once_under_lazy_promotion() {
+    values_are_dropped_once(&PolicySpec::default());
+}
+
+#[test]
+fn values_are_dropped_once_with_buffered_hits() {
+    values_are_dropped_once(&"w-tinylfu".parse().expect("a policy"));
+    values_are_dropped_once(&"sampled-lru".parse().expect("a policy"));
+}
+
+#[test]
+fn a_reader_in_a_closure_keeps_what_it_reads() {
+    let census = Census::default();
+    let cache: Cache<u64, Counted> = Cache::new(8);
+    cache.insert(1, census.value(1));
+    cache.read(&1, |value| {
+        // Far more replacements than are retired in one batch.
+        for number in 0..1_000 {
+            cache.insert(1, census.value(2 + number));
+        }
+        cache.remove(&1);
+        assert_eq!(value.number, 1);
+    });
+    cache.expire();
+    assert_eq!(census.count(), 0, "afterwards nothing is kept");
+}
