@@ -21,6 +21,7 @@
 use crate::acl::log::Context;
 use crate::clients::flag as client_flag;
 use crate::clock::Moment;
+use crate::command::effects;
 use crate::command::permission::check_session;
 use crate::context::{Ctx, Table};
 use crate::engine::slab::Slab;
@@ -240,6 +241,7 @@ fn retry<'v>(
     let start = Instant::now();
     let chosen = table.choose(index, args);
     match check_session(server, ctx.session, chosen, args, Context::TopLevel) {
+        Ok(()) if server.feed.is_on() => effects::run(&mut ctx, spec, args),
         Ok(()) => (spec.run.slab)(&mut ctx, args),
         Err(denied) => {
             let text = denied.text(&ctx.session.user, chosen, args, false);

@@ -9,6 +9,7 @@ pub mod config;
 pub mod connection;
 mod containers;
 pub mod debug;
+pub mod effects;
 pub mod element_ttl;
 pub mod geo;
 pub mod hash;

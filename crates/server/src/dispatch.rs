@@ -1,6 +1,7 @@
 //! Dispatch of commands: looks a command up, checks what holds for all commands, locks the shards
 //! of its keys, runs it and counts it.
 
+pub mod apply;
 mod check;
 pub mod long;
 mod memcached;
@@ -16,13 +17,12 @@ use crate::blocking;
 use crate::clients;
 use crate::clock::Moment;
 use crate::command::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
-use crate::command::{self, tracking};
+use crate::command::{self, effects, tracking};
 use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec, Work};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, has_no_room, lock};
 use crate::notify;
-use crate::saving::WRITES_REFUSED;
 use crate::saving::work::refuses_writes;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{Keys, SpecIndex, flag};
@@ -311,9 +311,11 @@ impl<'s> Executor<'s> {
         if server.pause.is_set() && self.is_held(session, spec) {
             return Step::Held;
         }
-        if spec.has(flag::WRITE) && refuses_writes(server) {
+        if spec.has(flag::WRITE)
+            && let Some(error) = refuses_writes(server)
+        {
             session.break_transaction();
-            reply.error(WRITES_REFUSED);
+            reply.error(error);
             return Step::Refused;
         }
         // What a command stores is about as long as its arguments.
@@ -606,7 +608,10 @@ fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: &Args<'_>) -> Step {
         ctx.reply.error(OUT_OF_MEMORY);
         return Step::Refused;
     }
-    (spec.run.slab)(ctx, *args);
+    match ctx.server.feed.is_on() {
+        false => (spec.run.slab)(ctx, *args),
+        true => effects::run(ctx, spec, *args),
+    }
     if ctx.session.tracking.is_some() {
         tracking::remember(ctx, spec, *args);
         tracking::end_command(ctx.session, spec);

@@ -12,6 +12,7 @@
 
 mod segment;
 
+use crate::command::effects;
 use crate::freeing;
 use crate::notify;
 use crate::slice::{Steps, slice};
@@ -179,6 +180,7 @@ impl Cycle {
             }
             self.measure(server);
             invalidate(server, shard);
+            effects::add_removals(server, shard, now);
             self.steps.adapt(before.elapsed().as_micros(), did.more);
             // Shards whose deadline does not change although nothing expired must not keep this
             // thread busy.
@@ -231,6 +233,7 @@ impl Cycle {
                     .background_step(shard, now, BACKGROUND_STEPS, &mut self.events);
             notify::publish(server, &mut self.events);
             invalidate(server, shard);
+            effects::add_removals(server, shard, now);
             if !has_more {
                 self.background_next = (self.background_next + 1) % self.shards.len();
                 self.background_left -= 1;

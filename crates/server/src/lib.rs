@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod aof;
 pub mod blocking;
 pub mod check;
 pub mod clients;
@@ -16,6 +17,7 @@ pub mod context;
 pub mod dispatch;
 pub mod engine;
 pub mod expiry;
+pub mod feed;
 pub mod fieldsets;
 pub mod freeing;
 pub mod glob;

@@ -147,6 +147,16 @@ pub(crate) fn refuse_during_load(request: &Request, out: &mut Output) -> bool {
     true
 }
 
+/// Returns the request's keys as the client means them.
+pub(crate) fn meant_keys(request: &Request, keys: &[Span], input: &[u8]) -> Vec<Vec<u8>> {
+    let mut room = [0; KEY_BYTES_MAX];
+    let mut name = |span: &Span| {
+        let key = meant(request, &input[span.range()], None, &mut room, |_| 0);
+        key.bytes.to_vec()
+    };
+    keys.iter().map(&mut name).collect()
+}
+
 /// Adds the shards of a request's keys, in ascending order without duplicates.
 pub(crate) fn collect_shards(
     server: &Server,

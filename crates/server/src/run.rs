@@ -1,5 +1,6 @@
 //! Runs a whole server: the listeners and one thread per worker, until it is stopped.
 
+use crate::aof;
 use crate::clock::Clock;
 use crate::command;
 use crate::command::acl::load_at_start;
@@ -82,7 +83,11 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         server.port.store(address.port(), Relaxed);
     }
     // From here on, clients get LOADING until the file is loaded.
-    let snapshot = loading::prepare(&server)?;
+    let file = aof::load::prepare(&server)?;
+    let snapshot = match &file {
+        Some(_) => None,
+        None => loading::prepare(&server)?,
+    };
     let mut threads = start_workers(&server, listeners)?;
     if server.segments.is_none() {
         let watched = Arc::clone(&server);
@@ -95,6 +100,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         });
         spawned.map_err(|error| format!("thread for long commands: {error}"))?;
         threads.push(start_saving(&server)?);
+        threads.push(start_aof(&server)?);
     }
     if server.segments.is_some() {
         let server = Arc::clone(&server);
@@ -108,7 +114,13 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
     }
     if let Some(source) = snapshot {
-        threads.push(start_loading(&server, source)?);
+        let load = move |server: &Server| {
+            loading::load(server, &source.name, source.file, source.bytes)
+        };
+        threads.push(start_loading(&server, load)?);
+    }
+    if let Some(file) = file {
+        threads.push(start_loading(&server, move |server| aof::load::load(server, file))?);
     }
     log_start(&server, &addresses);
     for (protocol, addresses) in others {
@@ -136,6 +148,18 @@ fn start_saving(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, 
     spawned.map_err(|error| format!("thread for snapshots: {error}"))
 }
 
+/// Starts the thread that writes the append-only file.
+fn start_aof(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, String> {
+    let watched = Arc::clone(server);
+    let thread = std::thread::Builder::new().name("aof".to_owned());
+    let spawned = thread.spawn(move || {
+        let guard = StopOnDrop::new(watched);
+        aof::writer::run(&guard.server);
+        Ok(())
+    });
+    spawned.map_err(|error| format!("thread of the append-only file: {error}"))
+}
+
 /// Starts the workers. The first one gets the listeners.
 fn start_workers(
     server: &Arc<Server>,
@@ -156,9 +180,10 @@ fn start_workers(
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             // A worker that ends, by an error or a panic, stops the server. Otherwise its clients
             // would hang.
-            let _guard = StopOnDrop::new(watched);
-            worker
-                .run()
+            let guard = StopOnDrop::new(watched);
+            let result = worker.run();
+            guard.server.aof.end_worker();
+            result
                 .map_err(|error| format!("worker {index}: {error}"))
         });
         threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
@@ -175,17 +200,17 @@ pub fn shut_down(server: &Server, cause: &str) -> Result<(), &'static str> {
     work::stop(server, cause, None, None, false).map(|_| ())
 }
 
-/// Starts the thread that loads the snapshot file. The server stops if it cannot be loaded, because
+/// Starts the thread that loads files. The server stops if it cannot be loaded, because
 /// a cache with a part of its keys would be saved over the file.
 fn start_loading(
     server: &Arc<Server>,
-    source: loading::Source,
+    load: impl FnOnce(&Server) -> Result<(), String> + Send + 'static,
 ) -> Result<JoinHandle<Result<(), String>>, String> {
     let server = Arc::clone(server);
     let thread = std::thread::Builder::new().name("loader".to_owned());
     let spawned = thread.spawn(move || {
         let mut guard = StopOnDrop::new(Arc::clone(&server));
-        loading::load(&server, &source.name, source.file, source.bytes)?;
+        load(&server)?;
         guard.is_armed = false;
         Ok(())
     });

@@ -4,6 +4,7 @@ use crate::acl::{Acl, DEFAULT, User, unrestricted};
 use crate::clients::{ClientInfo, Endpoint, flag};
 use crate::clock::Moment;
 use crate::config::ClientClass;
+use crate::feed::Batch;
 use crate::fieldsets::Fieldsets;
 use crate::message::Subscriber;
 use crate::pubsub::{PubSub, Space, Subscriptions};
@@ -77,6 +78,8 @@ pub struct Session {
     /// Whether the error that the current command has replied with is that of a command it ran,
     /// which was counted then.
     pub is_error_counted: bool,
+    /// Effects of the commands that the present transaction or script has run.
+    pub effects: Option<Box<Batch>>,
     /// Fieldsets of HIMPORT, if the client has prepared any.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// Record of the client that other workers can read.
@@ -127,6 +130,7 @@ impl Session {
             subscriptions: None,
             tracking: None,
             is_error_counted: false,
+            effects: None,
             fieldsets: None,
             info,
         }

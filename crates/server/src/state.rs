@@ -1,12 +1,14 @@
 //! State that all workers share.
 
 use crate::acl::Acl;
+use crate::aof::AppendOnly;
 use crate::clients::Clients;
 use crate::clock::{Clock, Moment};
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, events};
 use crate::engine::Facts;
 use crate::engine::segment::Segments;
+use crate::feed::Feed;
 use crate::hotkeys::HotKeys;
 use crate::inbox::Inbox;
 use crate::latency::LatencyMonitor;
@@ -89,6 +91,10 @@ pub struct Server {
     pub acl: Acl,
     /// Connected clients.
     pub clients: Clients,
+    /// Append-only file.
+    pub aof: AppendOnly,
+    /// Changes of keys as commands, for the append-only file and for replicas.
+    pub feed: Feed,
     /// Blocked clients.
     pub blocking: Blocking,
     /// Loading of a snapshot file.
@@ -193,6 +199,8 @@ impl Server {
             config_change: Mutex::new(()),
             acl: Acl::default(),
             clients: Clients::default(),
+            aof: AppendOnly::default(),
+            feed: Feed::default(),
             blocking: Blocking::default(),
             loading: Loading::default(),
             long: Long::new(threads),
@@ -289,6 +297,7 @@ impl Server {
         self.stops.store(true, Relaxed);
         self.long.stop();
         self.saving.queue.stop();
+        self.feed.stop();
         self.wake_all();
         if let Some(segments) = &self.segments {
             segments.learning.ring();
@@ -298,6 +307,16 @@ impl Server {
     /// Whether the workers were requested to stop.
     pub fn stops(&self) -> bool {
         self.stops.load(Relaxed)
+    }
+
+    /// Whether the server follows a primary, so that its own commands are not added to the feed.
+    pub fn is_replica(&self) -> bool {
+        false
+    }
+
+    /// Whether replicas follow this server.
+    pub fn has_replicas(&self) -> bool {
+        false
     }
 
     /// Wakes all workers.

@@ -31,22 +31,35 @@ pub struct Scene<'a> {
 /// Maximum number of elements that an event names.
 pub(crate) const NAMED_MAX: usize = 4096;
 
-/// Names of the elements that a command has changed or that have expired, for an event.
+/// Names of the elements that a command has changed or that have expired, for an event, and for the
+/// journal, which needs all of them.
 #[derive(Debug, Default)]
-pub(crate) struct ChangedElements(RefCell<Vec<Vec<u8>>>);
+pub(crate) struct ChangedElements {
+    names: RefCell<Vec<Vec<u8>>>,
+    is_complete: bool,
+}
 
 impl ChangedElements {
+    /// Creates an empty list that takes any number of names.
+    pub fn complete() -> ChangedElements {
+        ChangedElements {
+            is_complete: true,
+            ..ChangedElements::default()
+        }
+    }
+
     /// Adds a name, unless it was the last one or there are too many.
     pub fn add(&self, name: &[u8]) {
-        let mut names = self.0.borrow_mut();
-        if names.len() < NAMED_MAX && names.last().is_none_or(|last| last != name) {
+        let mut names = self.names.borrow_mut();
+        let has_room = self.is_complete || names.len() < NAMED_MAX;
+        if has_room && names.last().is_none_or(|last| last != name) {
             names.push(name.to_vec());
         }
     }
 
     /// Returns the names.
     pub fn into_names(self) -> Vec<Vec<u8>> {
-        self.0.into_inner()
+        self.names.into_inner()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
+use crate::journal::{Journal, Lost, Removed};
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
 use crate::saving::Saving;
@@ -47,6 +48,8 @@ pub(crate) struct Locked {
     /// milliseconds.
     pub watched: BTreeMap<DbKey, Vec<Arc<AtomicBool>>>,
     pub waiting: WaitQueues,
+    /// Removals by expiry and eviction, while they are recorded.
+    pub journal: Option<Box<Journal>>,
     /// Keys that clients cache, while there are such clients.
     pub tracked: Option<Box<Tracked>>,
     pub events: EventQueue,
@@ -242,7 +245,8 @@ impl Locked {
         let data = self.dbs[db as usize]
             .as_mut()
             .expect("the database holds the entry");
-        let is_observed = !self.watched.is_empty() || self.tracked.is_some();
+        let is_observed =
+            !self.watched.is_empty() || self.tracked.is_some() || self.journal.is_some();
         let key = (is_published || is_observed).then(|| data.entries.key(slot).to_vec());
         let object = match removal {
             Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
@@ -271,6 +275,19 @@ impl Locked {
             _ => InvalidationCause::Server,
         };
         self.mark_changed(db, &key, cause);
+        if let Some(journal) = &mut self.journal
+            && removal != Removal::Deleted
+        {
+            let lost = match removal {
+                Removal::Evicted => Lost::Evicted,
+                _ => Lost::Expired,
+            };
+            journal.push(Removed {
+                db,
+                key: key.clone(),
+                lost,
+            });
+        }
         if is_published {
             self.push_event((db, class, name), key, Vec::new(), shared);
         }

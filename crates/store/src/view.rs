@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 mod collections;
 mod databases;
 mod items;
+mod journal;
 mod lease;
 mod prefetch;
 mod tracking;
@@ -65,6 +66,8 @@ pub struct View<'a> {
     pub(crate) has_ready: bool,
     /// Whether a command has queued invalidations of tracked keys.
     has_invalidated: bool,
+    /// Number of changes by commands through this view.
+    changes: u64,
 }
 
 /// Returns a string as a value for an entry of this key.
@@ -116,6 +119,7 @@ impl<'a> View<'a> {
             now,
             has_ready: false,
             has_invalidated: false,
+            changes: 0,
         }
     }
 
@@ -196,7 +200,12 @@ impl<'a> View<'a> {
             let own = self.db(key).entries.own_deadline(slot);
             return own.is_none_or(|own| now <= own).then_some(slot);
         }
-        let mut budget = Budget(PURGE_STEPS);
+        // Where removals are recorded, a command must not find an expired element that is left,
+        // because where the record is read, it has no deadline yet.
+        let mut budget = Budget(match locked.journal {
+            Some(_) => u32::MAX,
+            None => PURGE_STEPS,
+        });
         let (kept, db) = (IndexState::Indexed, key.db);
         let slot = locked.expire_due(db, slot, kept, now, &mut budget, shared, &mut |_, _| {})?;
         space.publish_deadline(shard, db, locked);
@@ -373,6 +382,7 @@ impl<'a> View<'a> {
             self.has_ready |= locked.waiting.mark_ready(key.db, key.bytes, number);
         }
         self.has_invalidated |= has_invalidated;
+        self.changes += 1;
     }
 
     /// Stores a string under a key and replaces a value of any type. Evicts entries if memory is

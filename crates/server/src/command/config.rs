@@ -2,6 +2,7 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
+use crate::aof::work as aof;
 use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, load, rewrite, value};
 use crate::context::{Ctx, Run, Spec};
 use crate::glob;
@@ -188,6 +189,8 @@ fn apply(server: &Server, id: Id) -> Result<(), String> {
     server.engine().apply(id, &server.config)?;
     match id {
         Id::RequirePass => server.apply_password(),
+        Id::AppendOnly => aof::apply(server)?,
+        Id::AppendFsync => aof::apply_sync(server),
         Id::NotifyKeyspaceEvents => server.apply_notifications(),
         Id::LogLevel => {
             let level = find("loglevel").map(|param| server.config.show(param));

@@ -4,6 +4,7 @@
 //! MONITOR and counted like a command that a client sends; its error is counted here and not again
 //! with the reply of the outer command.
 
+use super::effects::{self, Ran, ReplyAt};
 use super::permission::check_session;
 use super::tracking;
 use crate::acl::log::Context;
@@ -62,7 +63,19 @@ impl<'v> Ctx<'_, 'v> {
             let by_script = start.is_none();
             tracking::show(inner.server, inner.session, by_script, chosen, args);
         }
+        let changes_before = inner.view.changes();
         (spec.run.slab)(&mut inner, args);
+        if inner.server.feed.is_on() {
+            effects::add_inner(
+                &mut inner,
+                Ran {
+                    index: chosen.index,
+                    args,
+                    reply: ReplyAt::Position(position),
+                    changes_before,
+                },
+            );
+        }
         if inner.session.tracking.is_some() {
             tracking::remember(&mut inner, spec, args);
         }

@@ -1,6 +1,9 @@
-//! Commands that save all keys: SAVE, BGSAVE, LASTSAVE, and SHUTDOWN, which may save them.
+//! Commands that save all keys: SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, and SHUTDOWN, which may save
+//! them.
 
 use super::table::commands;
+use crate::aof::work as aof;
+use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
 use crate::message::Subscriber;
 use crate::saving::{Then, Waiting, work};
@@ -18,6 +21,8 @@ pub const TABLE: &[Spec] = commands! {
         "Writes all keys to the snapshot file and waits until it is complete. Other clients are served meanwhile.";
     "bgsave" -1, ADMIN | NOSCRIPT, Keys::None, "1.0.0", Run::any(background_save),
         "Writes all keys to the snapshot file in the background.";
+    "bgrewriteaof" 1, ADMIN | NOSCRIPT, Keys::None, "1.0.0", Run::any(rewrite),
+        "Rewrites the append-only file in the background.";
     "lastsave" 1, LOADING | STALE | FAST, Keys::None, "1.0.0", Run::any(last_save),
         "Returns the time of the last complete snapshot, or of the server's start.";
     "shutdown" -1, ADMIN_ALWAYS | NO_MULTI | NO_PAUSE, Keys::None, "1.0.0", Run::any(shutdown),
@@ -58,6 +63,23 @@ fn background_save(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     match work::request(server, "BGSAVE".to_owned(), Then::Nothing) {
         Ok(()) => ctx.reply.simple("Background saving started"),
+        Err(error) => ctx.reply.error(error),
+    }
+}
+
+fn rewrite(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    if !ctx.server.config.is_on(Id::AppendOnly) {
+        return ctx
+            .reply
+            .error("ERR there is no append-only file, because appendonly is no");
+    }
+    match aof::request_rewrite(ctx.server, "BGREWRITEAOF") {
+        Ok(true) => ctx
+            .reply
+            .simple("Background append only file rewriting started"),
+        Ok(false) => ctx
+            .reply
+            .simple("Background append only file rewriting scheduled"),
         Err(error) => ctx.reply.error(error),
     }
 }

@@ -38,8 +38,6 @@ pub const TABLE: &[Spec] = commands! {
     "waitaof" 4, NOSCRIPT, Keys::None, "7.2.0", Run::any(wait_for_file),
         "Waits until the append-only files have the connection's writes. Returns 0 and 0, because there are none.";
     in "server":
-    "bgrewriteaof" 1, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_append_only_file),
-        "Would rewrite the append-only file: there is none.";
     "replicaof" 3, ADMIN_ALWAYS, Keys::None, "5.0.0", Run::any(no_replication),
         "Refused unless the argument is NO ONE, because replication is not supported.";
     "slaveof" 3, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_replication),
@@ -131,10 +129,6 @@ fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             .reply
             .error("ERR timeout is not an integer or out of range"),
     }
-}
-
-fn no_append_only_file(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    ctx.reply.error("ERR there is no append-only file");
 }
 
 fn no_replication(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {

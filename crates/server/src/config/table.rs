@@ -3,7 +3,7 @@
 
 use super::words::{
     CHANNELS, CLIENT_AUTHENTICATION, DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS,
-    SANITIZE, SUPERVISORS,
+    SANITIZE, SUPERVISORS, SYNCS,
 };
 
 /// Type of a setting: how its text is parsed, checked and shown.
@@ -200,7 +200,13 @@ settings! {
     Dir "dir", Text, ".", false, "Folder of the snapshot file.";
     RdbChecksum "rdbchecksum", Bool, "yes", false, "Whether snapshots are written with a checksum.";
     StopWritesOnError "stop-writes-on-bgsave-error", Bool, "yes", true, "Whether writes are refused while save points are set and the last snapshot has failed.";
-    AppendOnly "appendonly", Fixed(&["no"]), "no", true, "The append-only file is not supported.";
+    AppendOnly "appendonly", Bool, "no", true, "Whether every change is added to the append-only file. See [persistence](../guide/persistence.md#the-append-only-file).";
+    AppendFsync "appendfsync", Choice(SYNCS), "everysec", true, "When the append-only file is written to the disk: always before a reply is sent, everysec, or no, which leaves it to the system.";
+    AppendDirName "appenddirname", FileName, "appendonlydir", false, "Name of the folder of the append-only file, in dir.";
+    AppendFileName "appendfilename", FileName, "appendonly.aof", false, "Beginning of the names of the append-only file's parts.";
+    AofRewritePercentage "auto-aof-rewrite-percentage", Int(0, MAX), "100", true, "Growth of the append-only file in percent of its size after the last rewrite at which it is rewritten; 0 disables it.";
+    AofRewriteMinSize "auto-aof-rewrite-min-size", Bytes(0, MAX), "64mb", true, "Minimum size of the append-only file in bytes at which it is rewritten by itself.";
+    AofLoadTruncated "aof-load-truncated", Bool, "yes", true, "Whether an append-only file that ends within a command is cut there and loaded at the start.";
     ReplicaReadOnly "replica-read-only" or "slave-read-only", Fixed(&["yes", "no"]), "yes", true, "Replication is not supported.";
     ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", false, "Cluster mode is not supported.";
     Daemonize "daemonize", Bool, "no", false, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
@@ -234,15 +240,10 @@ pub const IGNORED: &[(&[&str], &str)] = &[
         "the service manager sets them",
     ),
     (
-        &[
-            "append*",
-            "no-appendfsync-on-rewrite",
-            "auto-aof-*",
-            "aof-*",
-            "shutdown-*",
-        ],
-        "there is no append-only file",
+        &["no-appendfsync-on-rewrite", "aof-*"],
+        "the append-only file has one form, and a rewrite does not delay it",
     ),
+    (&["shutdown-*"], "a stop does not wait for replicas"),
     (&["rdb*"], "snapshots are written in one form"),
     (
         &[

@@ -42,3 +42,10 @@ pub const OPTIONAL_AUTHENTICATION: i64 = 2;
 pub const SUPERVISORS: &[&str] = &["no", "systemd", "auto"];
 /// Index in [`SUPERVISORS`] of the word that turns notifications off.
 pub const NOT_SUPERVISED: i64 = 0;
+
+/// Words of `appendfsync`.
+pub const SYNCS: &[&str] = &["everysec", "always", "no"];
+/// Index of `always` in [`SYNCS`].
+pub const SYNC_ALWAYS: i64 = 1;
+/// Index of `no` in [`SYNCS`].
+pub const SYNC_NEVER: i64 = 2;

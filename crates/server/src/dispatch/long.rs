@@ -5,6 +5,7 @@ use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
 use super::{Engine, Executor, context, publish};
 use crate::blocking;
+use crate::command::effects::{self, Ran, ReplyAt};
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self, tracking, work};
 use crate::config::Id;
@@ -196,7 +197,7 @@ pub(super) fn leave(server: &Server, session: &mut Session) {
 
 /// Whether a command needs a key for which `is_leased` is true. A command that writes the whole
 /// keyspace, or that may read any key, needs all keys.
-fn needs(
+pub(super) fn needs(
     spec: &Spec,
     session: &Session,
     args: Args<'_>,
@@ -291,7 +292,11 @@ impl<'s> Executor<'s> {
         let spec = command::table()[job.call.index as usize];
         let mut locks = locks_of(server, spec, &job);
         let mut view = lock(&server.keyspace, &locks, self.now);
+        let changes_before = view.changes();
         put_back(server, &mut view, &mut job);
+        if server.feed.is_on() {
+            add_effect(server, &mut view, &locks, &job, changes_before);
+        }
         server.long.end();
         if job.is_tracked {
             let reader = (job.info.id, job.db);
@@ -401,6 +406,30 @@ fn begin<'v>(
     };
     server.long.push(Task::Run(Box::new(job)));
     Begun::Runs
+}
+
+/// Adds the effect of a long command to the feed.
+fn add_effect<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    locks: &Locks,
+    job: &Job,
+    changes_before: u64,
+) {
+    let mut session = Session::new();
+    session.db = job.db;
+    let (space, mut out) = (&server.keyspace, Output::default());
+    let reply = Reply::new(&mut out, job.protocol);
+    let mut ctx = context(server, space, view, locks, &mut session, None, reply);
+    effects::add(
+        &mut ctx,
+        Ran {
+            index: job.call.index,
+            args: job.call.args(),
+            reply: ReplyAt::Bytes(&job.reply),
+            changes_before,
+        },
+    );
 }
 
 fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) {

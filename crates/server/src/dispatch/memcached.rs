@@ -3,6 +3,7 @@
 
 use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
+use crate::command::effects;
 use crate::engine::Strings;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
@@ -11,7 +12,7 @@ use crate::session::Session;
 use crate::state::Server;
 use crate::stats::Counts;
 use std::sync::atomic::Ordering::Relaxed;
-use store::Key;
+use store::{Key, View};
 use wire::memcached::Request;
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Output, Span};
@@ -39,6 +40,28 @@ fn choose_shards(
     if !memcached::is_whole(request.verb) {
         memcached::collect_shards(server, request, keys, hashes, input, &mut shards);
         held.locks = Locks::Some(shards);
+    }
+}
+
+/// Adds the present values of a request's keys to the feed if the request has changed one.
+fn add_effects(
+    server: &Server,
+    view: &mut View<'_>,
+    before: u64,
+    request: &Request,
+    keys: &[Span],
+    input: &[u8],
+) {
+    if server.feed.is_on() {
+        let keys = memcached::meant_keys(request, keys, input);
+        let key = |name: &Vec<u8>| server.keyspace.key(memcached::DATABASE, name).hash;
+        let hashed: Vec<u64> = keys.iter().map(key).collect();
+        let keys = keys.iter().zip(hashed).map(|(bytes, hash)| Key {
+            bytes,
+            hash,
+            db: memcached::DATABASE,
+        });
+        effects::add_items(server, view, memcached::DATABASE, before, keys);
     }
 }
 
@@ -137,7 +160,10 @@ impl Executor<'_> {
             if long::needs_names(server, turn.session, keys, input) {
                 return Progress::Waits;
             }
-            return memcached::run(&mut turn.on(Slab::new(view, space, &Locks::All)));
+            let before = view.changes();
+            let progress = memcached::run(&mut turn.on(Slab::new(view, space, &Locks::All)));
+            add_effects(server, view, before, request, keys, input);
+            return progress;
         }
         choose_shards(server, held, request, keys, hashes, input);
         let mut view = lock(space, &held.locks, self.now);
@@ -145,7 +171,9 @@ impl Executor<'_> {
             return Progress::Waits;
         }
         let (locks, one) = (&held.locks, &mut view);
+        let before = one.changes();
         let progress = memcached::run(&mut turn.on(Slab::new(one, space, locks)));
+        add_effects(server, &mut view, before, request, keys, input);
         publish(server, &mut view, &mut self.events);
         drop(view);
         if server.threads > 1 && may_write {
@@ -175,6 +203,10 @@ impl Executor<'_> {
             locks: &locks,
         }
         .remove(&key);
+        if server.feed.is_on() {
+            // A view that was just created has counted no change before.
+            effects::add_items(server, &mut view, key.db, 0, std::iter::once(key));
+        }
         publish(server, &mut view, &mut self.events);
     }
 }

@@ -4,6 +4,7 @@
 use super::report::Report;
 use super::segment;
 use crate::acl::log::Reason;
+use crate::aof::work::buffered_bytes;
 use crate::clients::flag;
 use crate::config::words::NOT_SUPERVISED;
 use crate::config::{Id, bytes_for_people, value};
@@ -153,7 +154,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("mem_replication_backlog", 0);
     report.field("mem_clients_slaves", 0);
     report.field("mem_clients_normal", buffers);
-    report.field("mem_aof_buffer", 0);
+    report.field("mem_aof_buffer", buffered_bytes(server));
     report.field("mem_allocator", process::allocator());
     report.field("active_defrag_running", 0);
     report.field("lazyfree_pending_objects", facts.pending_objects);
@@ -180,16 +181,27 @@ pub(super) fn persistence(report: &mut Report<'_>) {
     report.field("rdb_last_cow_size", saving.last_peak_bytes);
     report.field("rdb_last_load_keys_expired", loading.expired.load(Relaxed));
     report.field("rdb_last_load_keys_loaded", loading.keys.load(Relaxed));
-    report.field("aof_enabled", 0);
-    report.field("aof_rewrite_in_progress", 0);
-    report.field("aof_rewrite_scheduled", 0);
-    report.field("aof_last_rewrite_time_sec", -1);
-    report.field("aof_current_rewrite_time_sec", -1);
-    report.field("aof_last_bgrewrite_status", "ok");
-    report.field("aof_last_write_status", "ok");
+    let aof = report.server.aof.facts();
+    let status = |has_failed: bool| if has_failed { "err" } else { "ok" };
+    report.field("aof_enabled", u8::from(aof.is_on));
+    report.field("aof_rewrite_in_progress", u8::from(aof.is_rewriting));
+    report.field("aof_rewrite_scheduled", u8::from(aof.is_scheduled));
+    report.field("aof_last_rewrite_time_sec", seconds(aof.last_took));
+    report.field("aof_current_rewrite_time_sec", seconds(aof.current));
+    report.field("aof_last_bgrewrite_status", status(aof.has_rewrite_failed));
+    report.field("aof_rewrites", aof.rewrites);
+    report.field("aof_last_write_status", status(aof.has_write_failed));
     report.field("aof_last_cow_size", 0);
     report.field("module_fork_in_progress", 0);
     report.field("module_fork_last_cow_size", 0);
+    if aof.is_on {
+        report.field("aof_current_size", aof.current_bytes);
+        report.field("aof_base_size", aof.base_bytes);
+        report.field("aof_pending_rewrite", 0);
+        report.field("aof_buffer_length", buffered_bytes(report.server));
+        report.field("aof_pending_bio_fsync", 0);
+        report.field("aof_delayed_fsync", aof.delayed_syncs);
+    }
     if loading.is_on() {
         load(report);
     }

@@ -17,7 +17,7 @@ use wire::rdb::{ITEM_FIELD, Item, Kind, Reader};
 const STEP_KEYS: u64 = 256;
 
 /// Ends a load when it is dropped.
-struct Begun<'s>(&'s Loading);
+pub struct Begun<'s>(pub &'s Loading);
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
@@ -91,12 +91,43 @@ pub fn load(
     loading.begin(seconds(server));
     loading.total_bytes.store(total_bytes, Relaxed);
     let begun = Begun(loading);
-    let start = Instant::now();
-    let result = Loader::new(server, source).run();
+    let result = load_parts(server, name, source, false);
     server.scripting.free_functions();
     // The workers expire the keys from now on.
     server.wake_all();
     drop(begun);
+    result.map(|_| ())
+}
+
+/// What was read of a source.
+pub struct Loaded<R> {
+    /// Instant at which the file was written, so that nothing in it had expired. A file without a
+    /// time has an early one.
+    pub instant: Tick,
+    /// Offset behind the snapshot.
+    pub offset: u64,
+    /// The source and the bytes that were read beyond the snapshot.
+    pub rest: (R, Vec<u8>),
+}
+
+/// Loads a snapshot within a load that has begun. In a base of an append-only file nothing counts as
+/// expired.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_parts<R: io::Read>(
+    server: &Server,
+    name: &str,
+    source: R,
+    is_base: bool,
+) -> Result<Loaded<R>, String> {
+    let loading = &server.loading;
+    let start = Instant::now();
+    let mut loader = Loader::new(server, source);
+    if is_base {
+        loader.begin_base();
+    }
+    let result = loader.run();
     result.map_err(|error| format!("{name}: {error}"))?;
     log::info!(
         "loaded {} keys from {name} in {:.3} s; {} had expired",
@@ -104,7 +135,11 @@ pub fn load(
         start.elapsed().as_secs_f64(),
         loading.expired.load(Relaxed)
     );
-    Ok(())
+    Ok(Loaded {
+        instant: loader.now,
+        offset: loader.reader.offset(),
+        rest: loader.reader.into_parts(),
+    })
 }
 
 /// State of reading a file.
@@ -118,6 +153,8 @@ struct Loader<'s, R> {
     item: Option<ItemHead>,
     restored: Restored<'s>,
     now: Tick,
+    /// Whether the instant is that of the file, and not the present.
+    is_base: bool,
     keys: u64,
 }
 
@@ -132,8 +169,20 @@ impl<'s, R: io::Read> Loader<'s, R> {
             item: None,
             restored: Restored::new(server.keyspace.lock_many(&[], now).scene()),
             now,
+            is_base: false,
             keys: 0,
         }
+    }
+
+    /// Sets the instant to that of the file, which is read with its fields.
+    fn begin_base(&mut self) {
+        self.is_base = true;
+        self.set_now(Tick(1));
+    }
+
+    fn set_now(&mut self, now: Tick) {
+        self.now = now;
+        self.restored.set_now(now);
     }
 
     /// Reads the file to its end, or until the server stops.
@@ -150,6 +199,13 @@ impl<'s, R: io::Read> Loader<'s, R> {
                             ItemHead::decode(value)
                                 .ok_or_else(|| at("expected the head of an item".into()))?,
                         )
+                    }
+                    b"ctime" if self.is_base => {
+                        let time = std::str::from_utf8(value).ok();
+                        let seconds: u64 = time.and_then(|t| t.parse().ok()).unwrap_or(0);
+                        let ms = seconds.saturating_mul(1000).max(1);
+                        self.now = Tick(ms).min(self.server.clock.now());
+                        self.restored.set_now(self.now);
                     }
                     _ => field(self.server, name, value),
                 },
@@ -228,8 +284,10 @@ impl<'s, R: io::Read> Loader<'s, R> {
     /// Updates the time and the numbers that INFO shows.
     fn progress(&mut self) {
         let loading = &self.server.loading;
-        self.now = self.server.clock.now();
-        self.restored.set_now(self.now);
+        if !self.is_base {
+            self.now = self.server.clock.now();
+            self.restored.set_now(self.now);
+        }
         loading.loaded_bytes.store(self.reader.offset(), Relaxed);
         let stored = self.keys - loading.expired.load(Relaxed);
         loading.keys.store(stored, Relaxed);

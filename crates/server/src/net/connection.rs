@@ -23,11 +23,13 @@ use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::net::tls::TlsStream;
 use crate::session::{ReplyMode, Session};
+use crate::state::Server;
 use crate::socket::Stream;
 use crate::tracking;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 use wire::{Limits, Output, Parsed, Parser, Protocol, Reply, Span};
 
 /// Number of unsent reply bytes beyond which no further command of the client is executed. Half of
@@ -47,6 +49,10 @@ const SENT_AT_CLOSE: usize = 4 << 20;
 /// Maximum number of unsent bytes that are moved to the front of the output, so that others are not
 /// delayed. More than these bytes stop the execution of commands, so that the output does not grow.
 const MOVED_BYTES_MAX: usize = 4 * BACKPRESSURE_BYTES;
+/// Maximum time for which a connection that is about to be closed waits for the append-only file.
+const SYNC_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Time between two looks at the append-only file in that wait.
+const SYNC_POLL: Duration = Duration::from_micros(200);
 /// Maximum capacity that a worker's reply buffer keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -191,6 +197,11 @@ pub struct Connection {
     pub is_cut_off: bool,
     /// Whether the connection is in the worker's list of those that wait for a long command.
     pub is_waiting: bool,
+    /// Position of the feed up to which the append-only file must be on the disk before replies are
+    /// sent, while they are held for it.
+    sync_at: Option<u64>,
+    /// Whether the connection is in the worker's list of those whose replies are held.
+    pub is_syncing: bool,
     /// Time since which the unsent replies have exceeded the soft limit.
     over_since: Option<Moment>,
     held_bytes: usize,
@@ -226,6 +237,8 @@ impl Connection {
             is_leaving: false,
             is_cut_off: false,
             is_waiting: false,
+            sync_at: None,
+            is_syncing: false,
             over_since: None,
             held_bytes: 0,
             received_bytes: 0,
@@ -247,6 +260,11 @@ impl Connection {
 
     /// Executes pending commands, reads once, executes the commands read, and sends the replies.
     pub fn serve(&mut self, executor: &mut Executor<'_>, scratch: &mut Scratch) -> Next {
+        if self.sync_at.is_some() {
+            // The worker serves the connection again when the replies were released.
+            return Next::Wait;
+        }
+        let position = executor.server().feed.end();
         if !self.backlog.is_empty() {
             if self.pending_bytes() > self.backpressure_bytes {
                 return self.flush(scratch);
@@ -265,9 +283,47 @@ impl Connection {
         self.backpressure_bytes = BACKPRESSURE_BYTES.min(unsent_max / 2);
         let next = self.read_and_run(executor, scratch, &mut output);
         self.note_held(next == Next::Held, executor);
+        self.hold_replies(executor.server(), position, next);
         let next = self.send(output, scratch, next);
         self.update_info(executor, scratch);
         next
+    }
+
+    /// Holds the replies until the append-only file is on the disk, if `appendfsync` says so and a
+    /// change was added to the feed since `position`.
+    fn hold_replies(&mut self, server: &Server, position: u64, next: Next) {
+        let end = server.feed.end();
+        if !server.aof.holds_replies() || end == position || end <= server.aof.synced() {
+            return;
+        }
+        self.sync_at = Some(end);
+        if next == Next::Close {
+            // The connection cannot outlast this call.
+            let start = Instant::now();
+            while !self.is_synced(server) && start.elapsed() < SYNC_WAIT_MAX {
+                std::thread::sleep(SYNC_POLL);
+            }
+            if self.is_synced(server) {
+                self.sync_at = None;
+            }
+        }
+    }
+
+    /// Whether the replies are held for the append-only file.
+    pub fn awaits_sync(&self) -> bool {
+        self.sync_at.is_some()
+    }
+
+    /// Whether replies need not be held any longer.
+    pub fn is_synced(&self, server: &Server) -> bool {
+        let is_done = |at: u64| server.aof.synced() >= at || !server.aof.holds_replies();
+        self.sync_at.is_none_or(is_done)
+    }
+
+    /// Sends the replies that were held.
+    pub fn release_replies(&mut self, scratch: &mut Scratch) -> Next {
+        self.sync_at = None;
+        self.flush(scratch)
     }
 
     fn read_and_run(
@@ -635,6 +691,10 @@ impl Connection {
             self.output = output;
             return Next::Close;
         }
+        if self.sync_at.is_some() {
+            self.output = output;
+            return next;
+        }
         let is_last = next == Next::Close;
         let mut left = if is_last {
             SENT_AT_CLOSE
@@ -754,8 +814,13 @@ impl Connection {
     /// Adds the reply of a blocked command to the output and unblocks the session.
     pub fn answer(&mut self, reply: Output, executor: &Executor<'_>) {
         let waiter = self.session.end_wait();
-        self.bound_output(executor.server());
+        let server = executor.server();
+        self.bound_output(server);
         self.absorb_backlog();
+        let end = server.feed.end();
+        if server.aof.holds_replies() && end > server.aof.synced() {
+            self.sync_at = Some(end);
+        }
         let is_free = self.output.is_empty() && !self.output.is_cut_off();
         if is_free && waiter.is_none() && self.session.reply_mode == ReplyMode::On {
             // The reply of a long command is moved, not copied, because it may be large.

@@ -9,8 +9,10 @@ mod leaving;
 mod memory;
 mod waits;
 
+use crate::aof::work as aof;
 use crate::clients::flag;
 use crate::clock::Moment;
+use crate::command::effects;
 use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
@@ -75,6 +77,8 @@ pub struct Worker {
     waiting: VecDeque<(usize, u64)>,
     /// Number of these connections that have to try again.
     retry_count: usize,
+    /// Connections whose replies are held for the append-only file.
+    syncing: Vec<(usize, u64)>,
     /// Blocked connections with a timeout: end of the timeout, index and client id, ordered by the
     /// end.
     waits: BTreeSet<(Moment, usize, u64)>,
@@ -121,6 +125,7 @@ impl Worker {
             handshakes_left: HANDSHAKES_PER_TURN,
             waiting: VecDeque::new(),
             retry_count: 0,
+            syncing: Vec::new(),
             waits: BTreeSet::new(),
             delayed: BTreeSet::new(),
             touched: Vec::new(),
@@ -199,6 +204,13 @@ impl Worker {
         }
         let inbox = &server.inboxes[self.index];
         let has_waiting = !self.again.is_empty() || !self.leaving.is_empty();
+        if !self.syncing.is_empty() {
+            // The request comes before the comparison, so that no synchronization is missed.
+            server.aof.wait();
+            if self.has_synced(server) {
+                return Duration::ZERO;
+            }
+        }
         let has_retry = self.retry_count > 0 || server.long.has_retry(self.index);
         if has_retry || self.is_busy || inbox.is_filled() || has_waiting || self.listeners.is_ready
         {
@@ -279,6 +291,7 @@ impl Worker {
             self.accept(executor);
         }
         self.release_held(executor);
+        self.release_synced(executor);
         self.retry_waiting(executor);
         self.end_timed_out_waits(executor);
         self.end_delays(executor);
@@ -364,6 +377,11 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
+        if connection.awaits_sync() && !connection.is_syncing && next != Next::Close {
+            connection.is_syncing = true;
+            self.syncing
+                .push((index, connection.session.info.id));
+        }
         if connection.is_over_limit(executor.server(), executor.moment()) {
             connection.report_excess(executor.server());
             return self.close(index, executor);
@@ -589,6 +607,40 @@ impl Worker {
         self.account(executor);
     }
 
+    /// Whether the replies of a connection need not be held any longer.
+    fn has_synced(&self, server: &Server) -> bool {
+        let is_synced = |(index, id): &(usize, u64)| {
+            let connection = self.connections.get(*index).and_then(Option::as_ref);
+            connection.is_none_or(|c| c.session.info.id != *id || c.is_synced(server))
+        };
+        self.syncing.iter().any(is_synced)
+    }
+
+    /// Sends the replies that were held for the append-only file, and serves their connections again.
+    fn release_synced(&mut self, executor: &mut Executor<'_>) {
+        if self.syncing.is_empty() {
+            return;
+        }
+        let server = executor.server();
+        for (index, id) in std::mem::take(&mut self.syncing) {
+            let connection = self.connections.get_mut(index).and_then(Option::as_mut);
+            let Some(connection) = connection.filter(|c| c.session.info.id == id) else {
+                continue;
+            };
+            if !connection.is_synced(server) {
+                self.syncing.push((index, id));
+                continue;
+            }
+            connection.is_syncing = false;
+            let next = connection.release_replies(&mut self.scratch);
+            let next = match next {
+                Next::Wait if !connection.session.is_blocked() => Next::Again,
+                next => next,
+            };
+            self.after(index, next, executor);
+        }
+    }
+
     fn connection(&mut self, index: usize) -> Option<&mut Connection> {
         self.connections.get_mut(index)?.as_deref_mut()
     }
@@ -632,6 +684,7 @@ impl Worker {
             server.sample_peak();
             self.flush_at(executor);
             saving::check_points(server);
+            aof::check(server);
         }
         if self.index == 0 && self.periodic_count.is_multiple_of(10) {
             self.follow_memory_limit(executor);
@@ -675,9 +728,11 @@ impl Worker {
             .flush_at_ms
             .compare_exchange(at_ms, 0, Relaxed, Relaxed);
         if taken.is_ok() {
-            server
-                .engine()
-                .clear(crate::memcached::DATABASE, server.clock.now());
+            let (db, now) = (crate::memcached::DATABASE, server.clock.now());
+            match server.segments {
+                Some(_) => server.engine().clear(db, now),
+                None => effects::flush(server, db, now),
+            }
         }
     }
 

@@ -3,7 +3,9 @@
 
 use super::points::SavePoint;
 use super::queue::{Plan, Task, Written};
+use super::WRITES_REFUSED;
 use super::{FAILED_PAUSE, NO_SHARD, Progress, RETRY_PAUSE, Saving, Then, Waiting};
+use crate::aof::{WRITES_REFUSED as WRITES_REFUSED_BY_FILE, work as aof};
 use crate::clock::Moment;
 use crate::command::refusal::LOADING;
 use crate::config::{Id, bytes_for_people};
@@ -59,7 +61,17 @@ pub fn begin(server: &Server, now: Tick) {
     saving.has_request.store(false, Relaxed);
     log::info!("snapshot begun: {}", request.cause);
     server.long.hold();
-    saving.queue.begin(plan(server, now));
+    let mut plan = plan(server, now);
+    if let Then::Rewritten = request.then
+        && let Err(error) = aof::begin_rewrite(server, &mut view, &mut plan)
+    {
+        log::warn!("the append-only file cannot be rewritten: {error}");
+        drop(state);
+        drop(view);
+        server.long.release();
+        return aof::end_rewrite(server, None);
+    }
+    saving.queue.begin(plan);
     let sink: Arc<dyn SnapshotSink> = Arc::<super::queue::Queue>::clone(&saving.queue);
     view.begin_snapshot(&sink);
     drop(view);
@@ -75,7 +87,7 @@ pub fn begin(server: &Server, now: Tick) {
 }
 
 /// Returns what the file of a snapshot contains.
-fn plan(server: &Server, now: Tick) -> Plan {
+pub fn plan(server: &Server, now: Tick) -> Plan {
     let libraries = server.scripting.libraries.all();
     let fields = [
         ("mayfly-ver", crate::version::VERSION.to_owned()),
@@ -203,7 +215,13 @@ pub fn end(server: &Server, result: Result<Written, String>) {
     let took = progress.started.elapsed();
     state.last_took = Some(took);
     state.last_peak_bytes = saving.queue.peak_bytes();
+    let is_file = !matches!(progress.request.then, Then::Rewritten);
     match &result {
+        Ok(_) if !is_file => log::info!(
+            "the base of the append-only file is complete: {:.3} s",
+            took.as_secs_f64()
+        ),
+        Err(why) if !is_file => log::warn!("no base of the append-only file: {why}"),
         Ok(written) => {
             state.saved_changes = progress.changes;
             state.last_save = server.clock.now().0 / 1000;
@@ -225,7 +243,8 @@ pub fn end(server: &Server, result: Result<Written, String>) {
         }
     }
     drop(state);
-    follow(server, progress.request.then, result.is_ok());
+    let bytes = result.as_ref().ok().map(|written| written.bytes);
+    follow(server, progress.request.then, bytes);
     if saving.has_request() {
         server.inboxes[0].wake();
     }
@@ -261,12 +280,17 @@ pub fn check_points(server: &Server) {
     }
 }
 
-/// Whether writes are refused, because save points are set and the last snapshot failed.
+/// Returns the error for writes if they are refused: because save points are set and the last
+/// snapshot failed, or because the append-only file cannot be written.
 #[inline]
-pub fn refuses_writes(server: &Server) -> bool {
-    server.saving.has_failed.load(Relaxed)
+pub fn refuses_writes(server: &Server) -> Option<&'static str> {
+    if server.aof.refuses_writes() {
+        return Some(WRITES_REFUSED_BY_FILE);
+    }
+    let is_refused = server.saving.has_failed.load(Relaxed)
         && server.config.is_on(Id::StopWritesOnError)
-        && !server.config.text(Id::Save).is_empty()
+        && !server.config.text(Id::Save).is_empty();
+    is_refused.then_some(WRITES_REFUSED)
 }
 
 /// Stops the server, after a snapshot if one is wanted and no file is being loaded. `wants` is
@@ -303,17 +327,19 @@ pub fn abort_stop(server: &Server) -> bool {
         None => false,
         Some(waiting) => {
             if let Some(then) = waiting {
-                follow(server, then, false);
+                follow(server, then, None);
             }
             true
         }
     }
 }
 
-/// Does what follows the end of a snapshot.
-fn follow(server: &Server, then: Then, is_saved: bool) {
+/// Does what follows the end of a snapshot. `bytes` is the length of its file, if it is complete.
+fn follow(server: &Server, then: Then, bytes: Option<u64>) {
+    let is_saved = bytes.is_some();
     match then {
         Then::Nothing => {}
+        Then::Rewritten => aof::end_rewrite(server, bytes),
         Then::Reply(waiting) if is_saved => reply(server, waiting, |reply| reply.ok()),
         Then::Reply(waiting) => reply(server, waiting, |reply| {
             reply.error("ERR the snapshot failed or was cancelled; see the log");

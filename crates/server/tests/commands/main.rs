@@ -2,6 +2,7 @@
 //! and comparisons with Redis.
 
 mod changed_elements;
+mod effects;
 mod files;
 mod full_memory;
 mod items;

@@ -1,7 +1,8 @@
 //! Changes of a value in place, and the removal of its expired elements.
 
 use super::{Locked, Removal};
-use crate::collection::{ChangedElements, Deadlines};
+use crate::collection::{ChangedElements, Deadlines, NAMED_MAX};
+use crate::journal::{Lost, Removed};
 use crate::object::{Object, has_deadlines};
 use crate::shared::{Db, Shared};
 use crate::tracking::InvalidationCause;
@@ -224,11 +225,15 @@ impl Locked {
             .as_mut()
             .expect("the database holds the entry");
         cache::Entries::begin(&mut data.entries, now);
-        let is_observed = !self.watched.is_empty() || self.tracked.is_some();
+        let is_recorded = self.journal.is_some();
+        let is_observed = !self.watched.is_empty() || self.tracked.is_some() || is_recorded;
         let is_published = shared.is_notifying() || is_observed;
         let key = is_published.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
-        let names = shared.names_elements().then(ChangedElements::default);
+        let names = match is_recorded {
+            true => Some(ChangedElements::complete()),
+            false => shared.names_elements().then(ChangedElements::default),
+        };
         let worked = self.edit_value((db, slot), index_state, own, now, shared, |object| {
             let mut expired = |deadline, n| {
                 count += n;
@@ -241,8 +246,19 @@ impl Locked {
         self.counters.expired_elements += u64::from(count);
         if let Some(key) = key.filter(|_| count > 0) {
             self.mark_changed(db, &key, InvalidationCause::Server);
+            let mut elements = names.map_or_else(Vec::new, ChangedElements::into_names);
+            if let (Some(journal), EditedValue::Stored(..)) = (&mut self.journal, &edited) {
+                journal.push(Removed {
+                    db,
+                    key: key.clone(),
+                    lost: Lost::Elements(class, elements.clone()),
+                });
+            }
             if shared.is_notifying() {
-                let elements = names.map_or_else(Vec::new, ChangedElements::into_names);
+                elements.truncate(match shared.names_elements() {
+                    true => NAMED_MAX,
+                    false => 0,
+                });
                 self.push_event((db, class, name), key, elements, shared);
             }
         }

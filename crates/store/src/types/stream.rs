@@ -283,12 +283,21 @@ impl Body {
 
     /// Removes entries whose own deadlines have passed, a block per step of the budget, and further
     /// steps for the groups that may list them.
-    fn purge_own(&mut self, now: Tick, budget: &mut Budget, expired: ReportExpired<'_>) {
+    fn purge_own(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        expired: ReportExpired<'_>,
+        names: Option<&ChangedElements>,
+    ) {
         let mut removed = Vec::new();
         while self.log.nearest().is_some_and(|nearest| nearest < now) && budget.spend() {
             self.log.expire_block(now, &mut removed);
             for (id, deadline) in removed.drain(..) {
                 expired(deadline, 1);
+                if let Some(names) = names {
+                    names.add(id.to_string().as_bytes());
+                }
                 self.max_deleted_id = self.max_deleted_id.max(id);
                 let is_pending = self.groups.values().any(|group| group.is_pending(id));
                 if is_pending {
@@ -678,10 +687,10 @@ impl Representation for Body {
         now: Tick,
         budget: &mut Budget,
         expired: ReportExpired<'_>,
-        _names: Option<&ChangedElements>,
+        names: Option<&ChangedElements>,
     ) {
         self.purge_old(now, budget, expired);
-        self.purge_own(now, budget, expired);
+        self.purge_own(now, budget, expired, names);
         self.purge_pending(budget);
         if let Some(ids) = &mut self.idempotence {
             ids.purge(now, budget);

@@ -123,6 +123,7 @@ impl View<'_> {
         }
         self.forget_tracked();
         self.has_ready |= has_ready;
+        self.changes += 1;
     }
 
     /// Swaps two databases. Needs all shards.
@@ -136,6 +137,7 @@ impl View<'_> {
         }
         self.has_ready |= has_ready;
         self.forget_tracked();
+        self.changes += 1;
     }
 }
 

@@ -124,6 +124,9 @@ impl View<'_> {
     pub fn lend(&mut self, name: &[u8], to: &mut View<'_>) -> Lease {
         let databases = self.space.databases();
         let mut parts = Vec::with_capacity(databases);
+        if self.records() {
+            to.set_recording(true);
+        }
         for db in 0..databases {
             let key = self.space.key(db as u8, name);
             let taken = self.lend_value(&key);
@@ -311,7 +314,12 @@ impl View<'_> {
             .iter_mut()
             .map(|locked| std::mem::take(&mut locked.counters));
         let counters: Vec<_> = counters.collect();
+        let mut removed = Vec::new();
+        from.take_removed(&mut removed);
         let (space, _, locked) = self.parts(key);
+        if let Some(journal) = &mut locked.journal {
+            journal.append(&mut removed);
+        }
         for event in events {
             locked.events.push((space.shared().next_event(), event));
         }

@@ -26,9 +26,11 @@ impl View<'_> {
     /// has written a key on which clients are blocked.
     pub fn exchange(&mut self, other: Self) {
         let (has_ready, has_invalidated) = (self.has_ready, self.has_invalidated);
+        let changes = self.changes;
         *self = other;
         self.has_ready |= has_ready;
         self.has_invalidated |= has_invalidated;
+        self.changes += changes;
     }
 
     /// Returns whether [`View::take_ready`] has keys to return.

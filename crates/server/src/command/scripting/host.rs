@@ -6,7 +6,6 @@ use crate::command::permission::check;
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::config::Id;
 use crate::context::{Chosen, Ctx};
-use crate::saving::WRITES_REFUSED;
 use crate::saving::work::refuses_writes;
 use crate::spec::flag;
 use crate::state::Server;
@@ -66,8 +65,11 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
         if self.limits.is_read_only && flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             return Some("ERR Write commands are not allowed from read-only scripts.");
         }
-        if flags & flag::WRITE != 0 && !self.has_written && refuses_writes(self.ctx.server) {
-            return Some(WRITES_REFUSED);
+        if flags & flag::WRITE != 0
+            && !self.has_written
+            && let Some(error) = refuses_writes(self.ctx.server)
+        {
+            return Some(error);
         }
         // After its first write a script is not stopped in the middle.
         if self.limits.is_full && flags & flag::DENYOOM != 0 && !self.has_written {

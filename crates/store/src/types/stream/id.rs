@@ -9,6 +9,12 @@ pub struct StreamId {
     pub seq: u64,
 }
 
+impl std::fmt::Display for StreamId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.ms, self.seq)
+    }
+}
+
 impl StreamId {
     /// Smallest ID. No entry has it.
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };

@@ -1,0 +1,190 @@
+//! The append-only file: every change as a command in a file, in the layout of Redis 7.
+//!
+//! A folder holds a *base* (all keys at one instant, a snapshot), *increments* (the commands since)
+//! and a *manifest*, which names them. A rewrite writes a new base while the server runs:
+//!
+//! ```text
+//! commands ─▶ feed ─▶ thread ─▶ increment N ┃ increment N + 1
+//!                                           ┃ instant of the snapshot: the thread changes files
+//!                     thread for snapshots ─┸▶ new base ─▶ new manifest ─▶ old parts are deleted
+//! ```
+//!
+//! With `appendfsync always` the replies of a connection that has written are held until the file
+//! is on the disk; one synchronization serves all connections that wait. With `everysec` the thread
+//! writes every 20 ms and synchronizes every second.
+//!
+//! If a write fails, it is repeated every second, and commands that write are refused meanwhile. If
+//! a synchronization fails, the kernel may have dropped what was written; then, and if more than
+//! [`crate::feed::FILE_LAG_MAX`] could not be written, commands that write are refused until a
+//! rewrite has succeeded.
+//!
+//! This module is the state; `writer.rs` is the thread, `work.rs` what workers do, `load.rs` reads
+//! the files at the start.
+
+pub mod load;
+pub mod manifest;
+pub mod reader;
+pub mod work;
+pub mod writer;
+
+use manifest::Manifest;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Time after a failed rewrite before the next attempt.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// Error for writes while the file cannot be written.
+pub const WRITES_REFUSED: &str = "MISCONF Errors writing to the AOF file. Commands that may modify the data set are disabled until the file can be written again. Please check the logs for details about the error.";
+
+/// Work for the thread that is done when it reaches a position of the feed.
+#[derive(Debug)]
+enum Order {
+    /// Continue in this file, the increment with this name and number.
+    Switch(File, manifest::Part),
+    /// A new base is complete; the increment with the second number is the first one after it.
+    Based(manifest::Part, u64, u64),
+    /// End the file.
+    Close,
+}
+
+/// How far the file is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// There is no file.
+    #[default]
+    Off,
+    /// The first base is being written.
+    Base,
+    /// The file is complete.
+    On,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    folder: PathBuf,
+    manifest_name: String,
+    manifest: Manifest,
+    orders: VecDeque<(u64, Order)>,
+    /// Number of the first increment of the rewrite in progress, and its base.
+    rewriting: Option<(manifest::Part, u64, Instant)>,
+    /// Whether a rewrite was requested that has not begun.
+    is_scheduled: bool,
+    /// Whether the file is not trusted, so that a rewrite is needed.
+    is_broken: bool,
+    failed_at: Option<Instant>,
+    last_took: Option<Duration>,
+    has_rewrite_failed: bool,
+    rewrites: u64,
+    /// Size of the base and of all parts in bytes, and of all parts after the last rewrite.
+    base_bytes: u64,
+    current_bytes: u64,
+    bytes_after_rewrite: u64,
+}
+
+/// State of the append-only file.
+#[derive(Default)]
+pub struct AppendOnly {
+    state: Mutex<State>,
+    bell: Condvar,
+    /// Position of the feed up to which the file is on the disk.
+    synced: AtomicU64,
+    /// Whether replies wait until the file is on the disk.
+    holds_replies: AtomicBool,
+    has_failed: AtomicBool,
+    /// Whether a worker has connections whose replies are held.
+    has_waiting: AtomicBool,
+    /// Number of workers that have ended.
+    ended_workers: AtomicUsize,
+    delayed_syncs: AtomicU64,
+}
+
+impl AppendOnly {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the lock is not poisoned")
+    }
+
+    /// Whether the file is written, or its first base is.
+    pub fn is_on(&self) -> bool {
+        self.state().phase != Phase::Off
+    }
+
+    /// Whether replies wait until the file is on the disk.
+    #[inline]
+    pub fn holds_replies(&self) -> bool {
+        self.holds_replies.load(Relaxed)
+    }
+
+    /// Returns the position of the feed up to which the file is on the disk.
+    #[inline]
+    pub fn synced(&self) -> u64 {
+        self.synced.load(Relaxed)
+    }
+
+    /// Requests that all workers are woken after the next synchronization.
+    pub fn wait(&self) {
+        self.has_waiting.store(true, Relaxed);
+    }
+
+    /// Whether commands that write are refused.
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.has_failed.load(Relaxed)
+    }
+
+    /// Records that a worker has ended. The file ends after all of them.
+    pub fn end_worker(&self) {
+        self.ended_workers.fetch_add(1, Relaxed);
+        self.bell.notify_all();
+    }
+
+    /// Returns the state for INFO.
+    pub fn facts(&self) -> AofFacts {
+        let state = self.state();
+        AofFacts {
+            is_on: state.phase != Phase::Off,
+            is_rewriting: state.rewriting.is_some(),
+            is_scheduled: state.is_scheduled,
+            last_took: state.last_took,
+            current: state.rewriting.as_ref().map(|rewriting| rewriting.2.elapsed()),
+            has_rewrite_failed: state.has_rewrite_failed,
+            has_write_failed: self.refuses_writes(),
+            rewrites: state.rewrites,
+            base_bytes: state.base_bytes,
+            current_bytes: state.current_bytes,
+            delayed_syncs: self.delayed_syncs.load(Relaxed),
+        }
+    }
+}
+
+/// State of the append-only file for INFO.
+#[derive(Clone, Copy, Debug)]
+pub struct AofFacts {
+    /// Whether there is a file.
+    pub is_on: bool,
+    /// Whether a rewrite is in progress.
+    pub is_rewriting: bool,
+    /// Whether a rewrite was requested that has not begun.
+    pub is_scheduled: bool,
+    /// Duration of the last rewrite.
+    pub last_took: Option<Duration>,
+    /// Time since the rewrite in progress began.
+    pub current: Option<Duration>,
+    /// Whether the last rewrite failed.
+    pub has_rewrite_failed: bool,
+    /// Whether the last write failed.
+    pub has_write_failed: bool,
+    /// Number of complete rewrites.
+    pub rewrites: u64,
+    /// Size of the base after the last rewrite in bytes.
+    pub base_bytes: u64,
+    /// Size of all parts in bytes.
+    pub current_bytes: u64,
+    /// Number of times that a synchronization took more than a second.
+    pub delayed_syncs: u64,
+}

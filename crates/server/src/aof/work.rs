@@ -1,0 +1,245 @@
+//! What workers do for the append-only file: beginning and ending it, and rewrites.
+
+use super::manifest::Part;
+use super::{AppendOnly, Order, Phase, RETRY_PAUSE};
+use crate::command::effects;
+use crate::config::Id;
+use crate::config::words::SYNC_ALWAYS;
+use crate::feed::FILE;
+use crate::saving::queue::Plan;
+use crate::saving::{Then, work as saving};
+use crate::state::Server;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use store::View;
+
+/// Names and places of the parts.
+pub(super) struct Names {
+    pub folder: PathBuf,
+    pub stem: String,
+}
+
+impl Names {
+    pub fn of(server: &Server) -> Names {
+        let config = &server.config;
+        let folder = Path::new(&config.text(Id::Dir)).join(config.text(Id::AppendDirName));
+        Names {
+            folder,
+            stem: config.text(Id::AppendFileName),
+        }
+    }
+
+    pub fn manifest(&self) -> String {
+        format!("{}.manifest", self.stem)
+    }
+
+    pub fn base(&self, sequence: u64) -> Part {
+        Part {
+            name: format!("{}.{sequence}.base.rdb", self.stem),
+            sequence,
+        }
+    }
+
+    pub fn increment(&self, sequence: u64) -> Part {
+        Part {
+            name: format!("{}.{sequence}.incr.aof", self.stem),
+            sequence,
+        }
+    }
+}
+
+/// Opens an increment for appending. A new one is empty.
+pub(super) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<File, String> {
+    let path = folder.join(name);
+    let mut options = OpenOptions::new();
+    options.create(is_new).truncate(is_new).write(true).append(!is_new);
+    let opened = options.open(&path);
+    opened.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Requests a rewrite, which begins when no other snapshot is in progress. Returns whether it begins
+/// at once.
+///
+/// # Errors
+/// A rewrite is in progress, or the engine has no snapshots. The message is a reply.
+pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static str> {
+    let aof = &server.aof;
+    {
+        let mut state = aof.state();
+        if state.rewriting.is_some() {
+            return Err("ERR Background append only file rewriting already in progress");
+        }
+        state.is_scheduled = true;
+    }
+    let cause = format!("rewrite of the append-only file: {cause}");
+    match saving::request(server, cause, Then::Rewritten) {
+        Ok(()) => Ok(true),
+        Err(crate::saving::IN_PROGRESS) => Ok(false),
+        Err(error) => {
+            aof.state().is_scheduled = false;
+            Err(error)
+        }
+    }
+}
+
+/// Begins a rewrite at the instant of its snapshot, for which all shards are locked: from now on
+/// commands go to a new increment. Changes the plan of the snapshot to that of the base.
+///
+/// # Errors
+/// The increment cannot be created.
+pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
+    let aof = &server.aof;
+    let names = Names::of(server);
+    let mut state = aof.state();
+    state.is_scheduled = false;
+    if state.phase == Phase::Off {
+        fs::create_dir_all(&names.folder)
+            .map_err(|error| format!("{}: {error}", names.folder.display()))?;
+        state.folder = names.folder.clone();
+        state.manifest_name = names.manifest();
+        state.manifest = super::Manifest::read(&names.folder.join(names.manifest()))
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+    }
+    let (base, mut increment) = state.manifest.next_sequences();
+    for (_, order) in &state.orders {
+        if let Order::Switch(_, part) = order {
+            increment = increment.max(part.sequence + 1);
+        }
+    }
+    let (base, increment) = (names.base(base), names.increment(increment));
+    let file = open_increment(&names.folder, &increment.name, true)?;
+    match server.feed.is_on() {
+        true => effects::add_all_removals(server, view),
+        false if !server.is_replica() => effects::set_feed(server, view, true),
+        false => {}
+    }
+    if state.phase == Phase::Off || state.is_broken {
+        server.feed.add_file();
+    }
+    if state.phase == Phase::Off {
+        state.phase = Phase::Base;
+    }
+    let position = server.feed.cut();
+    plan.folder = names.folder;
+    plan.name.clone_from(&base.name);
+    plan.fields.push(("aof-base", "1".to_owned()));
+    state.rewriting = Some((base, increment.sequence, Instant::now()));
+    state.orders.push_back((position, Order::Switch(file, increment)));
+    drop(state);
+    aof.bell.notify_all();
+    server.feed.wake();
+    Ok(())
+}
+
+/// Ends a rewrite. `bytes` is the size of the base, if it is complete.
+pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
+    let aof = &server.aof;
+    let mut state = aof.state();
+    let Some((base, increment, since)) = state.rewriting.take() else {
+        return;
+    };
+    state.last_took = Some(since.elapsed());
+    state.has_rewrite_failed = bytes.is_none();
+    match bytes {
+        Some(bytes) => {
+            let position = server.feed.end();
+            state
+                .orders
+                .push_back((position, Order::Based(base, increment, bytes)));
+            state.failed_at = None;
+        }
+        None => {
+            state.failed_at = Some(Instant::now());
+            log::warn!("the append-only file was not rewritten; its present parts stay in use");
+        }
+    }
+    drop(state);
+    aof.bell.notify_all();
+    server.feed.wake();
+}
+
+/// Requests the rewrite that is due, if one is: a scheduled one, one after a failure, or one because
+/// the file has grown.
+pub fn check(server: &Server) {
+    let aof: &AppendOnly = &server.aof;
+    let config = &server.config;
+    let cause = {
+        let state = aof.state();
+        let has_just_failed = state.failed_at.is_some_and(|at| at.elapsed() < RETRY_PAUSE);
+        if state.rewriting.is_some() || server.loading.is_on() {
+            return;
+        }
+        let (now, before) = (state.current_bytes, state.bytes_after_rewrite.max(1));
+        let percent = config.number(Id::AofRewritePercentage) as u64;
+        let has_grown = percent > 0
+            && now >= config.number(Id::AofRewriteMinSize) as u64
+            && now.saturating_sub(before).saturating_mul(100) / before >= percent;
+        match state.phase {
+            _ if state.is_scheduled => "scheduled",
+            Phase::Off => return,
+            _ if has_just_failed => return,
+            Phase::Base => "its first base is missing",
+            Phase::On if state.is_broken => "its parts are not reliable",
+            Phase::On if has_grown => "it has grown",
+            Phase::On => return,
+        }
+    };
+    // A snapshot may be in progress; then the rewrite is scheduled.
+    let _ = request_rewrite(server, cause);
+}
+
+/// Applies `appendonly` and `appendfsync` after a change. The caller holds no shard.
+///
+/// # Errors
+/// The engine has no append-only file.
+pub fn apply(server: &Server) -> Result<(), String> {
+    let wants = server.config.is_on(Id::AppendOnly);
+    if wants && server.segments.is_some() {
+        return Err("the segment engine has no append-only file".to_owned());
+    }
+    let is_on = server.aof.is_on();
+    if wants && !is_on && !server.loading.is_on() {
+        request_rewrite(server, "appendonly yes")?;
+    } else if !wants && is_on {
+        end(server);
+    }
+    apply_sync(server);
+    Ok(())
+}
+
+/// Applies `appendfsync`.
+pub fn apply_sync(server: &Server) {
+    let is_complete = server.aof.state().phase == Phase::On;
+    let is_always = server.config.number(Id::AppendFsync) == SYNC_ALWAYS;
+    server
+        .aof
+        .holds_replies
+        .store(is_complete && is_always, Relaxed);
+    server.aof.bell.notify_all();
+    server.feed.wake();
+}
+
+/// Ends the file.
+fn end(server: &Server) {
+    let mut view = server.keyspace.lock_all(server.clock.now());
+    if !server.has_replicas() {
+        effects::set_feed(server, &mut view, false);
+    }
+    let mut state = server.aof.state();
+    state.phase = Phase::Off;
+    (state.is_scheduled, state.rewriting) = (false, None);
+    state.orders.push_back((server.feed.end(), Order::Close));
+    drop(state);
+    drop(view);
+    server.aof.bell.notify_all();
+    server.feed.wake();
+}
+
+/// Number of bytes that the file has not taken.
+pub fn buffered_bytes(server: &Server) -> u64 {
+    server.feed.lag(FILE)
+}

@@ -1,0 +1,347 @@
+//! The thread that writes the append-only file.
+
+use super::manifest::{Manifest, Part};
+use super::work::apply_sync;
+use super::{Order, Phase};
+use crate::config::Id;
+use crate::config::words::{SYNC_ALWAYS, SYNC_NEVER};
+use crate::feed::{FILE, Taken};
+use crate::state::Server;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Number of bytes that are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+/// Time between two writes, unless replies wait for them.
+const WRITE_PAUSE: Duration = Duration::from_millis(20);
+/// Time between two synchronizations with `everysec`.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum time for which the thread sleeps without a file.
+const IDLE_PAUSE: Duration = Duration::from_secs(60);
+/// Time after a failed write before the next attempt.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// State of the thread.
+pub struct Writer {
+    file: Option<File>,
+    /// Bytes that were read from the feed and not written.
+    pending: Vec<u8>,
+    /// Position of the feed up to which the file was written.
+    position: u64,
+    has_unsynced: bool,
+    synced_at: Instant,
+    has_write_failed: bool,
+}
+
+/// Writes the file until the server and its workers have ended.
+pub fn run(server: &Server) {
+    let mut writer = Writer {
+        file: None,
+        pending: Vec::new(),
+        position: 0,
+        has_unsynced: false,
+        synced_at: Instant::now(),
+        has_write_failed: false,
+    };
+    while writer.step(server) {}
+}
+
+impl Writer {
+    /// Takes, writes and synchronizes what there is. Returns false at the end.
+    fn step(&mut self, server: &Server) -> bool {
+        let is_always = server.config.number(Id::AppendFsync) == SYNC_ALWAYS;
+        self.take_orders(server);
+        if self.pending.is_empty() {
+            let patience = self.patience(server, is_always);
+            match server.feed.read(FILE, &mut self.pending, patience) {
+                Taken::Bytes(at) => {
+                    self.position = at;
+                    self.fill(server);
+                }
+                // Nothing is added to the feed while there is no file.
+                Taken::Ended if !server.stops() => self.sleep(server, IDLE_PAUSE),
+                Taken::Ended | Taken::Nothing => {}
+            }
+        }
+        if let Err(error) = self.write(server) {
+            self.fail(server, &error);
+            self.sleep(server, RETRY_PAUSE);
+        }
+        let is_due = match server.config.number(Id::AppendFsync) {
+            SYNC_ALWAYS => true,
+            SYNC_NEVER => false,
+            _ => self.synced_at.elapsed() >= SYNC_INTERVAL,
+        };
+        if self.has_unsynced && (is_due || server.stops()) {
+            self.sync(server);
+        }
+        if !is_always && !server.stops() && !self.pending_is_large(server) {
+            self.sleep(server, WRITE_PAUSE);
+        }
+        if !server.stops() {
+            return true;
+        }
+        let have_workers_ended = server.aof.ended_workers.load(Relaxed) >= server.threads;
+        let has_rest = self.file.is_some()
+            && (!self.pending.is_empty() || server.feed.lag(FILE) > 0)
+            && !self.has_write_failed;
+        if !have_workers_ended {
+            self.sleep(server, WRITE_PAUSE);
+        }
+        has_rest || !have_workers_ended
+    }
+
+    fn pending_is_large(&self, server: &Server) -> bool {
+        server.feed.lag(FILE) >= WRITE_BYTES as u64
+    }
+
+    /// Returns how long to wait for the first byte.
+    fn patience(&self, server: &Server, is_always: bool) -> Duration {
+        let has_order = !server.aof.state().orders.is_empty();
+        match self.has_unsynced {
+            _ if server.stops() || has_order => Duration::ZERO,
+            true if is_always => Duration::ZERO,
+            true => SYNC_INTERVAL.saturating_sub(self.synced_at.elapsed()),
+            false => IDLE_PAUSE,
+        }
+    }
+
+    /// Reads more, up to the number of bytes that are written at once.
+    fn fill(&mut self, server: &Server) {
+        while self.pending.len() < WRITE_BYTES {
+            match server.feed.read(FILE, &mut self.pending, Duration::ZERO) {
+                Taken::Bytes(_) => {}
+                _ => break,
+            }
+        }
+    }
+
+    /// Waits for an order.
+    fn sleep(&self, server: &Server, time: Duration) {
+        let state = server.aof.state();
+        if state.orders.is_empty() || self.has_write_failed {
+            let waited = server.aof.bell.wait_timeout(state, time);
+            drop(waited.expect("the lock is not poisoned"));
+        }
+    }
+
+    /// Performs the orders whose position was reached.
+    fn take_orders(&mut self, server: &Server) {
+        loop {
+            let mut state = server.aof.state();
+            let is_broken = state.is_broken;
+            let Some((position, order)) = state.orders.front() else {
+                return;
+            };
+            // What precedes a switch that follows a failure is in the base.
+            let is_skipped = is_broken && matches!(order, Order::Switch(..));
+            let is_reached = self.pending.is_empty() && server.feed.lag(FILE) == 0
+                || self.position >= *position
+                || self.file.is_none();
+            if !is_reached && !is_skipped {
+                return;
+            }
+            let position = *position;
+            let (_, order) = state.orders.pop_front().expect("there is an order");
+            drop(state);
+            if is_skipped {
+                let written = position.saturating_sub(self.position) as usize;
+                self.pending.drain(..written.min(self.pending.len()));
+            }
+            self.position = self.position.max(position);
+            self.perform(server, order);
+        }
+    }
+
+    fn perform(&mut self, server: &Server, order: Order) {
+        match order {
+            Order::Switch(file, part) => self.switch(server, file, part),
+            Order::Based(base, first, bytes) => self.rebase(server, base, first, bytes),
+            Order::Close => {
+                if self.has_unsynced {
+                    self.sync(server);
+                }
+                self.file = None;
+                self.pending.clear();
+                server.feed.remove_reader(FILE);
+                server.aof.has_failed.store(false, Relaxed);
+                server.aof.holds_replies.store(false, Relaxed);
+                server.wake_all();
+            }
+        }
+    }
+
+    /// Continues in a new increment, which the manifest names first.
+    fn switch(&mut self, server: &Server, file: File, part: Part) {
+        if self.has_unsynced {
+            self.sync(server);
+        }
+        self.file = Some(file);
+        let mut state = server.aof.state();
+        state.manifest.increments.push(part);
+        if state.phase == Phase::On {
+            let (folder, name) = (state.folder.clone(), state.manifest_name.clone());
+            let manifest = state.manifest.clone();
+            drop(state);
+            if let Err(error) = manifest.write(&folder, &name) {
+                self.fail(server, &error);
+                server.aof.state().is_broken = true;
+            }
+        }
+    }
+
+    /// Puts a new base in force and deletes what it replaces.
+    fn rebase(&mut self, server: &Server, base: Part, first: u64, bytes: u64) {
+        let mut state = server.aof.state();
+        let old = std::mem::take(&mut state.manifest);
+        let (kept, gone): (Vec<Part>, Vec<Part>) = old
+            .increments
+            .into_iter()
+            .partition(|part| part.sequence >= first);
+        let history: Vec<Part> = old.history.into_iter().chain(old.base).chain(gone).collect();
+        state.manifest = Manifest {
+            base: Some(base),
+            increments: kept,
+            history: Vec::new(),
+        };
+        let (folder, name) = (state.folder.clone(), state.manifest_name.clone());
+        let manifest = state.manifest.clone();
+        drop(state);
+        if let Err(error) = manifest.write(&folder, &name) {
+            // The manifest on the disk names the old parts, which are all there.
+            log::warn!("{}: {error}", folder.join(&name).display());
+            let mut state = server.aof.state();
+            state.manifest.history = history;
+            (state.has_rewrite_failed, state.is_broken) = (true, true);
+            state.failed_at = Some(Instant::now());
+            return;
+        }
+        for part in &history {
+            // A part that stays costs space only.
+            let _ = fs::remove_file(folder.join(&part.name));
+        }
+        let mut state = server.aof.state();
+        let increments: u64 = manifest.increments.iter().map(|part| size(&folder, part)).sum();
+        state.base_bytes = bytes;
+        state.current_bytes = bytes + increments;
+        state.bytes_after_rewrite = state.current_bytes;
+        state.rewrites += 1;
+        let (was_broken, was_first) = (state.is_broken, state.phase == Phase::Base);
+        state.is_broken = false;
+        if was_first {
+            state.phase = Phase::On;
+        }
+        drop(state);
+        if was_broken && !self.has_write_failed {
+            self.recover(server);
+        }
+        if was_first {
+            log::info!("the append-only file is complete");
+            apply_sync(server);
+        }
+        if !self.has_unsynced {
+            self.publish(server);
+        }
+    }
+
+    /// Writes the pending bytes up to the position of the next order.
+    fn write(&mut self, server: &Server) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            let limit = {
+                let state = server.aof.state();
+                state.orders.front().map(|(position, _)| *position)
+            };
+            let left = limit.map_or(usize::MAX, |limit| {
+                usize::try_from(limit.saturating_sub(self.position)).unwrap_or(usize::MAX)
+            });
+            let end = self.pending.len().min(left);
+            if end == 0 {
+                self.take_orders(server);
+                continue;
+            }
+            let Some(file) = &mut self.file else {
+                self.pending.clear();
+                return Ok(());
+            };
+            let written = match file.write(&self.pending[..end]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.pending.drain(..written);
+            self.position += written as u64;
+            self.has_unsynced = true;
+            server.aof.state().current_bytes += written as u64;
+        }
+        if self.has_write_failed {
+            self.has_write_failed = false;
+            let mut state = server.aof.state();
+            state.is_broken |= server.feed.set_file_failing(false);
+            let is_broken = state.is_broken;
+            drop(state);
+            if !is_broken {
+                self.recover(server);
+            }
+        }
+        Ok(())
+    }
+
+    fn recover(&self, server: &Server) {
+        log::info!("the append-only file can be written again");
+        server.feed.set_file_failing(false);
+        server.aof.has_failed.store(false, Relaxed);
+    }
+
+    fn fail(&mut self, server: &Server, error: &io::Error) {
+        if !self.has_write_failed {
+            log::warn!(
+                "the append-only file cannot be written: {error}; commands that write are refused"
+            );
+        }
+        self.has_write_failed = true;
+        server.aof.has_failed.store(true, Relaxed);
+        server.feed.set_file_failing(true);
+    }
+
+    /// Synchronizes the file with the disk.
+    fn sync(&mut self, server: &Server) {
+        let Some(file) = &self.file else { return };
+        let start = Instant::now();
+        let result = file.sync_data();
+        if start.elapsed() >= SYNC_INTERVAL {
+            server.aof.delayed_syncs.fetch_add(1, Relaxed);
+        }
+        self.synced_at = Instant::now();
+        self.has_unsynced = false;
+        match result {
+            Ok(()) => {
+                if !server.aof.state().is_broken {
+                    self.publish(server);
+                }
+            }
+            Err(error) => {
+                log::warn!(
+                    "the append-only file cannot be synchronized: {error}; commands that write \
+                     are refused until it has been rewritten"
+                );
+                server.aof.has_failed.store(true, Relaxed);
+                server.aof.state().is_broken = true;
+            }
+        }
+    }
+
+    /// Publishes the position up to which the file is on the disk.
+    fn publish(&self, server: &Server) {
+        server.aof.synced.store(self.position, Relaxed);
+        if server.aof.has_waiting.swap(false, Relaxed) {
+            server.wake_all();
+        }
+    }
+}
+
+fn size(folder: &std::path::Path, part: &Part) -> u64 {
+    fs::metadata(folder.join(&part.name)).map_or(0, |found| found.len())
+}

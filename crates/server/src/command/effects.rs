@@ -1,0 +1,271 @@
+//! Effects: what a command has changed, as commands that have the same effect wherever and whenever
+//! they run. They are added to the feed ([`crate::feed`]) for the append-only file and for replicas.
+//!
+//! - An effect is added under the locks of the command, directly after it has run. So the effects of
+//!   one key are in the order of its changes.
+//! - A command without a change adds nothing. Most others are added as they are. Expiration times
+//!   become instants, elements that were chosen at random are named, and blocking commands become
+//!   what they did (`forms.rs` lists the rules, `rewrite.rs` performs them).
+//! - The effects of a transaction or a script are collected in the session and added as one step.
+//! - Keys and elements that expire, and keys that are evicted, are added as deletions, because a
+//!   reader executes the feed at an instant at which nothing has expired (`apply.rs`). The store
+//!   records them (`store::Removed`). Those of a shard are taken by the next command that locks it,
+//!   or by its worker.
+//!
+//! While no reader exists, a command pays one relaxed load.
+
+mod forms;
+mod replies;
+mod rewrite;
+
+use crate::context::{Ctx, Spec};
+use crate::feed::Batch;
+use crate::spec::{SpecIndex, flag};
+use crate::state::Server;
+use forms::{Form, form};
+use rewrite::Rewrite;
+use store::{Class, Key, Lost, Removed, Tick, View};
+use wire::number::Text;
+use wire::Args;
+
+/// Reply to a command whose effect is added.
+#[derive(Clone, Copy)]
+pub enum ReplyAt<'r> {
+    /// It is in the context's output, from this position on.
+    Position(usize),
+    /// It is here.
+    Bytes(&'r [u8]),
+}
+
+/// A command that has run.
+#[derive(Clone, Copy)]
+pub struct Ran<'r> {
+    /// Index of the command in the table.
+    pub index: SpecIndex,
+    /// Its arguments.
+    pub args: Args<'r>,
+    /// Its reply.
+    pub reply: ReplyAt<'r>,
+    /// Number of changes of the view before it ran.
+    pub changes_before: u64,
+}
+
+/// Runs a command on locked shards and adds its effect to the feed.
+#[inline(never)]
+pub fn run(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
+    let (position, changes_before) = (ctx.reply.position(), ctx.view.changes());
+    (spec.run.slab)(ctx, args);
+    let index = ctx.table.lookup(args.name()).expect("it ran");
+    add(
+        ctx,
+        Ran {
+            index,
+            args,
+            reply: ReplyAt::Position(position),
+            changes_before,
+        },
+    );
+}
+
+/// Adds the effect of a command to the feed: with the effects of the commands that it ran, if there
+/// are any.
+pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
+    let server = ctx.server;
+    let mut batch = match ctx.session.effects.take() {
+        Some(batch) => *batch,
+        None => {
+            let has_changed = ctx.view.changes() != ran.changes_before;
+            if has_changed && form(ran.index) == Form::Same && !ctx.view.has_removed() {
+                let spec = ctx.table[ran.index as usize];
+                return server.feed.append(ctx.session.db, named(spec, ran.args));
+            }
+            Batch::default()
+        }
+    };
+    collect(ctx, ran, &mut batch);
+    server.feed.append_batch(&mut batch);
+}
+
+/// Collects the effect of a command that a transaction or a script has run.
+pub fn add_inner(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
+    let mut batch = ctx.session.effects.take().unwrap_or_default();
+    collect(ctx, ran, &mut batch);
+    if !batch.is_empty() {
+        ctx.session.effects = Some(batch);
+    }
+}
+
+/// Returns the arguments with the command's own name, which `rename-command` does not change.
+fn named<'a>(spec: &'static Spec, args: Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> {
+    args.iter().enumerate().map(move |(index, arg)| match index {
+        0 => spec.name.as_bytes(),
+        _ => arg,
+    })
+}
+
+/// Adds the removals of the locked shards and the effect of a command to a batch.
+fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
+    let mut removed = Vec::new();
+    ctx.view.take_removed(&mut removed);
+    // A key that was evicted while the command ran, and that is absent, was evicted after the
+    // command wrote it. Everything else was removed before.
+    let mut late = Vec::new();
+    for one in removed {
+        let mut is_absent = || {
+            let key = ctx.server.keyspace.key(one.db, &one.key);
+            ctx.view.view.kind(&key).is_none()
+        };
+        match one.lost {
+            Lost::Evicted if is_absent() => late.push(one),
+            _ => add_removed(ctx.server, batch, ctx.view.view, &one),
+        }
+    }
+    let has_changed = ctx.view.changes() != ran.changes_before;
+    let chosen = ctx.table.choose(ran.index, ran.args);
+    let is_write = chosen.flags() & flag::WRITE != 0;
+    let form = form(ran.index);
+    if is_write && (has_changed || form == Form::Library) {
+        let is_error = match ran.reply {
+            ReplyAt::Position(at) => ctx.reply.written(at).first() == Some(&b'-'),
+            ReplyAt::Bytes(bytes) => bytes.first() == Some(&b'-'),
+        };
+        let form = match form {
+            Form::Library if is_error => None,
+            // A command that was refused in the middle.
+            _ if is_error => Some(Form::State),
+            form => Some(form),
+        };
+        if let Some(form) = form {
+            Rewrite::new(ctx, ran, batch).write(form);
+        }
+    }
+    for one in &late {
+        add_removed(ctx.server, batch, ctx.view.view, one);
+    }
+}
+
+/// Adds the deletion of what has expired or was evicted.
+fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Removed) {
+    let key = &one.key[..];
+    let (command, names): (&[u8], _) = match &one.lost {
+        Lost::Expired | Lost::Evicted => return batch.add(one.db, &[b"DEL", key]),
+        Lost::Elements(Class::Hash, names) => (b"HDEL", names),
+        Lost::Elements(Class::Set, names) => (b"SREM", names),
+        Lost::Elements(Class::SortedSet, names) => (b"ZREM", names),
+        Lost::Elements(_, names) => {
+            trim_old(server, batch, view, one.db, key);
+            (b"XDEL", names)
+        }
+    };
+    for names in names.chunks(NAMES_PER_COMMAND) {
+        let mut args: Vec<&[u8]> = vec![command, key];
+        args.extend(names.iter().map(Vec::as_slice));
+        batch.add(one.db, &args);
+    }
+}
+
+/// Maximum number of elements in one deletion.
+const NAMES_PER_COMMAND: usize = 1024;
+
+/// Adds a command that removes the entries of a stream before its first live one.
+fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, name: &[u8]) {
+    let key = server.keyspace.key(db, name);
+    if let Ok(Some(facts)) = view.read_stream(&key, |stream, scene| {
+        (stream.facts().max_age_ms, stream.is_empty(scene), stream.first_id(scene))
+    }) && facts.0 > 0
+    {
+        match facts {
+            (_, true, _) => batch.add(db, &[b"XTRIM", name, b"MAXLEN", b"=", b"0"]),
+            (_, false, first) => {
+                let first = first.to_string();
+                batch.add(db, &[b"XTRIM", name, b"MINID", b"=", first.as_bytes()]);
+            }
+        }
+    }
+}
+
+/// Adds the removals that expiry and eviction have recorded in a shard, unless another thread holds
+/// it; then its next command adds them.
+pub fn add_removals(server: &Server, shard: usize, now: Tick) {
+    if !server.feed.is_on() || !server.keyspace.has_removed(shard) {
+        return;
+    }
+    if let Some(mut view) = server.keyspace.try_lock_one(shard, now) {
+        add_all_removals(server, &mut view);
+    }
+}
+
+/// Adds the removals that expiry and eviction have recorded in the locked shards.
+pub fn add_all_removals(server: &Server, view: &mut View<'_>) {
+    let mut removed = Vec::new();
+    view.take_removed(&mut removed);
+    let mut batch = Batch::default();
+    for one in &removed {
+        add_removed(server, &mut batch, view, one);
+    }
+    server.feed.append_separately(&mut batch);
+}
+
+/// Adds the present values of items that a request in memcached's protocol may have changed. A
+/// request without keys has emptied the database.
+pub fn add_items<'k>(
+    server: &Server,
+    view: &mut View<'_>,
+    db: u8,
+    changes_before: u64,
+    keys: impl Iterator<Item = Key<'k>>,
+) {
+    let mut batch = Batch::default();
+    let mut removed = Vec::new();
+    view.take_removed(&mut removed);
+    for one in &removed {
+        add_removed(server, &mut batch, view, one);
+    }
+    if view.changes() != changes_before {
+        let mut names_key = false;
+        for key in keys {
+            add_item(&mut batch, view, db, &key);
+            names_key = true;
+        }
+        if !names_key {
+            batch.add(db, &[b"FLUSHDB"]);
+        }
+    }
+    server.feed.append_separately(&mut batch);
+}
+
+/// Name of the message that carries the head of an item. Other servers execute it without effect.
+pub const ITEM_MARK: &[u8] = b"mayfly-item";
+
+fn add_item(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
+    let deadline = view.deadline(key).flatten();
+    let Ok(Some((head, value))) = view.peek_item(key) else {
+        return batch.add(db, &[b"DEL", key.bytes]);
+    };
+    let (head, len) = head.encode();
+    let text = deadline.map(|deadline| Text::unsigned(deadline.0));
+    match &text {
+        Some(text) => batch.add(db, &[b"SET", key.bytes, value, b"PXAT", text.as_bytes()]),
+        None => batch.add(db, &[b"SET", key.bytes, value]),
+    }
+    let message = [ITEM_MARK, &[len as u8], &head[..len], key.bytes].concat();
+    batch.add(db, &[b"ECHO", &message]);
+}
+
+/// Removes all keys of a database.
+pub fn flush(server: &Server, db: u8, now: Tick) {
+    let mut view = server.keyspace.lock_all(now);
+    view.flush(db);
+    if server.feed.is_on() {
+        server.feed.append(db, [&b"FLUSHDB"[..]].into_iter());
+    }
+}
+
+/// Begins or ends the feed. Nothing else may run: all shards are locked.
+pub fn set_feed(server: &Server, view: &mut View<'_>, on: bool) {
+    if !on {
+        add_all_removals(server, view);
+    }
+    view.set_recording(on);
+    server.feed.set_on(on);
+}

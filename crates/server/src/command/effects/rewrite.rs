@@ -1,0 +1,600 @@
+//! The effect of one command in its form.
+
+use super::forms::Form;
+use super::replies::Value;
+use super::{Ran, ReplyAt, named};
+use crate::command::element_ttl::Timed;
+use crate::command::key::dump::payload_of;
+use crate::context::Ctx;
+use crate::feed::Batch;
+use crate::spec::Keys;
+use std::collections::BTreeMap;
+use store::stream::StreamId;
+use store::{Hash, Key, Kind, Set, SortedSet, Stream, Tick};
+use wire::Args;
+use wire::number::Text;
+
+/// A command whose effect is added to a batch.
+pub struct Rewrite<'c, 'a, 'v> {
+    ctx: &'c mut Ctx<'a, 'v>,
+    ran: Ran<'c>,
+    args: Args<'c>,
+    db: u8,
+    batch: &'c mut Batch,
+}
+
+/// Deadline of an element: absent, none, or an instant.
+type ElementDeadline = Option<Option<Tick>>;
+
+/// Names of the commands that set, remove and delete elements of a type, and their word before the
+/// number of elements.
+struct ElementCommands {
+    expire: &'static [u8],
+    persist: &'static [u8],
+    delete: &'static [u8],
+    word: &'static [u8],
+}
+
+fn commands_of(kind: Kind) -> Option<ElementCommands> {
+    let (expire, persist, delete, word): (&[u8], &[u8], &[u8], &[u8]) = match kind {
+        Kind::Hash => (b"HPEXPIREAT", b"HPERSIST", b"HDEL", b"FIELDS"),
+        Kind::Set => (b"SPEXPIREAT", b"SPERSIST", b"SREM", b"MEMBERS"),
+        Kind::SortedSet => (b"ZPEXPIREAT", b"ZPERSIST", b"ZREM", b"MEMBERS"),
+        Kind::Stream => (b"XPEXPIREAT", b"XPERSIST", b"XDEL", b"IDS"),
+        _ => return None,
+    };
+    Some(ElementCommands {
+        expire,
+        persist,
+        delete,
+        word,
+    })
+}
+
+impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
+    /// Creates the rewriting of a command.
+    pub fn new(ctx: &'c mut Ctx<'a, 'v>, ran: Ran<'c>, batch: &'c mut Batch) -> Self {
+        let db = ctx.session.db;
+        Rewrite {
+            ctx,
+            ran,
+            args: ran.args,
+            db,
+            batch,
+        }
+    }
+
+    fn reply(&self) -> Vec<u8> {
+        match self.ran.reply {
+            ReplyAt::Position(at) => self.ctx.reply.written(at).to_vec(),
+            ReplyAt::Bytes(bytes) => bytes.to_vec(),
+        }
+    }
+
+    /// Returns the argument at an index that every call of the command has.
+    fn arg(&self, index: usize) -> &'c [u8] {
+        let args = self.args;
+        args.get(index).unwrap_or_default()
+    }
+
+    fn add(&mut self, args: &[&[u8]]) {
+        self.batch.add(self.db, args);
+    }
+
+    /// Adds the effect. A form that needs a reply that was cut off falls back to the state of the
+    /// keys.
+    pub fn write(&mut self, form: Form) {
+        if self.try_write(form).is_none() {
+            self.state();
+        }
+    }
+
+    fn try_write(&mut self, form: Form) -> Option<()> {
+        let args = self.args;
+        match form {
+            Form::Same | Form::Library => {
+                let spec = self.ctx.table[self.ran.index as usize];
+                self.batch.add_iter(self.db, named(spec, args));
+            }
+            Form::String => self.string(&args[1]),
+            Form::Strings => self.strings(),
+            Form::Deadline => self.deadline(),
+            Form::Deleted => self.add(&[b"DEL", &args[1]]),
+            Form::FieldsDeleted => {
+                let fields = self.counted(2)?;
+                self.with_names(&[b"HDEL", &args[1]], fields);
+            }
+            Form::State => return None,
+            Form::Stored => {
+                let is_store = |at: &usize| args.is(*at, "store") || args.is(*at, "storedist");
+                let at = (2..args.len().saturating_sub(1)).rev().find(is_store)?;
+                self.state_of(&args[at + 1]);
+            }
+            Form::StateOf(index) => self.state_of(&args[index]),
+            Form::Restored => self.restored(),
+            Form::ElementDeadlines => {
+                let at = if args.name().eq_ignore_ascii_case(b"hgetex") {
+                    2
+                } else {
+                    3
+                };
+                let names = self.counted(at)?;
+                self.element_deadlines(names)?;
+            }
+            Form::MemberDeadline => self.element_deadlines(args.from(2).first(1))?,
+            Form::Fields => self.fields()?,
+            Form::Members => self.members()?,
+            Form::Popped => self.popped()?,
+            Form::ServedBy(name) => {
+                let reply = self.reply();
+                let reply = Value::parse(&reply)?;
+                let key = reply.elements().first()?.text();
+                self.add(&[name.as_bytes(), key]);
+            }
+            Form::ServedMany => self.served_many()?,
+            Form::Without(name, index) => {
+                let mut kept: Vec<&[u8]> = args.iter().collect();
+                kept.remove(index);
+                kept[0] = name.as_bytes();
+                self.add(&kept);
+            }
+            Form::Added => self.added()?,
+            Form::Trimmed => self.trim(args.from(2))?,
+            Form::Delivered => self.delivered()?,
+        }
+        Some(())
+    }
+
+    /// Adds a command with names after its first arguments.
+    fn with_names(&mut self, head: &[&[u8]], names: Args<'_>) {
+        let mut args = head.to_vec();
+        args.extend(names.iter());
+        self.add(&args);
+    }
+
+    /// Returns the names after `WORD number`, which is searched from an index on.
+    fn counted(&self, from: usize) -> Option<Args<'c>> {
+        let args = self.args;
+        let words = ["fields", "members", "ids"];
+        let is_word = |at: &usize| words.iter().any(|word| args.is(*at, word));
+        let at = (from..args.len()).find(is_word)?;
+        let count = std::str::from_utf8(args.get(at + 1)?).ok()?.parse().ok()?;
+        Some(args.from(at + 2).first(count))
+    }
+
+    fn string(&mut self, name: &[u8]) {
+        let key = self.ctx.key(name);
+        let deadline = self.ctx.view.deadline(&key).flatten();
+        let deadline = deadline.map(|deadline| Text::unsigned(deadline.0));
+        let Ok(Some(value)) = self.ctx.view.peek(&key) else {
+            return self.add(&[b"DEL", name]);
+        };
+        match &deadline {
+            Some(text) => {
+                let args = [b"SET", name, value, b"PXAT", text.as_bytes()];
+                self.batch.add(self.db, &args);
+            }
+            None => self.batch.add(self.db, &[b"SET", name, value]),
+        }
+    }
+
+    fn strings(&mut self) {
+        let args = self.args;
+        let mut names = Vec::new();
+        let spec = self.ctx.table[self.ran.index as usize];
+        spec.keys.each(args, |index| names.push(&args[index]));
+        names.into_iter().for_each(|name| self.string(name));
+    }
+
+    fn deadline(&mut self) {
+        let name = self.arg(1);
+        let key = self.ctx.key(name);
+        match self.ctx.view.deadline(&key) {
+            None => self.add(&[b"DEL", name]),
+            Some(None) => self.add(&[b"PERSIST", name]),
+            Some(Some(deadline)) => {
+                let text = Text::unsigned(deadline.0);
+                self.add(&[b"PEXPIREAT", name, text.as_bytes()]);
+            }
+        }
+    }
+
+    fn restored(&mut self) {
+        let (name, payload) = (self.arg(1), self.arg(3));
+        let key = self.ctx.key(name);
+        let Some(deadline) = self.ctx.view.deadline(&key) else {
+            return self.add(&[b"DEL", name]);
+        };
+        let text = Text::unsigned(deadline.map_or(0, |deadline| deadline.0));
+        let args = [b"RESTORE", name, text.as_bytes(), payload, b"REPLACE"];
+        match deadline {
+            None => self.add(&args),
+            Some(_) => self.add(&[&args[..], &[b"ABSTTL"]].concat()),
+        }
+    }
+
+    /// Adds the present state of all keys of the command.
+    fn state(&mut self) {
+        let args = self.args;
+        let spec = self.ctx.table[self.ran.index as usize];
+        let mut names: Vec<&[u8]> = Vec::new();
+        if spec.keys != Keys::None {
+            spec.keys.each(args, |index| names.push(&args[index]));
+        }
+        names.into_iter().for_each(|name| self.state_of(name));
+    }
+
+    fn state_of(&mut self, name: &[u8]) {
+        let key = self.ctx.key(name);
+        let deadline = self.ctx.view.deadline(&key).flatten();
+        let Ok(Some(payload)) = payload_of(self.ctx, &key) else {
+            return self.add(&[b"DEL", name]);
+        };
+        let text = Text::unsigned(deadline.map_or(0, |deadline| deadline.0));
+        let args = [b"RESTORE", name, text.as_bytes(), &payload, b"REPLACE"];
+        match deadline {
+            None => self.add(&args),
+            Some(_) => self.add(&[&args[..], &[b"ABSTTL"]].concat()),
+        }
+    }
+
+    /// Adds the present deadlines of elements.
+    fn element_deadlines(&mut self, names: Args<'_>) -> Option<()> {
+        let name = self.arg(1);
+        let key = self.ctx.key(name);
+        let Some(kind) = self.ctx.view.kind(&key) else {
+            self.add(&[b"DEL", name]);
+            return Some(());
+        };
+        let deadlines = self.deadlines_of(&key, kind, names)?;
+        let commands = commands_of(kind)?;
+        self.write_deadlines(&commands, &deadlines, names);
+        Some(())
+    }
+
+    fn deadlines_of(
+        &mut self,
+        key: &Key<'_>,
+        kind: Kind,
+        names: Args<'_>,
+    ) -> Option<Vec<ElementDeadline>> {
+        fn read<C: Timed>(
+            ctx: &mut Ctx<'_, '_>,
+            key: &Key<'_>,
+            names: Args<'_>,
+        ) -> Option<Vec<ElementDeadline>> {
+            let each = |collection: &C, scene: &store::Scene<'_>| {
+                let names = names.iter();
+                names.map(|name| collection.deadline(name, scene)).collect()
+            };
+            C::read(ctx.view.view, key, each).ok()?
+        }
+        match kind {
+            Kind::Hash => read::<Hash>(self.ctx, key, names),
+            Kind::Set => read::<Set>(self.ctx, key, names),
+            Kind::SortedSet => read::<SortedSet>(self.ctx, key, names),
+            Kind::Stream => read::<Stream>(self.ctx, key, names),
+            _ => None,
+        }
+    }
+
+    fn write_deadlines(
+        &mut self,
+        commands: &ElementCommands,
+        deadlines: &[ElementDeadline],
+        names: Args<'_>,
+    ) {
+        let key = self.arg(1);
+        let mut groups: BTreeMap<ElementDeadline, Vec<&[u8]>> = BTreeMap::new();
+        for (name, deadline) in names.iter().zip(deadlines) {
+            groups.entry(*deadline).or_default().push(name);
+        }
+        for (deadline, names) in groups {
+            let count = Text::unsigned(names.len() as u64);
+            let at = Text::unsigned(deadline.flatten().map_or(0, |deadline| deadline.0));
+            let mut args: Vec<&[u8]> = match deadline {
+                None => vec![commands.delete, key],
+                Some(None) => vec![commands.persist, key, commands.word, count.as_bytes()],
+                Some(Some(_)) => {
+                    let word = commands.word;
+                    vec![commands.expire, key, at.as_bytes(), word, count.as_bytes()]
+                }
+            };
+            args.extend(names);
+            self.add(&args);
+        }
+    }
+
+    /// Adds the fields of HSETEX and HINCRBYFLOAT.
+    fn fields(&mut self) -> Option<()> {
+        let args = self.args;
+        let names: Vec<&[u8]> = match args.name().eq_ignore_ascii_case(b"hsetex") {
+            true => {
+                let at = (2..args.len()).find(|at| args.is(*at, "fields"))?;
+                args.from(at + 2).iter().step_by(2).collect()
+            }
+            false => vec![&args[2]],
+        };
+        let name = &args[1];
+        let key = self.ctx.key(name);
+        let read = |hash: &Hash, scene: &store::Scene<'_>| {
+            let one = |field: &&[u8]| {
+                let value = hash.get(field, scene)?.to_vec();
+                Some((value, hash.deadline(field, scene).flatten()))
+            };
+            names.iter().map(one).collect::<Vec<_>>()
+        };
+        let Ok(Some(values)) = self.ctx.view.read_hash(&key, read) else {
+            self.add(&[b"DEL", name]);
+            return Some(());
+        };
+        let mut set: Vec<&[u8]> = vec![b"HSET", name];
+        let mut deadlines: BTreeMap<Tick, Vec<&[u8]>> = BTreeMap::new();
+        let mut gone: Vec<&[u8]> = vec![b"HDEL", name];
+        for (field, value) in names.iter().zip(&values) {
+            match value {
+                Some((value, deadline)) => {
+                    set.extend([field, &value[..]]);
+                    if let Some(deadline) = deadline {
+                        deadlines.entry(*deadline).or_default().push(field);
+                    }
+                }
+                None => gone.push(field),
+            }
+        }
+        for command in [set, gone] {
+            if command.len() > 2 {
+                self.add(&command);
+            }
+        }
+        for (deadline, fields) in deadlines {
+            let at = Text::unsigned(deadline.0);
+            let count = Text::unsigned(fields.len() as u64);
+            let mut args: Vec<&[u8]> = vec![b"HPEXPIREAT", name, at.as_bytes(), b"FIELDS"];
+            args.push(count.as_bytes());
+            args.extend(fields);
+            self.add(&args);
+        }
+        Some(())
+    }
+
+    /// Adds the members of SADDEX. A member that exists in the end was there or was added.
+    fn members(&mut self) -> Option<()> {
+        let args = self.args;
+        let names = match self.counted(2) {
+            Some(names) => names,
+            None if args.is(2, "keepttl") => args.from(4),
+            None => args.from(3),
+        };
+        let key = self.ctx.key(&args[1]);
+        let Some(deadlines) = self.deadlines_of(&key, Kind::Set, names) else {
+            self.add(&[b"DEL", &args[1]]);
+            return Some(());
+        };
+        let mut present: Vec<&[u8]> = vec![b"SADD", &args[1]];
+        let all = names.iter().zip(&deadlines);
+        present.extend(all.filter(|(_, at)| at.is_some()).map(|(name, _)| name));
+        if present.len() > 2 {
+            self.add(&present);
+        }
+        self.write_deadlines(&commands_of(Kind::Set)?, &deadlines, names);
+        Some(())
+    }
+
+    fn popped(&mut self) -> Option<()> {
+        let reply = self.reply();
+        let reply = Value::parse(&reply)?;
+        let mut args: Vec<&[u8]> = vec![b"SREM", self.arg(1)];
+        match &reply {
+            Value::Text(member) => args.push(member),
+            members => args.extend(members.elements().iter().map(Value::text)),
+        }
+        self.add(&args);
+        Some(())
+    }
+
+    fn served_many(&mut self) -> Option<()> {
+        let args = self.args;
+        let reply = self.reply();
+        let reply = Value::parse(&reply)?;
+        let [key, elements] = reply.elements() else {
+            return None;
+        };
+        let words = [("left", "LPOP"), ("right", "RPOP"), ("min", "ZPOPMIN"), ("max", "ZPOPMAX")];
+        let command = words.iter().find_map(|(word, command)| {
+            let count: usize = std::str::from_utf8(&args[2]).ok()?.parse().ok()?;
+            args.is(3 + count, word).then_some(command)
+        })?;
+        let count = Text::unsigned(elements.elements().len() as u64);
+        self.add(&[command.as_bytes(), key.text(), count.as_bytes()]);
+        Some(())
+    }
+
+    /// Adds an entry of a stream.
+    fn added(&mut self) -> Option<()> {
+        let args = self.args;
+        let name = &args[1];
+        let reply = self.reply();
+        let reply = Value::parse(&reply)?;
+        let id = reply.text();
+        let (mut at, mut has_trim, mut has_deadline, mut age) = (2, false, false, None);
+        let mut message = None;
+        loop {
+            let word = args.get(at)?.to_ascii_lowercase();
+            at += match &word[..] {
+                b"nomkstream" | b"keepref" | b"delref" => 1,
+                // The entries that are removed are no prefix, or the message has no name here.
+                b"acked" | b"idmpauto" => return None,
+                b"idmp" => {
+                    message = Some((args.get(at + 1)?, args.get(at + 2)?));
+                    3
+                }
+                b"maxlen" | b"minid" => {
+                    has_trim = true;
+                    let has_sign = matches!(args.get(at + 1)?, b"~" | b"=");
+                    2 + usize::from(has_sign)
+                }
+                b"limit" => 2,
+                b"maxage" => {
+                    age = args.get(at + 1);
+                    2
+                }
+                b"ex" | b"px" | b"exat" | b"pxat" => {
+                    has_deadline = true;
+                    2
+                }
+                _ => break,
+            };
+        }
+        let mut add: Vec<&[u8]> = vec![b"XADD", name, id];
+        add.extend(args.from(at + 1).iter());
+        self.add(&add);
+        if let Some((producer, message)) = message {
+            self.add(&[b"XIDMPRECORD", name, producer, message, id]);
+        }
+        if let Some(age) = age {
+            self.add(&[b"XRETENTION", name, age]);
+        }
+        if has_deadline {
+            let key = self.ctx.key(name);
+            let read = |stream: &Stream, scene: &store::Scene<'_>| stream.deadline(id, scene);
+            match self.ctx.view.read_stream(&key, read) {
+                Ok(Some(Some(Some(deadline)))) => {
+                    let text = Text::unsigned(deadline.0);
+                    self.add(&[b"XPEXPIREAT", name, text.as_bytes(), b"IDS", b"1", id]);
+                }
+                _ => self.add(&[b"XDEL", name, id]),
+            }
+        }
+        if has_trim {
+            self.trim(args.from(2).first(at - 2))?;
+        }
+        Some(())
+    }
+
+    /// Adds the removal of the entries before the first one. `options` are those of the command.
+    fn trim(&mut self, options: Args<'_>) -> Option<()> {
+        let has = |word: &str| (0..options.len()).any(|at| options.is(at, word));
+        if has("acked") {
+            return None;
+        }
+        let name = self.arg(1);
+        let key = self.ctx.key(name);
+        let read = |stream: &Stream, scene: &store::Scene<'_>| {
+            (!stream.is_empty(scene)).then(|| stream.first_id(scene).to_string())
+        };
+        let first = self.ctx.view.read_stream(&key, read).ok()??;
+        let mut args: Vec<&[u8]> = match &first {
+            Some(first) => vec![b"XTRIM", name, b"MINID", b"=", first.as_bytes()],
+            None => vec![b"XTRIM", name, b"MAXLEN", b"=", b"0"],
+        };
+        if has("delref") {
+            args.push(b"DELREF");
+        }
+        self.add(&args);
+        Some(())
+    }
+
+    /// Adds the state of the entries that XREADGROUP, XCLAIM or XAUTOCLAIM has delivered.
+    fn delivered(&mut self) -> Option<()> {
+        let args = self.args;
+        let reply = self.reply();
+        let reply = Value::parse(&reply)?;
+        let mut ids: Vec<(Vec<u8>, Vec<StreamId>)> = Vec::new();
+        let id_of = |value: &Value<'_>| match value {
+            Value::Text(text) => StreamId::parse(text),
+            entry => StreamId::parse(entry.elements().first()?.text()),
+        };
+        let (group, consumer) = match &args.name().to_ascii_lowercase()[..] {
+            b"xreadgroup" => {
+                let first = (4..args.len()).find(|at| args.is(*at, "streams"))? + 1;
+                let keys = (args.len() - first) / 2;
+                let nested = reply.elements().iter().any(|one| !one.elements().is_empty());
+                let flat: Vec<Value<'_>> = match reply.elements().first() {
+                    Some(Value::Array(_)) if nested => {
+                        let pairs = reply.elements().iter();
+                        pairs.flat_map(|pair| pair.elements().to_vec()).collect()
+                    }
+                    _ => reply.elements().to_vec(),
+                };
+                for key in args.from(first).first(keys).iter() {
+                    let pair = flat.chunks(2).find(|pair| pair[0].text() == key);
+                    let entries = pair.and_then(|pair| pair.get(1));
+                    let entries = entries.map_or(&[][..], |entries| entries.elements());
+                    ids.push((key.to_vec(), entries.iter().filter_map(id_of).collect()));
+                }
+                (&args[2], &args[3])
+            }
+            b"xclaim" => {
+                let named = args.from(5).iter().map_while(StreamId::parse).collect();
+                ids.push((args[1].to_vec(), named));
+                (&args[2], &args[3])
+            }
+            _ => {
+                let (claimed, gone) = (reply.elements().get(1)?, reply.elements().get(2));
+                let gone = gone.map_or(&[][..], |gone| gone.elements());
+                let all = claimed.elements().iter().chain(gone);
+                ids.push((args[1].to_vec(), all.filter_map(id_of).collect()));
+                (&args[2], &args[3])
+            }
+        };
+        for (key, ids) in ids {
+            self.pending(&key, group, consumer, &ids)?;
+        }
+        Some(())
+    }
+
+    fn pending(
+        &mut self,
+        name: &[u8],
+        group: &[u8],
+        consumer: &[u8],
+        ids: &[StreamId],
+    ) -> Option<()> {
+        let key = self.ctx.key(name);
+        let read = |stream: &Stream, _: &store::Scene<'_>| {
+            let group = stream.group(group)?;
+            let pending: Vec<_> = ids.iter().map(|id| (*id, group.get(*id))).collect();
+            let has_consumer = group.find(consumer).is_some();
+            Some((pending, group.last_delivered, group.entries_read, has_consumer))
+        };
+        let found = self.ctx.view.read_stream(&key, read).ok()??;
+        let (pending, last, entries_read, has_consumer) = found?;
+        let last = last.to_string();
+        if has_consumer {
+            self.add(&[b"XGROUP", b"CREATECONSUMER", name, group, consumer]);
+        }
+        let mut groups: BTreeMap<(u64, u32), Vec<String>> = BTreeMap::new();
+        let mut gone = Vec::new();
+        for (id, pending) in pending {
+            match pending {
+                Some(pending) => {
+                    let times = (pending.delivered_ms, pending.deliveries);
+                    groups.entry(times).or_default().push(id.to_string());
+                }
+                None => gone.push(id.to_string()),
+            }
+        }
+        for ((time, count), ids) in groups {
+            let (time, count) = (Text::unsigned(time), Text::unsigned(u64::from(count)));
+            let mut args: Vec<&[u8]> = vec![b"XCLAIM", name, group, consumer, b"0"];
+            args.extend(ids.iter().map(String::as_bytes));
+            args.extend([&b"TIME"[..], time.as_bytes(), b"RETRYCOUNT", count.as_bytes()]);
+            args.extend([&b"FORCE"[..], b"JUSTID", b"LASTID", last.as_bytes()]);
+            self.add(&args);
+        }
+        if !gone.is_empty() {
+            let mut args: Vec<&[u8]> = vec![b"XACK", name, group];
+            args.extend(gone.iter().map(String::as_bytes));
+            self.add(&args);
+        }
+        if let Some(read) = entries_read {
+            let read = Text::unsigned(read);
+            let args = [&b"XGROUP"[..], b"SETID", name, group, last.as_bytes()];
+            self.add(&[&args[..], &[&b"ENTRIESREAD"[..], read.as_bytes()]].concat());
+        } else {
+            self.add(&[b"XGROUP", b"SETID", name, group, last.as_bytes()]);
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,81 @@
+//! The bytes of the feed in blocks, addressed by their position in the history.
+
+use std::collections::VecDeque;
+
+/// Size of a block in bytes. A longer command makes its block longer.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Consecutive bytes in blocks.
+#[derive(Default)]
+pub struct Blocks {
+    /// Blocks with the positions of their first bytes.
+    all: VecDeque<(u64, Vec<u8>)>,
+    /// Position behind the last byte of the last block but one, or the beginning.
+    base: u64,
+    has_new: bool,
+}
+
+impl Blocks {
+    /// Creates an empty sequence that begins at a position.
+    pub fn at(position: u64) -> Blocks {
+        Blocks {
+            base: position,
+            ..Blocks::default()
+        }
+    }
+
+    /// Returns the position of the first byte.
+    pub fn start(&self) -> u64 {
+        self.all.front().map_or(self.base, |(start, _)| *start)
+    }
+
+    /// Returns the position behind the last byte.
+    pub fn end(&self) -> u64 {
+        let last = self.all.back();
+        last.map_or(self.base, |(start, bytes)| start + bytes.len() as u64)
+    }
+
+    /// Returns the last block for an append.
+    pub fn last(&mut self) -> &mut Vec<u8> {
+        let is_full = |(_, bytes): &(u64, Vec<u8>)| bytes.len() >= BLOCK_BYTES;
+        if self.all.back().is_none_or(is_full) {
+            self.base = self.end();
+            self.all
+                .push_back((self.base, Vec::with_capacity(BLOCK_BYTES + 1024)));
+            self.has_new = true;
+        }
+        &mut self.all.back_mut().expect("there is a block").1
+    }
+
+    /// Whether a block was added since the last call.
+    pub fn has_new_block(&mut self) -> bool {
+        std::mem::take(&mut self.has_new)
+    }
+
+    /// Returns the bytes of one block from a position on; nothing at the end.
+    pub fn from(&self, position: u64) -> &[u8] {
+        let at = self
+            .all
+            .partition_point(|(start, bytes)| start + bytes.len() as u64 <= position);
+        self.all.get(at).map_or(&[], |(start, bytes)| {
+            let skipped = position.saturating_sub(*start) as usize;
+            bytes.get(skipped..).unwrap_or_default()
+        })
+    }
+
+    /// Frees the blocks before a position. The last one is kept.
+    pub fn free_before(&mut self, position: u64) {
+        while self.all.len() > 1
+            && let Some((start, bytes)) = self.all.front()
+            && start + bytes.len() as u64 <= position
+        {
+            self.all.pop_front();
+        }
+    }
+
+    /// Returns the bytes on the heap.
+    pub fn heap_bytes(&self) -> u64 {
+        let bytes = |(_, bytes): &(u64, Vec<u8>)| bytes.capacity() as u64;
+        self.all.iter().map(bytes).sum()
+    }
+}

@@ -1,0 +1,105 @@
+//! Commands as they stand in the feed: arrays of bulk strings.
+
+use wire::number::Text;
+
+/// Encodes one command.
+pub fn put_command<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+    put_head(out, b'*', args.len());
+    for arg in args {
+        put_head(out, b'$', arg.len());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn put_head(out: &mut Vec<u8>, mark: u8, number: usize) {
+    out.push(mark);
+    if number < 10 {
+        out.push(b'0' + number as u8);
+    } else {
+        out.extend_from_slice(Text::unsigned(number as u64).as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Encodes the selection of a database.
+pub fn put_select(out: &mut Vec<u8>, db: u8) {
+    let number = db.to_string();
+    put_command(out, [b"SELECT", number.as_bytes()].into_iter());
+}
+
+/// Commands that are added to the feed as one step: those of a transaction or a script, or the
+/// several commands that express one.
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    count: usize,
+    /// Whether the commands are no transaction.
+    is_separate: bool,
+    first_db: Option<u8>,
+    last_db: Option<u8>,
+}
+
+impl Batch {
+    /// Adds a command that changes a database.
+    pub fn add(&mut self, db: u8, args: &[&[u8]]) {
+        self.add_iter(db, args.iter().copied());
+    }
+
+    /// Adds a command that changes a database.
+    pub fn add_iter<'a>(&mut self, db: u8, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+        if self.first_db.is_none() {
+            self.first_db = Some(db);
+        } else if self.last_db != Some(db) {
+            put_select(&mut self.bytes, db);
+        }
+        self.last_db = Some(db);
+        self.count += 1;
+        put_command(&mut self.bytes, args);
+    }
+
+    /// Whether there are no commands.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns the database of the first command.
+    pub fn first_db(&self) -> Option<u8> {
+        self.first_db
+    }
+
+    /// Returns the database of the last command.
+    pub fn last_db(&self) -> Option<u8> {
+        self.last_db
+    }
+
+    /// Declares that the commands need not be one step.
+    pub(super) fn separate(&mut self) {
+        self.is_separate = true;
+    }
+
+    /// Returns the bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Moves the commands to `out`, several ones as a transaction.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>, has_selected: bool) {
+        let is_transaction = self.count > 1 && !self.is_separate;
+        if !has_selected && let Some(db) = self.first_db {
+            put_select(out, db);
+        }
+        if is_transaction {
+            put_command(out, [&b"MULTI"[..]].into_iter());
+        }
+        out.extend_from_slice(&self.bytes);
+        if is_transaction {
+            put_command(out, [&b"EXEC"[..]].into_iter());
+        }
+        self.bytes.clear();
+        *self = Batch {
+            bytes: std::mem::take(&mut self.bytes),
+            ..Batch::default()
+        };
+    }
+}

@@ -1,0 +1,79 @@
+use super::*;
+
+fn args<'a>(words: &'a [&'a str]) -> impl ExactSizeIterator<Item = &'a [u8]> {
+    words.iter().map(|word| word.as_bytes())
+}
+
+fn all(feed: &Feed, id: ReaderId) -> String {
+    let mut bytes = Vec::new();
+    while let Taken::Bytes(_) = feed.read(id, &mut bytes, Duration::ZERO) {}
+    String::from_utf8_lossy(&bytes).replace("\r\n", " ")
+}
+
+#[test]
+fn a_reader_gets_commands_in_order_with_their_databases() {
+    let feed = Feed::default();
+    let id = feed.add_reader(0).expect("the beginning");
+    feed.append(0, args(&["SET", "a", "1"]));
+    feed.append(0, args(&["DEL", "a"]));
+    feed.append(11, args(&["DEL", "b"]));
+    let select = "*2 $6 SELECT $1 0 ";
+    let set = "*3 $3 SET $1 a $1 1 ";
+    let rest = "*2 $3 DEL $1 a *2 $6 SELECT $2 11 *2 $3 DEL $1 b ";
+    assert_eq!(all(&feed, id), format!("{select}{set}{rest}"));
+    let at = feed.cut();
+    assert_eq!(at, feed.end());
+    feed.append(11, args(&["DEL", "c"]));
+    assert_eq!(all(&feed, id), "*2 $6 SELECT $2 11 *2 $3 DEL $1 c ");
+}
+
+#[test]
+fn several_commands_of_a_batch_are_a_transaction() {
+    let feed = Feed::default();
+    let id = feed.add_reader(0).expect("the beginning");
+    let mut batch = Batch::default();
+    batch.add(1, &[b"DEL", b"a"]);
+    feed.append_batch(&mut batch);
+    assert!(batch.is_empty());
+    assert_eq!(all(&feed, id), "*2 $6 SELECT $1 1 *2 $3 DEL $1 a ");
+    batch.add(1, &[b"DEL", b"a"]);
+    batch.add(2, &[b"DEL", b"b"]);
+    feed.append_batch(&mut batch);
+    let text = "*1 $5 MULTI *2 $3 DEL $1 a *2 $6 SELECT $1 2 *2 $3 DEL $1 b *1 $4 EXEC ";
+    assert_eq!(all(&feed, id), text);
+}
+
+#[test]
+fn bytes_are_freed_up_to_the_slowest_reader_and_the_backlog() {
+    let feed = Feed::default();
+    let value = "v".repeat(1000);
+    feed.set_backlog(100_000);
+    let id = feed.add_reader(0).expect("the beginning");
+    for _ in 0..1000 {
+        feed.append(0, args(&["SET", "a", &value]));
+    }
+    assert_eq!(feed.kept().0, 0);
+    assert_eq!(feed.lag(id), feed.end());
+    all(&feed, id);
+    let (start, bytes) = feed.kept();
+    assert!(feed.end() - start >= 100_000, "{start}");
+    assert!(bytes < 400_000, "{bytes}");
+    assert!(feed.add_reader(start - 1).is_none());
+    assert!(feed.add_reader(feed.end() + 1).is_none());
+    assert!(feed.add_reader(start).is_some());
+}
+
+#[test]
+fn a_file_that_fails_for_long_leaves_a_gap_instead_of_blocking() {
+    let feed = Feed::default();
+    feed.add_file();
+    assert!(!feed.set_file_failing(true));
+    let value = "v".repeat(1 << 20);
+    for _ in 0..70 {
+        feed.append(0, args(&["SET", "a", &value]));
+    }
+    assert!(feed.set_file_failing(false));
+    assert!(feed.lag(FILE) < FILE_LAG_MAX);
+    feed.add_file();
+    assert!(!feed.set_file_failing(false));
+}

@@ -1,0 +1,31 @@
+//! Removals that no command has requested: expired keys and elements, and evicted keys. While they
+//! are recorded, each shard collects them, so that they can be passed to readers that have no clock
+//! or policy of their own (`View::set_recording`).
+
+use crate::event::Class;
+
+/// What a key has lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The key has expired, or all its elements have.
+    Expired,
+    /// The key was evicted.
+    Evicted,
+    /// These elements of a collection have expired. Of a stream, only entries with deadlines of
+    /// their own are named; those that are too old are not.
+    Elements(Class, Vec<Vec<u8>>),
+}
+
+/// One removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Number of the database.
+    pub db: u8,
+    /// Bytes of the key.
+    pub key: Vec<u8>,
+    /// What was removed.
+    pub lost: Lost,
+}
+
+/// Removals in one shard, oldest first.
+pub(crate) type Journal = Vec<Removed>;
