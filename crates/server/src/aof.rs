@@ -109,6 +109,17 @@ impl AppendOnly {
         self.state.lock().expect("the lock is not poisoned")
     }
 
+    /// Whether the file and its manifest are complete.
+    pub fn is_complete(&self) -> bool {
+        let state = self.state();
+        state.phase == Phase::On && !state.is_broken
+    }
+
+    /// Declares that the file no longer contains the present keys, so that it must be rewritten.
+    pub fn distrust(&self) {
+        self.state().is_broken = true;
+    }
+
     /// Whether the file is written, or its first base is.
     pub fn is_on(&self) -> bool {
         self.state().phase != Phase::Off

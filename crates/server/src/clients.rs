@@ -36,8 +36,11 @@ pub mod flag {
     pub const MONITOR: u32 = 1 << 10;
     /// Connected through a local socket.
     pub const LOCAL: u32 = 1 << 11;
+    /// A replica of this server.
+    pub const REPLICA: u32 = 1 << 12;
     /// Letters of the flags, in the order of CLIENT LIST.
     pub const LETTERS: &[(u32, char)] = &[
+        (REPLICA, 'S'),
         (MONITOR, 'O'),
         (PUBSUB, 'P'),
         (MULTI, 'x'),

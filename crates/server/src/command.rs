@@ -25,6 +25,7 @@ pub mod permission;
 pub mod persistence;
 pub mod pubsub;
 pub mod refusal;
+pub mod replication;
 pub mod scanning;
 pub mod scripting;
 pub mod server;
@@ -68,6 +69,7 @@ const FAMILIES: &[&[Spec]] = &[
     acl::TABLE,
     latency::TABLE,
     server::TABLE,
+    replication::TABLE,
     debug::TABLE,
     hotkeys::TABLE,
 ];

@@ -23,6 +23,7 @@ use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, has_no_room, lock};
 use crate::notify;
+use crate::replication::primary;
 use crate::saving::work::refuses_writes;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{Keys, SpecIndex, flag};
@@ -464,6 +465,10 @@ impl<'s> Executor<'s> {
         if session.tracking.is_some() || session.has_flag(clients::flag::MONITOR) {
             self.finish();
             tracking::forget(self.server, session);
+        }
+        self.server.replication.waits.remove(session.info.id);
+        if session.is_replica {
+            primary::forget(self.server, session.info.id);
         }
         long::leave(self.server, session);
         if session.watched.is_empty() {

@@ -22,7 +22,7 @@
 mod blocks;
 mod encode;
 
-pub use encode::{Batch, put_command};
+pub use encode::{Batch, put_command, put_select};
 
 use blocks::Blocks;
 use std::collections::BTreeMap;
@@ -130,7 +130,7 @@ impl Feed {
         state.db = Some(db);
         let block = state.blocks.last();
         if !has_selected {
-            encode::put_select(block, db);
+            put_select(block, db);
         }
         put_command(block, args);
         self.added(&mut state);

@@ -41,6 +41,7 @@ pub mod process;
 pub mod pubsub;
 pub mod queue;
 pub mod random;
+pub mod replication;
 pub mod run;
 mod saving;
 mod scripting;

@@ -12,7 +12,7 @@
 
 pub mod file;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// State of a load, for dispatch and INFO.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ pub struct Loading {
     pub used_bytes: AtomicU64,
     /// Number of keys that the last load has stored.
     pub keys: AtomicU64,
+    /// Database that the primary's feed has selected, as the snapshot says.
+    pub stream_db: AtomicU8,
     /// Number of keys that had expired before the last load.
     pub expired: AtomicU64,
 }

@@ -12,6 +12,7 @@ use crate::loading::file as loading;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
+use crate::replication::{link, role};
 use crate::saving::{work, writer};
 use crate::state::Server;
 use std::net::SocketAddr;
@@ -101,6 +102,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         spawned.map_err(|error| format!("thread for long commands: {error}"))?;
         threads.push(start_saving(&server)?);
         threads.push(start_aof(&server)?);
+        start_link(&server)?;
     }
     if server.segments.is_some() {
         let server = Arc::clone(&server);
@@ -158,6 +160,24 @@ fn start_aof(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, Str
         Ok(())
     });
     spawned.map_err(|error| format!("thread of the append-only file: {error}"))
+}
+
+/// Starts the thread that follows a primary. Nobody waits for it, because it may wait for a network.
+fn start_link(server: &Arc<Server>) -> Result<(), String> {
+    let primary = server.config.text(Id::ReplicaOf);
+    if !primary.is_empty() {
+        let words = primary.split_once(' ');
+        let address = words.and_then(|(host, port)| Some((host, port.trim().parse().ok()?)));
+        let (host, port) =
+            address.ok_or_else(|| format!("replicaof '{primary}': expected a host and a port"))?;
+        role::follow(server, host, port);
+    }
+    let server = Arc::clone(server);
+    let thread = std::thread::Builder::new().name("primary".to_owned());
+    let spawned = thread.spawn(move || link::run(&server));
+    spawned
+        .map(|_| ())
+        .map_err(|error| format!("thread that follows a primary: {error}"))
 }
 
 /// Starts the workers. The first one gets the listeners.

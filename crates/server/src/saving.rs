@@ -64,6 +64,8 @@ pub enum Then {
     Nothing,
     /// The client receives a reply.
     Reply(Waiting),
+    /// The snapshot is sent to replicas.
+    Replicas,
     /// The snapshot becomes the base of the append-only file.
     Rewritten,
     /// The server stops, if `is_forced` also when the snapshot has failed. Otherwise the client, if

@@ -9,6 +9,7 @@ use crate::fieldsets::Fieldsets;
 use crate::message::Subscriber;
 use crate::pubsub::{PubSub, Space, Subscriptions};
 use crate::queue::Transaction;
+use crate::replication::Announced;
 use crate::tracking::TrackingOptions;
 use crate::waiting::{BlockingState, Waiter};
 use std::collections::BTreeSet;
@@ -80,6 +81,10 @@ pub struct Session {
     pub is_error_counted: bool,
     /// Effects of the commands that the present transaction or script has run.
     pub effects: Option<Box<Batch>>,
+    /// What REPLCONF has announced, if the client is or may become a replica.
+    pub announced: Option<Box<Announced>>,
+    /// Whether the client is a replica.
+    pub is_replica: bool,
     /// Fieldsets of HIMPORT, if the client has prepared any.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// Record of the client that other workers can read.
@@ -131,6 +136,8 @@ impl Session {
             tracking: None,
             is_error_counted: false,
             effects: None,
+            announced: None,
+            is_replica: false,
             fieldsets: None,
             info,
         }

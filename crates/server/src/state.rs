@@ -18,6 +18,7 @@ use crate::long::Long;
 use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
+use crate::replication::Replication;
 use crate::saving::Saving;
 use crate::scripting::Scripting;
 use crate::slowlog::Slowlog;
@@ -95,6 +96,8 @@ pub struct Server {
     pub aof: AppendOnly,
     /// Changes of keys as commands, for the append-only file and for replicas.
     pub feed: Feed,
+    /// Replication.
+    pub replication: Replication,
     /// Blocked clients.
     pub blocking: Blocking,
     /// Loading of a snapshot file.
@@ -201,6 +204,7 @@ impl Server {
             clients: Clients::default(),
             aof: AppendOnly::default(),
             feed: Feed::default(),
+            replication: Replication::new(run_id()),
             blocking: Blocking::default(),
             loading: Loading::default(),
             long: Long::new(threads),
@@ -311,12 +315,12 @@ impl Server {
 
     /// Whether the server follows a primary, so that its own commands are not added to the feed.
     pub fn is_replica(&self) -> bool {
-        false
+        self.replication.is_replica()
     }
 
     /// Whether replicas follow this server.
     pub fn has_replicas(&self) -> bool {
-        false
+        self.replication.has_replicas()
     }
 
     /// Wakes all workers.

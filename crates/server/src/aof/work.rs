@@ -5,11 +5,12 @@ use super::{AppendOnly, Order, Phase, RETRY_PAUSE};
 use crate::command::effects;
 use crate::config::Id;
 use crate::config::words::SYNC_ALWAYS;
-use crate::feed::FILE;
+use crate::feed::{FILE, put_select};
 use crate::saving::queue::Plan;
 use crate::saving::{Then, work as saving};
 use crate::state::Server;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -124,6 +125,14 @@ pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> R
         state.phase = Phase::Base;
     }
     let position = server.feed.cut();
+    let mut file = file;
+    if server.is_replica() {
+        // The primary's commands follow as they are.
+        let mut bytes = Vec::new();
+        put_select(&mut bytes, server.replication.stream_db());
+        let written = file.write_all(&bytes);
+        written.map_err(|error| format!("{}: {error}", increment.name))?;
+    }
     plan.folder = names.folder;
     plan.name.clone_from(&base.name);
     plan.fields.push(("aof-base", "1".to_owned()));

@@ -230,10 +230,12 @@ fn unblock(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 /// Whether a client is of the given type; `None` if there is no such type.
 fn is_of_type(info: &ClientInfo, kind: &[u8]) -> Option<bool> {
+    let is_replica = info.flags.load(Relaxed) & clients::flag::REPLICA != 0;
     match &kind.to_ascii_lowercase()[..] {
-        b"normal" => Some(!info.is_subscriber()),
+        b"normal" => Some(!info.is_subscriber() && !is_replica),
         b"pubsub" => Some(info.is_subscriber()),
-        b"master" | b"replica" | b"slave" => Some(false),
+        b"replica" | b"slave" => Some(is_replica),
+        b"master" => Some(false),
         _ => None,
     }
 }

@@ -154,6 +154,15 @@ fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Re
         Lost::Elements(Class::SortedSet, names) => (b"ZREM", names),
         Lost::Elements(_, names) => {
             trim_old(server, batch, view, one.db, key);
+            for names in names.chunks(NAMES_PER_COMMAND) {
+                // What has expired is not pending either. Servers without this command run the next
+                // one.
+                let count = Text::unsigned(names.len() as u64);
+                let mut args: Vec<&[u8]> = vec![b"XDELEX", key, b"DELREF", b"IDS"];
+                args.push(count.as_bytes());
+                args.extend(names.iter().map(Vec::as_slice));
+                batch.add(one.db, &args);
+            }
             (b"XDEL", names)
         }
     };
@@ -174,13 +183,13 @@ fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, nam
         (stream.facts().max_age_ms, stream.is_empty(scene), stream.first_id(scene))
     }) && facts.0 > 0
     {
-        match facts {
-            (_, true, _) => batch.add(db, &[b"XTRIM", name, b"MAXLEN", b"=", b"0"]),
-            (_, false, first) => {
-                let first = first.to_string();
-                batch.add(db, &[b"XTRIM", name, b"MINID", b"=", first.as_bytes()]);
-            }
-        }
+        let first = facts.2.to_string();
+        let args: &[&[u8]] = match facts.1 {
+            true => &[b"XTRIM", name, b"MAXLEN", b"=", b"0"],
+            false => &[b"XTRIM", name, b"MINID", b"=", first.as_bytes()],
+        };
+        batch.add(db, &[args, &[b"DELREF"]].concat());
+        batch.add(db, args);
     }
 }
 

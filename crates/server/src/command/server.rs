@@ -1,5 +1,4 @@
-//! Commands about the server: INFO, TIME, ROLE, MEMORY, and commands for features
-//! that do not exist here.
+//! Commands about the server: INFO, TIME, MEMORY, and commands for features that do not exist here.
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
@@ -10,7 +9,6 @@ use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, CONTAINER, FAST, LOADING, NOSCRIPT, STALE};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
-use wire::number::parse_i64;
 
 const ALWAYS: u32 = LOADING | STALE;
 const ADMIN_ALWAYS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -22,8 +20,6 @@ pub const TABLE: &[Spec] = commands! {
         "Returns information and statistics about the server.";
     "time" 1, ALWAYS | FAST, Keys::None, "2.6.0", Run::any(time),
         "Returns the server time.";
-    "role" 1, ALWAYS | FAST | NOSCRIPT, Keys::None, "2.8.12", Run::any(role),
-        "Returns the replication role.";
     "lolwut" -1, ALWAYS | FAST, Keys::None, "5.0.0", Run::any(lolwut),
         "Displays the server's version and a piece of art.";
     in "cluster":
@@ -32,16 +28,6 @@ pub const TABLE: &[Spec] = commands! {
     in "server":
     "module" -2, ADMIN_ALWAYS | CONTAINER, Keys::None, "4.0.0", Run::any(module),
         "A container for module commands.";
-    in "generic":
-    "wait" 3, 0, Keys::None, "3.0.0", Run::any(wait),
-        "Waits until replicas have acknowledged the connection's writes. Returns 0, because there are none.";
-    "waitaof" 4, NOSCRIPT, Keys::None, "7.2.0", Run::any(wait_for_file),
-        "Waits until the append-only files have the connection's writes. Returns 0 and 0, because there are none.";
-    in "server":
-    "replicaof" 3, ADMIN_ALWAYS, Keys::None, "5.0.0", Run::any(no_replication),
-        "Refused unless the argument is NO ONE, because replication is not supported.";
-    "slaveof" 3, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(no_replication),
-        "Refused unless the argument is NO ONE, because replication is not supported.";
 };
 
 fn info(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
@@ -56,37 +42,6 @@ fn time(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.reply.array(2);
     ctx.reply.bulk((now_us / 1_000_000).to_string().as_bytes());
     ctx.reply.bulk((now_us % 1_000_000).to_string().as_bytes());
-}
-
-fn role(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    ctx.reply.array(3);
-    ctx.reply.bulk(b"master");
-    ctx.reply.integer(0);
-    ctx.reply.array(0);
-}
-
-fn wait_for_file(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let numbers: Option<Vec<i64>> = args.from(1).iter().map(parse_i64).collect();
-    match numbers.as_deref() {
-        None => ctx
-            .reply
-            .error("ERR value is not an integer or out of range"),
-        Some([local, ..]) if !(0..=1).contains(local) => ctx
-            .reply
-            .error("ERR value is out of range, value must between 0 and 1"),
-        Some([_, replicas, _]) if *replicas < 0 => ctx
-            .reply
-            .error("ERR value is out of range, must be positive"),
-        Some([.., timeout]) if *timeout < 0 => ctx.reply.error("ERR timeout is negative"),
-        Some([1, ..]) => ctx
-            .reply
-            .error("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."),
-        Some(_) => {
-            ctx.reply.array(2);
-            ctx.reply.integer(0);
-            ctx.reply.integer(0);
-        }
-    }
 }
 
 fn lolwut(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
@@ -116,26 +71,6 @@ fn module(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         b"load" | b"loadex" | b"unload" => ctx.reply.error("ERR modules are not supported"),
         _ => refuse_subcommand(ctx, args, &["LIST", "LOAD", "UNLOAD"]),
     }
-}
-
-fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    match (parse_i64(&args[1]), parse_i64(&args[2])) {
-        (Some(_), Some(timeout)) if timeout >= 0 => ctx.reply.integer(0),
-        (Some(_), Some(_)) => ctx.reply.error("ERR timeout is negative"),
-        (None, _) => ctx
-            .reply
-            .error("ERR value is not an integer or out of range"),
-        _ => ctx
-            .reply
-            .error("ERR timeout is not an integer or out of range"),
-    }
-}
-
-fn no_replication(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    if args.is(1, "no") && args.is(2, "one") {
-        return ctx.reply.ok();
-    }
-    ctx.reply.error("ERR replication is not supported");
 }
 
 /// Runs the subcommands of MEMORY that concern the server. Returns false if it is none of them.

@@ -207,7 +207,19 @@ settings! {
     AofRewritePercentage "auto-aof-rewrite-percentage", Int(0, MAX), "100", true, "Growth of the append-only file in percent of its size after the last rewrite at which it is rewritten; 0 disables it.";
     AofRewriteMinSize "auto-aof-rewrite-min-size", Bytes(0, MAX), "64mb", true, "Minimum size of the append-only file in bytes at which it is rewritten by itself.";
     AofLoadTruncated "aof-load-truncated", Bool, "yes", true, "Whether an append-only file that ends within a command is cut there and loaded at the start.";
-    ReplicaReadOnly "replica-read-only" or "slave-read-only", Fixed(&["yes", "no"]), "yes", true, "Replication is not supported.";
+    ReplicaOf "replicaof" or "slaveof", Text, "", false, "Host and port of the primary that this server follows; empty means that it is a primary. See [replication](../guide/replication.md).";
+    MasterUser "masteruser", Text, "", true, "User of the primary as which this server authenticates; empty means the default user.";
+    MasterAuth "masterauth", Secret, "", true, "Password with which this server authenticates at its primary; empty means none.";
+    ReplicaReadOnly "replica-read-only" or "slave-read-only", Bool, "yes", true, "Whether a replica refuses writes of its clients.";
+    ReplicaPriority "replica-priority" or "slave-priority", Int(0, 2_147_483_647), "100", true, "Rank of this replica for Sentinel: lower numbers are promoted first, 0 never.";
+    ReplicaAnnounceIp "replica-announce-ip" or "slave-announce-ip", Text, "", true, "Address of this replica that its primary reports; empty means that of the connection.";
+    ReplicaAnnouncePort "replica-announce-port" or "slave-announce-port", Int(0, 65535), "0", true, "Port of this replica that its primary reports; 0 means port.";
+    ReplBacklogSize "repl-backlog-size", Bytes(16384, MAX), "1mb", true, "Number of bytes of the feed that are kept for replicas that connect again.";
+    ReplBacklogTtl "repl-backlog-ttl", Int(0, MAX), "3600", true, "Seconds without a replica after which the backlog is freed; 0 means never.";
+    ReplTimeout "repl-timeout", Int(1, 2_147_483_647), "60", true, "Seconds without a byte after which a primary or a replica is disconnected.";
+    ReplPingPeriod "repl-ping-replica-period" or "repl-ping-slave-period", Int(1, 2_147_483_647), "10", true, "Seconds between two pings of a primary to its replicas.";
+    MinReplicasToWrite "min-replicas-to-write" or "min-slaves-to-write", Int(0, 2_147_483_647), "0", true, "Number of replicas that must have acknowledged within min-replicas-max-lag, so that writes are accepted; 0 disables it.";
+    MinReplicasMaxLag "min-replicas-max-lag" or "min-slaves-max-lag", Int(0, 2_147_483_647), "10", true, "Maximum age in seconds of the acknowledgements that min-replicas-to-write counts.";
     ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", false, "Cluster mode is not supported.";
     Daemonize "daemonize", Bool, "no", false, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
     PidFile "pidfile", Text, "", false, "File that contains the number of the process while the server runs; empty means none, or /run/mayfly.pid with daemonize.";
@@ -246,15 +258,8 @@ pub const IGNORED: &[(&[&str], &str)] = &[
     (&["shutdown-*"], "a stop does not wait for replicas"),
     (&["rdb*"], "snapshots are written in one form"),
     (
-        &[
-            "repl-*",
-            "replica-*",
-            "slave-*",
-            "min-replicas-*",
-            "min-slaves-*",
-            "propagation-error-behavior",
-        ],
-        "there is no replication",
+        &["repl-*", "replica-*", "slave-*", "propagation-error-behavior"],
+        "replication has one form",
     ),
     (&["cluster-*"], "there is no cluster mode"),
     (&["hash-max-zipmap-*"], "there is no such form"),
@@ -262,10 +267,6 @@ pub const IGNORED: &[(&[&str], &str)] = &[
 
 /// Settings of Redis that cannot be ignored safely, with the reason for which they are refused.
 pub const REFUSED: &[(&str, &str)] = &[
-    ("replicaof", "replication is not supported"),
-    ("slaveof", "replication is not supported"),
-    ("masterauth", "replication is not supported"),
-    ("masteruser", "replication is not supported"),
     (
         "tls-*",
         "only the port, the certificate, the clients, the protocols and the ciphers can be set",

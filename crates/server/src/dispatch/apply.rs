@@ -47,6 +47,18 @@ impl<'s> Applier<'s> {
         }
     }
 
+    /// Returns the selected database.
+    pub fn db(&self) -> u8 {
+        self.session.db
+    }
+
+    /// Selects a database. A number that does not exist is ignored.
+    pub fn select(&mut self, db: u8) {
+        if usize::from(db) < self.server.keyspace.databases() {
+            self.session.db = db;
+        }
+    }
+
     /// Whether a transaction has begun and not ended.
     pub fn is_in_transaction(&self) -> bool {
         self.session.transaction.is_some()

@@ -8,6 +8,7 @@ use crate::aof::work::buffered_bytes;
 use crate::clients::flag;
 use crate::config::words::NOT_SUPERVISED;
 use crate::config::{Id, bytes_for_people, value};
+use crate::replication::{Phase, PrimaryState};
 use crate::{process, supervisor};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -151,7 +152,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("rss_overhead_ratio", "1.00");
     report.field("rss_overhead_bytes", 0);
     report.field("mem_not_counted_for_evict", 0);
-    report.field("mem_replication_backlog", 0);
+    report.field("mem_replication_backlog", server.feed.kept().1);
     report.field("mem_clients_slaves", 0);
     report.field("mem_clients_normal", buffers);
     report.field("mem_aof_buffer", buffered_bytes(server));
@@ -354,17 +355,75 @@ fn events(report: &mut Report<'_>) {
 }
 
 pub(super) fn replication(report: &mut Report<'_>) {
-    report.field("role", "master");
-    report.field("connected_slaves", 0);
+    let server = report.server;
+    let replication = &server.replication;
+    let position = server.feed.end();
+    match replication.primary() {
+        None => report.field("role", "master"),
+        Some(primary) => replica_role(report, &primary),
+    }
+    let replicas = replication.replicas();
+    report.field("connected_slaves", replicas.len());
+    for (index, replica) in replicas.iter().enumerate() {
+        let state = match replica.phase {
+            Phase::Waits => "wait_bgsave",
+            Phase::Writes(_) => "wait_bgsave",
+            Phase::Receives(..) => "send_bulk",
+            Phase::Follows => "online",
+        };
+        let line = format!(
+            "ip={},port={},state={state},offset={},lag={}",
+            replica.address,
+            replica.port,
+            replica.acked,
+            replica.acked_at.elapsed().as_secs()
+        );
+        report.field(&format!("slave{index}"), line);
+    }
     report.field("master_failover_state", "no-failover");
-    report.field("master_replid", report.server.run_id.clone());
-    report.field("master_replid2", "0".repeat(40));
-    report.field("master_repl_offset", 0);
-    report.field("second_repl_offset", -1);
-    report.field("repl_backlog_active", 0);
-    report.field("repl_backlog_size", 1_048_576);
-    report.field("repl_backlog_first_byte_offset", 0);
-    report.field("repl_backlog_histlen", 0);
+    let (id, earlier) = replication.ids();
+    report.field("master_replid", id);
+    let (id, end) = match earlier {
+        Some((id, end)) => (id, end as i64 + 1),
+        None => ("0".repeat(40), -1),
+    };
+    report.field("master_replid2", id);
+    report.field("master_repl_offset", position);
+    report.field("second_repl_offset", end);
+    let (first, _) = server.feed.kept();
+    let is_kept = replication.has_replicas() || replication.is_replica();
+    report.field("repl_backlog_active", u8::from(is_kept));
+    let size = server.config.number(Id::ReplBacklogSize);
+    report.field("repl_backlog_size", size);
+    report.field("repl_backlog_first_byte_offset", first + 1);
+    report.field("repl_backlog_histlen", position.saturating_sub(first));
+}
+
+/// Fields of a replica about its primary.
+fn replica_role(report: &mut Report<'_>, primary: &PrimaryState) {
+    let server = report.server;
+    let position = server.feed.end();
+    report.field("role", "slave");
+    report.field("master_host", primary.host.clone());
+    report.field("master_port", primary.port);
+    let status = if primary.is_connected { "up" } else { "down" };
+    report.field("master_link_status", status);
+    let last = match primary.is_connected {
+        true => primary.last_byte.elapsed().as_secs() as i64,
+        false => -1,
+    };
+    report.field("master_last_io_seconds_ago", last);
+    report.field("master_sync_in_progress", u8::from(primary.is_syncing));
+    report.field("slave_read_repl_offset", position);
+    report.field("slave_repl_offset", position);
+    if !primary.is_connected {
+        let down = primary.down_since.elapsed().as_secs();
+        report.field("master_link_down_since_seconds", down);
+    }
+    report.field("slave_priority", server.config.number(Id::ReplicaPriority));
+    let is_read_only = server.config.is_on(Id::ReplicaReadOnly);
+    report.field("slave_read_only", u8::from(is_read_only));
+    report.field("replica_announced", 1);
 }
 
 pub(super) fn cpu(report: &mut Report<'_>) {

@@ -302,6 +302,10 @@ fn module(name: &str) -> String {
 fn field(server: &Server, name: &[u8], value: &[u8]) {
     let value = String::from_utf8_lossy(value);
     match name {
+        b"repl-stream-db" => {
+            let db = value.parse().unwrap_or(0);
+            server.loading.stream_db.store(db, Relaxed);
+        }
         b"mayfly-ver" => log::info!("the file was written by Mayfly {value}"),
         b"redis-ver" => log::info!("the file was written by Redis {value}"),
         b"valkey-ver" => log::info!("the file was written by Valkey {value}"),

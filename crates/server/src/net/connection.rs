@@ -10,6 +10,7 @@ mod backlog;
 mod encrypted;
 mod memcached;
 mod memory;
+mod replica;
 
 use self::aside::Aside;
 use self::backlog::{Backlog, Sent};
@@ -202,6 +203,10 @@ pub struct Connection {
     sync_at: Option<u64>,
     /// Whether the connection is in the worker's list of those whose replies are held.
     pub is_syncing: bool,
+    /// Whether the connection is in the worker's list of replicas.
+    pub is_fed: bool,
+    /// Number of bytes of the snapshot that were sent to a replica, once it has begun.
+    snapshot_sent: Option<u64>,
     /// Time since which the unsent replies have exceeded the soft limit.
     over_since: Option<Moment>,
     held_bytes: usize,
@@ -238,6 +243,8 @@ impl Connection {
             is_cut_off: false,
             is_waiting: false,
             sync_at: None,
+            is_fed: false,
+            snapshot_sent: None,
             is_syncing: false,
             over_since: None,
             held_bytes: 0,

@@ -7,6 +7,7 @@
 
 mod leaving;
 mod memory;
+mod replicas;
 mod waits;
 
 use crate::aof::work as aof;
@@ -21,6 +22,7 @@ use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::process;
+use crate::replication::primary;
 use crate::saving::work as saving;
 use crate::session::Session;
 use crate::socket::{Peer, Stream};
@@ -79,6 +81,12 @@ pub struct Worker {
     retry_count: usize,
     /// Connections whose replies are held for the append-only file.
     syncing: Vec<(usize, u64)>,
+    /// Connections of replicas.
+    replicas: Vec<(usize, u64)>,
+    /// Position of the feed at the end of the last iteration.
+    fed_until: u64,
+    /// Whether more can be sent to a replica at once.
+    has_feed: bool,
     /// Blocked connections with a timeout: end of the timeout, index and client id, ordered by the
     /// end.
     waits: BTreeSet<(Moment, usize, u64)>,
@@ -126,6 +134,9 @@ impl Worker {
             waiting: VecDeque::new(),
             retry_count: 0,
             syncing: Vec::new(),
+            replicas: Vec::new(),
+            fed_until: 0,
+            has_feed: false,
             waits: BTreeSet::new(),
             delayed: BTreeSet::new(),
             touched: Vec::new(),
@@ -185,6 +196,10 @@ impl Worker {
         // Events of the last batch and of expiry are sent now, not after the next wait.
         self.deliver(executor);
         executor.finish();
+        self.has_feed = self.feed_replicas(executor);
+        if self.index == 0 {
+            self.check_waits(executor);
+        }
         self.publish_memory();
         self.evict_clients(executor);
         self.count_traffic();
@@ -212,7 +227,7 @@ impl Worker {
             }
         }
         let has_retry = self.retry_count > 0 || server.long.has_retry(self.index);
-        if has_retry || self.is_busy || inbox.is_filled() || has_waiting || self.listeners.is_ready
+        if has_retry || self.has_feed || self.is_busy || inbox.is_filled() || has_waiting || self.listeners.is_ready
         {
             return Duration::ZERO;
         }
@@ -251,6 +266,12 @@ impl Worker {
         }
         if let Some(pause) = saving::next_walk(server, self.index) {
             timeout = timeout.min(pause);
+        }
+        if self.index == 0 && !server.replication.waits.is_empty() {
+            server.aof.wait();
+            if let Some(deadline) = server.replication.waits.next() {
+                timeout = timeout.min(Duration::from_millis(deadline.since(now)));
+            }
         }
         if let Some((deadline, _, _)) = self.waits.first() {
             timeout = timeout.min(Duration::from_millis(deadline.since(now) + 1));
@@ -377,6 +398,10 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
+        if connection.session.is_replica && !connection.is_fed {
+            connection.is_fed = true;
+            self.replicas.push((index, connection.session.info.id));
+        }
         if connection.awaits_sync() && !connection.is_syncing && next != Next::Close {
             connection.is_syncing = true;
             self.syncing
@@ -685,6 +710,12 @@ impl Worker {
             self.flush_at(executor);
             saving::check_points(server);
             aof::check(server);
+            let is_second = self.periodic_count.is_multiple_of(10);
+            primary::check(server, is_second);
+            let period = 10 * server.config.number(Id::ReplPingPeriod) as u64;
+            if self.periodic_count.is_multiple_of(period) {
+                primary::ping(server);
+            }
         }
         if self.index == 0 && self.periodic_count.is_multiple_of(10) {
             self.follow_memory_limit(executor);

@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::command::refusal::LOADING;
 use crate::config::{Id, bytes_for_people};
 use crate::message::{Message, Subscriber};
+use crate::replication::{READ_ONLY, TOO_FEW_REPLICAS, primary};
 use crate::slice::slice;
 use crate::state::Server;
 use std::collections::HashSet;
@@ -70,6 +71,14 @@ pub fn begin(server: &Server, now: Tick) {
         drop(view);
         server.long.release();
         return aof::end_rewrite(server, None);
+    }
+    if let Then::Replicas = request.then
+        && let Err(error) = primary::begin_snapshot(server, &mut view, &mut plan)
+    {
+        log::info!("no snapshot for replicas: {error}");
+        drop(state);
+        drop(view);
+        return server.long.release();
     }
     saving.queue.begin(plan);
     let sink: Arc<dyn SnapshotSink> = Arc::<super::queue::Queue>::clone(&saving.queue);
@@ -215,13 +224,13 @@ pub fn end(server: &Server, result: Result<Written, String>) {
     let took = progress.started.elapsed();
     state.last_took = Some(took);
     state.last_peak_bytes = saving.queue.peak_bytes();
-    let is_file = !matches!(progress.request.then, Then::Rewritten);
+    let is_file = !matches!(progress.request.then, Then::Rewritten | Then::Replicas);
     match &result {
         Ok(_) if !is_file => log::info!(
-            "the base of the append-only file is complete: {:.3} s",
+            "snapshot complete: {:.3} s",
             took.as_secs_f64()
         ),
-        Err(why) if !is_file => log::warn!("no base of the append-only file: {why}"),
+        Err(why) if !is_file => log::warn!("snapshot failed: {why}"),
         Ok(written) => {
             state.saved_changes = progress.changes;
             state.last_save = server.clock.now().0 / 1000;
@@ -287,6 +296,12 @@ pub fn refuses_writes(server: &Server) -> Option<&'static str> {
     if server.aof.refuses_writes() {
         return Some(WRITES_REFUSED_BY_FILE);
     }
+    if server.replication.is_replica() && server.config.is_on(Id::ReplicaReadOnly) {
+        return Some(READ_ONLY);
+    }
+    if server.replication.lacks_replicas() {
+        return Some(TOO_FEW_REPLICAS);
+    }
     let is_refused = server.saving.has_failed.load(Relaxed)
         && server.config.is_on(Id::StopWritesOnError)
         && !server.config.text(Id::Save).is_empty();
@@ -340,6 +355,7 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
     match then {
         Then::Nothing => {}
         Then::Rewritten => aof::end_rewrite(server, bytes),
+        Then::Replicas => primary::end_snapshot(server, is_saved),
         Then::Reply(waiting) if is_saved => reply(server, waiting, |reply| reply.ok()),
         Then::Reply(waiting) => reply(server, waiting, |reply| {
             reply.error("ERR the snapshot failed or was cancelled; see the log");

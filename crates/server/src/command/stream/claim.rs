@@ -95,12 +95,12 @@ impl ClaimRequest {
         Ok(Ok(request))
     }
 
-    fn claim(&self, consumer: ConsumerIndex, now_ms: u64) -> Claim {
+    fn claim(&self, consumer: ConsumerIndex, latest_ms: u64, now_ms: u64) -> Claim {
         let delivered = self.delivered_ms.and_then(|ms| u64::try_from(ms).ok());
         Claim {
             consumer,
             idle_ms_min: self.idle_ms_min,
-            delivered_ms: delivered.filter(|ms| *ms <= now_ms).unwrap_or(now_ms),
+            delivered_ms: delivered.filter(|ms| *ms <= latest_ms).unwrap_or(now_ms),
             deliveries: self.deliveries,
             keeps_deliveries: self.is_id_only,
             may_create: self.may_create,
@@ -125,7 +125,9 @@ pub fn xclaim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     };
     let consumer = consumer_of(ctx, &key, group, &args[3])?.expect("the group exists");
-    let claim = request.claim(consumer, now_ms);
+    // A command of a feed runs at an early instant.
+    let latest_ms = now_ms.max(ctx.server.clock.now().0);
+    let claim = request.claim(consumer, latest_ms, now_ms);
     let out = &mut ctx.reply;
     ctx.view.edit_stream(&key, false, |stream, scene| {
         let (last, read) = {

@@ -1,0 +1,234 @@
+//! Commands of replication: REPLICAOF, PSYNC, REPLCONF, ROLE, WAIT, WAITAOF.
+
+use super::table::commands;
+use crate::clients;
+use crate::clock::Moment;
+use crate::config::{Id, Value};
+use crate::context::{Ctx, Run, Spec};
+use crate::message::Subscriber;
+use crate::replication::primary::{self, Sync};
+use crate::replication::waits::Wait;
+use crate::replication::{Phase, PrimaryState, role};
+use crate::spec::Keys;
+use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
+use crate::waiting::BlockingState;
+use wire::Args;
+use wire::number::parse_i64;
+
+const ALWAYS: u32 = LOADING | STALE;
+const ADMIN_ALWAYS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+/// Table of this family's commands.
+pub const TABLE: &[Spec] = commands! {
+    in "server":
+    "role" 1, ALWAYS | FAST | NOSCRIPT, Keys::None, "2.8.12", Run::any(role),
+        "Returns the replication role.";
+    "replicaof" 3, ADMIN_ALWAYS, Keys::None, "5.0.0", Run::any(replica_of),
+        "Makes the server a replica of another one, or a primary.";
+    "slaveof" 3, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(replica_of),
+        "Makes the server a replica of another one, or a primary.";
+    "replconf" -1, ADMIN_ALWAYS, Keys::None, "3.0.0", Run::any(configure),
+        "Passes facts between a replica and its primary. Replicas send it.";
+    "psync" -3, ADMIN | NOSCRIPT | NO_MULTI, Keys::None, "2.8.0", Run::any(synchronize),
+        "Begins to send a replica what it has missed. Replicas send it.";
+    "sync" 1, ADMIN | NOSCRIPT | NO_MULTI, Keys::None, "1.0.0", Run::any(synchronize),
+        "Begins to send a replica all keys. Old replicas send it.";
+    in "generic":
+    "wait" 3, 0, Keys::None, "3.0.0", Run::any(wait),
+        "Waits until replicas have acknowledged the connection's writes. Returns their number.";
+    "waitaof" 4, NOSCRIPT, Keys::None, "7.2.0", Run::any(wait_for_file),
+        "Waits until the append-only files of this server and of replicas have the connection's writes. Returns the numbers of files.";
+};
+
+const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+
+fn role(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
+    let replication = &ctx.server.replication;
+    let position = ctx.server.feed.end();
+    if let Some(primary) = replication.primary() {
+        ctx.reply.array(5);
+        ctx.reply.bulk(b"slave");
+        ctx.reply.bulk(primary.host.as_bytes());
+        ctx.reply.integer(i64::from(primary.port));
+        ctx.reply.bulk(match primary {
+            PrimaryState { is_syncing: true, .. } => b"sync",
+            PrimaryState { is_connected: true, .. } => b"connected",
+            _ => b"connect",
+        });
+        return ctx.reply.integer(position as i64);
+    }
+    let follows = |phase: &Phase| matches!(phase, Phase::Follows);
+    let replicas = replication.replicas();
+    let replicas: Vec<_> = replicas.iter().filter(|r| follows(&r.phase)).collect();
+    ctx.reply.array(3);
+    ctx.reply.bulk(b"master");
+    ctx.reply.integer(position as i64);
+    ctx.reply.array(replicas.len());
+    for replica in replicas {
+        ctx.reply.array(3);
+        ctx.reply.bulk(replica.address.as_bytes());
+        ctx.reply.bulk(replica.port.to_string().as_bytes());
+        ctx.reply.bulk(replica.acked.to_string().as_bytes());
+    }
+}
+
+fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if ctx.server.segments.is_some() {
+        return ctx.reply.error("ERR the segment engine has no replication");
+    }
+    if args.is(1, "no") && args.is(2, "one") {
+        ctx.unlocked(role::promote);
+        ctx.server.config.put(Id::ReplicaOf, &Value::Text(String::new()));
+        return ctx.reply.ok();
+    }
+    let host = String::from_utf8_lossy(&args[1]).into_owned();
+    let port = parse_i64(&args[2]).and_then(|port| u16::try_from(port).ok());
+    let Some(port) = port else {
+        return ctx.reply.error("ERR Invalid master port");
+    };
+    let present = ctx.server.replication.primary();
+    if present.is_some_and(|primary| primary.host == host && primary.port == port) {
+        return ctx
+            .reply
+            .simple("OK Already connected to specified master");
+    }
+    ctx.unlocked(|server| role::follow(server, &host, port));
+    let text = Value::Text(format!("{host} {port}"));
+    ctx.server.config.put(Id::ReplicaOf, &text);
+    ctx.reply.ok();
+}
+
+fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if args.len().is_multiple_of(2) {
+        return ctx.reply.error("ERR syntax error");
+    }
+    let number = |at: usize| args.get(at).and_then(parse_i64);
+    let mut at = 1;
+    while at < args.len() {
+        let word = args[at].to_ascii_lowercase();
+        match &word[..] {
+            b"ack" => {
+                let position = number(at + 1).and_then(|n| u64::try_from(n).ok());
+                let file = match args.is(at + 2, "fack") {
+                    true => number(at + 3).and_then(|n| u64::try_from(n).ok()),
+                    false => None,
+                };
+                let client = ctx.session.info.id;
+                primary::acknowledge(ctx.server, client, position.unwrap_or(0), file);
+                // A replica expects no reply.
+                return;
+            }
+            b"getack" => return,
+            b"listening-port" => match number(at + 1).and_then(|n| u16::try_from(n).ok()) {
+                Some(port) => ctx.session.announced.get_or_insert_default().port = port,
+                None => return ctx.reply.error(NOT_INTEGER),
+            },
+            b"ip-address" => {
+                let address = String::from_utf8_lossy(&args[at + 1]).into_owned();
+                ctx.session.announced.get_or_insert_default().address = Some(address);
+            }
+            b"capa" | b"version" | b"rdb-only" | b"rdb-filter-only" | b"rdb-channel"
+            | b"main-ch-client-id" | b"set-rdb-client-id" | b"set-cluster-node-id" => {}
+            _ => {
+                let shown = String::from_utf8_lossy(&args[at]);
+                let text = format!("ERR Unrecognized REPLCONF option: {shown}");
+                return ctx.reply.error(&text);
+            }
+        }
+        at += 2;
+    }
+    ctx.reply.ok();
+}
+
+fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let server = ctx.server;
+    if server.segments.is_some() {
+        return ctx.reply.error("ERR the segment engine has no replication");
+    }
+    if ctx.session.is_replica {
+        return;
+    }
+    let primary = server.replication.primary();
+    if primary.is_some_and(|primary| !primary.is_connected) {
+        return ctx
+            .reply
+            .error("NOMASTERLINK Can't SYNC while not connected with my master");
+    }
+    let is_old = args.len() == 1;
+    let mut announced = ctx.session.announced.as_deref().cloned().unwrap_or_default();
+    announced.is_old = is_old;
+    let id = args.get(1).map(String::from_utf8_lossy);
+    let next = args.get(2).and_then(parse_i64);
+    // The position of the first byte is 1 in this command and 0 in the feed.
+    let position = next.and_then(|next| u64::try_from(next - 1).ok());
+    let wanted = id.as_deref().zip(position).filter(|(id, _)| *id != "?");
+    let info = std::sync::Arc::clone(&ctx.session.info);
+    ctx.session.is_replica = true;
+    ctx.session.set_flag(clients::flag::REPLICA, true);
+    match primary::accept(server, &info, &announced, wanted) {
+        Sync::Partial(id) => ctx.reply.simple(&format!("CONTINUE {id}")),
+        Sync::Full => {}
+    }
+}
+
+/// Waits until `wait` is over, or replies at once if the client may not wait.
+fn wait_until(ctx: &mut Ctx<'_, '_>, local: Option<bool>, replicas: i64, timeout_ms: i64) {
+    let server = ctx.server;
+    let now = server.clock.moment();
+    let wait = Wait {
+        client: Subscriber::of(&ctx.session.info),
+        protocol: ctx.session.protocol,
+        position: server.feed.end(),
+        local,
+        replicas: replicas as usize,
+        deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms as u64))),
+    };
+    let may_wait = matches!(ctx.session.blocking_state, BlockingState::MayBlock);
+    if !may_wait || primary::is_over(server, &wait) {
+        return primary::reply(server, &wait, &mut ctx.reply);
+    }
+    ctx.session.blocking_state = BlockingState::RunsLong;
+    server.replication.waits.add(wait);
+    primary::request_acknowledgements(server);
+    server.feed.wake();
+    // What it waits for may have been reached before it was added.
+    primary::check_waits(server, now);
+}
+
+fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if ctx.server.is_replica() {
+        return ctx
+            .reply
+            .error("ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.");
+    }
+    match (parse_i64(&args[1]), parse_i64(&args[2])) {
+        (Some(replicas), Some(timeout)) if timeout >= 0 => {
+            wait_until(ctx, None, replicas.max(0), timeout);
+        }
+        (Some(_), Some(_)) => ctx.reply.error("ERR timeout is negative"),
+        (None, _) => ctx.reply.error(NOT_INTEGER),
+        _ => ctx
+            .reply
+            .error("ERR timeout is not an integer or out of range"),
+    }
+}
+
+fn wait_for_file(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    let numbers: Option<Vec<i64>> = args.from(1).iter().map(parse_i64).collect();
+    let error = match numbers.as_deref() {
+        None => NOT_INTEGER,
+        Some([local, ..]) if !(0..=1).contains(local) => {
+            "ERR value is out of range, must be between 0 and 1"
+        }
+        Some([_, replicas, _]) if *replicas < 0 => "ERR value is out of range, must be positive",
+        Some([.., timeout]) if *timeout < 0 => "ERR timeout is negative",
+        Some([1, ..]) if !ctx.server.aof.is_on() => {
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+        }
+        Some([local, replicas, timeout]) => {
+            return wait_until(ctx, Some(*local == 1), *replicas, *timeout);
+        }
+        Some(_) => NOT_INTEGER,
+    };
+    ctx.reply.error(error);
+}

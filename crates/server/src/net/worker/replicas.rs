@@ -1,0 +1,39 @@
+//! Sending snapshots and the feed to replicas.
+
+use super::Worker;
+use crate::dispatch::Executor;
+use crate::net::connection::Next;
+use crate::replication::primary;
+
+impl Worker {
+    /// Sends the replicas of this worker what they have not received. Returns whether there is more
+    /// that their sockets may accept.
+    pub(super) fn feed_replicas(&mut self, executor: &mut Executor<'_>) -> bool {
+        let server = executor.server();
+        let mut has_more = false;
+        for (index, id) in std::mem::take(&mut self.replicas) {
+            let connection = self.connections.get_mut(index).and_then(Option::as_mut);
+            let Some(connection) = connection.filter(|c| c.session.info.id == id) else {
+                continue;
+            };
+            self.replicas.push((index, id));
+            let (next, may_send) = connection.feed_replica(server, &mut self.scratch);
+            has_more |= may_send;
+            if next != Next::Wait || connection.pending_bytes() > 0 {
+                self.after(index, next, executor);
+            }
+        }
+        // Other workers may have replicas that wait for what this one has added.
+        let end = server.feed.end();
+        if server.threads > 1 && end != self.fed_until && server.has_replicas() {
+            server.wake_all();
+        }
+        self.fed_until = end;
+        has_more
+    }
+
+    /// Answers WAIT and WAITAOF.
+    pub(super) fn check_waits(&self, executor: &Executor<'_>) {
+        primary::check_waits(executor.server(), executor.moment());
+    }
+}

@@ -1,0 +1,214 @@
+//! Replication in both directions.
+//!
+//! As a *primary*, the server sends each replica a snapshot and then the feed ([`crate::feed`]) from
+//! the instant of the snapshot on, or only the part of the feed that the replica has missed. The
+//! worker of the replica's connection sends both (`net/worker/replicas.rs`), so that replicas use
+//! the limits, the encryption and the list of other clients.
+//!
+//! As a *replica*, a thread (`link.rs`) connects to the primary, receives the snapshot into a file,
+//! loads it in place of the present keys, and then executes the primary's commands
+//! (`dispatch/apply.rs`). They run at an early instant, because only the primary decides what has
+//! expired; clients do not see what has expired by this server's clock, and its memory is freed when
+//! the primary deletes it, or by this server once the primary has been unreachable for a while. The
+//! bytes of the primary's feed become this server's feed, with the same positions, so that replicas
+//! of this server, and this server after a promotion, continue the same history.
+//!
+//! A history has an identifier. A promoted replica begins a new one and remembers the old one with
+//! the position up to which it is the same.
+
+pub mod link;
+pub mod primary;
+pub mod role;
+pub mod waits;
+
+use crate::message::Subscriber;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use waits::Waits;
+
+/// Number of digits of a history's identifier.
+pub const ID_DIGITS: usize = 40;
+
+/// Error for writes on a replica.
+pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+/// Error for writes while too few replicas are up to date.
+pub const TOO_FEW_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+
+/// What a replica receives next.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    /// A snapshot that has not begun.
+    Waits,
+    /// A snapshot that is being written. The feed follows from this position on.
+    Writes(u64),
+    /// A snapshot that is complete: its file and length.
+    Receives(u64, Arc<File>, u64),
+    /// The feed.
+    Follows,
+}
+
+/// A replica of this server.
+#[derive(Clone, Debug)]
+pub struct ReplicaState {
+    /// Its connection.
+    pub client: Subscriber,
+    /// Address without the port, as the replica or its connection says.
+    pub address: String,
+    /// Port on which the replica listens.
+    pub port: u16,
+    /// Whether no line precedes its snapshot.
+    pub is_old: bool,
+    /// What it receives next.
+    pub phase: Phase,
+    /// Its reader of the feed; 0 before it has one.
+    pub reader: u64,
+    /// Position that it has acknowledged, and that it has on its disk.
+    pub acked: u64,
+    /// Position that its append-only file has on the disk.
+    pub acked_file: u64,
+    /// Time of the last acknowledgement.
+    pub acked_at: Instant,
+}
+
+/// What REPLCONF has announced on a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Announced {
+    /// Address of the replica, if it differs from that of the connection.
+    pub address: Option<String>,
+    /// Port on which it listens.
+    pub port: u16,
+    /// Whether it sent SYNC, so that no line precedes the snapshot.
+    pub is_old: bool,
+}
+
+/// The primary of this server and the state of the connection to it.
+#[derive(Clone, Debug)]
+pub struct PrimaryState {
+    /// Host of the primary.
+    pub host: String,
+    /// Port of the primary.
+    pub port: u16,
+    /// Whether commands of the feed are received.
+    pub is_connected: bool,
+    /// Whether a snapshot is received or loaded.
+    pub is_syncing: bool,
+    /// Whether a snapshot was ever loaded from it.
+    pub has_synced: bool,
+    /// Time of the last byte.
+    pub last_byte: Instant,
+    /// Time since which there is no connection.
+    pub down_since: Instant,
+    /// Number that distinguishes this primary from earlier ones.
+    pub number: u64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Identifier of the history.
+    id: String,
+    /// Identifier of the earlier history, and the position up to which it is the same.
+    earlier: Option<(String, u64)>,
+    replicas: BTreeMap<u64, ReplicaState>,
+    primary: Option<PrimaryState>,
+    primary_number: u64,
+    /// Database that the primary's feed has selected.
+    stream_db: u8,
+    /// Whether a snapshot for replicas is in progress or requested.
+    has_snapshot: bool,
+    no_replicas_since: Option<Instant>,
+}
+
+/// State of replication.
+#[derive(Default)]
+pub struct Replication {
+    state: Mutex<State>,
+    is_replica: AtomicBool,
+    replica_count: AtomicUsize,
+    lacks_replicas: AtomicBool,
+    /// Held while the primary's commands are executed, and while the primary changes.
+    applying: Mutex<()>,
+    /// Rung when the primary changes.
+    bell: Condvar,
+    /// Number of complete and of partial synchronizations, and of refused partial ones.
+    pub full_syncs: AtomicU64,
+    /// Number of partial synchronizations.
+    pub partial_syncs: AtomicU64,
+    /// Number of partial synchronizations that were not possible.
+    pub refused_syncs: AtomicU64,
+    /// Clients that wait for replicas or for the append-only file.
+    pub waits: Waits,
+}
+
+impl Replication {
+    /// Creates the state of a primary with this history.
+    pub fn new(id: String) -> Replication {
+        Replication {
+            state: Mutex::new(State {
+                id,
+                ..State::default()
+            }),
+            ..Replication::default()
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the lock is not poisoned")
+    }
+
+    /// Sleeps until the primary changes.
+    fn sleep(&self, time: Duration) {
+        let waited = self.bell.wait_timeout(self.state(), time);
+        drop(waited.expect("the lock is not poisoned"));
+    }
+
+    /// Whether the server follows a primary.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.is_replica.load(Relaxed)
+    }
+
+    /// Whether there are replicas.
+    #[inline]
+    pub fn has_replicas(&self) -> bool {
+        self.replica_count.load(Relaxed) > 0
+    }
+
+    /// Whether writes are refused because too few replicas are up to date.
+    #[inline]
+    pub fn lacks_replicas(&self) -> bool {
+        self.lacks_replicas.load(Relaxed)
+    }
+
+    /// Returns the identifier of the history, and the earlier one with the position up to which it
+    /// is the same.
+    pub fn ids(&self) -> (String, Option<(String, u64)>) {
+        let state = self.state();
+        (state.id.clone(), state.earlier.clone())
+    }
+
+    /// Returns the database that the commands of the feed select before the next `SELECT`.
+    pub fn stream_db(&self) -> u8 {
+        match self.is_replica() {
+            true => self.state().stream_db,
+            false => 0,
+        }
+    }
+
+    /// Returns the replicas by the ids of their connections.
+    pub fn replicas(&self) -> Vec<ReplicaState> {
+        self.state().replicas.values().cloned().collect()
+    }
+
+    /// Returns the state of one replica.
+    pub fn replica(&self, client: u64) -> Option<ReplicaState> {
+        self.state().replicas.get(&client).cloned()
+    }
+
+    /// Returns the primary.
+    pub fn primary(&self) -> Option<PrimaryState> {
+        self.state().primary.clone()
+    }
+}

@@ -1,0 +1,441 @@
+//! The server as a replica: the thread that follows the primary.
+
+use super::PrimaryState;
+use crate::config::Id;
+use crate::dispatch::apply::Applier;
+use crate::loading::file::{self as snapshots, Begun};
+use crate::state::Server;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use store::Tick;
+use wire::args::FRAME_BYTES_MAX;
+use wire::{Args, Limits, Parsed, Parser};
+
+/// Maximum time for which the thread sleeps without a primary.
+const IDLE_PAUSE: Duration = Duration::from_secs(60);
+/// Time between two attempts to connect, and between two acknowledgements.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Maximum length of a line of the handshake.
+const LINE_BYTES_MAX: usize = 4096;
+/// Number of bytes per read.
+const READ_BYTES: usize = 256 << 10;
+/// Commands of the primary run this long before the present, so that what has expired by this
+/// server's clock and not by the primary's is found.
+const SKEW_MS: u64 = 24 * 3_600_000;
+/// Time without a primary after which expired keys are freed by this server's clock.
+const FREES_AFTER: Duration = Duration::from_secs(10);
+
+fn is_current(server: &Server, number: u64) -> bool {
+    !server.stops() && server.replication.state().primary_number == number
+}
+
+/// Changes the state of the present primary.
+fn change(server: &Server, number: u64, change: impl FnOnce(&mut PrimaryState)) {
+    let mut state = server.replication.state();
+    if let Some(primary) = state.primary.as_mut().filter(|p| p.number == number) {
+        change(primary);
+    }
+}
+
+/// Follows the primaries that are set, one after the other, until the server stops.
+pub fn run(server: &Server) {
+    while !server.stops() {
+        match server.replication.primary() {
+            Some(primary) => follow(server, primary.number),
+            None => server.replication.sleep(IDLE_PAUSE),
+        }
+    }
+}
+
+fn follow(server: &Server, number: u64) {
+    let mut last_error = String::new();
+    // A transaction of the primary may be interrupted and continued by another connection.
+    let mut applier = Applier::new(server);
+    while is_current(server, number) {
+        let result = Link::connect(server, number).and_then(|mut link| link.run(&mut applier));
+        let was_connected = {
+            let mut was = false;
+            change(server, number, |primary| {
+                was = primary.is_connected;
+                primary.is_connected = false;
+                primary.is_syncing = false;
+                if was {
+                    primary.down_since = Instant::now();
+                }
+            });
+            was
+        };
+        if !is_current(server, number) {
+            return;
+        }
+        if let Err(error) = result {
+            let text = error.to_string();
+            // The same error is logged once.
+            if was_connected || text != last_error {
+                log::warn!("the connection to the primary has failed: {text}");
+            }
+            last_error = text;
+        }
+        let down = server.replication.primary().map(|p| p.down_since.elapsed());
+        if down.is_some_and(|down| down >= FREES_AFTER) {
+            server.keyspace.set_frozen(false);
+        }
+        server.replication.sleep(PAUSE);
+    }
+}
+
+fn wrong(text: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+struct Link<'s> {
+    server: &'s Server,
+    number: u64,
+    stream: TcpStream,
+    /// Bytes that were received and not used.
+    input: Vec<u8>,
+    timeout: Duration,
+    last_byte: Instant,
+}
+
+impl<'s> Link<'s> {
+    fn connect(server: &'s Server, number: u64) -> io::Result<Link<'s>> {
+        let primary = server.replication.primary();
+        let primary = primary.ok_or_else(|| wrong("there is no primary".to_owned()))?;
+        let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
+        let mut addresses = (&primary.host[..], primary.port).to_socket_addrs()?;
+        let address = addresses.next();
+        let address = address.ok_or_else(|| wrong("the host has no address".to_owned()))?;
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PAUSE))?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Link {
+            server,
+            number,
+            stream,
+            input: Vec::new(),
+            timeout,
+            last_byte: Instant::now(),
+        })
+    }
+
+    /// Receives some bytes. Returns false if there are none at present.
+    fn receive(&mut self) -> io::Result<bool> {
+        let before = self.input.len();
+        self.input.resize(before + READ_BYTES, 0);
+        let result = self.stream.read(&mut self.input[before..]);
+        let len = *result.as_ref().unwrap_or(&0);
+        self.input.truncate(before + len);
+        match result {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {
+                self.last_byte = Instant::now();
+                change(self.server, self.number, |p| p.last_byte = Instant::now());
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if self.last_byte.elapsed() > self.timeout {
+                    return Err(wrong("it has sent nothing for repl-timeout".to_owned()));
+                }
+                Ok(false)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the next line without its end. Empty lines keep the connection alive.
+    fn line(&mut self) -> io::Result<String> {
+        loop {
+            if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.input.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if !line.is_empty() {
+                    return Ok(line);
+                }
+                continue;
+            }
+            if self.input.len() > LINE_BYTES_MAX {
+                return Err(wrong("expected a line, found more than 4 KiB".to_owned()));
+            }
+            self.receive()?;
+            if !is_current(self.server, self.number) {
+                return Err(wrong("another primary was set".to_owned()));
+            }
+        }
+    }
+
+    fn send(&mut self, words: &[&str]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        crate::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
+        self.stream.write_all(&bytes)
+    }
+
+    /// Sends a command and returns its reply, which must not be an error.
+    fn ask(&mut self, words: &[&str]) -> io::Result<String> {
+        self.send(words)?;
+        let reply = self.line()?;
+        match reply.starts_with('-') {
+            true => Err(wrong(format!("{} was refused: {}", words[0], &reply[1..]))),
+            false => Ok(reply),
+        }
+    }
+
+    /// Follows the primary until the connection ends.
+    fn run(&mut self, applier: &mut Applier<'s>) -> io::Result<()> {
+        self.greet()?;
+        if self.synchronize()? {
+            *applier = Applier::new(self.server);
+            applier.select(self.server.loading.stream_db.load(Relaxed));
+        }
+        self.follow(applier)
+    }
+
+    fn greet(&mut self) -> io::Result<()> {
+        let config = &self.server.config;
+        let (user, password) = (config.text(Id::MasterUser), config.text(Id::MasterAuth));
+        if !password.is_empty() {
+            match user.is_empty() {
+                true => self.ask(&["AUTH", &password])?,
+                false => self.ask(&["AUTH", &user, &password])?,
+            };
+        }
+        self.ask(&["PING"])?;
+        let announced = config.number(Id::ReplicaAnnouncePort);
+        let port = match announced {
+            0 => i64::from(self.server.port.load(Relaxed)),
+            port => port,
+        };
+        self.ask(&["REPLCONF", "listening-port", &port.to_string()])?;
+        let address = config.text(Id::ReplicaAnnounceIp);
+        if !address.is_empty() {
+            self.ask(&["REPLCONF", "ip-address", &address])?;
+        }
+        self.ask(&["REPLCONF", "capa", "eof", "capa", "psync2"])?;
+        Ok(())
+    }
+
+    /// Requests what is missing: the rest of the feed, or a snapshot. Returns whether it was a
+    /// snapshot.
+    fn synchronize(&mut self) -> io::Result<bool> {
+        let (id, _) = self.server.replication.ids();
+        let position = self.server.feed.end();
+        let next = (position + 1).to_string();
+        let reply = match position {
+            0 => self.ask(&["PSYNC", "?", "-1"])?,
+            _ => self.ask(&["PSYNC", &id, &next])?,
+        };
+        let words: Vec<&str> = reply.split_ascii_whitespace().collect();
+        match words[..] {
+            ["+CONTINUE"] => {}
+            ["+CONTINUE", new] => {
+                let mut state = self.server.replication.state();
+                if new != state.id {
+                    let old = std::mem::replace(&mut state.id, new.to_owned());
+                    state.earlier = Some((old, position));
+                }
+            }
+            ["+FULLRESYNC", id, offset] => {
+                let offset: u64 = offset
+                    .parse()
+                    .map_err(|_| wrong(format!("expected a position, found '{offset}'")))?;
+                return self.load(id.to_owned(), offset).map(|()| true);
+            }
+            _ => return Err(wrong(format!("PSYNC was answered with '{reply}'"))),
+        }
+        log::info!("the primary continues at position {position}");
+        Ok(false)
+    }
+
+    /// Receives a snapshot into a file and loads it in place of the present keys.
+    fn load(&mut self, id: String, position: u64) -> io::Result<()> {
+        log::info!("receiving a snapshot of the primary");
+        change(self.server, self.number, |primary| primary.is_syncing = true);
+        let folder = self.server.config.text(Id::Dir);
+        let name = format!("temp-primary-{}.rdb", std::process::id());
+        let path = Path::new(&folder).join(name);
+        let received = self.receive_file(&path);
+        let result = received.and_then(|()| self.replace_keys(&path, id, position));
+        // It is of no further use. If it stays, the next one overwrites it.
+        let _ = fs::remove_file(&path);
+        change(self.server, self.number, |primary| primary.is_syncing = false);
+        result
+    }
+
+    fn receive_file(&mut self, path: &Path) -> io::Result<()> {
+        let header = self.line()?;
+        let mut file = File::create(path)?;
+        let Some(length) = header.strip_prefix('$') else {
+            return Err(wrong(format!("expected a snapshot, found '{header}'")));
+        };
+        if let Some(mark) = length.strip_prefix("EOF:") {
+            return self.receive_marked(&mut file, mark.as_bytes());
+        }
+        let mut left: u64 = length
+            .parse()
+            .map_err(|_| wrong(format!("expected a length, found '{length}'")))?;
+        while left > 0 {
+            if self.input.is_empty() {
+                self.receive_current()?;
+                continue;
+            }
+            let len = (self.input.len() as u64).min(left) as usize;
+            file.write_all(&self.input[..len])?;
+            self.input.drain(..len);
+            left -= len as u64;
+        }
+        Ok(())
+    }
+
+    /// Receives a snapshot whose end is marked by bytes that the primary has chosen.
+    fn receive_marked(&mut self, file: &mut File, mark: &[u8]) -> io::Result<()> {
+        if mark.len() != super::ID_DIGITS {
+            return Err(wrong("expected an end mark of 40 bytes".to_owned()));
+        }
+        let mut searched = 0;
+        loop {
+            let from = searched.min(self.input.len());
+            let found = self.input[from..]
+                .windows(mark.len())
+                .position(|window| window == mark);
+            if let Some(at) = found {
+                file.write_all(&self.input[..from + at])?;
+                self.input.drain(..from + at + mark.len());
+                return Ok(());
+            }
+            let kept = mark.len() - 1;
+            if self.input.len() > kept {
+                let done = self.input.len() - kept;
+                file.write_all(&self.input[..done])?;
+                self.input.drain(..done);
+            }
+            searched = 0;
+            self.receive_current()?;
+        }
+    }
+
+    fn receive_current(&mut self) -> io::Result<()> {
+        self.receive()?;
+        match is_current(self.server, self.number) {
+            true => Ok(()),
+            false => Err(wrong("another primary was set".to_owned())),
+        }
+    }
+
+    /// Replaces all keys by those of a snapshot. If it is damaged, no key is left.
+    fn replace_keys(&mut self, path: &Path, id: String, position: u64) -> io::Result<()> {
+        let server = self.server;
+        let replication = &server.replication;
+        let _applying = replication.applying.lock().expect("the lock is not poisoned");
+        if !is_current(server, self.number) {
+            return Err(wrong("another primary was set".to_owned()));
+        }
+        let file = File::open(path)?;
+        server.loading.begin(server.clock.now_us() / 1_000_000);
+        server.loading.stream_db.store(0, Relaxed);
+        let _begun = Begun(&server.loading);
+        flush_all(server);
+        server.keyspace.set_frozen(true);
+        let loaded = snapshots::load_parts(server, "the primary's snapshot", file, true);
+        server.scripting.free_functions();
+        if let Err(error) = loaded {
+            flush_all(server);
+            server.feed.restart_at(0);
+            return Err(wrong(error));
+        }
+        server.feed.restart_at(position);
+        let mut state = replication.state();
+        (state.id, state.earlier) = (id, None);
+        drop(state);
+        server.aof.distrust();
+        server.wake_all();
+        Ok(())
+    }
+
+    /// Executes the commands of the primary.
+    fn follow(&mut self, applier: &mut Applier<'_>) -> io::Result<()> {
+        let server = self.server;
+        change(server, self.number, |primary| {
+            (primary.is_connected, primary.has_synced) = (true, true);
+        });
+        server.keyspace.set_frozen(true);
+        log::info!("following the primary from position {}", server.feed.end());
+        let mut parser = Parser::new(Limits {
+            bulk_bytes_max: FRAME_BYTES_MAX,
+            ..Limits::default()
+        });
+        let mut acked_at = Instant::now();
+        self.acknowledge()?;
+        loop {
+            if self.apply(applier, &mut parser)? || acked_at.elapsed() >= PAUSE {
+                acked_at = Instant::now();
+                self.acknowledge()?;
+            }
+            self.receive()?;
+        }
+    }
+
+    fn acknowledge(&mut self) -> io::Result<()> {
+        let server = self.server;
+        let position = server.feed.end().to_string();
+        if server.aof.is_complete() {
+            let synced = server.aof.synced().to_string();
+            return self.send(&["REPLCONF", "ACK", &position, "FACK", &synced]);
+        }
+        self.send(&["REPLCONF", "ACK", &position])
+    }
+
+    /// Executes the commands that were received. Returns whether the primary has requested an
+    /// acknowledgement.
+    fn apply(&mut self, applier: &mut Applier<'_>, parser: &mut Parser) -> io::Result<bool> {
+        let server = self.server;
+        let _applying = server.replication.applying.lock().expect("the lock is not poisoned");
+        if !is_current(server, self.number) {
+            return Err(wrong("another primary was set".to_owned()));
+        }
+        let (mut at, mut spans, mut is_requested) = (0, Vec::new(), false);
+        let now = Tick(server.clock.now().0.saturating_sub(SKEW_MS).max(1));
+        while at < self.input.len() {
+            match parser.parse(&mut self.input[at..], &mut spans) {
+                Ok(Parsed::Command { consumed }) => {
+                    let bytes = &self.input[at..at + consumed];
+                    let args = Args::new(bytes, &spans);
+                    is_requested |= args.is(0, "replconf") && args.is(1, "getack");
+                    if let Err(error) = applier.apply(args, now) {
+                        log::warn!("a command of the primary: {error}");
+                    }
+                    server.feed.append_raw(bytes);
+                    spans.clear();
+                    at += consumed;
+                }
+                Ok(Parsed::Blank { consumed }) => {
+                    server.feed.append_raw(&self.input[at..at + consumed]);
+                    at += consumed;
+                }
+                Ok(Parsed::Incomplete { .. }) => {
+                    spans.clear();
+                    break;
+                }
+                Err(error) => return Err(wrong(format!("a command of the primary: {error}"))),
+            }
+        }
+        if at > 0 {
+            server.replication.state().stream_db = applier.db();
+            self.input.drain(..at);
+            server.wake_all();
+        }
+        Ok(is_requested)
+    }
+}
+
+fn flush_all(server: &Server) {
+    let mut view = server.keyspace.lock_all(server.clock.now());
+    for db in 0..server.keyspace.databases() {
+        view.flush(db as u8);
+    }
+}

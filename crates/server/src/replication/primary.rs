@@ -1,0 +1,385 @@
+//! The server as a primary: accepting replicas, their snapshots, acknowledgements and limits.
+
+use super::waits::Wait;
+use super::{Announced, ID_DIGITS, Phase, ReplicaState};
+use crate::clients::ClientInfo;
+use crate::clock::Moment;
+use crate::command::effects;
+use crate::config::{ClientClass, Id};
+use crate::message::{Message, Subscriber};
+use crate::saving::queue::Plan;
+use crate::saving::{Then, work as saving};
+use crate::state::Server;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use store::View;
+use wire::{Output, Reply};
+
+/// Time without replicas after which the feed is no longer kept.
+const BACKLOG_SECONDS_MAX: u64 = 1 << 32;
+
+/// Answer to a request for synchronization.
+#[derive(Debug)]
+pub enum Sync {
+    /// The replica receives the feed from its position on.
+    Partial(String),
+    /// It receives a snapshot first. The reply follows when the snapshot begins.
+    Full,
+}
+
+/// Registers a connection as a replica. `wanted` is the history and the position of the next byte
+/// that the replica needs.
+pub fn accept(
+    server: &Server,
+    info: &ClientInfo,
+    announced: &Announced,
+    wanted: Option<(&str, u64)>,
+) -> Sync {
+    let replication = &server.replication;
+    let mut state = replication.state();
+    let is_known = |(id, position): (&str, u64)| {
+        id == state.id
+            || state
+                .earlier
+                .as_ref()
+                .is_some_and(|(earlier, end)| id == earlier && position <= *end)
+    };
+    let found = wanted.filter(|wanted| is_known(*wanted));
+    let reader = found.and_then(|(_, position)| {
+        let reader = server.feed.add_reader(position)?;
+        Some((reader, position))
+    });
+    let host = info.address.parse::<SocketAddr>();
+    let host = host.map_or_else(|_| "127.0.0.1".to_owned(), |a| a.ip().to_canonical().to_string());
+    let replica = ReplicaState {
+        client: Subscriber::of(info),
+        address: announced.address.clone().unwrap_or(host),
+        port: announced.port,
+        is_old: announced.is_old,
+        phase: match reader {
+            Some(_) => Phase::Follows,
+            None => Phase::Waits,
+        },
+        reader: reader.map_or(0, |reader| reader.0),
+        acked: reader.map_or(0, |reader| reader.1),
+        acked_file: 0,
+        acked_at: Instant::now(),
+    };
+    log::info!(
+        "replica {}:{} requests {} synchronization",
+        replica.address,
+        replica.port,
+        if reader.is_some() { "partial" } else { "full" }
+    );
+    state.replicas.insert(info.id, replica);
+    state.no_replicas_since = None;
+    replication.replica_count.store(state.replicas.len(), Relaxed);
+    if reader.is_some() {
+        replication.partial_syncs.fetch_add(1, Relaxed);
+        return Sync::Partial(state.id.clone());
+    }
+    if wanted.is_some() {
+        replication.refused_syncs.fetch_add(1, Relaxed);
+    }
+    drop(state);
+    request_snapshot(server);
+    Sync::Full
+}
+
+/// Requests the snapshot for replicas that wait for one, unless another one is in progress; then the
+/// first worker requests it later.
+pub fn request_snapshot(server: &Server) {
+    {
+        let mut state = server.replication.state();
+        let waits = |replica: &ReplicaState| matches!(replica.phase, Phase::Waits);
+        if state.has_snapshot || !state.replicas.values().any(waits) {
+            return;
+        }
+        state.has_snapshot = true;
+    }
+    let requested = saving::request(server, "for replicas".to_owned(), Then::Replicas);
+    if requested.is_err() {
+        server.replication.state().has_snapshot = false;
+    }
+}
+
+/// Begins the snapshot for replicas, for which all shards are locked: from now on they read the
+/// feed.
+///
+/// # Errors
+/// No replica waits any longer.
+pub fn begin_snapshot(
+    server: &Server,
+    view: &mut View<'_>,
+    plan: &mut Plan,
+) -> Result<(), String> {
+    if server.feed.is_on() {
+        effects::add_all_removals(server, view);
+    } else if !server.replication.is_replica() {
+        effects::set_feed(server, view, true);
+    }
+    server.feed.set_backlog(server.config.number(Id::ReplBacklogSize) as u64);
+    let position = server.feed.cut();
+    let mut state = server.replication.state();
+    let id = state.id.clone();
+    let stream_db = match server.replication.is_replica() {
+        true => state.stream_db,
+        false => 0,
+    };
+    let mut count = 0;
+    for replica in state.replicas.values_mut() {
+        if !matches!(replica.phase, Phase::Waits) {
+            continue;
+        }
+        let reader = server.feed.add_reader(position);
+        replica.reader = reader.expect("the end of the feed is kept");
+        replica.phase = Phase::Writes(position);
+        count += 1;
+        if replica.is_old {
+            continue;
+        }
+        let line = format!("+FULLRESYNC {id} {position}\r\n");
+        let worker = replica.client.worker;
+        let message = Message::Send(replica.client, Arc::from(line.as_bytes()));
+        server.inboxes[worker].push(worker, message);
+    }
+    if count == 0 {
+        state.has_snapshot = false;
+        return Err("no replica waits".to_owned());
+    }
+    server.replication.full_syncs.fetch_add(count, Relaxed);
+    plan.name = format!("temp-replicas-{}.rdb", std::process::id());
+    plan.fields.push(("repl-stream-db", stream_db.to_string()));
+    plan.fields.push(("repl-id", id));
+    plan.fields.push(("repl-offset", position.to_string()));
+    Ok(())
+}
+
+/// Passes a complete snapshot to the replicas that wait for it, or disconnects them.
+pub fn end_snapshot(server: &Server, is_complete: bool) {
+    let folder = server.config.text(Id::Dir);
+    let path = Path::new(&folder).join(format!("temp-replicas-{}.rdb", std::process::id()));
+    let opened = is_complete.then(|| File::open(&path)).and_then(Result::ok);
+    // The file exists as long as it is open.
+    let _ = fs::remove_file(&path);
+    let length = opened.as_ref().and_then(|file| file.metadata().ok());
+    let file = opened.map(Arc::new).zip(length.map(|found| found.len()));
+    let mut state = server.replication.state();
+    state.has_snapshot = false;
+    for replica in state.replicas.values_mut() {
+        let Phase::Writes(position) = replica.phase else {
+            continue;
+        };
+        match &file {
+            Some((file, len)) => replica.phase = Phase::Receives(position, Arc::clone(file), *len),
+            None => {
+                let Subscriber { worker, slot, client } = replica.client;
+                server.inboxes[worker].push(worker, Message::Kill(slot, client));
+            }
+        }
+    }
+    drop(state);
+    server.wake_all();
+}
+
+/// Records that a replica has received its snapshot.
+pub fn follow(server: &Server, client: u64) {
+    if let Some(replica) = server.replication.state().replicas.get_mut(&client) {
+        replica.phase = Phase::Follows;
+        replica.acked_at = Instant::now();
+    }
+}
+
+/// Records the position that a replica has acknowledged.
+pub fn acknowledge(server: &Server, client: u64, position: u64, in_file: Option<u64>) {
+    {
+        let mut state = server.replication.state();
+        let Some(replica) = state.replicas.get_mut(&client) else {
+            return;
+        };
+        replica.acked = position;
+        replica.acked_file = in_file.unwrap_or(replica.acked_file);
+        replica.acked_at = Instant::now();
+    }
+    check_waits(server, server.clock.moment());
+}
+
+/// Removes a replica that disconnects.
+pub fn forget(server: &Server, client: u64) {
+    let mut state = server.replication.state();
+    let Some(replica) = state.replicas.remove(&client) else {
+        return;
+    };
+    log::info!("replica {}:{} has disconnected", replica.address, replica.port);
+    if replica.reader > 0 {
+        server.feed.remove_reader(replica.reader);
+    }
+    let count = state.replicas.len();
+    server.replication.replica_count.store(count, Relaxed);
+    if count == 0 {
+        state.no_replicas_since = Some(Instant::now());
+    }
+}
+
+/// Requests all replicas to acknowledge what they have.
+pub fn request_acknowledgements(server: &Server) {
+    if server.replication.has_replicas() {
+        server
+            .feed
+            .append_raw(b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n");
+        server.wake_all();
+    }
+}
+
+/// Does what is due every 100 ms: a snapshot for replicas, limits, and the number of replicas that
+/// are up to date. `is_second` is true once per second.
+pub fn check(server: &Server, is_second: bool) {
+    let replication = &server.replication;
+    let config = &server.config;
+    if is_second || replication.has_replicas() {
+        request_snapshot(server);
+    }
+    if !is_second {
+        return;
+    }
+    server
+        .feed
+        .set_backlog(match replication.has_replicas() || replication.is_replica() {
+            true => config.number(Id::ReplBacklogSize) as u64,
+            false => backlog_without_replicas(server),
+        });
+    let (min, lag) = (
+        config.number(Id::MinReplicasToWrite) as usize,
+        config.number(Id::MinReplicasMaxLag) as u64,
+    );
+    let limit = config.output_limit(ClientClass::Replica).hard_bytes;
+    let timeout = Duration::from_secs(config.number(Id::ReplTimeout) as u64);
+    let mut good = 0;
+    for replica in replication.replicas() {
+        let is_following = matches!(replica.phase, Phase::Follows);
+        let age = replica.acked_at.elapsed();
+        good += usize::from(is_following && age.as_secs() <= lag);
+        let is_slow = limit > 0 && replica.reader > 0 && server.feed.lag(replica.reader) > limit;
+        let is_silent = is_following && age > timeout;
+        if is_slow || is_silent {
+            let why = if is_slow {
+                "it has too many unsent bytes (client-output-buffer-limit)"
+            } else {
+                "it has sent nothing for repl-timeout"
+            };
+            log::warn!("disconnecting replica {}:{}: {why}", replica.address, replica.port);
+            let Subscriber { worker, slot, client } = replica.client;
+            server.inboxes[worker].push(worker, Message::Kill(slot, client));
+        }
+    }
+    let lacks = min > 0 && lag > 0 && good < min && !replication.is_replica();
+    replication.lacks_replicas.store(lacks, Relaxed);
+}
+
+/// Returns the size of the backlog while there is no replica, and ends a feed that nobody needs.
+fn backlog_without_replicas(server: &Server) -> u64 {
+    let since = server.replication.state().no_replicas_since;
+    let limit = server.config.number(Id::ReplBacklogTtl) as u64;
+    let Some(since) = since else {
+        return 0;
+    };
+    let limit = if limit == 0 { BACKLOG_SECONDS_MAX } else { limit };
+    if since.elapsed().as_secs() < limit {
+        return server.config.number(Id::ReplBacklogSize) as u64;
+    }
+    let mut view = server.keyspace.lock_all(server.clock.now());
+    let mut state = server.replication.state();
+    state.no_replicas_since = None;
+    if !server.aof.is_on() && !server.replication.is_replica() && state.replicas.is_empty() {
+        effects::set_feed(server, &mut view, false);
+        // What follows is not in the feed, so that no replica may continue.
+        (state.id, state.earlier) = (new_id(), None);
+    }
+    0
+}
+
+/// Returns a random identifier of a history.
+pub fn new_id() -> String {
+    let words: String = (0..3)
+        .map(|salt| format!("{:016x}", crate::random::chance(0x1d00 + salt)))
+        .collect();
+    words[..ID_DIGITS].to_owned()
+}
+
+/// Sends the bytes that keep the connection of each replica alive.
+pub fn ping(server: &Server) {
+    if server.replication.is_replica() {
+        return;
+    }
+    if server.replication.has_replicas() {
+        server.feed.append_raw(b"*1\r\n$4\r\nPING\r\n");
+    }
+    for replica in server.replication.replicas() {
+        if matches!(replica.phase, Phase::Waits | Phase::Writes(_)) {
+            let worker = replica.client.worker;
+            let message = Message::Send(replica.client, Arc::from(&b"\n"[..]));
+            server.inboxes[worker].push(worker, message);
+        }
+    }
+}
+
+/// Returns the number of replicas that follow and have acknowledged a position.
+fn acked_count(server: &Server, position: u64, in_file: bool) -> usize {
+    let has_acked = |replica: &&ReplicaState| {
+        let acked = match in_file {
+            true => replica.acked_file,
+            false => replica.acked,
+        };
+        matches!(replica.phase, Phase::Follows) && acked >= position
+    };
+    let state = server.replication.state();
+    state.replicas.values().filter(has_acked).count()
+}
+
+/// Returns the numbers that a waiting client's position has reached: of this server's file, and of
+/// replicas.
+fn reached(server: &Server, wait: &Wait) -> (i64, i64) {
+    let is_local = server.aof.is_complete() && server.aof.synced() >= wait.position;
+    let replicas = acked_count(server, wait.position, wait.local.is_some());
+    (i64::from(is_local), replicas as i64)
+}
+
+/// Whether a client need not wait any longer.
+pub fn is_over(server: &Server, wait: &Wait) -> bool {
+    let (local, replicas) = reached(server, wait);
+    (wait.local != Some(true) || local > 0) && replicas >= wait.replicas as i64
+}
+
+/// Writes the reply to WAIT or WAITAOF as things stand.
+pub fn reply(server: &Server, wait: &Wait, reply: &mut Reply<'_>) {
+    let (local, replicas) = reached(server, wait);
+    if wait.local.is_some() {
+        reply.array(2);
+        reply.integer(local);
+    }
+    reply.integer(replicas);
+}
+
+/// Answers the clients whose wait is over at `now`.
+pub fn check_waits(server: &Server, now: Moment) {
+    let waits = &server.replication.waits;
+    if waits.is_empty() {
+        return;
+    }
+    let has_ended = |wait: &Wait| wait.deadline.is_some_and(|deadline| deadline <= now);
+    for wait in waits.take(|wait| has_ended(wait) || is_over(server, wait)) {
+        let mut output = Output::default();
+        reply(server, &wait, &mut Reply::new(&mut output, wait.protocol));
+        let Subscriber {
+            worker,
+            slot,
+            client,
+        } = wait.client;
+        let worker = worker.min(server.threads - 1);
+        server.inboxes[worker].push(worker, Message::Answer(slot, client, output));
+    }
+}
