@@ -18,6 +18,7 @@ import clients
 import clock
 import configuration
 import differential
+import durable
 import expiry
 import lifecycle
 import lists
@@ -32,7 +33,7 @@ import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, sharding, snapshots, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, sharding, snapshots, durable, sorted_sets, streams, tls, differential]
 
 
 class Bench:
@@ -46,10 +47,10 @@ class Bench:
         self.threads = threads
         self.server = self.start()
 
-    def start(self, *options: str, environment: dict[str, str] | None = None) -> Server:
+    def start(self, *options: str, environment: dict[str, str] | None = None, ignores_file_size: bool = False) -> Server:
         if self.threads is not None and "--threads" not in options:
             options = (*options, "--threads", self.threads)
-        return Server(self.binary, *options, environment=environment)
+        return Server(self.binary, *options, environment=environment, ignores_file_size=ignores_file_size)
 
     def fresh(self) -> None:
         """Empties the shared server, and restarts it if it has stopped."""

@@ -29,7 +29,9 @@ def free_port() -> int:
 class Server:
     """A running server. `binary` is a path of mayfly, `redis` for Debian's redis-server, or a path of valkey-server or redis-server."""
 
-    def __init__(self, binary: str, *options: str, environment: dict[str, str] | None = None):
+    def __init__(self, binary: str, *options: str, environment: dict[str, str] | None = None, ignores_file_size: bool = False):
+        # Whether a write beyond the maximum size of a file fails instead of ending the process.
+        self.ignores_file_size = ignores_file_size
         self.is_redis = binary == "redis"
         self.folder = tempfile.TemporaryDirectory(prefix="mayfly-e2e-")
         self.log_path = Path(self.folder.name) / "log"
@@ -49,8 +51,10 @@ class Server:
     def _start(self, command: list[str], environment: dict[str, str]) -> bool:
         """Starts it and waits until it listens. Returns False if its port was taken."""
         self.log = self.log_path.open("wb")
+        if self.ignores_file_size:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         self.process = subprocess.Popen(
-            command, cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT, env=environment
+            command, restore_signals=not self.ignores_file_size, cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT, env=environment
         )
         limit = time.monotonic() + START_LIMIT_S
         while time.monotonic() < limit:

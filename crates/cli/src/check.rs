@@ -1,15 +1,19 @@
-//! `mayfly check`: reports what a snapshot file contains and where it is damaged.
+//! `mayfly check`: reports what a snapshot file or an append-only file contains and where it is
+//! damaged.
 
 use anyhow::{Context, Result, bail};
+use server::aof::manifest::Manifest;
 use server::check::Contents;
+use server::check::commands::Commands;
 use server::clock::Clock;
 use std::fs::File;
-use std::path::PathBuf;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 /// Arguments of `mayfly check`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Snapshot file of Mayfly, Redis or Valkey
+    /// Snapshot file, append-only file or its manifest, of Mayfly, Redis or Valkey
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write the part before the damage, which can be loaded, to this new file
@@ -19,21 +23,80 @@ pub struct Arguments {
 
 /// Reads the file and prints a report. Fails if the file is damaged and was not repaired.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let path = arguments.file.display();
-    let mut file = File::open(&arguments.file).with_context(|| path.to_string())?;
-    let (contents, damage) = Contents::read(&file, Clock::System.now().0);
-    print!("{contents}");
+    let is_manifest = arguments
+        .file
+        .extension()
+        .is_some_and(|end| end == "manifest");
+    match is_manifest {
+        true if arguments.repair.is_some() => bail!("--repair: expected one file, not a manifest"),
+        true => check_manifest(&arguments.file),
+        false => check_file(&arguments.file, arguments.repair.as_deref()),
+    }
+}
+
+/// Checks all files that a manifest names.
+fn check_manifest(path: &Path) -> Result<()> {
+    let manifest = Manifest::read(path).map_err(anyhow::Error::msg)?;
+    let manifest =
+        manifest.with_context(|| format!("{}: there is no such file", path.display()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut has_damage = false;
+    for part in manifest.base.iter().chain(&manifest.increments) {
+        let path = folder.join(&part.name);
+        println!("{}:", path.display());
+        if let Err(error) = check_file(&path, None) {
+            println!("damaged: {error:#}");
+            has_damage = true;
+        }
+    }
+    match has_damage {
+        true => bail!("{}: a file is damaged", path.display()),
+        false => Ok(()),
+    }
+}
+
+fn check_file(path: &Path, repaired: Option<&Path>) -> Result<()> {
+    let shown = path.display();
+    let mut file = File::open(path).with_context(|| shown.to_string())?;
+    let mut first = Vec::new();
+    (&mut file).take(1).read_to_end(&mut first)?;
+    file.seek(SeekFrom::Start(0))?;
+    let is_commands = first.is_empty() || matches!(first[0], b'*' | b'#');
+    let (contents, commands, damage) = if is_commands {
+        let (commands, damage) = Commands::read(&file);
+        print!("{commands}");
+        (
+            None,
+            Some(commands),
+            damage.map(|damage| damage.to_string()),
+        )
+    } else {
+        let (contents, damage) = Contents::read(&file, Clock::System.now().0);
+        print!("{contents}");
+        (
+            Some(contents),
+            None,
+            damage.map(|damage| damage.to_string()),
+        )
+    };
     let Some(damage) = damage else {
         println!("the file is not damaged");
         return Ok(());
     };
-    let Some(new) = &arguments.repair else {
-        bail!("{path}: {damage}");
+    let Some(new) = repaired else {
+        bail!("{shown}: {damage}");
     };
     println!("damaged: {damage}");
-    contents
-        .repair(&mut file, new)
-        .map_err(|error| anyhow::anyhow!(error))?;
+    if let Some(contents) = contents {
+        let repaired = contents.repair(&mut file, new);
+        repaired.map_err(|error| anyhow::anyhow!(error))?;
+    }
+    if let Some(commands) = commands {
+        let mut copy = File::create_new(new).with_context(|| new.display().to_string())?;
+        file.seek(SeekFrom::Start(0))?;
+        io::copy(&mut file.take(commands.end), &mut copy)?;
+        copy.sync_all()?;
+    }
     println!("{} contains what precedes the damage", new.display());
     Ok(())
 }

@@ -162,7 +162,10 @@ impl AppendOnly {
             is_rewriting: state.rewriting.is_some(),
             is_scheduled: state.is_scheduled,
             last_took: state.last_took,
-            current: state.rewriting.as_ref().map(|rewriting| rewriting.2.elapsed()),
+            current: state
+                .rewriting
+                .as_ref()
+                .map(|rewriting| rewriting.2.elapsed()),
             has_rewrite_failed: state.has_rewrite_failed,
             has_write_failed: self.refuses_writes(),
             rewrites: state.rewrites,

@@ -1,6 +1,8 @@
 //! `mayfly check`: reads a snapshot file, reports what it contains and where it is damaged, and
 //! writes the part before the damage to a new file.
 
+pub mod commands;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;

@@ -319,8 +319,7 @@ impl<'s> Executor<'s> {
             reply.error(error);
             return Step::Refused;
         }
-        // What a command stores is about as long as its arguments.
-        if len > LARGE_BYTES && !can_allocate(len.saturating_mul(2)) {
+        if lacks_memory(len) {
             session.break_transaction();
             reply.error(NO_MEMORY);
             return Step::Refused;
@@ -332,9 +331,7 @@ impl<'s> Executor<'s> {
         if server.monitors.is_on() && session.ticket.is_none() {
             tracking::show(server, session, false, *chosen, *args);
         }
-        if spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
-            self.has_written = true;
-        }
+        self.has_written |= spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0;
         if args.len() > steps::KEYS_PER_STEP + 1 && matches!(spec.run.work, Work::InSteps) {
             return Step::IsLong;
         }
@@ -486,6 +483,11 @@ impl<'s> Executor<'s> {
             view.unwatch(&key, &session.is_dirty);
         }
     }
+}
+
+/// Whether a command of this length cannot be stored. What it stores is about as long.
+fn lacks_memory(len: usize) -> bool {
+    len > LARGE_BYTES && !can_allocate(len.saturating_mul(2))
 }
 
 /// Publishes the events of the keys in locked shards, and the invalidations that no client caused.

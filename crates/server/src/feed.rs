@@ -11,9 +11,9 @@
 //!                                              └ kept for replicas that connect again: the backlog
 //! ```
 //!
-//! An append copies its bytes once, into the last block, under one mutex. There is one queue and not
-//! one per worker, because the order is needed, and a copy of some hundred bytes is shorter than any
-//! scheme that restores an order later.
+//! An append copies its bytes once, into the last block, under one mutex. There is one queue and
+//! not one per worker, because the order is needed, and a copy of some hundred bytes is shorter
+//! than any scheme that restores an order later.
 //!
 //! A position is the number of bytes since the history began; replication calls it the offset. What
 //! all readers have taken is freed, except for the backlog. If the file is slower than the writes,
@@ -224,8 +224,8 @@ impl Feed {
         self.has_room.notify_all();
     }
 
-    /// Copies some of the bytes that a reader has not taken, at most those of a block, to the end of
-    /// `into`. Waits up to `patience` for the first one.
+    /// Copies some of the bytes that a reader has not taken, at most those of a block, to the end
+    /// of `into`. Waits up to `patience` for the first one.
     pub fn read(&self, id: ReaderId, into: &mut Vec<u8>, patience: Duration) -> Taken {
         let mut state = self.state();
         let at = match state.readers.get(&id) {
@@ -242,7 +242,11 @@ impl Feed {
         };
         let bytes = state.blocks.from(at);
         if bytes.is_empty() {
-            return if state.stops { Taken::Ended } else { Taken::Nothing };
+            return if state.stops {
+                Taken::Ended
+            } else {
+                Taken::Nothing
+            };
         }
         into.extend_from_slice(bytes);
         let next = at + bytes.len() as u64;

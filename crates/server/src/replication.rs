@@ -1,17 +1,17 @@
 //! Replication in both directions.
 //!
-//! As a *primary*, the server sends each replica a snapshot and then the feed ([`crate::feed`]) from
-//! the instant of the snapshot on, or only the part of the feed that the replica has missed. The
-//! worker of the replica's connection sends both (`net/worker/replicas.rs`), so that replicas use
-//! the limits, the encryption and the list of other clients.
+//! As a *primary*, the server sends each replica a snapshot and then the feed ([`crate::feed`])
+//! from the instant of the snapshot on, or only the part of the feed that the replica has missed.
+//! The worker of the replica's connection sends both (`net/worker/replicas.rs`), so that replicas
+//! use the limits, the encryption and the list of other clients.
 //!
 //! As a *replica*, a thread (`link.rs`) connects to the primary, receives the snapshot into a file,
 //! loads it in place of the present keys, and then executes the primary's commands
 //! (`dispatch/apply.rs`). They run at an early instant, because only the primary decides what has
-//! expired; clients do not see what has expired by this server's clock, and its memory is freed when
-//! the primary deletes it, or by this server once the primary has been unreachable for a while. The
-//! bytes of the primary's feed become this server's feed, with the same positions, so that replicas
-//! of this server, and this server after a promotion, continue the same history.
+//! expired; clients do not see what has expired by this server's clock, and its memory is freed
+//! when the primary deletes it, or by this server once the primary has been unreachable for a
+//! while. The bytes of the primary's feed become this server's feed, with the same positions, so
+//! that replicas of this server, and this server after a promotion, continue the same history.
 //!
 //! A history has an identifier. A promoted replica begins a new one and remembers the old one with
 //! the position up to which it is the same.

@@ -84,11 +84,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         server.port.store(address.port(), Relaxed);
     }
     // From here on, clients get LOADING until the file is loaded.
-    let file = aof::load::prepare(&server)?;
-    let snapshot = match &file {
-        Some(_) => None,
-        None => loading::prepare(&server)?,
-    };
+    let load = prepare_load(&server)?;
     let mut threads = start_workers(&server, listeners)?;
     if server.segments.is_none() {
         let watched = Arc::clone(&server);
@@ -115,14 +111,8 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         });
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
     }
-    if let Some(source) = snapshot {
-        let load = move |server: &Server| {
-            loading::load(server, &source.name, source.file, source.bytes)
-        };
+    if let Some(load) = load {
         threads.push(start_loading(&server, load)?);
-    }
-    if let Some(file) = file {
-        threads.push(start_loading(&server, move |server| aof::load::load(server, file))?);
     }
     log_start(&server, &addresses);
     for (protocol, addresses) in others {
@@ -135,6 +125,20 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         addresses,
         threads,
     })
+}
+
+/// Function that loads files.
+type Load = Box<dyn FnOnce(&Server) -> Result<(), String> + Send>;
+
+/// Searches the files to be loaded: the append-only file, or the snapshot file.
+fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
+    if let Some(file) = aof::load::prepare(server)? {
+        return Ok(Some(Box::new(move |server| aof::load::load(server, file))));
+    }
+    let source = loading::prepare(server)?;
+    Ok(source.map(|source| -> Load {
+        Box::new(move |server| loading::load(server, &source.name, source.file, source.bytes))
+    }))
 }
 
 /// Starts the thread that writes snapshots.
@@ -162,10 +166,11 @@ fn start_aof(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, Str
     spawned.map_err(|error| format!("thread of the append-only file: {error}"))
 }
 
-/// Starts the thread that follows a primary. Nobody waits for it, because it may wait for a network.
+/// Starts the thread that follows a primary. Nobody waits for it, because it may wait for a
+/// network.
 fn start_link(server: &Arc<Server>) -> Result<(), String> {
     let primary = server.config.text(Id::ReplicaOf);
-    if !primary.is_empty() {
+    if !primary.is_empty() && !primary.eq_ignore_ascii_case("no one") {
         let words = primary.split_once(' ');
         let address = words.and_then(|(host, port)| Some((host, port.trim().parse().ok()?)));
         let (host, port) =
@@ -203,8 +208,7 @@ fn start_workers(
             let guard = StopOnDrop::new(watched);
             let result = worker.run();
             guard.server.aof.end_worker();
-            result
-                .map_err(|error| format!("worker {index}: {error}"))
+            result.map_err(|error| format!("worker {index}: {error}"))
         });
         threads.push(thread.map_err(|error| format!("worker {index}: {error}"))?);
     }
@@ -224,7 +228,7 @@ pub fn shut_down(server: &Server, cause: &str) -> Result<(), &'static str> {
 /// a cache with a part of its keys would be saved over the file.
 fn start_loading(
     server: &Arc<Server>,
-    load: impl FnOnce(&Server) -> Result<(), String> + Send + 'static,
+    load: Load,
 ) -> Result<JoinHandle<Result<(), String>>, String> {
     let server = Arc::clone(server);
     let thread = std::thread::Builder::new().name("loader".to_owned());

@@ -169,7 +169,7 @@ impl Saving {
     ///
     /// # Errors
     /// Another snapshot is in progress. The message is a reply.
-    fn request(&self, cause: String, then: Then) -> Result<(), &'static str> {
+    pub fn request(&self, cause: String, then: Then) -> Result<(), &'static str> {
         let mut state = self.state();
         let stops = matches!(then, Then::Stop { .. });
         if stops && state.stops() || !stops && state.is_busy() {

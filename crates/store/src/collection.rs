@@ -40,12 +40,13 @@ pub(crate) struct ChangedElements {
 }
 
 impl ChangedElements {
-    /// Creates an empty list that takes any number of names.
-    pub fn complete() -> ChangedElements {
-        ChangedElements {
-            is_complete: true,
+    /// Creates an empty list for elements that expire: for the journal, which needs all names, or
+    /// for an event. Returns `None` if neither needs them.
+    pub fn of_expired(is_recorded: bool, is_named: bool) -> Option<ChangedElements> {
+        (is_recorded || is_named).then(|| ChangedElements {
+            is_complete: is_recorded,
             ..ChangedElements::default()
-        }
+        })
     }
 
     /// Adds a name, unless it was the last one or there are too many.

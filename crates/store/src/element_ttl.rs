@@ -430,8 +430,8 @@ impl TimedElements {
         self.is_void = true;
     }
 
-    /// Adds the names of the first elements to `names`, as many as an event names. The journal needs
-    /// none of them, because the key is removed.
+    /// Adds the names of the first elements to `names`, as many as an event names. The journal
+    /// needs none of them, because the key is removed.
     fn name_all(&self, names: Option<&ChangedElements>) {
         if let Some(names) = names {
             let slots = self.elements.iter().take(NAMED_MAX);

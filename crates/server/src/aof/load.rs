@@ -6,8 +6,8 @@
 //! because a later command may depend on what would be evicted.
 //!
 //! A file that ends within a command was being written when the machine or the process crashed. The
-//! last increment is cut there if `aof-load-truncated` says so. Any other damage is refused with its
-//! offset.
+//! last increment is cut there if `aof-load-truncated` says so. Any other damage is refused with
+//! its offset.
 
 use super::manifest::{Manifest, Part};
 use super::reader::{CommandReader, Damage};
@@ -88,7 +88,9 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     server.keyspace.set_frozen(true);
     server.keyspace.set_maxmemory(0);
     let loaded = load_found(server, &names, start.found);
-    server.keyspace.set_maxmemory(server.config.maxmemory_bytes());
+    server
+        .keyspace
+        .set_maxmemory(server.config.maxmemory_bytes());
     server.keyspace.set_frozen(false);
     server.scripting.free_functions();
     server.wake_all();
@@ -162,7 +164,12 @@ fn load_parts(server: &Server, folder: &Path, manifest: &Manifest) -> Result<(),
     server.loading.total_bytes.store(total, Relaxed);
     let mut now = Tick(1);
     if let Some(base) = &manifest.base {
-        now = load_file(server, &folder.join(&base.name), now, manifest.increments.is_empty())?;
+        now = load_file(
+            server,
+            &folder.join(&base.name),
+            now,
+            manifest.increments.is_empty(),
+        )?;
     }
     for (index, part) in manifest.increments.iter().enumerate() {
         let is_last = index + 1 == manifest.increments.len();
@@ -190,13 +197,18 @@ fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<T
         let (mut first, file) = source.into_inner();
         // The snapshot's reader has usually read more than what was read here.
         let mut rest = read;
-        first.read_to_end(&mut rest).map_err(|error| failed(&error))?;
+        first
+            .read_to_end(&mut rest)
+            .map_err(|error| failed(&error))?;
         reader = CommandReader::new(file, rest, loaded.offset);
     }
     let commands = execute(server, &mut reader, now, path, is_last)?;
     if commands > 0 {
         let took = start.elapsed().as_secs_f64();
-        log::info!("executed {commands} commands of {} in {took:.3} s", path.display());
+        log::info!(
+            "executed {commands} commands of {} in {took:.3} s",
+            path.display()
+        );
     }
     Ok(now)
 }
@@ -243,7 +255,10 @@ fn execute(
             Err(damage) => return Err(format!("{}: {damage}", path.display())),
         }
     }
-    server.loading.loaded_bytes.store(before + reader.offset(), Relaxed);
+    server
+        .loading
+        .loaded_bytes
+        .store(before + reader.offset(), Relaxed);
     if refused > LOGGED_MAX {
         log::warn!("{}: {refused} commands were refused", path.display());
     }
@@ -297,7 +312,9 @@ fn open(server: &Server, names: &Names, mut manifest: Manifest) -> Result<(), St
     state.bytes_after_rewrite = current;
     server.feed.add_file();
     let position = server.feed.cut();
-    state.orders.push_back((position, Order::Switch(file, part)));
+    state
+        .orders
+        .push_back((position, Order::Switch(file, part)));
     drop(state);
     drop(view);
     server.aof.bell.notify_all();

@@ -50,7 +50,12 @@ impl Manifest {
             }
             let words = words(line).ok_or_else(|| wrong("a quote is not closed"))?;
             let (pairs, rest) = words.as_chunks::<2>();
-            let value = |name: &str| pairs.iter().find(|[key, _]| key == name).map(|pair| &pair[1]);
+            let value = |name: &str| {
+                pairs
+                    .iter()
+                    .find(|[key, _]| key == name)
+                    .map(|pair| &pair[1])
+            };
             let (Some(name), Some(sequence), Some(kind), []) =
                 (value("file"), value("seq"), value("type"), rest)
             else {
@@ -73,7 +78,9 @@ impl Manifest {
                 "i" => {
                     let last = manifest.increments.last();
                     if last.is_some_and(|last| last.sequence >= sequence) {
-                        return Err(wrong("expected a larger number than that of the increment before"));
+                        return Err(wrong(
+                            "expected a larger number than that of the increment before",
+                        ));
                     }
                     manifest.increments.push(part);
                 }
@@ -97,7 +104,9 @@ impl Manifest {
             found => found.map_err(|error| failed(error.to_string()))?.len(),
         };
         if len > BYTES_MAX {
-            return Err(failed(format!("expected at most {BYTES_MAX} bytes, found {len}")));
+            return Err(failed(format!(
+                "expected at most {BYTES_MAX} bytes, found {len}"
+            )));
         }
         let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
         Manifest::parse(&text).map(Some).map_err(failed)
@@ -111,7 +120,10 @@ impl Manifest {
         let increments = self.increments.iter().map(|part| (part, 'i'));
         for (part, kind) in base.chain(history).chain(increments) {
             let name = match part.name.contains([' ', '"', '\\']) {
-                true => format!("\"{}\"", part.name.replace('\\', "\\\\").replace('"', "\\\"")),
+                true => format!(
+                    "\"{}\"",
+                    part.name.replace('\\', "\\\\").replace('"', "\\\"")
+                ),
                 false => part.name.clone(),
             };
             let sequence = part.sequence;
@@ -196,11 +208,17 @@ mod tests {
     fn a_damaged_manifest_is_refused_with_its_line() {
         for (text, expected) in [
             ("", "it names no file"),
-            ("file a seq 1 type b\nfile c seq 2 type b\n", "line 2: there are two"),
+            (
+                "file a seq 1 type b\nfile c seq 2 type b\n",
+                "line 2: there are two",
+            ),
             ("file a seq x type b\n", "line 1: expected a number"),
             ("file ../a seq 1 type b\n", "line 1: expected the name"),
             ("file a seq 1 type q\n", "line 1: expected the type"),
-            ("file a seq 2 type i\nfile b seq 2 type i\n", "line 2: expected a larger"),
+            (
+                "file a seq 2 type i\nfile b seq 2 type i\n",
+                "line 2: expected a larger",
+            ),
             ("file \"a seq 1 type b\n", "line 1: a quote"),
             ("nonsense\n", "line 1: expected 'file"),
         ] {

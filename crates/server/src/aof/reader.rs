@@ -132,7 +132,10 @@ impl<R: Read> CommandReader<R> {
                 }
             }
             let start = self.at;
-            match self.parser.parse(&mut self.buffer[start..], &mut self.spans) {
+            match self
+                .parser
+                .parse(&mut self.buffer[start..], &mut self.spans)
+            {
                 Ok(Parsed::Command { consumed }) => {
                     self.at += consumed;
                     let input = &self.buffer[start..self.at];
@@ -192,7 +195,8 @@ mod tests {
         }
     }
 
-    const FILE: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n#TS:17\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\n";
+    const FILE: &[u8] =
+        b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n#TS:17\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\n";
 
     #[test]
     fn commands_are_read_and_annotations_skipped() {

@@ -6,8 +6,8 @@ use crate::command::effects;
 use crate::config::Id;
 use crate::config::words::SYNC_ALWAYS;
 use crate::feed::{FILE, put_select};
+use crate::saving::Then;
 use crate::saving::queue::Plan;
-use crate::saving::{Then, work as saving};
 use crate::state::Server;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -55,18 +55,25 @@ impl Names {
 pub(super) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<File, String> {
     let path = folder.join(name);
     let mut options = OpenOptions::new();
-    options.create(is_new).truncate(is_new).write(true).append(!is_new);
+    options
+        .create(is_new)
+        .truncate(is_new)
+        .write(true)
+        .append(!is_new);
     let opened = options.open(&path);
     opened.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Requests a rewrite, which begins when no other snapshot is in progress. Returns whether it begins
-/// at once.
+/// Requests a rewrite, which begins when no other snapshot is in progress. Returns whether it
+/// begins at once.
 ///
 /// # Errors
 /// A rewrite is in progress, or the engine has no snapshots. The message is a reply.
 pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static str> {
     let aof = &server.aof;
+    if server.segments.is_some() {
+        return Err("ERR the segment engine has no append-only file");
+    }
     {
         let mut state = aof.state();
         if state.rewriting.is_some() {
@@ -75,14 +82,10 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
         state.is_scheduled = true;
     }
     let cause = format!("rewrite of the append-only file: {cause}");
-    match saving::request(server, cause, Then::Rewritten) {
-        Ok(()) => Ok(true),
-        Err(crate::saving::IN_PROGRESS) => Ok(false),
-        Err(error) => {
-            aof.state().is_scheduled = false;
-            Err(error)
-        }
-    }
+    // The loader begins the file itself.
+    let is_requested = server.saving.request(cause, Then::Rewritten).is_ok();
+    server.inboxes[0].wake();
+    Ok(is_requested)
 }
 
 /// Begins a rewrite at the instant of its snapshot, for which all shards are locked: from now on
@@ -137,7 +140,9 @@ pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> R
     plan.name.clone_from(&base.name);
     plan.fields.push(("aof-base", "1".to_owned()));
     state.rewriting = Some((base, increment.sequence, Instant::now()));
-    state.orders.push_back((position, Order::Switch(file, increment)));
+    state
+        .orders
+        .push_back((position, Order::Switch(file, increment)));
     drop(state);
     aof.bell.notify_all();
     server.feed.wake();
@@ -171,8 +176,8 @@ pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
     server.feed.wake();
 }
 
-/// Requests the rewrite that is due, if one is: a scheduled one, one after a failure, or one because
-/// the file has grown.
+/// Requests the rewrite that is due, if one is: a scheduled one, one after a failure, or one
+/// because the file has grown.
 pub fn check(server: &Server) {
     let aof: &AppendOnly = &server.aof;
     let config = &server.config;

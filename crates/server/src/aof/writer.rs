@@ -200,7 +200,12 @@ impl Writer {
             .increments
             .into_iter()
             .partition(|part| part.sequence >= first);
-        let history: Vec<Part> = old.history.into_iter().chain(old.base).chain(gone).collect();
+        let history: Vec<Part> = old
+            .history
+            .into_iter()
+            .chain(old.base)
+            .chain(gone)
+            .collect();
         state.manifest = Manifest {
             base: Some(base),
             increments: kept,
@@ -223,7 +228,11 @@ impl Writer {
             let _ = fs::remove_file(folder.join(&part.name));
         }
         let mut state = server.aof.state();
-        let increments: u64 = manifest.increments.iter().map(|part| size(&folder, part)).sum();
+        let increments: u64 = manifest
+            .increments
+            .iter()
+            .map(|part| size(&folder, part))
+            .sum();
         state.base_bytes = bytes;
         state.current_bytes = bytes + increments;
         state.bytes_after_rewrite = state.current_bytes;

@@ -31,7 +31,7 @@ pub const TABLE: &[Spec] = commands! {
 /// Text of DEBUG HELP.
 const HELP: &[&str] = &[
     "CHANGE-REPL-ID",
-    "    Has no effect, because there is no replication.",
+    "    Has no effect.",
     "DICT-RESIZING <0|1>",
     "    Has no effect, because tables are resized in small steps.",
     "ERROR <string>",

@@ -1,8 +1,9 @@
 //! Effects: what a command has changed, as commands that have the same effect wherever and whenever
-//! they run. They are added to the feed ([`crate::feed`]) for the append-only file and for replicas.
+//! they run. They are added to the feed ([`crate::feed`]) for the append-only file and for
+//! replicas.
 //!
-//! - An effect is added under the locks of the command, directly after it has run. So the effects of
-//!   one key are in the order of its changes.
+//! - An effect is added under the locks of the command, directly after it has run. So the effects
+//!   of one key are in the order of its changes.
 //! - A command without a change adds nothing. Most others are added as they are. Expiration times
 //!   become instants, elements that were chosen at random are named, and blocking commands become
 //!   what they did (`forms.rs` lists the rules, `rewrite.rs` performs them).
@@ -25,8 +26,8 @@ use crate::state::Server;
 use forms::{Form, form};
 use rewrite::Rewrite;
 use store::{Class, Key, Lost, Removed, Tick, View};
-use wire::number::Text;
 use wire::Args;
+use wire::number::Text;
 
 /// Reply to a command whose effect is added.
 #[derive(Clone, Copy)]
@@ -97,10 +98,12 @@ pub fn add_inner(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
 
 /// Returns the arguments with the command's own name, which `rename-command` does not change.
 fn named<'a>(spec: &'static Spec, args: Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> {
-    args.iter().enumerate().map(move |(index, arg)| match index {
-        0 => spec.name.as_bytes(),
-        _ => arg,
-    })
+    args.iter()
+        .enumerate()
+        .map(move |(index, arg)| match index {
+            0 => spec.name.as_bytes(),
+            _ => arg,
+        })
 }
 
 /// Adds the removals of the locked shards and the effect of a command to a batch.
@@ -180,7 +183,11 @@ const NAMES_PER_COMMAND: usize = 1024;
 fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, name: &[u8]) {
     let key = server.keyspace.key(db, name);
     if let Ok(Some(facts)) = view.read_stream(&key, |stream, scene| {
-        (stream.facts().max_age_ms, stream.is_empty(scene), stream.first_id(scene))
+        (
+            stream.facts().max_age_ms,
+            stream.is_empty(scene),
+            stream.first_id(scene),
+        )
     }) && facts.0 > 0
     {
         let first = facts.2.to_string();

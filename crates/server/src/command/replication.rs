@@ -51,8 +51,12 @@ fn role(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         ctx.reply.bulk(primary.host.as_bytes());
         ctx.reply.integer(i64::from(primary.port));
         ctx.reply.bulk(match primary {
-            PrimaryState { is_syncing: true, .. } => b"sync",
-            PrimaryState { is_connected: true, .. } => b"connected",
+            PrimaryState {
+                is_syncing: true, ..
+            } => b"sync",
+            PrimaryState {
+                is_connected: true, ..
+            } => b"connected",
             _ => b"connect",
         });
         return ctx.reply.integer(position as i64);
@@ -78,7 +82,9 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     if args.is(1, "no") && args.is(2, "one") {
         ctx.unlocked(role::promote);
-        ctx.server.config.put(Id::ReplicaOf, &Value::Text(String::new()));
+        ctx.server
+            .config
+            .put(Id::ReplicaOf, &Value::Text(String::new()));
         return ctx.reply.ok();
     }
     let host = String::from_utf8_lossy(&args[1]).into_owned();
@@ -88,9 +94,7 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     };
     let present = ctx.server.replication.primary();
     if present.is_some_and(|primary| primary.host == host && primary.port == port) {
-        return ctx
-            .reply
-            .simple("OK Already connected to specified master");
+        return ctx.reply.simple("OK Already connected to specified master");
     }
     ctx.unlocked(|server| role::follow(server, &host, port));
     let text = Value::Text(format!("{host} {port}"));
@@ -127,8 +131,14 @@ fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
                 let address = String::from_utf8_lossy(&args[at + 1]).into_owned();
                 ctx.session.announced.get_or_insert_default().address = Some(address);
             }
-            b"capa" | b"version" | b"rdb-only" | b"rdb-filter-only" | b"rdb-channel"
-            | b"main-ch-client-id" | b"set-rdb-client-id" | b"set-cluster-node-id" => {}
+            b"capa"
+            | b"version"
+            | b"rdb-only"
+            | b"rdb-filter-only"
+            | b"rdb-channel"
+            | b"main-ch-client-id"
+            | b"set-rdb-client-id"
+            | b"set-cluster-node-id" => {}
             _ => {
                 let shown = String::from_utf8_lossy(&args[at]);
                 let text = format!("ERR Unrecognized REPLCONF option: {shown}");
@@ -155,7 +165,12 @@ fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             .error("NOMASTERLINK Can't SYNC while not connected with my master");
     }
     let is_old = args.len() == 1;
-    let mut announced = ctx.session.announced.as_deref().cloned().unwrap_or_default();
+    let mut announced = ctx
+        .session
+        .announced
+        .as_deref()
+        .cloned()
+        .unwrap_or_default();
     announced.is_old = is_old;
     let id = args.get(1).map(String::from_utf8_lossy);
     let next = args.get(2).and_then(parse_i64);

@@ -235,10 +235,10 @@ mod tests {
         }
         assert_eq!(set(&config, "appendonly", "no"), Ok(None));
         for (name, value, part) in [
-            ("appendonly", "yes", "not supported: the only"),
+            ("cluster-enabled", "yes", "not supported: the only"),
             ("save", "900", "Invalid save parameters"),
             ("dbfilename", "a/b", "can't be a path"),
-            ("replicaof", "host 1", "replication is not supported"),
+            ("loadmodule", "x.so", "modules are not supported"),
             ("maxmemmory", "1", "did you mean 'maxmemory'"),
             ("port", "70000", "between 0 and 65535"),
             ("zzzzzzzzzzzzz", "1", "unknown setting"),

@@ -258,7 +258,12 @@ pub const IGNORED: &[(&[&str], &str)] = &[
     (&["shutdown-*"], "a stop does not wait for replicas"),
     (&["rdb*"], "snapshots are written in one form"),
     (
-        &["repl-*", "replica-*", "slave-*", "propagation-error-behavior"],
+        &[
+            "repl-*",
+            "replica-*",
+            "slave-*",
+            "propagation-error-behavior",
+        ],
         "replication has one form",
     ),
     (&["cluster-*"], "there is no cluster mode"),

@@ -40,7 +40,9 @@ impl<'s> Applier<'s> {
         Applier {
             server,
             session: Session::new(),
-            commands: all.map(|(index, spec)| (spec.name, index as SpecIndex)).collect(),
+            commands: all
+                .map(|(index, spec)| (spec.name, index as SpecIndex))
+                .collect(),
             held: LockedShards::default(),
             out: Output::default(),
             events: Vec::new(),
@@ -104,7 +106,9 @@ impl<'s> Applier<'s> {
             let mut view = lock(&server.keyspace, &self.held.locks, now);
             let session = &mut self.session;
             if server.long.is_active()
-                && server.long.blocks(|is_leased| needs(spec, session, args, is_leased))
+                && server
+                    .long
+                    .blocks(|is_leased| needs(spec, session, args, is_leased))
             {
                 drop(view);
                 std::thread::sleep(RETRY_PAUSE);
@@ -142,7 +146,10 @@ impl<'s> Applier<'s> {
 
     /// Gives a string the head of a memcached item.
     fn take_message(&mut self, message: &[u8], now: Tick) {
-        let Some((len, rest)) = message.strip_prefix(ITEM_MARK).and_then(<[u8]>::split_first) else {
+        let Some((len, rest)) = message
+            .strip_prefix(ITEM_MARK)
+            .and_then(<[u8]>::split_first)
+        else {
             return;
         };
         let Some((head, name)) = rest.split_at_checked(usize::from(*len)) else {

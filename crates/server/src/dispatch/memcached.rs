@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::state::Server;
 use crate::stats::Counts;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{Key, View};
+use store::{Key, Keyspace, View};
 use wire::memcached::Request;
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Output, Span};
@@ -43,15 +43,17 @@ fn choose_shards(
     }
 }
 
-/// Adds the present values of a request's keys to the feed if the request has changed one.
-fn add_effects(
-    server: &Server,
-    view: &mut View<'_>,
-    before: u64,
-    request: &Request,
-    keys: &[Span],
-    input: &[u8],
-) {
+/// Runs a request on locked shards, and adds the present values of its keys to the feed if it has
+/// changed one.
+fn run_on<'v>(
+    turn: memcached::Turn<'_, ()>,
+    view: &mut View<'v>,
+    space: &'v Keyspace,
+    locks: &Locks,
+) -> Progress {
+    let (server, request, keys, input) = (turn.server, turn.request, turn.keys, turn.input);
+    let before = view.changes();
+    let progress = memcached::run(&mut turn.on(Slab::new(view, space, locks)));
     if server.feed.is_on() {
         let keys = memcached::meant_keys(request, keys, input);
         let key = |name: &Vec<u8>| server.keyspace.key(memcached::DATABASE, name).hash;
@@ -63,6 +65,7 @@ fn add_effects(
         });
         effects::add_items(server, view, memcached::DATABASE, before, keys);
     }
+    progress
 }
 
 impl Executor<'_> {
@@ -160,20 +163,14 @@ impl Executor<'_> {
             if long::needs_names(server, turn.session, keys, input) {
                 return Progress::Waits;
             }
-            let before = view.changes();
-            let progress = memcached::run(&mut turn.on(Slab::new(view, space, &Locks::All)));
-            add_effects(server, view, before, request, keys, input);
-            return progress;
+            return run_on(turn, view, space, &Locks::All);
         }
         choose_shards(server, held, request, keys, hashes, input);
         let mut view = lock(space, &held.locks, self.now);
         if long::needs_names(server, turn.session, keys, input) {
             return Progress::Waits;
         }
-        let (locks, one) = (&held.locks, &mut view);
-        let before = one.changes();
-        let progress = memcached::run(&mut turn.on(Slab::new(one, space, locks)));
-        add_effects(server, &mut view, before, request, keys, input);
+        let progress = run_on(turn, &mut view, space, &held.locks);
         publish(server, &mut view, &mut self.events);
         drop(view);
         if server.threads > 1 && may_write {

@@ -110,8 +110,8 @@ pub struct Loaded<R> {
     pub rest: (R, Vec<u8>),
 }
 
-/// Loads a snapshot within a load that has begun. In a base of an append-only file nothing counts as
-/// expired.
+/// Loads a snapshot within a load that has begun. In a base of an append-only file nothing counts
+/// as expired.
 ///
 /// # Errors
 /// As [`load`].

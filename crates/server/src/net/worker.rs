@@ -219,15 +219,14 @@ impl Worker {
         }
         let inbox = &server.inboxes[self.index];
         let has_waiting = !self.again.is_empty() || !self.leaving.is_empty();
-        if !self.syncing.is_empty() {
-            // The request comes before the comparison, so that no synchronization is missed.
-            server.aof.wait();
-            if self.has_synced(server) {
-                return Duration::ZERO;
-            }
-        }
         let has_retry = self.retry_count > 0 || server.long.has_retry(self.index);
-        if has_retry || self.has_feed || self.is_busy || inbox.is_filled() || has_waiting || self.listeners.is_ready
+        if has_retry
+            || self.has_synced(server)
+            || self.has_feed
+            || self.is_busy
+            || inbox.is_filled()
+            || has_waiting
+            || self.listeners.is_ready
         {
             return Duration::ZERO;
         }
@@ -267,11 +266,8 @@ impl Worker {
         if let Some(pause) = saving::next_walk(server, self.index) {
             timeout = timeout.min(pause);
         }
-        if self.index == 0 && !server.replication.waits.is_empty() {
-            server.aof.wait();
-            if let Some(deadline) = server.replication.waits.next() {
-                timeout = timeout.min(Duration::from_millis(deadline.since(now)));
-            }
+        if let Some(pause) = self.pause_of_waits(server, now) {
+            timeout = timeout.min(pause);
         }
         if let Some((deadline, _, _)) = self.waits.first() {
             timeout = timeout.min(Duration::from_millis(deadline.since(now) + 1));
@@ -404,8 +400,7 @@ impl Worker {
         }
         if connection.awaits_sync() && !connection.is_syncing && next != Next::Close {
             connection.is_syncing = true;
-            self.syncing
-                .push((index, connection.session.info.id));
+            self.syncing.push((index, connection.session.info.id));
         }
         if connection.is_over_limit(executor.server(), executor.moment()) {
             connection.report_excess(executor.server());
@@ -632,8 +627,14 @@ impl Worker {
         self.account(executor);
     }
 
-    /// Whether the replies of a connection need not be held any longer.
+    /// Whether the replies of a connection need not be held any longer. If there are connections
+    /// whose replies are held, requests to be woken.
     fn has_synced(&self, server: &Server) -> bool {
+        if self.syncing.is_empty() {
+            return false;
+        }
+        // The request comes before the comparison, so that no synchronization is missed.
+        server.aof.wait();
         let is_synced = |(index, id): &(usize, u64)| {
             let connection = self.connections.get(*index).and_then(Option::as_ref);
             connection.is_none_or(|c| c.session.info.id != *id || c.is_synced(server))
@@ -641,7 +642,8 @@ impl Worker {
         self.syncing.iter().any(is_synced)
     }
 
-    /// Sends the replies that were held for the append-only file, and serves their connections again.
+    /// Sends the replies that were held for the append-only file, and serves their connections
+    /// again.
     fn release_synced(&mut self, executor: &mut Executor<'_>) {
         if self.syncing.is_empty() {
             return;

@@ -255,7 +255,9 @@ impl<'s> Link<'s> {
     /// Receives a snapshot into a file and loads it in place of the present keys.
     fn load(&mut self, id: String, position: u64) -> io::Result<()> {
         log::info!("receiving a snapshot of the primary");
-        change(self.server, self.number, |primary| primary.is_syncing = true);
+        change(self.server, self.number, |primary| {
+            primary.is_syncing = true
+        });
         let folder = self.server.config.text(Id::Dir);
         let name = format!("temp-primary-{}.rdb", std::process::id());
         let path = Path::new(&folder).join(name);
@@ -263,7 +265,9 @@ impl<'s> Link<'s> {
         let result = received.and_then(|()| self.replace_keys(&path, id, position));
         // It is of no further use. If it stays, the next one overwrites it.
         let _ = fs::remove_file(&path);
-        change(self.server, self.number, |primary| primary.is_syncing = false);
+        change(self.server, self.number, |primary| {
+            primary.is_syncing = false
+        });
         result
     }
 
@@ -331,7 +335,10 @@ impl<'s> Link<'s> {
     fn replace_keys(&mut self, path: &Path, id: String, position: u64) -> io::Result<()> {
         let server = self.server;
         let replication = &server.replication;
-        let _applying = replication.applying.lock().expect("the lock is not poisoned");
+        let _applying = replication
+            .applying
+            .lock()
+            .expect("the lock is not poisoned");
         if !is_current(server, self.number) {
             return Err(wrong("another primary was set".to_owned()));
         }
@@ -394,7 +401,11 @@ impl<'s> Link<'s> {
     /// acknowledgement.
     fn apply(&mut self, applier: &mut Applier<'_>, parser: &mut Parser) -> io::Result<bool> {
         let server = self.server;
-        let _applying = server.replication.applying.lock().expect("the lock is not poisoned");
+        let _applying = server
+            .replication
+            .applying
+            .lock()
+            .expect("the lock is not poisoned");
         if !is_current(server, self.number) {
             return Err(wrong("another primary was set".to_owned()));
         }

@@ -7,8 +7,8 @@ use crate::clock::Moment;
 use crate::command::effects;
 use crate::config::{ClientClass, Id};
 use crate::message::{Message, Subscriber};
+use crate::saving::Then;
 use crate::saving::queue::Plan;
-use crate::saving::{Then, work as saving};
 use crate::state::Server;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -54,7 +54,10 @@ pub fn accept(
         Some((reader, position))
     });
     let host = info.address.parse::<SocketAddr>();
-    let host = host.map_or_else(|_| "127.0.0.1".to_owned(), |a| a.ip().to_canonical().to_string());
+    let host = host.map_or_else(
+        |_| "127.0.0.1".to_owned(),
+        |a| a.ip().to_canonical().to_string(),
+    );
     let replica = ReplicaState {
         client: Subscriber::of(info),
         address: announced.address.clone().unwrap_or(host),
@@ -77,7 +80,9 @@ pub fn accept(
     );
     state.replicas.insert(info.id, replica);
     state.no_replicas_since = None;
-    replication.replica_count.store(state.replicas.len(), Relaxed);
+    replication
+        .replica_count
+        .store(state.replicas.len(), Relaxed);
     if reader.is_some() {
         replication.partial_syncs.fetch_add(1, Relaxed);
         return Sync::Partial(state.id.clone());
@@ -90,8 +95,8 @@ pub fn accept(
     Sync::Full
 }
 
-/// Requests the snapshot for replicas that wait for one, unless another one is in progress; then the
-/// first worker requests it later.
+/// Requests the snapshot for replicas that wait for one, unless another one is in progress; then
+/// the first worker requests it later.
 pub fn request_snapshot(server: &Server) {
     {
         let mut state = server.replication.state();
@@ -101,10 +106,12 @@ pub fn request_snapshot(server: &Server) {
         }
         state.has_snapshot = true;
     }
-    let requested = saving::request(server, "for replicas".to_owned(), Then::Replicas);
-    if requested.is_err() {
-        server.replication.state().has_snapshot = false;
+    let cause = "for replicas".to_owned();
+    let is_possible = !server.loading.is_on();
+    if is_possible && server.saving.request(cause, Then::Replicas).is_ok() {
+        return server.inboxes[0].wake();
     }
+    server.replication.state().has_snapshot = false;
 }
 
 /// Begins the snapshot for replicas, for which all shards are locked: from now on they read the
@@ -112,17 +119,15 @@ pub fn request_snapshot(server: &Server) {
 ///
 /// # Errors
 /// No replica waits any longer.
-pub fn begin_snapshot(
-    server: &Server,
-    view: &mut View<'_>,
-    plan: &mut Plan,
-) -> Result<(), String> {
+pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
     if server.feed.is_on() {
         effects::add_all_removals(server, view);
     } else if !server.replication.is_replica() {
         effects::set_feed(server, view, true);
     }
-    server.feed.set_backlog(server.config.number(Id::ReplBacklogSize) as u64);
+    server
+        .feed
+        .set_backlog(server.config.number(Id::ReplBacklogSize) as u64);
     let position = server.feed.cut();
     let mut state = server.replication.state();
     let id = state.id.clone();
@@ -177,7 +182,11 @@ pub fn end_snapshot(server: &Server, is_complete: bool) {
         match &file {
             Some((file, len)) => replica.phase = Phase::Receives(position, Arc::clone(file), *len),
             None => {
-                let Subscriber { worker, slot, client } = replica.client;
+                let Subscriber {
+                    worker,
+                    slot,
+                    client,
+                } = replica.client;
                 server.inboxes[worker].push(worker, Message::Kill(slot, client));
             }
         }
@@ -214,7 +223,11 @@ pub fn forget(server: &Server, client: u64) {
     let Some(replica) = state.replicas.remove(&client) else {
         return;
     };
-    log::info!("replica {}:{} has disconnected", replica.address, replica.port);
+    log::info!(
+        "replica {}:{} has disconnected",
+        replica.address,
+        replica.port
+    );
     if replica.reader > 0 {
         server.feed.remove_reader(replica.reader);
     }
@@ -246,12 +259,12 @@ pub fn check(server: &Server, is_second: bool) {
     if !is_second {
         return;
     }
-    server
-        .feed
-        .set_backlog(match replication.has_replicas() || replication.is_replica() {
+    server.feed.set_backlog(
+        match replication.has_replicas() || replication.is_replica() {
             true => config.number(Id::ReplBacklogSize) as u64,
             false => backlog_without_replicas(server),
-        });
+        },
+    );
     let (min, lag) = (
         config.number(Id::MinReplicasToWrite) as usize,
         config.number(Id::MinReplicasMaxLag) as u64,
@@ -271,8 +284,16 @@ pub fn check(server: &Server, is_second: bool) {
             } else {
                 "it has sent nothing for repl-timeout"
             };
-            log::warn!("disconnecting replica {}:{}: {why}", replica.address, replica.port);
-            let Subscriber { worker, slot, client } = replica.client;
+            log::warn!(
+                "disconnecting replica {}:{}: {why}",
+                replica.address,
+                replica.port
+            );
+            let Subscriber {
+                worker,
+                slot,
+                client,
+            } = replica.client;
             server.inboxes[worker].push(worker, Message::Kill(slot, client));
         }
     }
@@ -287,7 +308,11 @@ fn backlog_without_replicas(server: &Server) -> u64 {
     let Some(since) = since else {
         return 0;
     };
-    let limit = if limit == 0 { BACKLOG_SECONDS_MAX } else { limit };
+    let limit = if limit == 0 {
+        BACKLOG_SECONDS_MAX
+    } else {
+        limit
+    };
     if since.elapsed().as_secs() < limit {
         return server.config.number(Id::ReplBacklogSize) as u64;
     }

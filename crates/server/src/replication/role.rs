@@ -10,7 +10,10 @@ use std::time::Instant;
 /// caller holds no shard.
 pub fn follow(server: &Server, host: &str, port: u16) {
     let replication = &server.replication;
-    let applying = replication.applying.lock().expect("the lock is not poisoned");
+    let applying = replication
+        .applying
+        .lock()
+        .expect("the lock is not poisoned");
     {
         let mut view = server.keyspace.lock_all(server.clock.now());
         if server.feed.is_on() {
@@ -42,7 +45,10 @@ pub fn follow(server: &Server, host: &str, port: u16) {
 /// followed. The caller holds no shard.
 pub fn promote(server: &Server) {
     let replication = &server.replication;
-    let applying = replication.applying.lock().expect("the lock is not poisoned");
+    let applying = replication
+        .applying
+        .lock()
+        .expect("the lock is not poisoned");
     if !replication.is_replica() {
         return;
     }
@@ -61,7 +67,9 @@ pub fn promote(server: &Server) {
     drop(state);
     drop(view);
     server.keyspace.set_frozen(false);
-    server.keyspace.set_maxmemory(server.config.maxmemory_bytes());
+    server
+        .keyspace
+        .set_maxmemory(server.config.maxmemory_bytes());
     drop(applying);
     log::info!("this server is a primary now");
     server.wake_all();

@@ -1,9 +1,9 @@
 //! The work of the workers on snapshots: requesting, beginning and walking one, lending large
 //! values, and what follows its end.
 
+use super::WRITES_REFUSED;
 use super::points::SavePoint;
 use super::queue::{Plan, Task, Written};
-use super::WRITES_REFUSED;
 use super::{FAILED_PAUSE, NO_SHARD, Progress, RETRY_PAUSE, Saving, Then, Waiting};
 use crate::aof::{WRITES_REFUSED as WRITES_REFUSED_BY_FILE, work as aof};
 use crate::clock::Moment;
@@ -226,10 +226,7 @@ pub fn end(server: &Server, result: Result<Written, String>) {
     state.last_peak_bytes = saving.queue.peak_bytes();
     let is_file = !matches!(progress.request.then, Then::Rewritten | Then::Replicas);
     match &result {
-        Ok(_) if !is_file => log::info!(
-            "snapshot complete: {:.3} s",
-            took.as_secs_f64()
-        ),
+        Ok(_) if !is_file => log::info!("snapshot complete: {:.3} s", took.as_secs_f64()),
         Err(why) if !is_file => log::warn!("snapshot failed: {why}"),
         Ok(written) => {
             state.saved_changes = progress.changes;

@@ -91,7 +91,13 @@ impl<'s> Observer<'s> {
         let start = start.map_or(0, |at| at + 1);
         let end = dumped.len().saturating_sub(2);
         let mut sink = Lines::default();
-        if read(dumped.get(start..end).unwrap_or_default(), 1 << 30, &mut sink).is_ok() {
+        if read(
+            dumped.get(start..end).unwrap_or_default(),
+            1 << 30,
+            &mut sink,
+        )
+        .is_ok()
+        {
             if !sink.is_list {
                 sink.lines.sort();
             }
@@ -135,7 +141,11 @@ impl Pair<'_> {
         let mut view = primary.server.keyspace.lock_all(primary.now);
         effects::add_all_removals(&primary.server, &mut view);
         drop(view);
-        while let Taken::Bytes(_) = primary.server.feed.read(self.reader, &mut self.bytes, Duration::ZERO)
+        while let Taken::Bytes(_) =
+            primary
+                .server
+                .feed
+                .read(self.reader, &mut self.bytes, Duration::ZERO)
         {}
         let mut text = String::from_utf8_lossy(&self.bytes).replace("\r\n", " ");
         let (mut parser, mut spans, mut at) = (Parser::default(), Vec::new(), 0);
@@ -221,7 +231,11 @@ fn the_feed_of_every_table_leads_to_the_same_keys() {
     let files = std::fs::read_dir(folder).expect("the folder of the tables");
     for file in files {
         let path = file.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let text = std::fs::read_to_string(&path).expect("a text");
         for (protocol, threads, is_long) in [
             (Protocol::Resp2, 1, false),

@@ -2,6 +2,7 @@
 
 use super::{Locked, Removal};
 use crate::collection::{ChangedElements, Deadlines, NAMED_MAX};
+use crate::event::Class;
 use crate::journal::{Lost, Removed};
 use crate::object::{Object, has_deadlines};
 use crate::shared::{Db, Shared};
@@ -230,10 +231,7 @@ impl Locked {
         let is_published = shared.is_notifying() || is_observed;
         let key = is_published.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
-        let names = match is_recorded {
-            true => Some(ChangedElements::complete()),
-            false => shared.names_elements().then(ChangedElements::default),
-        };
+        let names = ChangedElements::of_expired(is_recorded, shared.names_elements());
         let worked = self.edit_value((db, slot), index_state, own, now, shared, |object| {
             let mut expired = |deadline, n| {
                 count += n;
@@ -246,21 +244,9 @@ impl Locked {
         self.counters.expired_elements += u64::from(count);
         if let Some(key) = key.filter(|_| count > 0) {
             self.mark_changed(db, &key, InvalidationCause::Server);
-            let mut elements = names.map_or_else(Vec::new, ChangedElements::into_names);
-            if let (Some(journal), EditedValue::Stored(..)) = (&mut self.journal, &edited) {
-                journal.push(Removed {
-                    db,
-                    key: key.clone(),
-                    lost: Lost::Elements(class, elements.clone()),
-                });
-            }
-            if shared.is_notifying() {
-                elements.truncate(match shared.names_elements() {
-                    true => NAMED_MAX,
-                    false => 0,
-                });
-                self.push_event((db, class, name), key, elements, shared);
-            }
+            let elements = names.map_or_else(Vec::new, ChangedElements::into_names);
+            let stays = matches!(edited, EditedValue::Stored(..));
+            self.elements_expired((db, class, name), key, elements, stays, shared);
         }
         let stays = match edited {
             EditedValue::Stored(slot, _) => Some(slot),
@@ -271,5 +257,31 @@ impl Locked {
         };
         self.account(db, shared);
         stays
+    }
+
+    /// Records the removal of expired elements and publishes it. `stays` is false if the key is
+    /// removed, too, so that its elements need not be recorded.
+    fn elements_expired(
+        &mut self,
+        (db, class, name): (u8, Class, &'static str),
+        key: Vec<u8>,
+        mut elements: Vec<Vec<u8>>,
+        stays: bool,
+        shared: &Shared,
+    ) {
+        if let Some(journal) = self.journal.as_mut().filter(|_| stays) {
+            journal.push(Removed {
+                db,
+                key: key.clone(),
+                lost: Lost::Elements(class, elements.clone()),
+            });
+        }
+        if shared.is_notifying() {
+            elements.truncate(match shared.names_elements() {
+                true => NAMED_MAX,
+                false => 0,
+            });
+            self.push_event((db, class, name), key, elements, shared);
+        }
     }
 }

@@ -14,8 +14,8 @@ impl View<'_> {
         }
     }
 
-    /// Sets whether removals by expiry and eviction are recorded. What was recorded and not taken is
-    /// dropped with the end of recording. Needs all shards.
+    /// Sets whether removals by expiry and eviction are recorded. What was recorded and not taken
+    /// is dropped with the end of recording. Needs all shards.
     pub fn set_recording(&mut self, on: bool) {
         for locked in self.all() {
             match on {
@@ -48,7 +48,10 @@ impl View<'_> {
     pub fn has_removed(&mut self) -> bool {
         let mut has_some = false;
         self.each_locked(|locked| {
-            has_some |= locked.journal.as_ref().is_some_and(|journal| !journal.is_empty());
+            has_some |= locked
+                .journal
+                .as_ref()
+                .is_some_and(|journal| !journal.is_empty());
         });
         has_some
     }
@@ -66,6 +69,7 @@ impl Keyspace {
     /// locked shard is no, because its next command takes them.
     pub fn has_removed(&self, shard: usize) -> bool {
         let has_some = |locked: &Locked| locked.journal.as_ref().is_some_and(|j| !j.is_empty());
-        self.try_guard(shard).is_some_and(|locked| has_some(&locked))
+        self.try_guard(shard)
+            .is_some_and(|locked| has_some(&locked))
     }
 }

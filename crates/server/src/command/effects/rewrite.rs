@@ -400,7 +400,12 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         let [key, elements] = reply.elements() else {
             return None;
         };
-        let words = [("left", "LPOP"), ("right", "RPOP"), ("min", "ZPOPMIN"), ("max", "ZPOPMAX")];
+        let words = [
+            ("left", "LPOP"),
+            ("right", "RPOP"),
+            ("min", "ZPOPMIN"),
+            ("max", "ZPOPMAX"),
+        ];
         let command = words.iter().find_map(|(word, command)| {
             let count: usize = std::str::from_utf8(&args[2]).ok()?.parse().ok()?;
             args.is(3 + count, word).then_some(command)
@@ -509,7 +514,10 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             b"xreadgroup" => {
                 let first = (4..args.len()).find(|at| args.is(*at, "streams"))? + 1;
                 let keys = (args.len() - first) / 2;
-                let nested = reply.elements().iter().any(|one| !one.elements().is_empty());
+                let nested = reply
+                    .elements()
+                    .iter()
+                    .any(|one| !one.elements().is_empty());
                 let flat: Vec<Value<'_>> = match reply.elements().first() {
                     Some(Value::Array(_)) if nested => {
                         let pairs = reply.elements().iter();
@@ -556,7 +564,12 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             let group = stream.group(group)?;
             let pending: Vec<_> = ids.iter().map(|id| (*id, group.get(*id))).collect();
             let has_consumer = group.find(consumer).is_some();
-            Some((pending, group.last_delivered, group.entries_read, has_consumer))
+            Some((
+                pending,
+                group.last_delivered,
+                group.entries_read,
+                has_consumer,
+            ))
         };
         let found = self.ctx.view.read_stream(&key, read).ok()??;
         let (pending, last, entries_read, has_consumer) = found?;
@@ -579,7 +592,12 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             let (time, count) = (Text::unsigned(time), Text::unsigned(u64::from(count)));
             let mut args: Vec<&[u8]> = vec![b"XCLAIM", name, group, consumer, b"0"];
             args.extend(ids.iter().map(String::as_bytes));
-            args.extend([&b"TIME"[..], time.as_bytes(), b"RETRYCOUNT", count.as_bytes()]);
+            args.extend([
+                &b"TIME"[..],
+                time.as_bytes(),
+                b"RETRYCOUNT",
+                count.as_bytes(),
+            ]);
             args.extend([&b"FORCE"[..], b"JUSTID", b"LASTID", last.as_bytes()]);
             self.add(&args);
         }

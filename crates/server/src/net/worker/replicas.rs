@@ -1,9 +1,12 @@
 //! Sending snapshots and the feed to replicas.
 
 use super::Worker;
+use crate::clock::Moment;
 use crate::dispatch::Executor;
 use crate::net::connection::Next;
 use crate::replication::primary;
+use crate::state::Server;
+use std::time::Duration;
 
 impl Worker {
     /// Sends the replicas of this worker what they have not received. Returns whether there is more
@@ -30,6 +33,17 @@ impl Worker {
         }
         self.fed_until = end;
         has_more
+    }
+
+    /// Returns how long the first worker may sleep while clients wait for replicas or for the
+    /// append-only file.
+    pub(super) fn pause_of_waits(&self, server: &Server, now: Moment) -> Option<Duration> {
+        if self.index != 0 || server.replication.waits.is_empty() {
+            return None;
+        }
+        server.aof.wait();
+        let deadline = server.replication.waits.next()?;
+        Some(Duration::from_millis(deadline.since(now)))
     }
 
     /// Answers WAIT and WAITAOF.

@@ -1,0 +1,381 @@
+"""The append-only file and replication: crashes, damaged files, a full file system, and redis-server on either side."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import redis
+from server import Server, free_port, within_limit
+from snapshots import content, fill
+
+# Rounds of kill -9 in the normal run; MAYFLY_KILL_ROUNDS sets another number.
+ROUNDS = int(os.environ.get("MAYFLY_KILL_ROUNDS", "4"))
+
+
+def folder_of(server: Server) -> Path:
+    return Path(server.folder.name) / "appendonlydir"
+
+
+def again(bench, folder: str, *options: str) -> Server:
+    """A server that starts with the files of another one."""
+    return bench.start("--dir", folder, "--appendonly", "yes", *options)
+
+
+def rewritten(r: redis.Redis) -> None:
+    for _ in within_limit():
+        info = r.info("persistence")
+        if not (info["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]):
+            return
+
+
+def linked(r: redis.Redis) -> None:
+    for _ in within_limit():
+        if r.info("replication").get("master_link_status") == "up":
+            return
+
+
+def equal(first: redis.Redis, second: redis.Redis) -> None:
+    """Waits until two servers have the same keys."""
+    for _ in within_limit():
+        if content(first) == content(second):
+            return
+    raise AssertionError("the servers differ")
+
+
+def kill(server: Server) -> None:
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+
+
+def test_keys_of_all_types_are_there_after_a_crash(bench):
+    if bench.is_redis:
+        return
+    server = bench.start("--appendonly", "yes", "--appendfsync", "always")
+    r = server.client()
+    fill(r)
+    before = content(r)
+    r.bgrewriteaof()
+    rewritten(r)
+    r.set("later", 1)
+    before[0, b"later"] = (b"1", -1)
+    kill(server)
+    second = again(bench, server.folder.name)
+    assert content(second.client()) == before
+    second.end()
+    server.end()
+
+
+def test_redis_starts_with_the_folder_and_back(bench):
+    if bench.is_redis:
+        return
+    server = bench.start("--appendonly", "yes")
+    r = server.client()
+    fill(r)
+    r.spop("integers", 7)
+    r.set("expires", 1, px=50)
+    r.eval("redis.call('set', 'e1', 1) redis.call('incr', 'e2')", 0)
+    for _ in within_limit():
+        if not r.exists("expires"):
+            break
+    before = content(r)
+    server.process.terminate()
+    server.process.wait()
+    there = Server("redis", "--dir", server.folder.name, "--appendonly", "yes")
+    t = there.client()
+    for _ in within_limit():
+        if not t.info("persistence")["loading"]:
+            break
+    assert content(t) == before
+    t.set("of redis", 1)
+    t.bgrewriteaof()
+    rewritten(t)
+    t.incr("of redis")
+    before = content(t)
+    there.process.terminate()
+    there.process.wait()
+    back = again(bench, server.folder.name)
+    assert content(back.client()) == before
+    for one in (back, there, server):
+        one.end()
+
+
+def test_kill_in_a_loop_loses_nothing_that_was_acknowledged(bench):
+    """A client counts what was acknowledged; with `always` every start must have it."""
+    if bench.is_redis:
+        return
+    server = bench.start("--appendonly", "yes", "--appendfsync", "always")
+    rng = random.Random(bench.seed)
+    home = server.folder.name
+    acked = {}
+    current = server
+    for round_ in range(ROUNDS):
+        stops = threading.Event()
+
+        def load(worker: int, port: int) -> None:
+            r = redis.Redis(port=port)
+            number = acked.get(worker, 0)
+            try:
+                while not stops.is_set():
+                    r.set(f"worker:{worker}", number + 1)
+                    number += 1
+                    acked[worker] = number
+            except (redis.ConnectionError, redis.TimeoutError):
+                pass
+
+        threads = [threading.Thread(target=load, args=(worker, current.port)) for worker in range(8)]
+        for thread in threads:
+            thread.start()
+        if round_ % 2:
+            redis.Redis(port=current.port).bgrewriteaof()
+        time.sleep(rng.random() / 4)
+        kill(current)
+        stops.set()
+        for thread in threads:
+            thread.join()
+        successor = again(bench, home, "--appendfsync", "always")
+        if current is not server:
+            current.end()
+        current = successor
+        r = current.client()
+        for _ in within_limit():
+            try:
+                r.get("x")
+                break
+            except redis.exceptions.BusyLoadingError:
+                pass
+        for worker, number in acked.items():
+            found = int(r.get(f"worker:{worker}") or 0)
+            assert number <= found <= number + 1, (round_, worker, number, found)
+            acked[worker] = found
+    current.end()
+    server.end()
+
+
+def test_a_truncated_increment_is_cut_and_other_damage_is_refused(bench):
+    if bench.is_redis:
+        return
+    server = bench.start("--appendonly", "yes", "--appendfsync", "always")
+    r = server.client()
+    r.set("a", 1)
+    r.set("b", 2)
+    kill(server)
+    increment = folder_of(server) / "appendonly.aof.1.incr.aof"
+    whole = increment.read_bytes()
+    increment.write_bytes(whole + b"*3\r\n$3\r\nSET\r\n$1\r\nc")
+    second = again(bench, server.folder.name)
+    assert second.client().dbsize() == 2
+    assert "offset" in second.log_text()
+    kill(second)
+    assert increment.read_bytes() == whole
+    increment.write_bytes(whole.replace(b"$1\r\na", b"$1\r\nab"))
+    try:
+        again(bench, server.folder.name)
+        raise AssertionError("a damaged file was loaded")
+    except RuntimeError as error:
+        assert "offset" in str(error) and "appendonly.aof.1.incr.aof" in str(error), error
+    second.end()
+    server.end()
+
+
+def test_a_full_file_refuses_writes_until_there_is_space(bench):
+    """The maximum size of a file stands for a full disk."""
+    if bench.is_redis:
+        return
+    server = bench.start("--appendonly", "yes", "--appendfsync", "everysec", ignores_file_size=True)
+    r = server.client()
+    pid = server.process.pid
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (64 << 10, hard))
+    refused = False
+    for number in range(100_000):
+        try:
+            r.set(f"key:{number}", "v" * 1000)
+        except redis.ResponseError as error:
+            assert "MISCONF" in str(error), error
+            refused = True
+            break
+    assert refused and r.get("key:0") is not None
+    assert r.info("persistence")["aof_last_write_status"] == "err"
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+    for _ in within_limit():
+        try:
+            r.set("after", 1)
+            break
+        except redis.ResponseError:
+            pass
+    before = content(r)
+    assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+    kill(server)
+    second = again(bench, server.folder.name)
+    assert content(second.client()) == before
+    second.end()
+    server.end()
+
+
+def test_a_redis_replica_follows_and_is_followed(bench):
+    if bench.is_redis:
+        return
+    server, there = bench.start(), Server("redis")
+    r, t = server.client(), there.client()
+    fill(r)
+    t.execute_command("REPLICAOF", "127.0.0.1", server.port)
+    linked(t)
+    r.set("later", 1, px=3_600_000)
+    r.spop("integers", 5)
+    r.lmpop(1, "list:small", direction="LEFT", count=2)
+    r.xadd("stream", {"f": "v"}, id="1000-1")
+    r.eval("redis.call('set', 'e1', 1) redis.call('incr', 'e2')", 0)
+    equal(r, t)
+    r.set("short", 1, px=30)
+    for _ in within_limit():
+        if not r.exists("short"):
+            break
+    equal(r, t)
+    t.execute_command("REPLICAOF", "NO", "ONE")
+    t.set("of redis", 1)
+    r.execute_command("REPLICAOF", "127.0.0.1", there.port)
+    linked(r)
+    t.incrbyfloat("f", 1.5)
+    equal(r, t)
+    try:
+        r.set("x", 1)
+        raise AssertionError("a replica was written")
+    except redis.exceptions.ReadOnlyError:
+        pass
+    server.end()
+    there.end()
+
+
+def test_a_replica_continues_after_a_broken_connection_and_a_promotion(bench):
+    if bench.is_redis:
+        return
+    servers = [bench.start() for _ in range(3)]
+    first, second, third = (server.client() for server in servers)
+    first.set("a", 1)
+    for replica in (second, third):
+        replica.execute_command("REPLICAOF", "127.0.0.1", servers[0].port)
+        linked(replica)
+    first.execute_command("CLIENT", "KILL", "TYPE", "replica")
+    first.set("b", 2)
+    assert first.wait(2, 10_000) == 2
+    second.execute_command("REPLICAOF", "NO", "ONE")
+    second.set("c", 3)
+    third.execute_command("REPLICAOF", "127.0.0.1", servers[1].port)
+    first.execute_command("REPLICAOF", "127.0.0.1", servers[1].port)
+    for replica in (first, third):
+        for _ in within_limit():
+            if replica.get("c") == b"3":
+                break
+    assert "continues at position" in servers[2].log_text()
+    assert "receiving a snapshot" not in servers[0].log_text()
+    for server in servers:
+        server.end()
+
+
+def test_an_append_only_file_on_a_replica_has_the_primarys_keys(bench):
+    if bench.is_redis:
+        return
+    primary, replica = bench.start(), bench.start("--appendonly", "yes")
+    p, r = primary.client(), replica.client()
+    p.execute_command("SELECT", 3)
+    p.set("three", 1)
+    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(r)
+    rewritten(r)
+    p.set("later", 1)
+    assert p.wait(1, 10_000) == 1
+    for _ in within_limit():
+        if r.execute_command("INFO", "persistence") and r.info("persistence")["aof_rewrites"] > 0:
+            break
+    time.sleep(0.2)
+    kill(replica)
+    second = again(bench, replica.folder.name)
+    s = second.client()
+    s.execute_command("SELECT", 3)
+    assert s.get("three") == b"1" and s.get("later") == b"1"
+    for server in (second, replica, primary):
+        server.end()
+
+
+def test_broken_replicas_and_primaries_do_no_harm(bench):
+    """Handshakes that stall, lie about lengths or send other bytes."""
+    if bench.is_redis:
+        return
+    server = bench.start()
+    r = server.client()
+    r.set("kept", 1)
+    for answer in (b"", b"-ERR no\r\n", b"+PONG\r\n+OK\r\n+OK\r\n+FULLRESYNC x\r\n", b"+PONG\r\n+OK\r\n+OK\r\n+FULLRESYNC " + b"a" * 40 + b" 5\r\n$99999999999\r\nREDIS0009junk", b"\xff" * 10_000):
+        listener = socket.create_server(("127.0.0.1", 0))
+        r.execute_command("REPLICAOF", "127.0.0.1", listener.getsockname()[1])
+        peer, _ = listener.accept()
+        peer.sendall(answer)
+        time.sleep(0.1)
+        peer.close()
+        listener.close()
+        assert r.get("kept") == b"1"
+    r.execute_command("REPLICAOF", "NO", "ONE")
+    r.set("kept", 2)
+    for request in (b"PSYNC x -1\r\n", b"PSYNC ? -1\r\nGET kept\r\n", b"SYNC\r\n", b"*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\nzz\r\n"):
+        with server.raw() as peer:
+            peer.sendall(request)
+            time.sleep(0.05)
+    assert r.get("kept") == b"2"
+    server.end()
+
+
+def test_sentinels_promote_a_replica(bench):
+    """Three sentinels, whose primary is killed."""
+    if bench.is_redis or shutil.which("redis-sentinel") is None:
+        return
+    primary, replica = bench.start(), bench.start()
+    replica.client().execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(replica.client())
+    sentinels = []
+    for _ in range(3):
+        port = free_port()
+        file = Path(primary.folder.name) / f"sentinel-{port}.conf"
+        file.write_text(
+            f"port {port}\nbind 127.0.0.1\nsentinel monitor mayfly 127.0.0.1 {primary.port} 2\n"
+            "sentinel down-after-milliseconds mayfly 1000\nsentinel failover-timeout mayfly 5000\n"
+        )
+        log = file.with_suffix(".log").open("wb")
+        sentinels.append((port, subprocess.Popen(["redis-sentinel", str(file)], stdout=log, stderr=subprocess.STDOUT)))
+    try:
+        asked = redis.sentinel.Sentinel([("127.0.0.1", port) for port, _ in sentinels], socket_timeout=1)
+        for _ in within_limit():
+            try:
+                if asked.discover_slaves("mayfly") and int(asked.sentinels[0].sentinel_master("mayfly")["num-other-sentinels"]) == 2:
+                    break
+            except (redis.ConnectionError, redis.ResponseError):
+                pass
+        p = primary.client()
+        p.set("acknowledged", 1)
+        assert p.wait(1, 5000) == 1
+        kill(primary)
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            try:
+                if asked.discover_master("mayfly")[1] == replica.port:
+                    break
+            except redis.ConnectionError:
+                pass
+            time.sleep(0.1)
+        r = replica.client()
+        for _ in within_limit():
+            if r.info("replication")["role"] == "master":
+                break
+        assert r.get("acknowledged") == b"1"
+        r.set("written", 1)
+    finally:
+        for _, process in sentinels:
+            process.kill()
+            process.wait()
+        replica.end()
+        primary.end()
