@@ -54,6 +54,7 @@ pub struct Config {
     texts: RwLock<Vec<String>>,
     output_limits: [[AtomicI64; 3]; 3],
     file: RwLock<String>,
+    outside_secrets: RwLock<Vec<(Id, String)>>,
     user_lines: RwLock<Vec<UserLine>>,
 }
 
@@ -66,6 +67,7 @@ impl Default for Config {
             texts: RwLock::new(vec![String::new(); COUNT]),
             output_limits: [const { [const { AtomicI64::new(0) }; 3] }; 3],
             file: RwLock::default(),
+            outside_secrets: RwLock::default(),
             user_lines: RwLock::default(),
         };
         for param in TABLE {
@@ -157,6 +159,29 @@ impl Config {
     /// Records the path of the configuration file.
     pub fn set_file(&self, path: &str) {
         *self.file.write().expect("the lock is not poisoned") = path.to_owned();
+    }
+
+    /// Records the current value of a secret that a variable of the environment or a file of its
+    /// own has given.
+    pub fn mark_outside(&self, id: Id) {
+        let value = self.text(id);
+        let mut secrets = self
+            .outside_secrets
+            .write()
+            .expect("the lock is not poisoned");
+        secrets.retain(|(other, _)| *other != id);
+        secrets.push((id, value));
+    }
+
+    /// Whether the current value of a setting is a secret that was given outside of the
+    /// configuration file. CONFIG REWRITE must not write such a value.
+    pub fn is_outside(&self, id: Id) -> bool {
+        let secrets = self
+            .outside_secrets
+            .read()
+            .expect("the lock is not poisoned");
+        let mut secrets = secrets.iter();
+        secrets.any(|(other, value)| *other == id && *value == self.text(id))
     }
 
     /// Returns the lines that define users.

@@ -5,8 +5,8 @@ use super::permission::check;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::acl::catalog::{CATEGORIES, Catalog, category};
-use crate::acl::file::{add_line, check_name, parse};
-use crate::acl::{DEFAULT, Rules, Selector, User};
+use crate::acl::file::{Users, add_line, check_name, parse};
+use crate::acl::{DEFAULT, Rules, Selector, User, check_password};
 use crate::clients::ClientInfo;
 use crate::config::words::ALL_CHANNELS;
 use crate::config::{Config, Id, Value};
@@ -358,11 +358,15 @@ fn load(ctx: &mut Ctx<'_, '_>, path: &str) {
 
 /// Replaces all users by those of a file; changes nothing if the file is not valid.
 fn load_file(server: &Server, path: &str) -> Result<(), String> {
-    let text = std::fs::read(path).map_err(|error| format!("ACL file {path}: {error}"))?;
-    let default = User::default_with(&server.config.text(Id::RequirePass));
-    let users = parse(&text, path, rules(&server.config), default)?;
-    server.acl.replace(users);
+    server.acl.replace(read_file(&server.config, path)?);
     Ok(())
+}
+
+/// Returns the users that an ACL file defines.
+fn read_file(config: &Config, path: &str) -> Result<Users, String> {
+    let text = std::fs::read(path).map_err(|error| format!("ACL file {path}: {error}"))?;
+    let default = User::default_with(&config.text(Id::RequirePass));
+    parse(&text, path, rules(config), default)
 }
 
 /// Reads the password of the default user from the file that the settings name.
@@ -379,25 +383,40 @@ fn read_password(config: &Config) -> Result<(), String> {
         }
         None | Some("") => Err(failed("the first line is empty")),
         Some(password) => {
+            check_password(password.as_bytes()).map_err(|error| failed(error.text()))?;
             config.put(Id::RequirePass, &Value::Text(password.to_owned()));
+            config.mark_outside(Id::RequirePass);
             Ok(())
         }
     }
 }
 
-/// Defines the users of the configuration: those of the ACL file, or those of its `user` lines.
+/// Defines the users of the configuration.
+///
+/// # Errors
+/// Those of [`check_users`].
+pub fn load_at_start(server: &Server) -> Result<(), String> {
+    let users = check_users(&server.config)?;
+    server.apply_password();
+    if let Some(users) = users {
+        server.acl.replace(users);
+    }
+    Ok(())
+}
+
+/// Reads the password of the default user, and returns the users of the configuration: those of
+/// the ACL file or those of its `user` lines; `None` if there is neither.
 ///
 /// # Errors
 /// A line is not valid, there are both a file and lines, or the password cannot be read.
-pub fn load_at_start(server: &Server) -> Result<(), String> {
-    read_password(&server.config)?;
-    server.apply_password();
-    let path = server.config.text(Id::AclFile);
-    let lines = server.config.user_lines();
+pub fn check_users(config: &Config) -> Result<Option<Users>, String> {
+    read_password(config)?;
+    let path = config.text(Id::AclFile);
+    let lines = config.user_lines();
     if lines.is_empty() {
         return match path.is_empty() {
-            true => Ok(()),
-            false => load_file(server, &path),
+            true => Ok(None),
+            false => read_file(config, &path).map(Some),
         };
     }
     if !path.is_empty() {
@@ -409,13 +428,12 @@ pub fn load_at_start(server: &Server) -> Result<(), String> {
     let mut users = BTreeMap::new();
     for (place, words) in &lines {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        let added = add_line(&mut users, &words, rules(&server.config));
+        let added = add_line(&mut users, &words, rules(config));
         added.map_err(|error| format!("{place}: {error}"))?;
     }
-    let default = || Arc::new(User::default_with(&server.config.text(Id::RequirePass)));
+    let default = || Arc::new(User::default_with(&config.text(Id::RequirePass)));
     users.entry(DEFAULT.to_owned()).or_insert_with(default);
-    server.acl.replace(users);
-    Ok(())
+    Ok(Some(users))
 }
 
 fn save(ctx: &mut Ctx<'_, '_>, path: &str) {

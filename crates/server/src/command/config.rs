@@ -134,7 +134,6 @@ fn read_change(name: &[u8], text: &[u8], earlier: &[Change]) -> Result<Change, S
     Ok((param, value))
 }
 
-/// Applies all changes, or none if one fails.
 /// Changes one setting, as CONFIG SET does. The caller must not hold the lock of any shard.
 ///
 /// # Errors
@@ -144,6 +143,7 @@ pub(crate) fn change(server: &Server, name: &[u8], text: &[u8]) -> Result<(), St
     change_all(server, &[read_change(name, text, &[])?])
 }
 
+/// Applies all changes, or none if one fails.
 fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
     let _guard = server
         .config_change
@@ -172,6 +172,11 @@ fn change_all(server: &Server, changes: &[Change]) -> Result<(), String> {
         log::warn!("CONFIG SET: the previous TLS certificates stay in use: {error}");
         restore(server, &before);
         return Err(failed(param, &error));
+    }
+    // A new password replaces the one of the file, so that CONFIG REWRITE does not name both.
+    if changes.iter().any(|(param, _)| param.id == Id::RequirePass) {
+        let none = Value::Text(String::new());
+        server.config.put(Id::RequirePassFile, &none);
     }
     Ok(())
 }

@@ -63,13 +63,19 @@ pub fn load(config: &Config, sources: &Sources<'_>) -> Outcome {
     directives.extend(options.iter().cloned());
     let mut ineffective = BTreeMap::<&str, Vec<&str>>::new();
     for directive in &directives {
+        let is_variable = directive.place.starts_with(VARIABLE_PREFIX);
         if directive.name == USER {
             let words = [vec![USER.to_owned()], directive.words.clone()].concat();
             config.add_user_line((directive.place.clone(), words));
             continue;
         }
         match set(config, &directive.name, &directive.value()) {
-            Ok(None) => {}
+            Ok(None) => {
+                let param = find(&directive.name).filter(|param| param.kind == Kind::Secret);
+                if let Some(param) = param.filter(|_| is_variable) {
+                    config.mark_outside(param.id);
+                }
+            }
             Ok(Some(reason)) => {
                 let names = ineffective.entry(reason).or_default();
                 if !names.contains(&&*directive.name) {

@@ -3,7 +3,8 @@
 //!
 //! Only lines of settings whose value differs from the file's are replaced. Comments, the order and
 //! all other lines are kept. A setting without a line, or with its last line in an included file,
-//! is appended.
+//! is appended. A secret that a variable of the environment or a file of its own has given is not
+//! written.
 
 use super::file::{self, Reading};
 use super::load;
@@ -40,7 +41,7 @@ fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &
     let mut appended = Vec::new();
     for param in TABLE {
         let value = after.show(param);
-        if value == before.show(param) {
+        if value == before.show(param) || after.is_outside(param.id) {
             continue;
         }
         let line = format!("{} {}", param.name, written(param, &value));
@@ -56,9 +57,11 @@ fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &
                 .and_then(|line| file::words(line).ok().flatten());
             words.is_some_and(|words| is_of(&words[0]))
         });
-        match own.next() {
-            Some(first) if is_own => {
-                *first = Some(line);
+        // A line that precedes an `include` may be overridden there, so that the last own line
+        // takes the value.
+        match own.next_back() {
+            Some(last) if is_own => {
+                *last = Some(line);
                 own.for_each(|other| *other = None);
             }
             _ => appended.push(line),
@@ -156,5 +159,56 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 2);
         let _ = fs::remove_dir_all(&folder);
+    }
+
+    /// Writes the files, changes settings by `change`, rewrites, and returns the text and the
+    /// settings that it gives.
+    fn rewritten(
+        name: &str,
+        text: &str,
+        variables: &[(&str, &str)],
+        change: impl Fn(&Config),
+    ) -> (String, Config) {
+        let folder = std::env::temp_dir().join(format!("mayfly-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        let path = folder.join("main.conf");
+        fs::write(&path, text).expect("a file can be written");
+        fs::write(folder.join("more.conf"), "maxclients 700\n").expect("a file can be written");
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let sources = load::Sources {
+            file: Some(&path),
+            environment: variables.iter().map(owned).collect(),
+            ..load::Sources::default()
+        };
+        let config = Config::default();
+        assert_eq!(load::load(&config, &sources).problems, Vec::<String>::new());
+        change(&config);
+        rewrite(&config).expect("a file that can be written");
+        let again = Config::default();
+        assert_eq!(load::load(&again, &sources).problems, Vec::<String>::new());
+        let text = fs::read_to_string(&path).expect("a file");
+        let _ = fs::remove_dir_all(&folder);
+        (text, again)
+    }
+
+    /// The first own line was replaced, and the include after it gave the old value again.
+    #[test]
+    fn the_last_own_line_of_a_setting_takes_the_value() {
+        let text = "maxclients 500\ninclude more.conf\n# end\nmaxclients 800\n";
+        let change = |config: &Config| config.put(Id::MaxClients, &Value::Number(900));
+        let (text, again) = rewritten("last-line", text, &[], change);
+        assert_eq!(text, "include more.conf\n# end\nmaxclients 900\n");
+        assert_eq!(again.number(Id::MaxClients), 900);
+    }
+
+    /// A password from the environment was written into the configuration file.
+    #[test]
+    fn a_secret_from_outside_is_not_written_until_it_is_changed() {
+        let given = [("MAYFLY_REQUIREPASS", "outside")];
+        let (text, _) = rewritten("outside", "timeout 5\n", &given, |_| {});
+        assert_eq!(text, "timeout 5\n");
+        let change = |config: &Config| config.put(Id::RequirePass, &Value::Text("new".into()));
+        let (text, _) = rewritten("outside-new", "timeout 5\n", &given, change);
+        assert!(text.ends_with("requirepass new\n"), "{text}");
     }
 }

@@ -9,6 +9,9 @@ use store::{Keyspace, PolicyChoice};
 const BYTES_OR_PERCENT: &str =
     "argument must be a memory or percent value such as 104857600, 100mb or 80%";
 
+/// Maximum length of a password in bytes. It bounds the time of one AUTH.
+pub const PASSWORD_BYTES_MAX: usize = 4096;
+
 /// A checked value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -66,6 +69,9 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
         Kind::FileName if text.is_empty() || text.contains('/') => {
             Err("the file name can't be a path, just a filename".into())
         }
+        Kind::Secret if text.len() > PASSWORD_BYTES_MAX => Err(format!(
+            "argument must have at most {PASSWORD_BYTES_MAX} bytes"
+        )),
         Kind::Text | Kind::Secret | Kind::FileName => Ok(Value::Text(text.to_owned())),
         Kind::SavePoints => {
             let text = if text == "\"\"" { "" } else { text.trim() };
