@@ -68,6 +68,25 @@ def test_settings_can_be_checked_and_all_errors_have_a_place(bench):
         assert code != 0, text
         for part in ("part-2.conf:2: unknown setting 'timeuot'; did you mean 'timeout'", "part-2.conf:3: include:", "--port: port 'x'"):
             assert part in text, text
+        # What a start reads besides the settings is checked, too.
+        bad = f"port 7000\nmemcached 7000\naclfile {folder}/absent.acl\ntls-port 7001\nrename-command nosuch x\nlogfile {folder}/absent/log\n"
+        (folder / "bad.conf").write_text(bad)
+        code, text = run_to_end(bench.binary, str(folder / "bad.conf"), "--check-config")
+        assert code != 0, text
+        for part in ("memcached 7000: port is the same port", "ACL file", "tls-cert-file", "rename-command nosuch", "there is no folder"):
+            assert part in text, (part, text)
+
+
+def test_a_damaged_file_fails_the_command_that_starts_the_server_in_the_background(bench):
+    """The exit code was 0, because it was decided before the file was loaded."""
+    if bench.is_redis:
+        return
+    with bench.start() as other:
+        folder = Path(other.folder.name)
+        (folder / "dump.rdb").write_bytes(b"REDIS0011 nonsense")
+        options = ["--port", str(free_port()), "--dir", str(folder), "--daemonize", "yes", "--pidfile", str(folder / "pid")]
+        code, text = run_to_end(bench.binary, *options)
+        assert code != 0 and "dump.rdb" in text, (code, text)
     done = subprocess.run([bench.binary, "serv"], capture_output=True, text=True, timeout=END_LIMIT_S)
     assert done.returncode != 0 and "did you mean 'serve'" in done.stderr, done
     done = subprocess.run([bench.binary, "./absent.conf"], capture_output=True, text=True, timeout=END_LIMIT_S)

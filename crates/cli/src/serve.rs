@@ -12,7 +12,7 @@ use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::words::NOT_SUPERVISED;
 use server::config::{Config, Id, TABLE, find};
 use server::run::shut_down;
-use server::supervisor::{self, READY, STOPPING};
+use server::supervisor::{self, EXTEND, LOADING, READY, STOPPING};
 use server::{logging, run as running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -173,6 +173,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let config = Config::default();
     let warnings = read_settings(&arguments, &config)?;
     if arguments.check_config {
+        refuse(running::check(&config))?;
         for warning in warnings {
             println!("warning: {warning}");
         }
@@ -200,13 +201,19 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if is_plain && !arguments.is_daemon {
         print_usage(&running);
     }
-    if let Some(socket) = &manager {
+    handle_signals(signals, &running, manager.clone())?;
+    let is_loaded = running.wait_until_loaded(|| {
+        if let Some(socket) = &manager {
+            notify(socket, LOADING);
+            notify(socket, EXTEND);
+        }
+    });
+    if let Some(socket) = manager.as_ref().filter(|_| is_loaded) {
         notify(socket, READY);
     }
-    if arguments.is_daemon {
+    if arguments.is_daemon && is_loaded {
         daemon::detach()?;
     }
-    handle_signals(signals, &running, manager)?;
     let result = running.wait().map_err(|why| anyhow!(why));
     drop(pid_file);
     if result.is_ok() {
@@ -231,9 +238,15 @@ fn read_settings(arguments: &Arguments, config: &Config) -> Result<Vec<String>> 
         command_line: arguments.given(),
     };
     let outcome = load::load(config, &sources);
-    let mut problems = outcome.problems.into_iter();
+    refuse(outcome.problems)?;
+    Ok(outcome.warnings)
+}
+
+/// Returns the problems as one error, if there are any.
+fn refuse(problems: Vec<String>) -> Result<()> {
+    let mut problems = problems.into_iter();
     match problems.next() {
-        None => Ok(outcome.warnings),
+        None => Ok(()),
         Some(first) => {
             let more: Vec<String> = problems
                 .take(PROBLEMS_MAX)

@@ -26,6 +26,25 @@ pub fn start(level: &str, file: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that the folder of a log file exists. An empty path is standard error.
+///
+/// # Errors
+/// The folder does not exist.
+pub fn check(file: &str) -> Result<(), String> {
+    let path = Path::new(file);
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Err(format!(
+            "logfile {file}: there is no folder {}",
+            folder.display()
+        )),
+        _ if path.is_dir() => Err(format!("logfile {file}: expected a file, found a folder")),
+        _ => Ok(()),
+    }
+}
+
 fn open(path: &Path) -> Result<File, String> {
     OpenOptions::new()
         .create(true)

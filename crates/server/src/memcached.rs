@@ -117,7 +117,7 @@ pub(crate) fn refuse(refusal: &Refusal, counts: &Counts, out: &mut Output) {
 
 /// Writes the error for a request of a client that is not authenticated.
 pub(crate) fn refuse_unauthenticated(request: Option<&Request>, out: &mut Output) {
-    const NO_PASSWORD: &str = "CLIENT_ERROR unauthenticated: a password is set, and only the binary protocol can send one";
+    const NO_PASSWORD: &str = "CLIENT_ERROR unauthenticated: the default user has a password or lacks the right, and only the binary protocol can authenticate";
     match request.and_then(|request| request.binary) {
         Some(header) => wire::memcached::binary::refuse(out, header, Status::AuthFailed),
         None => line(out, NO_PASSWORD),

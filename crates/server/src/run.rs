@@ -3,22 +3,26 @@
 use crate::aof;
 use crate::clock::Clock;
 use crate::command;
-use crate::command::acl::load_at_start;
+use crate::command::acl::{check_users, load_at_start};
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, TABLE, bytes_for_people};
 use crate::dispatch::long;
 use crate::learner;
 use crate::loading::file as loading;
+use crate::logging;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
 use crate::replication::{link, role};
 use crate::saving::{work, writer};
 use crate::state::Server;
+use crate::tls::Tls;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A running server.
 pub struct Running {
@@ -27,9 +31,31 @@ pub struct Running {
     /// Addresses on which it listens for Redis's protocol.
     pub addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<Result<(), String>>>,
+    /// Receives a message when the snapshot file is loaded, and is closed if that has failed.
+    /// `None` if there is no file.
+    loaded: Option<Receiver<()>>,
 }
 
+/// Maximum time between two calls of the closure of [`Running::wait_until_loaded`].
+const LOAD_REPORT_INTERVAL: Duration = Duration::from_secs(30);
+
 impl Running {
+    /// Waits until the snapshot file is loaded, and calls `report` at the beginning and every 30
+    /// seconds. Returns false if the load has failed or was ended by a stop.
+    pub fn wait_until_loaded(&self, mut report: impl FnMut()) -> bool {
+        let Some(loaded) = &self.loaded else {
+            return true;
+        };
+        loop {
+            report();
+            match loaded.recv_timeout(LOAD_REPORT_INTERVAL) {
+                Ok(()) => return true,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+
     /// Waits until all workers have stopped.
     ///
     /// # Errors
@@ -53,6 +79,20 @@ impl Running {
         self.server.stop();
         self.wait()
     }
+}
+
+/// Checks what [`start`] reads besides the settings: users, certificates, new names of commands,
+/// ports and paths. Opens no port and writes no file. Returns what is wrong.
+pub fn check(config: &Config) -> Vec<String> {
+    let mut problems = Listeners::check(config);
+    let others = [
+        command::rename(&config.renames()),
+        check_users(config).map(drop),
+        Tls::default().load(config),
+        logging::check(&config.text(Id::LogFile)),
+    ];
+    problems.extend(others.into_iter().filter_map(Result::err));
+    problems
 }
 
 /// Starts a server with the given settings.
@@ -111,8 +151,11 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         });
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
     }
+    let mut loaded = None;
     if let Some(load) = load {
-        threads.push(start_loading(&server, load)?);
+        let (sender, receiver) = mpsc::channel();
+        threads.push(start_loading(&server, load, sender)?);
+        loaded = Some(receiver);
     }
     log_start(&server, &addresses);
     for (protocol, addresses) in others {
@@ -124,6 +167,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         server,
         addresses,
         threads,
+        loaded,
     })
 }
 
@@ -229,6 +273,7 @@ pub fn shut_down(server: &Server, cause: &str) -> Result<(), &'static str> {
 fn start_loading(
     server: &Arc<Server>,
     load: Load,
+    loaded: Sender<()>,
 ) -> Result<JoinHandle<Result<(), String>>, String> {
     let server = Arc::clone(server);
     let thread = std::thread::Builder::new().name("loader".to_owned());
@@ -236,6 +281,8 @@ fn start_loading(
         let mut guard = StopOnDrop::new(Arc::clone(&server));
         load(&server)?;
         guard.is_armed = false;
+        // A server that does not wait for the load has dropped the receiver.
+        let _ = loaded.send(());
         Ok(())
     });
     spawned.map_err(|error| format!("thread that loads the snapshot file: {error}"))

@@ -5,8 +5,12 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The server accepts connections.
+/// The server serves all requests.
 pub const READY: &str = "READY=1\nSTATUS=Ready to accept connections\n";
+/// The server accepts connections and answers that it loads its file.
+pub const LOADING: &str = "STATUS=Loading the snapshot file\n";
+/// The start may take two more minutes.
+pub const EXTEND: &str = "EXTEND_TIMEOUT_USEC=120000000\n";
 /// The server has begun to stop.
 pub const STOPPING: &str = "STOPPING=1\n";
 

@@ -1,6 +1,6 @@
 //! `daemonize yes`: the program starts itself again in the background.
 //!
-//! The first process waits until the second one accepts connections or has failed, so that its exit
+//! The first process waits until the second one has loaded its file or has failed, so that its exit
 //! code is right. Starting a program is used instead of `fork`, which is unsafe code and copies
 //! only one of the threads.
 
@@ -15,10 +15,10 @@ pub const OPTION: &str = "is-daemon";
 /// Default of `pidfile` with `daemonize`.
 pub const PID_FILE: &str = "/run/mayfly.pid";
 
-/// Message that the process in the background writes when it accepts connections.
+/// Message that the process in the background writes when it serves requests.
 const STARTED: &[u8] = b"started";
 
-/// Starts the server in the background and waits until it accepts connections.
+/// Starts the server in the background and waits until it serves requests.
 pub fn start() -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(program)
@@ -42,7 +42,7 @@ pub fn start() -> Result<()> {
 }
 
 /// Leaves the terminal: the process gets a session of its own, and its standard streams are closed.
-/// Called by the process in the background when it accepts connections.
+/// Called by the process in the background when it serves requests.
 pub fn detach() -> Result<()> {
     rustix::process::setsid().context("cannot leave the terminal")?;
     let mut output = std::io::stdout();

@@ -25,6 +25,8 @@ pub enum RuleError {
     ChannelsAfterAll,
     /// The password to remove does not exist.
     NoPassword,
+    /// A password is longer than 4,096 bytes.
+    LongPassword,
     /// The digest of a password does not have 64 hexadecimal digits in lower case.
     Digest,
     /// A first argument was allowed for a subcommand.
@@ -48,6 +50,7 @@ impl RuleError {
             RuleError::NoPassword => {
                 "The password you are trying to remove from the user does not exist"
             }
+            RuleError::LongPassword => "A password has at most 4096 bytes",
             RuleError::Digest => {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }

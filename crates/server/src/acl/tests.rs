@@ -145,6 +145,17 @@ fn a_change_is_announced_and_a_refused_one_changes_nothing() {
     assert!(acl.version() > version && !acl.needs_password());
     assert!(acl.authenticate(b"u", b"pw").is_some());
     assert!(acl.authenticate(b"u", b"p").is_none() && acl.authenticate(b"\xff", b"").is_none());
+    // A long password is refused before it is hashed.
+    let long = vec![b'x'; 4097];
+    assert!(acl.authenticate(b"u", &long).is_none());
+    let rule = [b">", &long[..]].concat();
+    let error = acl.set("u", &[&rule], rules()).expect_err("long");
+    assert!(error.ends_with("at most 4096 bytes"), "{error}");
+    acl.set("open", &[b"on", b"nopass"], rules())
+        .expect("valid");
+    assert!(acl.authenticate(b"open", &long).is_some());
+    acl.set("open", &[b"off"], rules()).expect("valid");
+    assert!(acl.authenticate(b"open", b"").is_none() && acl.remove("open"));
     acl.set_default_password("x");
     assert!(acl.needs_password() && acl.needs_login());
     assert!(acl.remove("u") && !acl.remove("u"));

@@ -3,9 +3,21 @@
 use super::catalog::Catalog;
 use super::selector::{RULES_MAX, RuleError, Selector};
 use super::sha256::{Digest, from_hex, hex, is_equal, sha256};
+use crate::config::value::PASSWORD_BYTES_MAX;
 
 /// Name of the user of clients that have not authenticated.
 pub const DEFAULT: &str = "default";
+
+/// Checks the length of a password.
+///
+/// # Errors
+/// The password is too long.
+pub fn check_password(password: &[u8]) -> Result<(), RuleError> {
+    match password.len() > PASSWORD_BYTES_MAX {
+        true => Err(RuleError::LongPassword),
+        false => Ok(()),
+    }
+}
 
 /// What rules refer to.
 #[derive(Clone, Copy)]
@@ -158,11 +170,17 @@ impl User {
                 self.has_no_password = false;
                 self.passwords.clear();
             }
-            [b'>', password @ ..] => self.add_password(sha256(password))?,
+            [b'>', password @ ..] => {
+                check_password(password)?;
+                self.add_password(sha256(password))?;
+            }
             [b'#', digits @ ..] => {
                 self.add_password(from_hex(digits).ok_or(RuleError::Digest)?)?;
             }
-            [b'<', password @ ..] => self.remove_password(&sha256(password))?,
+            [b'<', password @ ..] => {
+                check_password(password)?;
+                self.remove_password(&sha256(password))?;
+            }
             [b'!', digits @ ..] => {
                 self.remove_password(&from_hex(digits).ok_or(RuleError::Digest)?)?;
             }

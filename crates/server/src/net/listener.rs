@@ -1,13 +1,13 @@
 //! Listening sockets: the configured addresses, and the checks of new connections.
 
 use crate::clients::Endpoint;
-use crate::config::{Config, Id};
+use crate::config::{Config, Id, TABLE};
 use crate::message::{Port, PortProtocol};
 use crate::socket::{Listener, LocalListener, Peer, Stream};
 use crate::state::Server;
 use mio::net::TcpListener;
 use mio::{Registry, Token};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -85,6 +85,30 @@ impl Listeners {
             is_ready: true,
             has_failed: false,
         })
+    }
+
+    /// Checks the settings of the listeners without opening a socket. Returns what is wrong.
+    pub fn check(config: &Config) -> Vec<String> {
+        let mut problems = Vec::new();
+        for id in [Id::UnixSocket, Id::MemcachedSocket] {
+            let path = config.text(id);
+            if !path.is_empty() && SockAddr::unix(&path).is_err() {
+                let name = TABLE[id as usize].name;
+                problems.push(format!(
+                    "{name} '{path}': the path of a local socket has at most 107 bytes"
+                ));
+            }
+        }
+        let ports = [Id::Port, Id::TlsPort, Id::Memcached, Id::TlsMemcached];
+        for (index, id) in ports.iter().enumerate() {
+            let port = config.number(*id);
+            let mut before = ports[..index].iter();
+            if let Some(other) = before.find(|other| port != 0 && config.number(**other) == port) {
+                let [name, other] = [id, other].map(|id| TABLE[*id as usize].name);
+                problems.push(format!("{name} {port}: {other} is the same port"));
+            }
+        }
+        problems
     }
 
     /// Returns the addresses of one kind of port.
