@@ -53,10 +53,9 @@ The command line is invalid.
 /// Returns all files by their paths in the repository.
 fn files() -> BTreeMap<String, Vec<u8>> {
     // The version without commit and features, which differ between builds.
-    let mut program = CommandLine::command()
+    let program = CommandLine::command()
         .version(env!("CARGO_PKG_VERSION"))
-        .long_version(None)
-        .disable_help_subcommand(true);
+        .long_version(None);
     let mut files = BTreeMap::new();
     for (shell, name) in [
         (Shell::Bash, "mayfly.bash"),
@@ -67,6 +66,8 @@ fn files() -> BTreeMap<String, Vec<u8>> {
         clap_complete::generate(shell, &mut program.clone(), "mayfly", &mut text);
         files.insert(format!("contrib/completions/{name}"), text);
     }
+    // `mayfly help` has no page of its own.
+    let mut program = program.disable_help_subcommand(true);
     program.build();
     add_pages(&program, "mayfly", &mut files);
     let top = files.get_mut("contrib/man/mayfly.1");
