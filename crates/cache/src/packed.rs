@@ -44,6 +44,8 @@ pub struct PackedEntries<O, M, L> {
     /// Next slot to be moved out of the page that compaction is emptying.
     emptying: Option<u32>,
     scratch: Vec<u8>,
+    /// Hash of the key that was removed last.
+    removed_hash: u64,
     /// Entries that the present snapshot has not saved; `None` without one.
     unsaved: Option<Box<unsaved::Unsaved>>,
     /// Slot at which the next search of `sample_where` through all entries continues.
@@ -93,6 +95,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
             requests: 0,
             emptying: None,
             scratch: Vec::new(),
+            removed_hash: 0,
             unsaved: None,
             walked: Cell::new(0),
             types: PhantomData,
@@ -196,6 +199,19 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.blocks.hasher.hash(key)
+    }
+
+    /// Returns the keyed hash of the key that was removed last, so that the caller need not
+    /// calculate it again; 0 before the first removal.
+    #[inline]
+    pub fn removed_hash(&self) -> u64 {
+        self.removed_hash
+    }
+
+    /// Returns the instant of the last request.
+    #[inline]
+    pub fn now(&self) -> Tick {
+        self.now
     }
 
     /// Merges sparse parts of the table. It examines up to `steps` parts and merges two at most.
@@ -463,6 +479,7 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         let kept = O::embedded_deadline(&self.value(slot));
         self.embedded.count(None, kept);
         let hash = self.blocks.key_hash(slot);
+        self.removed_hash = hash;
         let blocks = &self.blocks;
         self.table
             .remove(hash, slot, |other| blocks.key_hash(other));

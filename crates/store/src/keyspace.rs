@@ -3,14 +3,14 @@
 
 use crate::event::Event;
 use crate::eviction::PolicyChoice;
-use crate::facts::{Counters, DbFacts, Expired, ExpiryFacts, MemoryFacts};
+use crate::facts::Expired;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::shard::Locked;
 use crate::shared::{DATABASES_DEFAULT, Key, Shared};
 use policy::expire::any::{ExpirySpec, INDEXES, PRESETS};
 use policy::knobs::SpecError;
-use policy::{Budget, ExpiryIndex, Facts, Tick};
+use policy::{Budget, ExpiryIndex, Tick};
 use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -508,15 +508,6 @@ impl Keyspace {
         (0..self.cells.len()).map(waited).sum()
     }
 
-    /// Returns the sum of the counters of all shards.
-    pub fn counters(&self) -> Counters {
-        let mut sum = Counters::default();
-        for shard in 0..self.cells.len() {
-            sum.add(&self.guard(shard).counters);
-        }
-        sum
-    }
-
     /// Returns the number of changes by commands. Does not wait for locks: changes of a shard that
     /// is locked are counted by a later call.
     pub fn changes(&self) -> u64 {
@@ -529,103 +520,10 @@ impl Keyspace {
         self.cells.iter().enumerate().map(changes).sum()
     }
 
-    /// Resets the counters to zero.
-    pub fn reset_counters(&self) {
-        for shard in 0..self.cells.len() {
-            self.guard(shard).counters = Counters::default();
-        }
-    }
-
-    /// Returns facts about one database.
-    pub fn db_facts(&self, db: u8, now: Tick) -> DbFacts {
-        let mut facts = DbFacts::default();
-        let (mut sum, mut sampled) = (0u128, 0u64);
-        for shard in 0..self.cells.len() {
-            let locked = self.guard(shard);
-            let Some(data) = locked.db(db) else {
-                continue;
-            };
-            facts.keys += data.entries.len() as u64;
-            facts.with_deadline += data.entries.own_deadlines() as u64;
-            facts.with_element_deadlines += data.entries.with_part_deadlines() as u64;
-            data.sample_deadlines(64, |deadline| {
-                sum += u128::from(deadline.0.saturating_sub(now.0));
-                sampled += 1;
-            });
-        }
-        if let Some(mean) = sum.checked_div(u128::from(sampled)) {
-            facts.mean_ttl_ms = mean as u64;
-        }
-        facts
-    }
-
     /// Returns the memory used as the shards have last published it, without locking any of them.
     /// It is off by at most 2 KiB per shard.
     pub fn published_bytes(&self) -> u64 {
         self.shared.memory.used_bytes()
-    }
-
-    /// Returns the memory used, by purpose.
-    pub fn memory_facts(&self) -> MemoryFacts {
-        let mut facts = MemoryFacts::default();
-        for shard in 0..self.cells.len() {
-            let locked = self.guard(shard);
-            facts.pending_objects += locked.pending_objects();
-            for db in locked.dbs.iter().flatten() {
-                let (policies, index) = db.algorithm_bytes();
-                facts.entry_bytes += db.entries.entry_bytes();
-                facts.table_bytes += db.entries.table_bytes();
-                facts.policy_bytes += policies;
-                facts.expiry_bytes += index;
-                facts.arena_free_bytes += db.entries.free_bytes();
-            }
-        }
-        facts.used_bytes =
-            facts.entry_bytes + facts.table_bytes + facts.policy_bytes + facts.expiry_bytes;
-        facts
-    }
-
-    /// Returns the state of the expiry indexes.
-    pub fn expiry_facts(&self, now: Tick) -> ExpiryFacts {
-        let mut facts = ExpiryFacts {
-            granularity_ms: Some(0),
-            ..ExpiryFacts::default()
-        };
-        for shard in 0..self.cells.len() {
-            for db in self.guard(shard).dbs.iter().flatten() {
-                let backlog = db.expiry().backlog(now) as u64;
-                facts.keys_with_ttl += db.entries.own_deadlines() as u64;
-                facts.backlog_keys += backlog;
-                if let Some(mean) = db
-                    .entries
-                    .entry_bytes()
-                    .checked_div(db.entries.len() as u64)
-                {
-                    facts.backlog_bytes += backlog * mean;
-                }
-                facts.index_bytes += db.expiry().heap_bytes() as u64;
-                facts.granularity_ms = db.expiry().granularity();
-            }
-        }
-        facts
-    }
-
-    /// Returns a histogram of the TTLs of keys with a deadline of their own. Bucket 0 counts TTLs
-    /// below one second, bucket `i` those in [2^(i−1), 2^i) seconds. It is estimated from 256
-    /// samples per shard and database.
-    pub fn ttl_histogram(&self, now: Tick) -> [u64; 40] {
-        let mut histogram = [0f64; 40];
-        for shard in 0..self.cells.len() {
-            for db in self.guard(shard).dbs.iter().flatten() {
-                let mut seconds = Vec::new();
-                db.sample_deadlines(256, |d| seconds.push(d.0.saturating_sub(now.0) / 1000));
-                let each = db.entries.own_deadlines() as f64 / seconds.len().max(1) as f64;
-                for s in seconds {
-                    histogram[((64 - s.leading_zeros()) as usize).min(39)] += each;
-                }
-            }
-        }
-        histogram.map(|count| count.round() as u64)
     }
 
     /// Panics if a structure is inconsistent. Takes time proportional to the size of the keyspace;

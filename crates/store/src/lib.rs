@@ -15,6 +15,7 @@
 //! Start reading with `keyspace.rs`, then `view.rs`.
 #![forbid(unsafe_code)]
 
+mod census;
 mod collection;
 mod element_ttl;
 mod elements;
@@ -26,6 +27,7 @@ mod item;
 mod journal;
 mod keyspace;
 mod lent;
+mod lifetimes;
 mod limits;
 mod memory;
 mod object;
@@ -41,6 +43,7 @@ mod types;
 mod view;
 mod waiting;
 
+pub use census::{Census, TTL_BINS};
 pub use collection::Scene;
 pub use event::{Class, Event};
 pub use eviction::PolicyChoice;
@@ -48,6 +51,7 @@ pub use facts::{Counters, DbFacts, Encoding, EntryFacts, Expired, ExpiryFacts, K
 pub use item::{ItemHead, WrongType};
 pub use journal::{Lost, Removed};
 pub use keyspace::{Keyspace, Options};
+pub use lifetimes::{SPAN_BINS, Spans};
 pub use limits::Limits;
 pub use policy::Tick;
 pub use saving::{Batch, Record, RecordValue, SnapshotSink};

@@ -3,6 +3,7 @@
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::Counters;
 use crate::journal::{Journal, Lost, Removed};
+use crate::lifetimes::Lifetimes;
 use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
 use crate::saving::Saving;
@@ -54,6 +55,8 @@ pub(crate) struct Locked {
     pub tracked: Option<Box<Tracked>>,
     pub events: EventQueue,
     pub counters: Counters,
+    /// TTLs and ages of keys.
+    pub lifetimes: Lifetimes,
     /// Number of changes by commands.
     pub changes: u64,
     /// Values that are to be dropped outside the lock, a limited number at a time.
@@ -257,15 +260,25 @@ impl Locked {
             }
             Removal::Evicted => data.remove_evicted(slot),
         };
+        let now = data.entries.now().max(self.last_seen);
+        let age = self
+            .lifetimes
+            .removed(data.entries.removed_hash(), db, now);
         self.defer_drop(object);
         let (class, name) = match removal {
             Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),
             Removal::ExpiredOnAccess | Removal::ExpiredByIndex => {
                 self.counters.expired_keys += 1;
+                if let Some(age) = age {
+                    self.lifetimes.expired_ages.count(age);
+                }
                 (Class::Expired, "expired")
             }
             Removal::Evicted => {
                 self.counters.evicted_keys += 1;
+                if let Some(age) = age {
+                    self.lifetimes.evicted_ages.count(age);
+                }
                 (Class::Evicted, "evicted")
             }
         };
@@ -415,6 +428,7 @@ impl Locked {
         self.mark_db_watchers(b, Some(a), shared);
         let (i, j) = (a as usize, b as usize);
         self.flushes += 1;
+        self.lifetimes.forget_all();
         self.reach(a.max(b));
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);

@@ -5,7 +5,6 @@
 //! keys. It is exact while a shard has no more keys than the sample.
 
 use crate::facts::Kind;
-use crate::keyspace::Keyspace;
 use crate::object::{Object, kind_of};
 use crate::shard::is_dead;
 use crate::shared::{Db, Shared};
@@ -15,7 +14,7 @@ use policy::{Facts, Slot, Tick};
 /// Number of sizes that a histogram distinguishes.
 pub const SIZE_BINS: usize = 64;
 /// Number of keys of one shard and database that are examined.
-const SAMPLE: usize = 512;
+pub(crate) const SAMPLE: usize = 512;
 
 /// Types of values with their numbers of keys by size: bytes of a string, elements of others. Bin 0
 /// counts sizes of 0, bin `i` those in [2^(i−1), 2^i).
@@ -29,17 +28,25 @@ const KINDS: [Kind; 5] = [
     Kind::Hash,
 ];
 
-impl Keyspace {
-    /// Returns the histograms of one database. Examines at most 512 keys of each shard.
-    pub fn size_histograms(&self, db: u8, now: Tick) -> SizeHistograms {
-        let mut sums = [[0f64; SIZE_BINS]; KINDS.len()];
-        for shard in 0..self.shard_count() {
-            if let Some(data) = self.guard(shard).db(db) {
-                add_sample(data, self.shared(), now, &mut sums);
-            }
-        }
+/// Estimated numbers of keys by type and size.
+#[derive(Clone, Debug)]
+pub(crate) struct SizeSums([[f64; SIZE_BINS]; KINDS.len()]);
+
+impl Default for SizeSums {
+    fn default() -> Self {
+        SizeSums([[0.0; SIZE_BINS]; KINDS.len()])
+    }
+}
+
+impl SizeSums {
+    /// Adds the keys of one shard and database. Examines about `sample` of them.
+    pub fn add(&mut self, data: &Db, shared: &Shared, now: Tick, sample: usize) {
+        add_sample(data, shared, now, sample, &mut self.0);
+    }
+
+    pub fn rounded(&self) -> SizeHistograms {
         let mut kinds = KINDS.iter();
-        sums.map(|counts| {
+        self.0.map(|counts| {
             let kind = kinds.next().expect("there is one per histogram");
             (*kind, counts.map(|count| count.round() as u64))
         })
@@ -47,11 +54,17 @@ impl Keyspace {
 }
 
 /// Adds the keys of one shard, scaled to their number.
-fn add_sample(data: &Db, shared: &Shared, now: Tick, sums: &mut [[f64; SIZE_BINS]; KINDS.len()]) {
-    let mut found: Vec<(usize, usize)> = Vec::with_capacity(SAMPLE);
+fn add_sample(
+    data: &Db,
+    shared: &Shared,
+    now: Tick,
+    sample: usize,
+    sums: &mut [[f64; SIZE_BINS]; KINDS.len()],
+) {
+    let mut found: Vec<(usize, usize)> = Vec::with_capacity(sample);
     let mut at = Some(TablePosition::default());
-    while let Some(from) = at.filter(|_| found.len() < SAMPLE) {
-        let left = SAMPLE - found.len();
+    while let Some(from) = at.filter(|_| found.len() < sample) {
+        let left = sample - found.len();
         at = data.entries.scan(from, left, |slot| {
             if !is_dead(data, slot, now) {
                 found.extend(sized(data, shared, slot, now));
@@ -91,7 +104,7 @@ fn sized(data: &Db, shared: &Shared, slot: Slot, now: Tick) -> Option<(usize, us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{End, NewDeadline, Options};
+    use crate::{End, Keyspace, NewDeadline, Options};
 
     fn bins(histograms: &SizeHistograms, kind: Kind) -> Vec<(usize, u64)> {
         let found = histograms.iter().find(|one| one.0 == kind);

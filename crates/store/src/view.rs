@@ -398,12 +398,30 @@ impl<'a> View<'a> {
         deadline: NewDeadline,
     ) {
         let found = self.live(key);
+        if deadline != NewDeadline::Keep {
+            self.note_write(key, found, deadline);
+        }
         let at = match (deadline, found) {
             (NewDeadline::At(deadline), _) => Some(deadline.min(Tick::MAX)),
             (NewDeadline::Keep, Some(slot)) => self.db(key).entries.own_deadline(slot),
             _ => None,
         };
         self.put_at(key, found, value, at);
+    }
+
+    /// Notes for the statistics of TTLs and ages that a value replaces that of the entry `found`, or
+    /// is that of a new one.
+    #[inline]
+    fn note_write(&mut self, key: &Key<'_>, found: Option<Slot>, deadline: NewDeadline) {
+        let now = self.now;
+        let lifetimes = &mut self.parts(key).2.lifetimes;
+        // A new entry is noted where it is inserted.
+        if found.is_some() {
+            lifetimes.written(key.hash, key.db, now);
+        }
+        if let NewDeadline::At(deadline) = deadline {
+            lifetimes.deadline_set(deadline, now);
+        }
     }
 
     /// Stores a value in the entry `found` or in a new one, with the deadline for the expiry index.
@@ -447,6 +465,7 @@ impl<'a> View<'a> {
                 .as_mut()
                 .expect("the database was created above");
             db.insert(key.hash, key.bytes, value, at);
+            locked.lifetimes.written(key.hash, key.db, now);
         }
         self.written(key, at);
     }
@@ -555,6 +574,9 @@ impl<'a> View<'a> {
         let now = self.now;
         let (space, _, locked) = self.parts(key);
         locked.preserve(key.db, slot, space.shared());
+        if let Some(deadline) = deadline {
+            locked.lifetimes.deadline_set(deadline, now);
+        }
         let db = self.db(key);
         cache::Entries::begin(&mut db.entries, now);
         if has_deadlines(&db.value(slot)) {

@@ -3,7 +3,7 @@
 //! A collection is passed to a closure. Its form afterwards decides how it is stored: in the key's
 //! block, as one allocation, or in a structure of its own. An empty collection deletes the key.
 
-use super::View;
+use super::{NewDeadline, View};
 use crate::collection::{ChangedElements, Collection, Representation, Scene};
 use crate::item::WrongType;
 use crate::object::{InObject, Object, is_lent, kind_of};
@@ -268,6 +268,8 @@ impl<'a> View<'a> {
         let (found, deadline) = (self.live(key), deadline.map(|at| at.min(Tick::MAX)));
         self.parts(key).2.changed = None;
         if !collection.is_void() {
+            let written = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+            self.note_write(key, found, written);
             self.put_object(key, found, collection.into_object(), deadline);
             return true;
         }

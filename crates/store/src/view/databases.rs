@@ -111,6 +111,7 @@ impl View<'_> {
         for (shard, locked) in self.all().iter_mut().enumerate() {
             locked.mark_db_watchers(db, None, space.shared());
             locked.flushes += 1;
+            locked.lifetimes.forget_all();
             let number = || space.shared().next_event();
             locked.waiting.mark_all_ready([db, db], number);
             has_ready |= locked.waiting.has_ready();
