@@ -23,6 +23,7 @@ import expiry
 import lifecycle
 import lists
 import memcached
+import metrics
 import policies
 import segment
 import sharding
@@ -33,7 +34,7 @@ import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, policies, segment, sharding, snapshots, durable, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, metrics, policies, segment, sharding, snapshots, durable, sorted_sets, streams, tls, differential]
 
 
 class Bench:

@@ -11,6 +11,7 @@ use server::clock::Clock;
 use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::words::NOT_SUPERVISED;
 use server::config::{Config, Id, TABLE, find};
+use server::http;
 use server::run::shut_down;
 use server::supervisor::{self, EXTEND, LOADING, READY, STOPPING};
 use server::{logging, run as running};
@@ -60,6 +61,10 @@ pub struct Arguments {
     /// Index that finds expired keys [default: wheel]
     #[arg(long, value_name = "INDEX")]
     expiry: Option<String>,
+    /// Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379 [default:
+    /// none]
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
     /// Password that clients must send
     #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
     requirepass: Option<String>,
@@ -96,6 +101,7 @@ const OWN: &[&str] = &[
     "engine",
     "maxmemory-policy",
     "expiry",
+    "http",
     "requirepass",
     "loglevel",
     "config",
@@ -157,6 +163,7 @@ impl Arguments {
             ("engine", &self.engine),
             ("maxmemory-policy", &self.maxmemory_policy),
             ("expiry", &self.expiry),
+            ("http", &self.http),
             ("requirepass", &self.requirepass),
             ("loglevel", &self.loglevel),
         ];
@@ -373,12 +380,16 @@ fn handle_signals(
 
 /// Raises the soft limit of open files as far as `maxclients` needs, or lowers `maxclients`.
 fn raise_file_limit(config: &Config) {
-    let wanted = config.number(Id::MaxClients) as u64 + SPARE_FILES;
+    let spare = match http::address(config) {
+        Some(_) => SPARE_FILES + http::CONNECTIONS_MAX as u64,
+        None => SPARE_FILES,
+    };
+    let wanted = config.number(Id::MaxClients) as u64 + spare;
     let Ok(reached) = rlimit::increase_nofile_limit(wanted) else {
         return;
     };
     if reached < wanted {
-        let clients = reached.saturating_sub(SPARE_FILES).max(1);
+        let clients = reached.saturating_sub(spare).max(1);
         log::warn!(
             "only {reached} files may be open: maxclients is {clients} instead of {}",
             config.number(Id::MaxClients)

@@ -108,6 +108,26 @@ impl Summary {
         self.max
     }
 
+    /// Returns the number of values below a power of two.
+    pub fn below(&self, bound: u64) -> u64 {
+        debug_assert!(bound.is_power_of_two());
+        let counts = self.counts.iter().enumerate();
+        let below = counts.take_while(|(bucket, _)| top_of(*bucket) < bound);
+        below.map(|(_, count)| count).sum()
+    }
+
+    /// Returns the sum of all values, estimated from the middle of each bucket: off by at most
+    /// 1.6 %.
+    pub fn sum(&self) -> u64 {
+        let counts = self.counts.iter().enumerate();
+        let filled = counts.filter(|(_, count)| **count > 0);
+        let sum = filled.map(|(bucket, count)| {
+            let low = bucket.checked_sub(1).map_or(0, |before| top_of(before) + 1);
+            u128::from(low + top_of(bucket)) * u128::from(*count) / 2
+        });
+        u64::try_from(sum.sum::<u128>()).unwrap_or(u64::MAX)
+    }
+
     /// Returns `(bound, values ≤ bound)` for each power of two at which the count changes, as
     /// LATENCY HISTOGRAM reports them.
     pub fn octaves(&self) -> Vec<(u64, u64)> {
@@ -158,6 +178,12 @@ mod tests {
             let value = sum.percentile(share) as f64;
             assert!(value >= truth && value <= truth * 1.04, "{share}: {value}");
         }
+        assert_eq!(sum.below(1), 0);
+        assert_eq!(sum.below(2), 2);
+        assert_eq!(sum.below(1024), 2 * 1023);
+        assert_eq!(sum.below(1 << 20), 20_000);
+        let exact = 2 * (10_000 * 10_001 / 2);
+        assert!(sum.sum().abs_diff(exact) < exact / 60, "{}", sum.sum());
         let octaves = sum.octaves();
         assert_eq!(octaves.last().map(|last| last.1), Some(20_000));
         assert!(octaves.windows(2).all(|two| two[0].0 < two[1].0));

@@ -8,6 +8,7 @@ use crate::context::Table;
 use crate::state::Server;
 use report::Report;
 use std::fmt::Write as _;
+use store::Census;
 
 /// One section of INFO: title, whether INFO without arguments includes it, and the function that
 /// writes it.
@@ -49,12 +50,7 @@ const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_
 /// Returns the requested sections in a fixed order, or the default ones if none is requested. Takes
 /// the keyspace's locks; the caller must not hold any.
 pub fn report(server: &Server, table: &'static Table, wanted: &[&[u8]]) -> String {
-    let mut report = Report {
-        server,
-        table,
-        now_us: server.clock.now_us(),
-        text: String::new(),
-    };
+    let mut report = Report::new(server, table, None);
     let names = |name: &str| {
         wanted
             .iter()
@@ -71,6 +67,28 @@ pub fn report(server: &Server, table: &'static Table, wanted: &[&[u8]]) -> Strin
             report.text.push_str("\r\n");
         }
         let _ = write!(report.text, "# {}\r\n", section.title);
+        (section.write)(&mut report);
+    }
+    report.text
+}
+
+/// Returns the sections whose fields are exported as metrics, with the facts of a census. Waits for
+/// no lock of a shard.
+pub fn report_census(server: &Server, table: &'static Table, census: &Census) -> String {
+    let mut report = Report::new(server, table, Some(census));
+    // The other sections have a line for each command, error, database or size; metrics have labels
+    // for them.
+    let is_exported = |title: &str| {
+        ![
+            "Commandstats",
+            "Errorstats",
+            "Latencystats",
+            "Keyspace",
+            "Keysizes",
+        ]
+        .contains(&title)
+    };
+    for section in SECTIONS.iter().filter(|section| is_exported(section.title)) {
         (section.write)(&mut report);
     }
     report.text

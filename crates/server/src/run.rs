@@ -7,6 +7,7 @@ use crate::command::acl::{check_users, load_at_start};
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, TABLE, bytes_for_people};
 use crate::dispatch::long;
+use crate::http;
 use crate::learner;
 use crate::loading::file as loading;
 use crate::logging;
@@ -102,6 +103,7 @@ pub fn check(config: &Config) -> Vec<String> {
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     command::rename(&config.renames())?;
     let listeners = Listeners::bind(&config)?;
+    let http_listener = http::bind(http::address(&config))?;
     let addresses = listeners.addresses(PortProtocol::Resp, false);
     let others: Vec<(&str, Vec<SocketAddr>)> = vec![
         (
@@ -150,6 +152,13 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
             Ok(())
         });
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
+    }
+    if let Some(listener) = http_listener {
+        let address = listener.local_addr();
+        threads.push(http::start(&server, listener)?);
+        if let Ok(address) = address {
+            log::info!("serving metrics and health checks on http://{address}");
+        }
     }
     let mut loaded = None;
     if let Some(load) = load {

@@ -161,6 +161,11 @@ impl Saving {
         }
     }
 
+    /// Whether the server stops after a snapshot that is in progress or requested.
+    pub fn awaits_stop(&self) -> bool {
+        self.state().stops()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("the lock is not poisoned")
     }

@@ -502,6 +502,19 @@ impl<R> Table<R> {
         }
     }
 
+    /// Returns the family of the command or subcommand with this index; empty if there is none.
+    pub fn group(&self, index: usize) -> &'static str {
+        let spec = self.specs.get(index).copied().or_else(|| {
+            let subcommand = self.subcommands.get(index.checked_sub(self.specs.len())?)?;
+            let container = subcommand.parts().0;
+            self.specs
+                .iter()
+                .copied()
+                .find(|spec| spec.name == container)
+        });
+        spec.map_or("", |spec| spec.group)
+    }
+
     /// Returns the index and the name of every command and subcommand.
     pub fn names(&self) -> impl Iterator<Item = (usize, &'static str)> {
         let commands = self.specs.iter().map(|spec| spec.name);

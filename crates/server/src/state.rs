@@ -20,6 +20,7 @@ use crate::pubsub::PubSub;
 use crate::random::chance;
 use crate::replication::Replication;
 use crate::saving::Saving;
+use crate::scrape::Scrape;
 use crate::scripting::Scripting;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
@@ -118,6 +119,8 @@ pub struct Server {
     pub monitors: Monitors,
     /// Recording of the keys that cost the most.
     pub hotkeys: HotKeys,
+    /// Census of the keyspace for metrics.
+    pub scrape: Scrape,
     /// Counters.
     pub stats: Stats,
     /// Slow commands.
@@ -215,6 +218,7 @@ impl Server {
             tracking: TrackingClients::default(),
             monitors: Monitors::default(),
             hotkeys: HotKeys::default(),
+            scrape: Scrape::default(),
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),
@@ -303,6 +307,7 @@ impl Server {
         self.saving.queue.stop();
         self.feed.stop();
         self.wake_all();
+        self.scrape.wake();
         if let Some(segments) = &self.segments {
             segments.learning.ring();
         }
@@ -321,6 +326,15 @@ impl Server {
     /// Whether replicas follow this server.
     pub fn has_replicas(&self) -> bool {
         self.replication.has_replicas()
+    }
+
+    /// Returns why the server is not ready for clients; `None` if it is.
+    pub fn why_not_ready(&self) -> Option<&'static str> {
+        if self.stops() || self.saving.awaits_stop() {
+            return Some("the server is stopping");
+        }
+        let is_loading = self.loading.is_on();
+        is_loading.then_some("the server is loading the snapshot file")
     }
 
     /// Wakes all workers.

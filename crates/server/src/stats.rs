@@ -131,6 +131,9 @@ pub struct WorkerStats {
     pub expiry_micros: AtomicU64,
     /// Longest single call of the expiry cycle in microseconds.
     pub expiry_slice_us_max: AtomicU64,
+    /// Time of the last periodic task in milliseconds of a [`Moment`](crate::clock::Moment); 0
+    /// before the first.
+    pub alive_ms: AtomicU64,
     /// Number of open connections of the worker.
     pub connections: AtomicU64,
     /// Requests in memcached's protocol.

@@ -314,6 +314,7 @@ fn values(param: &Param) -> String {
         Kind::Permissions => "octal number".to_string(),
         Kind::Text | Kind::Secret => "text".to_string(),
         Kind::FileName => "name of a file".to_string(),
+        Kind::Address => "address:port".to_string(),
         Kind::SavePoints => "pairs of seconds and changes".to_string(),
         Kind::Policy => "see [policies](policies.md)".to_string(),
         Kind::Index => store::Keyspace::expiry_names().join(", "),

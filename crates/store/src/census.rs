@@ -209,7 +209,9 @@ impl Keyspace {
             let Some(db) = db else { continue };
             sums.add(db, now, share(CENSUS_TTLS), Some(&mut census.ttls));
             add_expiry(db, now, &mut census.expiry);
-            census.sizes.add(db, self.shared(), now, share(CENSUS_SIZES));
+            census
+                .sizes
+                .add(db, self.shared(), now, share(CENSUS_SIZES));
         }
         census.shards_visited < count
     }
@@ -345,7 +347,10 @@ mod tests {
         let (space, now) = (keyspace(1), Tick(1_000));
         fill(&space, now, 10_000);
         let later = Tick(7_000);
-        while space.expire(0, later, 1 << 20, &mut vec![], &mut |_, _| {}).more {}
+        while space
+            .expire(0, later, 1 << 20, &mut vec![], &mut |_, _| {})
+            .more
+        {}
         let all = census(&space, later);
         assert_eq!(all.counters.expired_keys, 10_000);
         let ages = all.expired_ages;

@@ -183,14 +183,19 @@ mod tests {
         let (mut state, mut alive) = (1u64, Vec::new());
         let (mut short, mut long) = (0u32, 0u32);
         for now in 1..400_000u64 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let hash = state ^ state >> 32;
             let age = if state >> 63 == 0 { 10 } else { 1_000 };
             lifetimes.written(hash, 0, Tick(now));
             alive.push((now + age, hash));
             alive.retain(|(end, hash)| {
                 let ends = *end == now;
-                match ends.then(|| lifetimes.removed(*hash, 0, Tick(now))).flatten() {
+                match ends
+                    .then(|| lifetimes.removed(*hash, 0, Tick(now)))
+                    .flatten()
+                {
                     Some(10) => short += 1,
                     Some(1_000) => long += 1,
                     Some(other) => panic!("no key is {other} ms old"),

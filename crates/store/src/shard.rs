@@ -261,9 +261,7 @@ impl Locked {
             Removal::Evicted => data.remove_evicted(slot),
         };
         let now = data.entries.now().max(self.last_seen);
-        let age = self
-            .lifetimes
-            .removed(data.entries.removed_hash(), db, now);
+        let age = self.lifetimes.removed(data.entries.removed_hash(), db, now);
         self.defer_drop(object);
         let (class, name) = match removal {
             Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),

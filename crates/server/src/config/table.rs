@@ -26,6 +26,8 @@ pub enum Kind {
     Text,
     /// Any text; never logged.
     Secret,
+    /// An address and a port, a port of this machine only, or nothing.
+    Address,
     /// The name of a file, without a folder.
     FileName,
     /// Pairs of seconds and changes, or nothing.
@@ -87,8 +89,8 @@ macro_rules! settings {
 }
 
 use Kind::{
-    Bool, Bytes, BytesOrPercent, Choice, Events, FileName, Fixed, Index, Int, OutputLimits,
-    Percentiles, Permissions, Policy, SavePoints, Secret, Text,
+    Address, Bool, Bytes, BytesOrPercent, Choice, Events, FileName, Fixed, Index, Int,
+    OutputLimits, Percentiles, Permissions, Policy, SavePoints, Secret, Text,
 };
 
 const MAX: i64 = i64::MAX;
@@ -106,6 +108,7 @@ settings! {
     TlsProtocols "tls-protocols", Text, "", true, "Versions of TLS, separated by blanks: TLSv1.2 and TLSv1.3; empty means both.";
     TlsCiphers "tls-ciphers", Text, "", true, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
     TlsCiphersuites "tls-ciphersuites", Text, "", true, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
+    Http "http", Address, "", false, "Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379; a port alone is one of this machine, and empty disables it. See [metrics](../guide/metrics.md).";
     MemcachedItemMax "memcached-item-max", Bytes(1024, 1 << 30), "1mb", true, "Maximum size of one value in memcached's protocol, in bytes.";
     UnixSocket "unixsocket", Text, "", false, "Path of a local socket for Redis's protocol; empty means none.";
     UnixSocketPerm "unixsocketperm", Permissions, "0", false, "Permissions of the local sockets as an octal number such as 770; 0 leaves them to the umask.";

@@ -3,6 +3,7 @@
 use super::table::Kind;
 use crate::saving::points::SavePoint;
 use policy::names::is_same;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use store::{Keyspace, PolicyChoice};
 
 /// Error for a text that is neither bytes nor a share.
@@ -73,6 +74,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             "argument must have at most {PASSWORD_BYTES_MAX} bytes"
         )),
         Kind::Text | Kind::Secret | Kind::FileName => Ok(Value::Text(text.to_owned())),
+        Kind::Address => address(text).map(|_| Value::Text(text.to_owned())),
         Kind::SavePoints => {
             let text = if text == "\"\"" { "" } else { text.trim() };
             SavePoint::parse_all(text).map(|_| Value::Text(text.to_owned()))
@@ -97,6 +99,33 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
                 ))
             }
         }
+    }
+}
+
+/// Parses an address with a port: `127.0.0.1:9379`, `[::1]:9379`, `localhost:9379`, `*:9379`, or
+/// `9379` for this machine only. Returns `None` for an empty text.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or(("localhost", text));
+    let ip: Option<IpAddr> = match host {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        host => match host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            Some(inner) => inner.parse().ok().map(IpAddr::V6),
+            None => host.parse().ok().map(IpAddr::V4),
+        },
+    };
+    match (ip, port.parse()) {
+        (Some(ip), Ok(port)) => Ok(Some(SocketAddr::new(ip, port))),
+        _ => Err("argument must be an address and a port such as 127.0.0.1:9379 or [::1]:9379, or a port".into()),
     }
 }
 

@@ -88,15 +88,15 @@ pub(super) fn clients(report: &mut Report<'_>) {
     report.field("watching_clients", watching);
     report.field("clients_in_timeout_table", server.blocking.with_deadline());
     report.field("total_watched_keys", watched);
-    report.field("total_blocking_keys", server.keyspace.waited_keys());
+    report.field("total_blocking_keys", report.waited_keys());
     report.field("total_blocking_keys_on_nokey", 0);
     report.field("no_evict_clients", protected);
 }
 
 pub(super) fn memory(report: &mut Report<'_>) {
     let server = report.server;
-    let facts = server.engine().memory_facts();
-    let used = server.used_bytes();
+    let facts = report.memory_facts();
+    let used = report.used_bytes();
     let peak = server.stats.peak_bytes.load(Relaxed);
     let rss = process::resident_bytes();
     let system = process::machine_bytes();
@@ -159,7 +159,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("mem_allocator", process::allocator());
     report.field("active_defrag_running", 0);
     report.field("lazyfree_pending_objects", facts.pending_objects);
-    let dropped = server.engine().counters(&server.stats).dropped_objects;
+    let dropped = report.counters().dropped_objects;
     report.field("lazyfreed_objects", dropped);
 }
 
@@ -285,7 +285,7 @@ fn script_memory(report: &mut Report<'_>) {
 /// Second part of `stats`: keys and subscriptions.
 fn keys(report: &mut Report<'_>) {
     let stats = &report.server.stats;
-    let counters = report.server.engine().counters(&report.server.stats);
+    let counters = report.counters();
     report.field("expired_keys", counters.expired_keys);
     report.field("expired_subkeys", counters.expired_elements);
     report.field("expired_stale_perc", "0.00");
@@ -315,7 +315,7 @@ fn keys(report: &mut Report<'_>) {
     report.field("active_defrag_key_misses", 0);
     report.field("total_active_defrag_time", 0);
     report.field("current_active_defrag_time", 0);
-    let (keys, items) = report.server.keyspace.tracked_counts();
+    let (keys, items) = report.tracked_counts();
     report.field("tracking_total_keys", keys);
     report.field("tracking_total_items", items);
     let (_, prefixes) = report.server.tracking.counts();
@@ -483,9 +483,8 @@ pub(super) fn cluster(report: &mut Report<'_>) {
 }
 
 pub(super) fn keyspace(report: &mut Report<'_>) {
-    let now = Tick(report.now_us / 1000);
     for db in 0..report.server.engine().databases() {
-        let facts = report.server.engine().db_facts(db as u8, now);
+        let facts = report.db_facts(db as u8);
         if facts.keys == 0 {
             continue;
         }
@@ -540,9 +539,8 @@ pub(super) fn expiry(report: &mut Report<'_>) {
     if let Some(segments) = &server.segments {
         return segment::expiry(report, segments);
     }
-    let now = Tick(report.now_us / 1000);
-    let facts = server.keyspace.expiry_facts(now);
-    let counters = server.engine().counters(&server.stats);
+    let facts = report.expiry_facts();
+    let counters = report.counters();
     let lag = server.stats.expiry_lag();
     report.field("expiry_index", server.config.text(Id::Expiry));
     match facts.granularity_ms {
@@ -567,7 +565,7 @@ pub(super) fn expiry(report: &mut Report<'_>) {
     report.field("expiry_slice_us_max", longest.max().unwrap_or(0));
     // Number of keys whose remaining TTL is below each power of two of seconds and not below the
     // previous one.
-    let histogram = server.keyspace.ttl_histogram(now);
+    let histogram = report.ttl_histogram();
     let shown: Vec<String> = histogram
         .iter()
         .enumerate()

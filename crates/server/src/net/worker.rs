@@ -34,7 +34,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use store::Tick;
+use store::{Census, Tick};
 
 /// Token of the inbox. Tokens of listeners count down from the next lower number, those of
 /// connections up from 0.
@@ -106,6 +106,8 @@ pub struct Worker {
     searched_at_bytes: u64,
     periodic_at: Instant,
     periodic_count: u64,
+    /// Census of the keyspace that is not complete yet. Only the first worker takes it.
+    census: Option<Box<Census>>,
 }
 
 impl Worker {
@@ -148,6 +150,7 @@ impl Worker {
             searched_at_bytes: 0,
             periodic_at: Instant::now(),
             periodic_count: 0,
+            census: None,
         })
     }
 
@@ -160,6 +163,8 @@ impl Worker {
         let server = Arc::clone(&self.server);
         let mut executor = Executor::new(&server, self.index, server.clock.now());
         executor.has_written = true;
+        let alive_ms = &server.stats.workers[self.index].alive_ms;
+        alive_ms.store(server.clock.moment().0, Relaxed);
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !server.stops() {
             self.step(&mut events, &mut executor)?;
@@ -200,6 +205,12 @@ impl Worker {
         if self.index == 0 {
             self.check_waits(executor);
         }
+        if self.index == 0 && server.scrape.is_wanted() {
+            let keyspace = &server.keyspace;
+            server
+                .scrape
+                .take(&mut self.census, keyspace, executor.now());
+        }
         self.publish_memory();
         self.evict_clients(executor);
         self.count_traffic();
@@ -218,7 +229,8 @@ impl Worker {
             self.due = self.expiry_driver.earliest(server);
         }
         let inbox = &server.inboxes[self.index];
-        let has_waiting = !self.again.is_empty() || !self.leaving.is_empty();
+        let has_waiting =
+            !self.again.is_empty() || !self.leaving.is_empty() || self.census.is_some();
         let has_retry = self.retry_count > 0 || server.long.has_retry(self.index);
         if has_retry
             || self.has_synced(server)
@@ -706,6 +718,8 @@ impl Worker {
         self.periodic_count += 1;
         self.searched_at_bytes = 0;
         let server = executor.server();
+        let alive_ms = &server.stats.workers[self.index].alive_ms;
+        alive_ms.store(server.clock.moment().0, Relaxed);
         if self.index == 0 {
             server.stats.sample_rates(server.clock.now_us());
             server.sample_peak();
