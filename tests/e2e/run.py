@@ -24,6 +24,7 @@ import lifecycle
 import lists
 import memcached
 import metrics
+import operations
 import policies
 import segment
 import sharding
@@ -34,7 +35,7 @@ import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, metrics, policies, segment, sharding, snapshots, durable, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, operations, metrics, policies, segment, sharding, snapshots, durable, sorted_sets, streams, tls, differential]
 
 
 class Bench:

@@ -1,6 +1,6 @@
 //! `mayfly`: a cache and in-memory data server for Redis and memcached clients, with exact
 //! expiration.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod check;
 mod edge;

@@ -2,6 +2,7 @@
 //! signals, and starts the server.
 
 mod daemon;
+mod fatal;
 mod secrets;
 
 use anyhow::{Context, Result, anyhow};
@@ -11,9 +12,9 @@ use server::clock::Clock;
 use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::words::NOT_SUPERVISED;
 use server::config::{Config, Id, TABLE, find};
-use server::http;
 use server::run::shut_down;
 use server::supervisor::{self, EXTEND, LOADING, READY, STOPPING};
+use server::{command, crash, http};
 use server::{logging, run as running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -68,6 +69,9 @@ pub struct Arguments {
     /// Password that clients must send
     #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
     requirepass: Option<String>,
+    /// Format of the log: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
     /// Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]
     #[arg(long, value_name = "LEVEL")]
     loglevel: Option<String>,
@@ -103,6 +107,7 @@ const OWN: &[&str] = &[
     "expiry",
     "http",
     "requirepass",
+    "log-format",
     "loglevel",
     "config",
     "check-config",
@@ -165,6 +170,7 @@ impl Arguments {
             ("expiry", &self.expiry),
             ("http", &self.http),
             ("requirepass", &self.requirepass),
+            ("log-format", &self.log_format),
             ("loglevel", &self.loglevel),
         ];
         let own = own
@@ -191,8 +197,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return daemon::start();
     }
     let level = find("loglevel").map(|param| config.show(param));
-    logging::start(&level.unwrap_or_default(), &config.text(Id::LogFile))
-        .map_err(|why| anyhow!(why))?;
+    let format = find("log-format").map(|param| config.show(param));
+    logging::start(
+        &level.unwrap_or_default(),
+        &config.text(Id::LogFile),
+        &format.unwrap_or_default(),
+    )
+    .map_err(|why| anyhow!(why))?;
+    crash::report_panics(|index| command::table().name(index));
+    fatal::report_signals();
     secrets::hide();
     for warning in warnings {
         log::warn!("{warning}");
@@ -355,6 +368,7 @@ fn handle_signals(
                 if signal == SIGHUP {
                     log::info!("SIGHUP: the config file is not read again; use CONFIG SET");
                     server.tls.reload(&server.config);
+                    command::acl::reload(&server);
                     continue;
                 }
                 if std::mem::replace(&mut is_stopping, true) {

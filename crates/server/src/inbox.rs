@@ -21,6 +21,11 @@ pub fn enter(worker: usize) {
     CURRENT.set(worker);
 }
 
+/// Returns the index of the worker that this thread is; `usize::MAX` for another thread.
+pub fn current() -> usize {
+    CURRENT.get()
+}
+
 /// Messages with the sum of their bytes.
 #[derive(Default)]
 struct Queue {

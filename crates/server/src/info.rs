@@ -27,6 +27,7 @@ const SECTIONS: &[Section] = &[
     section("Replication", true, sections::replication),
     section("CPU", true, sections::cpu),
     section("Hotkeys", true, sections::hotkeys),
+    section("Threads", true, sections::threads),
     section("Modules", true, |_| {}),
     section("Commandstats", false, sections::command_stats),
     section("Errorstats", true, sections::error_stats),
@@ -85,6 +86,7 @@ pub fn report_census(server: &Server, table: &'static Table, census: &Census) ->
             "Latencystats",
             "Keyspace",
             "Keysizes",
+            "Threads",
         ]
         .contains(&title)
     };

@@ -77,29 +77,6 @@ impl LatencyMonitor {
         before - events.len()
     }
 
-    /// Returns the report of LATENCY DOCTOR.
-    pub fn doctor(&self, threshold_ms: i64) -> String {
-        if threshold_ms == 0 {
-            return "The latency monitor is off. Turn it on with CONFIG SET latency-monitor-threshold <milliseconds>.\n".into();
-        }
-        let events = self.events();
-        if events.is_empty() {
-            return format!("No event took {threshold_ms} ms or longer.\n");
-        }
-        let mut text = format!("Events of {threshold_ms} ms or longer:\n");
-        for (number, (name, history)) in events.iter().enumerate() {
-            let mean = history.sum_ms / history.count.max(1);
-            text.push_str(&format!(
-                "{}. {name}: {} times, mean {mean} ms, longest {} ms.\n",
-                number + 1,
-                history.count,
-                history.max_ms
-            ));
-        }
-        text.push_str("Run SLOWLOG GET to see the commands.\n");
-        text
-    }
-
     /// Draws a bar for each sample of one event. Returns `None` if the event has no history.
     pub fn graph(&self, name: &[u8]) -> Option<String> {
         let events = self.events();

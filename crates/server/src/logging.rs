@@ -1,27 +1,40 @@
-//! The log: one line per event, written to standard error or a file.
+//! The log: one line per event, as text or as JSON, written to standard error or a file.
+//!
+//! A line is one call of `write`, without a lock, so that a signal handler can write too.
 
-use crate::config::words::LOG_LEVELS;
-use log::{LevelFilter, Log, Metadata, Record};
+use crate::config::words::{JSON_LOG, LOG_FORMATS, LOG_LEVELS};
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::Write as _;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-struct Logger {
-    file: Option<Mutex<File>>,
+struct Logger;
+
+/// Where the log is written, and how.
+struct Output {
+    file: Option<File>,
+    is_json: bool,
 }
 
-/// Starts logging. Can be called once per process.
+static OUTPUT: OnceLock<Output> = OnceLock::new();
+
+/// Starts logging. Can be called once per process. `level` and `format` are words of the settings
+/// `loglevel` and `log-format`.
 ///
 /// # Errors
 /// The file cannot be opened, or logging has already started.
-pub fn start(level: &str, file: &str) -> Result<(), String> {
+pub fn start(level: &str, file: &str, format: &str) -> Result<(), String> {
     let file = match file {
         "" => None,
-        path => Some(Mutex::new(open(Path::new(path))?)),
+        path => Some(open(Path::new(path))?),
     };
-    log::set_boxed_logger(Box::new(Logger { file })).map_err(|error| error.to_string())?;
+    let is_json = format == LOG_FORMATS[JSON_LOG];
+    let output = OUTPUT.set(Output { file, is_json });
+    output.map_err(|_| "logging has already started".to_owned())?;
+    log::set_logger(&Logger).map_err(|error| error.to_string())?;
     set_level(level);
     Ok(())
 }
@@ -65,6 +78,39 @@ pub fn set_level(level: &str) {
     });
 }
 
+/// Whether lines are JSON objects.
+pub fn is_json() -> bool {
+    OUTPUT.get().is_some_and(|output| output.is_json)
+}
+
+/// Writes bytes to the log. A failed write must not stop the server. Takes no lock and allocates
+/// nothing.
+pub fn write(bytes: &[u8]) {
+    let _ = match OUTPUT.get().and_then(|output| output.file.as_ref()) {
+        Some(mut file) => file.write_all(bytes),
+        // Not the standard library's stream, which has a lock.
+        None => rustix::io::write(rustix::stdio::stderr(), bytes)
+            .map(|_| ())
+            .map_err(Into::into),
+    };
+}
+
+/// Writes the report of a crash: a line, and further lines below it.
+pub fn write_report(text: &str, details: &str) {
+    let ms = now_ms();
+    let mut entry = match is_json() {
+        true => json(ms, "error", &[("message", text), ("details", details)]),
+        false => format!("{}\n{details}", plain(ms, "error", text)),
+    };
+    entry.push('\n');
+    write(entry.as_bytes());
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.level() <= log::max_level()
@@ -74,30 +120,56 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let ms = since.map_or(0, |since| since.as_millis() as u64);
         let level = match record.level() {
-            log::Level::Error => "error",
-            log::Level::Warn => "warning",
-            log::Level::Info => "notice",
-            log::Level::Debug => "verbose",
-            log::Level::Trace => "debug",
+            Level::Error => "error",
+            Level::Warn => "warning",
+            Level::Info => "notice",
+            Level::Debug => "verbose",
+            Level::Trace => "debug",
         };
-        // Client names may contain line breaks. They are removed so that a client cannot forge a
-        // log line.
-        let text = record.args().to_string().replace(['\n', '\r'], " ");
-        let line = format!("{} {level} {text}\n", timestamp(ms));
-        // A failed write to the log must not stop the server.
-        let _ = match &self.file {
-            None => std::io::stderr().lock().write_all(line.as_bytes()),
-            Some(file) => match file.lock() {
-                Ok(mut file) => file.write_all(line.as_bytes()),
-                Err(_) => Ok(()),
-            },
+        let text = record.args().to_string();
+        let mut line = match is_json() {
+            true => json(now_ms(), level, &[("message", &text)]),
+            false => plain(now_ms(), level, &text),
         };
+        line.push('\n');
+        write(line.as_bytes());
     }
 
     fn flush(&self) {}
+}
+
+/// Formats a line of text. Client names may contain line breaks; they are replaced so that a client
+/// cannot forge a line.
+fn plain(ms: u64, level: &str, text: &str) -> String {
+    let text = text.replace(['\n', '\r'], " ");
+    format!("{} {level} {text}", timestamp(ms))
+}
+
+/// Formats a line as a JSON object: time, level, thread, and the given members.
+fn json(ms: u64, level: &str, members: &[(&str, &str)]) -> String {
+    let thread = std::thread::current();
+    let mut line = format!("{{\"time\":\"{}\",\"level\":\"{level}\"", timestamp(ms));
+    let name = thread.name().unwrap_or("unnamed");
+    for (member, text) in [("thread", name)].iter().chain(members) {
+        let _ = write!(line, ",\"{member}\":\"");
+        for letter in text.chars() {
+            match letter {
+                '"' => line.push_str("\\\""),
+                '\\' => line.push_str("\\\\"),
+                '\n' => line.push_str("\\n"),
+                '\r' => line.push_str("\\r"),
+                '\t' => line.push_str("\\t"),
+                control if control < ' ' => {
+                    let _ = write!(line, "\\u{:04x}", control as u32);
+                }
+                other => line.push(other),
+            }
+        }
+        line.push('"');
+    }
+    line.push('}');
+    line
 }
 
 /// Formats a Unix time in milliseconds: `2026-11-20T20:33:19.123Z`.
@@ -129,7 +201,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::timestamp;
+    use super::*;
 
     #[test]
     fn timestamps_are_formatted_as_utc_dates() {
@@ -141,5 +213,20 @@ mod tests {
         ] {
             assert_eq!(timestamp(ms), text);
         }
+    }
+
+    #[test]
+    fn text_of_clients_cannot_forge_a_line() {
+        let line = plain(0, "notice", "name a\nb\r\nc");
+        assert_eq!(line, "1970-01-01T00:00:00.000Z notice name a b  c");
+        let line = json(0, "notice", &[("message", "a\n\"b\"\\\u{1}\té")]);
+        assert!(line.starts_with(
+            "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"notice\",\"thread\":\""
+        ));
+        assert!(
+            line.ends_with(",\"message\":\"a\\n\\\"b\\\"\\\\\\u0001\\té\"}"),
+            "{line}"
+        );
+        assert!(!line.contains('\n'));
     }
 }

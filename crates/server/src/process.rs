@@ -19,10 +19,34 @@ pub fn allocator() -> &'static str {
 
 /// Returns the resident memory of the process in bytes, or 0 if it is unknown.
 pub fn resident_bytes() -> u64 {
+    status_bytes("VmRSS:")
+}
+
+/// Returns the number of bytes of the process that are in swap, or 0 if it is unknown.
+pub fn swapped_bytes() -> u64 {
+    status_bytes("VmSwap:")
+}
+
+/// Returns a size from the status of the process.
+fn status_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+/// Returns the time in nanoseconds that all present threads have used a core, and the time that
+/// they have waited for one; 0 if it is unknown.
+pub fn thread_nanos() -> (u64, u64) {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let read = |thread: std::io::Result<fs::DirEntry>| {
+        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    };
+    threads
+        .filter_map(read)
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 /// Returns the machine's memory in bytes, or 0 if it is unknown.
@@ -62,11 +86,20 @@ fn group_limit(groups: &str, root: &Path, read: impl Fn(&Path) -> Option<String>
         .min()
 }
 
-/// Returns the CPU time in user and in system mode in seconds, or 0 if it is unknown.
+/// Returns the CPU time of the process in user and in system mode in seconds, or 0 if it is unknown.
 pub fn cpu_seconds() -> (f64, f64) {
+    cpu_seconds_in("/proc/self/stat")
+}
+
+/// Returns the same of one thread of the process.
+pub fn thread_cpu_seconds(thread: i32) -> (f64, f64) {
+    cpu_seconds_in(&format!("/proc/self/task/{thread}/stat"))
+}
+
+fn cpu_seconds_in(file: &str) -> (f64, f64) {
     // The clock tick of /proc is 1/100 second on every Linux.
     const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let stat = fs::read_to_string(file).unwrap_or_default();
     // The process name in brackets may contain blanks, therefore fields are counted from the
     // closing bracket.
     let rest = stat.rsplit(") ").next().unwrap_or_default();

@@ -119,7 +119,10 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
             listeners.addresses(PortProtocol::Memcached, true),
         ),
     ];
+    let listening = listeners.describe(&config);
     let server = Arc::new(Server::new(config, clock)?);
+    // The server is new, so that nothing was stored yet.
+    let _ = server.listening.set(listening);
     load_at_start(&server)?;
     server.tls.load(&server.config)?;
     if let Some(address) = addresses.first() {

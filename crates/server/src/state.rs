@@ -28,8 +28,8 @@ use crate::tls::Tls;
 use crate::tracking::TrackingClients;
 use crate::waiting::Blocking;
 use crate::watches::Watches;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 use store::{Keyspace, Options, Tick};
 
@@ -148,6 +148,8 @@ pub struct Server {
     pub started: Instant,
     /// TCP port of Redis's protocol.
     pub port: AtomicU16,
+    /// What the server listens on, as INFO shows it.
+    pub listening: OnceLock<Vec<String>>,
     stops: AtomicBool,
     notifies: AtomicBool,
 }
@@ -232,6 +234,7 @@ impl Server {
             started_us: now_us,
             started: Instant::now(),
             port: AtomicU16::new(0),
+            listening: OnceLock::new(),
             stops: AtomicBool::new(false),
             notifies: AtomicBool::new(false),
             clock,
@@ -355,7 +358,7 @@ impl Server {
     /// Updates the peak of the memory in use. Waits for no other worker.
     pub fn sample_peak(&self) {
         let used = self.engine().published_bytes() + self.client_bytes();
-        self.stats.peak_bytes.fetch_max(used, Relaxed);
+        self.stats.note_peak(used, self.clock.now_us() / 1_000_000);
     }
 
     /// Number of keys in all databases.
@@ -387,7 +390,7 @@ impl Server {
     /// peak.
     pub fn used_bytes(&self) -> u64 {
         let used = self.engine().used_bytes() + self.client_bytes();
-        self.stats.peak_bytes.fetch_max(used, Relaxed);
+        self.stats.note_peak(used, self.clock.now_us() / 1_000_000);
         used
     }
 }

@@ -131,6 +131,8 @@ pub struct WorkerStats {
     pub expiry_micros: AtomicU64,
     /// Longest single call of the expiry cycle in microseconds.
     pub expiry_slice_us_max: AtomicU64,
+    /// Number of the thread in the operating system.
+    pub thread_id: AtomicU64,
     /// Time of the last periodic task in milliseconds of a [`Moment`](crate::clock::Moment); 0
     /// before the first.
     pub alive_ms: AtomicU64,
@@ -168,6 +170,8 @@ pub struct Stats {
     pub prefixes: Prefixes,
     /// Highest memory use observed, in bytes.
     pub peak_bytes: AtomicU64,
+    /// Time of this observation in seconds since 1970.
+    pub peak_seconds: AtomicU64,
     /// Number of error replies by error code, which is the first word of the reply.
     errors: Mutex<HashMap<String, u64>>,
     rates: Mutex<Rates>,
@@ -181,9 +185,9 @@ const RATE_SAMPLES: usize = 16;
 
 #[derive(Default)]
 struct Rates {
-    last: [u64; 4],
+    last: [u64; 5],
     last_us: u64,
-    samples: [[u64; 4]; RATE_SAMPLES],
+    samples: [[u64; 5]; RATE_SAMPLES],
     next: usize,
 }
 
@@ -198,6 +202,8 @@ pub struct RatesNow {
     pub output_bytes: u64,
     /// Expired keys.
     pub expired_keys: u64,
+    /// Iterations of the event loops.
+    pub turns: u64,
 }
 
 impl Stats {
@@ -221,6 +227,7 @@ impl Stats {
             unexpected_commands: AtomicU64::new(0),
             prefixes: Prefixes::default(),
             peak_bytes: AtomicU64::new(0),
+            peak_seconds: AtomicU64::new(0),
             errors: Mutex::new(HashMap::new()),
             rates: Mutex::new(Rates::default()),
         }
@@ -232,6 +239,13 @@ impl Stats {
             worker.memcached.reset();
         }
         self.prefixes.reset();
+    }
+
+    /// Records the memory in use if it is the highest so far.
+    pub fn note_peak(&self, bytes: u64, now_seconds: u64) {
+        if bytes > self.peak_bytes.fetch_max(bytes, Relaxed) {
+            self.peak_seconds.store(now_seconds, Relaxed);
+        }
     }
 
     /// Returns the sum of one counter over all workers.
@@ -304,6 +318,7 @@ impl Stats {
             self.sum(|worker| &worker.input_bytes),
             self.sum(|worker| &worker.output_bytes),
             self.sum(|worker| &worker.expired_keys),
+            self.sum(|worker| &worker.turns),
         ];
         let mut rates = self.rates.lock().expect("the lock is not poisoned");
         let span_us = now_us.saturating_sub(rates.last_us);
@@ -329,6 +344,7 @@ impl Stats {
             input_bytes: mean(1),
             output_bytes: mean(2),
             expired_keys: mean(3),
+            turns: mean(4),
         }
     }
 

@@ -8,9 +8,10 @@
 use crate::clients::ClientInfo;
 use crate::config::Id;
 use crate::context::{Spec, Table};
+use crate::crash;
 use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Instant;
 use store::Tick;
 use wire::Args;
@@ -39,6 +40,8 @@ pub struct Timing<'s> {
     table: &'static Table,
     /// Whether each command is short whenever its arguments and its reply are, by index.
     is_short: Vec<bool>,
+    /// Last command of the worker, for the report of a crash.
+    last: &'static AtomicU16,
     start: Option<Instant>,
     kinds: [(SpecIndex, u64); GROUP_KINDS_MAX],
     kind_count: usize,
@@ -63,6 +66,7 @@ impl<'s> Timing<'s> {
             worker,
             table,
             is_short: table.iter().map(|spec| is_short(spec)).collect(),
+            last: crash::place(worker),
             start: None,
             kinds: [(0, 0); GROUP_KINDS_MAX],
             kind_count: 0,
@@ -77,6 +81,7 @@ impl<'s> Timing<'s> {
     /// called before each command.
     #[inline]
     pub fn before(&mut self, index: SpecIndex, arg_count: usize, len: usize) {
+        self.last.store(index, Relaxed);
         let threshold = self.server.config.number(Id::SlowlogLogSlowerThan);
         (self.is_recorded, self.len) = (self.server.hotkeys.is_on(), len);
         self.is_alone = self.is_recorded

@@ -20,6 +20,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum length of a client certificate's name that is recorded.
 const NAME_BYTES_MAX: usize = 128;
 
+/// Maximum number of DNS names of a client's certificate that are compared with names of users.
+const DNS_NAMES_MAX: usize = 16;
+
 /// Settings that take effect by [`Tls::load`].
 pub const SETTINGS: [Id; 7] = [
     Id::TlsCertFile,
@@ -226,6 +229,18 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
         }
     }
     None
+}
+
+/// Returns the DNS names of a certificate, of which at most a few are read.
+pub fn dns_names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else {
+        return Vec::new();
+    };
+    let names = parsed.valid_dns_names().map(str::to_owned);
+    names
+        .filter(|name| name.len() <= NAME_BYTES_MAX)
+        .take(DNS_NAMES_MAX)
+        .collect()
 }
 
 /// Takes a value in DER from the front of `bytes`. Returns its tag and its contents.

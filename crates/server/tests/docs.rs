@@ -3,13 +3,15 @@
 //!
 //! `UPDATE_DOCS=1 cargo test -p mayfly-server --test docs` writes the pages.
 
-use server::command;
-use server::config::{Kind, Param, TABLE};
+use server::clock::Clock;
+use server::config::{Config, Kind, Param, TABLE};
 use server::context::Spec;
 use server::spec::{Keys, flag};
+use server::{Server, command, metrics};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 const HOW: &str = "UPDATE_DOCS=1 cargo test -p mayfly-server --test docs";
 
@@ -130,6 +132,70 @@ fn keys(spec: &Spec) -> &'static str {
         (_, true) => "writes",
         (_, false) => "reads",
     }
+}
+
+#[test]
+fn the_page_of_metrics_matches_the_tables() {
+    let mut page = String::from(
+        "# Metrics\n\nGenerated from the tables in `crates/server/src/metrics/`; a test compares them. [The guide](../guide/metrics.md) \
+         says how they are served.\n\nThe third column is the field of `INFO` that has the same number, the fourth the name in redis_exporter: \
+         *same* is the name with `redis_` instead of `mayfly_`. Metrics of one engine are absent with the other one. Histograms have `_bucket`, `_sum` and `_count`.\n\n\
+         | metric | type | INFO | redis_exporter | description |\n|---|---|---|---|---|\n",
+    );
+    let mut seen = std::collections::BTreeSet::new();
+    for engine in ["slab", "segment"] {
+        let config = Config::default();
+        for (name, value) in [("engine", engine), ("maxmemory", "64mb")] {
+            let param = server::config::find(name).expect("a setting");
+            config.set(param, value).expect("a value");
+        }
+        let server = Server::new(config, Clock::manual(1)).expect("valid settings");
+        // Some metrics exist during a load only.
+        server.loading.begin(1);
+        let (table, census) = (command::table(), store::Census::default());
+        let format = metrics::page::Format::Prometheus;
+        let text = metrics::render(&server, table, &census, Duration::ZERO, format);
+        let mut help = "";
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                help = rest.split_once(' ').expect("a name and a text").1;
+            }
+            let Some((name, kind)) = line
+                .strip_prefix("# TYPE ")
+                .and_then(|rest| rest.split_once(' '))
+            else {
+                continue;
+            };
+            if seen.insert(name.to_owned()) {
+                let _ = writeln!(
+                    page,
+                    "| `{name}` | {kind} | {} | {} |",
+                    names_of(name),
+                    cell(help)
+                );
+            }
+        }
+    }
+    compare("metrics.md", &page);
+}
+
+/// Returns the field of INFO and the name in redis_exporter of a metric, as two table cells.
+fn names_of(name: &str) -> String {
+    use metrics::fields::{FIELDS, SAME_IN_EXPORTER};
+    let bare = name.strip_prefix(metrics::PREFIX).expect("the prefix");
+    if SAME_IN_EXPORTER.contains(&bare) {
+        return " | same".to_owned();
+    }
+    let base = bare.strip_suffix("_total").unwrap_or(bare);
+    let Some(field) = FIELDS.iter().find(|field| field.name == base) else {
+        return " | ".to_owned();
+    };
+    let exporter = match field.exporter {
+        "" => String::new(),
+        other if other == bare => "same".to_owned(),
+        other => format!("`redis_{other}`"),
+    };
+    format!("`{}` | {exporter}", field.info)
 }
 
 #[test]

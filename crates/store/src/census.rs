@@ -18,9 +18,9 @@ const MEAN_SAMPLE: usize = 64;
 /// Number of entries of a shard and database whose TTLs are read for a histogram.
 const HISTOGRAM_SAMPLE: usize = 256;
 /// Number of entries of a database whose TTLs are read for a census, in all shards together.
-const CENSUS_TTLS: usize = 1_024;
+const CENSUS_TTLS: usize = 256;
 /// Number of entries of a database whose sizes are read for a census, in all shards together.
-const CENSUS_SIZES: usize = 1_024;
+const CENSUS_SIZES: usize = 256;
 /// Minimum number of entries that a census reads in each shard and database.
 const CENSUS_MIN: usize = 4;
 

@@ -22,6 +22,8 @@ pub enum Reason {
     Channel,
     /// An authentication failed.
     Authentication,
+    /// The name in a client's certificate is not that of an enabled user.
+    Certificate,
 }
 
 impl Reason {
@@ -32,6 +34,7 @@ impl Reason {
             Reason::Key => "key",
             Reason::Channel => "channel",
             Reason::Authentication => "auth",
+            Reason::Certificate => "tls-cert",
         }
     }
 }
@@ -103,7 +106,7 @@ pub struct Entry {
 pub struct Log {
     entries: Mutex<VecDeque<Entry>>,
     next_id: AtomicU64,
-    counts: [AtomicU64; 4],
+    counts: [AtomicU64; 5],
 }
 
 impl Log {

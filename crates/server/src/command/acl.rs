@@ -194,28 +194,38 @@ fn delete_users(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 
 /// Disconnects the clients whose user does not exist any more.
 fn disconnect_removed(ctx: &mut Ctx<'_, '_>) {
-    let all = ctx.server.acl.all();
+    for info in clients_of_removed(ctx.server) {
+        client::disconnect(ctx, &info);
+    }
+}
+
+fn clients_of_removed(server: &Server) -> Vec<Arc<ClientInfo>> {
+    let all = server.acl.all();
     let exists = |info: &ClientInfo| {
         let name = info.user();
         all.binary_search_by(|user| user.name().cmp(&name)).is_ok()
     };
-    for info in ctx.server.clients.list() {
-        if !exists(&info) {
-            client::disconnect(ctx, &info);
-        }
-    }
+    let clients = server.clients.list().into_iter();
+    clients.filter(|info| !exists(info)).collect()
 }
 
 /// Disconnects the clients with subscriptions that their user is not allowed any more.
 fn disconnect_subscribers(ctx: &mut Ctx<'_, '_>) {
-    if ctx.server.pubsub.is_idle() {
-        return;
+    for info in denied_subscribers(ctx.server) {
+        client::disconnect(ctx, &info);
     }
-    let all = ctx.server.acl.all();
-    let users: BTreeMap<&str, &User> = all.iter().map(|user| (user.name(), &**user)).collect();
+}
+
+/// Returns the clients with subscriptions that their user is not allowed.
+fn denied_subscribers(server: &Server) -> Vec<Arc<ClientInfo>> {
     let mut denied = Vec::new();
-    ctx.server.pubsub.each(&mut |space, name, subscriber| {
-        let Some(info) = ctx.server.clients.get(subscriber.client) else {
+    if server.pubsub.is_idle() {
+        return denied;
+    }
+    let all = server.acl.all();
+    let users: BTreeMap<&str, &User> = all.iter().map(|user| (user.name(), &**user)).collect();
+    server.pubsub.each(&mut |space, name, subscriber| {
+        let Some(info) = server.clients.get(subscriber.client) else {
             return;
         };
         let is_pattern = space == Space::Pattern;
@@ -228,9 +238,7 @@ fn disconnect_subscribers(ctx: &mut Ctx<'_, '_>) {
             denied.push(info);
         }
     });
-    for info in denied {
-        client::disconnect(ctx, &info);
-    }
+    denied
 }
 
 fn commands_of(ctx: &mut Ctx<'_, '_>, name: &[u8]) {
@@ -367,6 +375,26 @@ fn read_file(config: &Config, path: &str) -> Result<Users, String> {
     let text = std::fs::read(path).map_err(|error| format!("ACL file {path}: {error}"))?;
     let default = User::default_with(&config.text(Id::RequirePass));
     parse(&text, path, rules(config), default)
+}
+
+/// Reads the ACL file again on a signal, if there is one, and logs the result. If the file is not
+/// valid, nothing changes.
+pub fn reload(server: &Server) {
+    let path = server.config.text(Id::AclFile);
+    if path.is_empty() {
+        return;
+    }
+    match load_file(server, &path) {
+        Ok(()) => {
+            log::info!("SIGHUP: the users were read again from {path}");
+            let removed = clients_of_removed(server);
+            let denied = denied_subscribers(server);
+            for info in removed.into_iter().chain(denied) {
+                client::request_disconnect(server, &info);
+            }
+        }
+        Err(why) => log::warn!("SIGHUP: the previous users stay in force: {why}"),
+    }
 }
 
 /// Reads the password of the default user from the file that the settings name.

@@ -386,6 +386,15 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
+/// Requests the worker of a client to disconnect it.
+pub(super) fn request_disconnect(server: &crate::state::Server, info: &ClientInfo) {
+    if !info.is_killed.swap(true, Relaxed)
+        && let Some(inbox) = server.inboxes.get(info.worker)
+    {
+        inbox.push(info.worker, Message::Kill(info.slot, info.id));
+    }
+}
+
 /// Disconnects a client. Returns false if that was requested before.
 pub(super) fn disconnect(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>) -> bool {
     if info.is_killed.swap(true, Relaxed) {

@@ -2,8 +2,8 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
-use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
+use crate::doctor;
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use wire::Args;
@@ -103,8 +103,8 @@ fn latency(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             ctx.reply.integer(count as i64);
         }
         (b"doctor", 2) => {
-            let threshold = ctx.server.config.number(Id::LatencyMonitorThreshold);
-            let text = ctx.server.latency.doctor(threshold);
+            let table = ctx.table;
+            let text = ctx.unlocked(|server| doctor::latency(server, table));
             ctx.reply.verbatim("txt", text.as_bytes());
         }
         (b"graph", 3) => match ctx.server.latency.graph(&args[2]) {

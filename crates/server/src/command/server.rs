@@ -3,6 +3,7 @@
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
+use crate::doctor;
 use crate::info;
 use crate::process;
 use crate::spec::Keys;
@@ -82,33 +83,13 @@ pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
             .reply
             .verbatim("txt", b"The allocator's statistics are not available.\n"),
         (b"doctor", 2) => {
-            let text = diagnose(ctx);
+            let text = ctx.unlocked(doctor::memory);
             ctx.reply.verbatim("txt", text.as_bytes());
         }
         (b"stats", 2) => memory_stats(ctx),
         _ => return false,
     }
     true
-}
-
-/// Returns the report of MEMORY DOCTOR.
-fn diagnose(ctx: &mut Ctx<'_, '_>) -> String {
-    let (used, buffers) = ctx.unlocked(|server| {
-        let buffers = server.client_bytes();
-        (server.used_bytes(), buffers)
-    });
-    let resident = process::resident_bytes();
-    let mut text = String::new();
-    if resident > used * 3 / 2 && resident - used > 64 << 20 {
-        text.push_str("* The process has much more resident memory than it uses. If much memory was freed recently, it returns to the system within some time.\n");
-    }
-    if buffers > used / 4 && buffers > 64 << 20 {
-        text.push_str("* Client buffers use a large part of the memory. CLIENT LIST shows it per client (tot-mem).\n");
-    }
-    if text.is_empty() {
-        text.push_str("No problem found with this server's memory.\n");
-    }
-    text
 }
 
 fn memory_stats(ctx: &mut Ctx<'_, '_>) {

@@ -2,8 +2,8 @@
 //! tests read it.
 
 use super::words::{
-    CHANNELS, CLIENT_AUTHENTICATION, DEBUG_ACCESS, ENGINES, EVICTIONS, HASH_FORMATS, LOG_LEVELS,
-    SANITIZE, SUPERVISORS, SYNCS,
+    CERTIFICATE_USERS, CHANNELS, CLIENT_AUTHENTICATION, DEBUG_ACCESS, ENGINES, EVICTIONS,
+    HASH_FORMATS, LOG_FORMATS, LOG_LEVELS, SANITIZE, SUPERVISORS, SYNCS,
 };
 
 /// Type of a setting: how its text is parsed, checked and shown.
@@ -105,6 +105,7 @@ settings! {
     TlsKeyFile "tls-key-file", Text, "", true, "File with the private key of the server's certificate in PEM.";
     TlsCaCertFile "tls-ca-cert-file", Text, "", true, "File with the certificates in PEM of the authorities that clients' certificates are checked against.";
     TlsAuthClients "tls-auth-clients", Choice(CLIENT_AUTHENTICATION), "yes", true, "Whether TLS clients must have a certificate: yes, no, or optional, which checks a certificate if the client has one.";
+    TlsAuthClientsUser "tls-auth-clients-user", Choice(CERTIFICATE_USERS), "off", true, "Part of a client's certificate that names the user that the client becomes without a password: CN is the common name, SAN the DNS names, off none. See [TLS](../guide/tls.md).";
     TlsProtocols "tls-protocols", Text, "", true, "Versions of TLS, separated by blanks: TLSv1.2 and TLSv1.3; empty means both.";
     TlsCiphers "tls-ciphers", Text, "", true, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
     TlsCiphersuites "tls-ciphersuites", Text, "", true, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
@@ -196,6 +197,7 @@ settings! {
     CrashLog "crash-log-enabled", Bool, "yes", true, "Without effect: a crash is always logged.";
     CrashMemcheck "crash-memcheck-enabled", Bool, "yes", true, "Without effect: memory is not tested after a crash.";
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", true, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
+    LogFormat "log-format", Choice(LOG_FORMATS), "text", false, "Format of the log: text, or one JSON object per line.";
     LogFile "logfile", Text, "", false, "File that the log is appended to; empty means standard error.";
     Databases "databases", Int(1, 256), "16", false, "Number of databases. Unused ones take no memory. The segment engine has one.";
     Save "save", SavePoints, "", true, "When a snapshot is written in the background: pairs of seconds and changes. With 300 100, after 300 seconds if there were 100 changes. Empty disables it, and a stop of the server without a snapshot is the default then.";
@@ -224,6 +226,7 @@ settings! {
     MinReplicasToWrite "min-replicas-to-write" or "min-slaves-to-write", Int(0, 2_147_483_647), "0", true, "Number of replicas that must have acknowledged within min-replicas-max-lag, so that writes are accepted; 0 disables it.";
     MinReplicasMaxLag "min-replicas-max-lag" or "min-slaves-max-lag", Int(0, 2_147_483_647), "10", true, "Maximum age in seconds of the acknowledgements that min-replicas-to-write counts.";
     ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", false, "Cluster mode is not supported.";
+    ShutdownTimeout "shutdown-timeout", Int(0, 2_147_483_647), "10", true, "Maximum time in seconds for which a stop waits until clients have taken their replies.";
     Daemonize "daemonize", Bool, "no", false, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
     PidFile "pidfile", Text, "", false, "File that contains the number of the process while the server runs; empty means none, or /run/mayfly.pid with daemonize.";
     Supervised "supervised", Choice(SUPERVISORS), "auto", false, "Whether to notify the service manager of the end of the start and of the stop: systemd and auto notify if the environment names its socket (NOTIFY_SOCKET), no does not.";

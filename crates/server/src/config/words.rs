@@ -3,6 +3,11 @@
 /// Log levels, the most verbose first.
 pub const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "nothing"];
 
+/// Words of `log-format`.
+pub const LOG_FORMATS: &[&str] = &["text", "json"];
+/// Index of JSON in [`LOG_FORMATS`].
+pub const JSON_LOG: usize = 1;
+
 /// Names of the storage engines.
 pub const ENGINES: &[&str] = &["slab", "segment"];
 /// Index of the segment engine in [`ENGINES`].
@@ -37,6 +42,13 @@ pub const CLIENT_AUTHENTICATION: &[&str] = &["no", "yes", "optional"];
 pub const NO_AUTHENTICATION: i64 = 0;
 /// Index of `optional` in [`CLIENT_AUTHENTICATION`].
 pub const OPTIONAL_AUTHENTICATION: i64 = 2;
+
+/// Words of `tls-auth-clients-user`: the part of a certificate that names the user.
+pub const CERTIFICATE_USERS: &[&str] = &["off", "CN", "SAN"];
+/// Index in [`CERTIFICATE_USERS`] of the common name.
+pub const USER_BY_COMMON_NAME: i64 = 1;
+/// Index in [`CERTIFICATE_USERS`] of the alternative names.
+pub const USER_BY_ALTERNATIVE_NAME: i64 = 2;
 
 /// Words of `supervised`.
 pub const SUPERVISORS: &[&str] = &["no", "systemd", "auto"];

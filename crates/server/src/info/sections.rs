@@ -9,6 +9,7 @@ use crate::clients::flag;
 use crate::config::words::NOT_SUPERVISED;
 use crate::config::{Id, bytes_for_people, value};
 use crate::replication::{Phase, PrimaryState};
+use crate::stats::WorkerStats;
 use crate::{process, supervisor};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -44,6 +45,9 @@ pub(super) fn server(report: &mut Report<'_>) {
     let executable = std::env::current_exe().unwrap_or_default();
     report.field("executable", executable.display());
     report.field("config_file", server.config.file());
+    for (number, line) in server.listening.get().into_iter().flatten().enumerate() {
+        report.field(&format!("listener{number}"), line);
+    }
     report.field("io_threads_active", u8::from(server.threads > 1));
     report.field("data_threads", server.threads);
     report.field("shards", server.keyspace.shard_count());
@@ -112,6 +116,8 @@ pub(super) fn memory(report: &mut Report<'_>) {
         report.field(&format!("{name}_human"), bytes_for_people(bytes));
     }
     let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
+    let peak_time = server.stats.peak_seconds.load(Relaxed);
+    report.field("used_memory_peak_time", peak_time);
     let overhead = used.saturating_sub(facts.entry_bytes);
     report.field(
         "used_memory_peak_perc",
@@ -156,6 +162,9 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("mem_clients_slaves", 0);
     report.field("mem_clients_normal", buffers);
     report.field("mem_aof_buffer", buffered_bytes(server));
+    report.field("mem_cluster_links", 0);
+    report.field("mem_total_replication_buffers", server.feed.kept().1);
+    report.field("mem_overhead_db_hashtable_rehashing", 0);
     report.field("mem_allocator", process::allocator());
     report.field("active_defrag_running", 0);
     report.field("lazyfree_pending_objects", facts.pending_objects);
@@ -178,6 +187,7 @@ pub(super) fn persistence(report: &mut Report<'_>) {
     report.field("rdb_last_bgsave_status", status);
     report.field("rdb_last_bgsave_time_sec", seconds(saving.last_took));
     report.field("rdb_current_bgsave_time_sec", seconds(saving.current));
+    report.field("current_fork_perc", "0.00");
     report.field("rdb_saves", saving.saves);
     report.field("rdb_last_cow_size", saving.last_peak_bytes);
     report.field("rdb_last_load_keys_expired", loading.expired.load(Relaxed));
@@ -273,10 +283,21 @@ fn script_memory(report: &mut Report<'_>) {
         .values()
         .map(|library| library.functions.len())
         .sum();
-    report.field("used_memory_lua", scripting.vm_bytes());
-    report.field("used_memory_vm_eval", scripting.vm_bytes());
+    let library_bytes: usize = libraries.values().map(|library| library.code.len()).sum();
+    let (vm, code) = (
+        scripting.vm_bytes() as u64,
+        (scripts.bytes + library_bytes) as u64,
+    );
+    report.field("used_memory_lua", vm);
+    report.field("used_memory_lua_human", bytes_for_people(vm));
+    report.field("used_memory_vm_eval", vm);
+    report.field("used_memory_vm_functions", 0);
+    report.field("used_memory_vm_total", vm);
+    report.field("used_memory_vm_total_human", bytes_for_people(vm));
     report.field("used_memory_scripts_eval", scripts.bytes);
-    report.field("used_memory_scripts", scripts.bytes);
+    report.field("used_memory_functions", library_bytes);
+    report.field("used_memory_scripts", code);
+    report.field("used_memory_scripts_human", bytes_for_people(code));
     report.field("number_of_cached_scripts", scripts.count);
     report.field("number_of_functions", functions);
     report.field("number_of_libraries", libraries.len());
@@ -288,6 +309,8 @@ fn keys(report: &mut Report<'_>) {
     let counters = report.counters();
     report.field("expired_keys", counters.expired_keys);
     report.field("expired_subkeys", counters.expired_elements);
+    let active = stats.sum(|worker| &worker.expired_keys);
+    report.field("expired_keys_active", active);
     report.field("expired_stale_perc", "0.00");
     report.field("expired_time_cap_reached_count", 0);
     let expiry_ms = stats.sum(|worker| &worker.expiry_micros) / 1000;
@@ -336,6 +359,14 @@ fn events(report: &mut Report<'_>) {
     report.field("io_threaded_reads_processed", 0);
     report.field("io_threaded_writes_processed", 0);
     report.field("eventloop_cycles", stats.sum(|worker| &worker.turns));
+    let nanos = |worker: &WorkerStats| -> u64 {
+        let commands = worker.commands.iter();
+        commands.map(|command| command.nanos.load(Relaxed)).sum()
+    };
+    let micros: u64 = stats.workers.iter().map(nanos).sum::<u64>() / 1000;
+    report.field("eventloop_duration_cmd_sum", micros);
+    let turns = stats.rates().turns;
+    report.field("instantaneous_eventloop_cycles_per_sec", turns);
     let input_cuts = stats.query_limit_disconnections.load(Relaxed);
     report.field("client_query_buffer_limit_disconnections", input_cuts);
     let output_cuts = stats.output_limit_disconnections.load(Relaxed);
@@ -349,6 +380,7 @@ fn events(report: &mut Report<'_>) {
         ("acl_access_denied_cmd", Reason::Command),
         ("acl_access_denied_key", Reason::Key),
         ("acl_access_denied_channel", Reason::Channel),
+        ("acl_access_denied_tls_cert", Reason::Certificate),
     ] {
         report.field(name, report.server.acl.log.count(reason));
     }
@@ -432,6 +464,20 @@ pub(super) fn cpu(report: &mut Report<'_>) {
     report.field("used_cpu_user", format!("{user:.6}"));
     report.field("used_cpu_sys_children", "0.000000");
     report.field("used_cpu_user_children", "0.000000");
+    let first = report.server.stats.workers[0].thread_id.load(Relaxed);
+    let (user, system) = process::thread_cpu_seconds(first as i32);
+    report.field("used_cpu_sys_main_thread", format!("{system:.6}"));
+    report.field("used_cpu_user_main_thread", format!("{user:.6}"));
+}
+
+/// A line for each data thread.
+pub(super) fn threads(report: &mut Report<'_>) {
+    for (index, worker) in report.server.stats.workers.iter().enumerate() {
+        let clients = worker.connections.load(Relaxed);
+        let (reads, writes) = (worker.reads.load(Relaxed), worker.writes.load(Relaxed));
+        let text = format!("clients={clients},reads={reads},writes={writes}");
+        report.field(&format!("io_thread_{index}"), text);
+    }
 }
 
 pub(super) fn command_stats(report: &mut Report<'_>) {

@@ -128,6 +128,14 @@ pub const FIELDS: &[Field] = &[
     field("evicted_keys", "evicted_keys", Counter, Number, "Number of keys evicted because memory was full.", "evicted_keys_total"),
     field("evicted_clients", "evicted_clients", Counter, Number, "Number of clients disconnected because of maxmemory-clients.", "evicted_clients_total"),
     field("evicted_scripts", "evicted_scripts", Counter, Number, "Number of scripts that left the cache of scripts.", "evicted_scripts_total"),
+    field("expired_keys_active", "expired_keys_active", Counter, Number, "Number of expired keys that were removed in the background, without an access.", "expired_keys_active_total"),
+    field("eventloop_duration_cmd_sum", "eventloop_commands_seconds", Counter, Times(1e-6), "Time spent in commands.", "eventloop_duration_cmd_sum"),
+    field("instantaneous_eventloop_cycles_per_sec", "eventloop_cycles_per_second", Gauge, Number, "Iterations of the event loops per second in the last 1.6 seconds.", "instantaneous_eventloop_cycles_per_sec"),
+    field("used_memory_peak_time", "memory_used_peak_timestamp_seconds", Gauge, Number, "Time at which the highest memory in use was observed.", ""),
+    field("used_memory_functions", "memory_used_functions_bytes", Gauge, Number, "Memory of the code of function libraries.", "memory_used_functions_bytes"),
+    field("used_cpu_sys_main_thread", "cpu_sys_first_thread_seconds", Counter, Number, "CPU time of the first data thread in system mode.", "cpu_sys_main_thread_seconds_total"),
+    field("used_cpu_user_main_thread", "cpu_user_first_thread_seconds", Counter, Number, "CPU time of the first data thread in user mode.", "cpu_user_main_thread_seconds_total"),
+    field("acl_access_denied_tls_cert", "acl_access_denied_tls_cert", Counter, Number, "Number of client certificates that name no enabled user.", ""),
     field("keyspace_hits", "keyspace_hits", Counter, Number, "Number of reads that found a key.", "keyspace_hits_total"),
     field("keyspace_misses", "keyspace_misses", Counter, Number, "Number of reads that found no key.", "keyspace_misses_total"),
     field("keyspace_expiration_misses", "keyspace_expiration_misses", Counter, Number, "Number of misses whose key was present and had expired.", ""),
@@ -192,6 +200,20 @@ pub const FIELDS: &[Field] = &[
     field("learning_cpu_milliseconds", "learning_cpu_seconds", Counter, Times(1e-3), "CPU time of learning.", ""),
 ];
 
+/// Metrics with labels that redis_exporter has under the same name.
+pub const SAME_IN_EXPORTER: &[&str] = &[
+    "instance_info",
+    "start_time_seconds",
+    "db_keys",
+    "db_keys_expiring",
+    "db_avg_ttl_seconds",
+    "commands_total",
+    "commands_duration_seconds_total",
+    "commands_rejected_calls_total",
+    "commands_failed_calls_total",
+    "errors_total",
+];
+
 /// Fields that are not exported, by reason.
 #[rustfmt::skip]
 pub const NOT_EXPORTED: &[(&str, &[&str])] = &[
@@ -218,6 +240,7 @@ pub const NOT_EXPORTED: &[(&str, &[&str])] = &[
         "learning_predicted_by_fifths", "learning_realised_by_fifths",
     ]),
     ("is constant", &[
+        "used_memory_vm_functions", "mem_cluster_links", "mem_total_replication_buffers", "mem_overhead_db_hashtable_rehashing", "current_fork_perc",
         "redis_git_dirty", "arch_bits", "hz", "configured_hz", "io_threads_active",
         "cluster_connections", "total_blocking_keys_on_nokey", "used_memory_startup", "allocator_frag_ratio", "allocator_frag_bytes",
         "allocator_rss_ratio", "allocator_rss_bytes", "rss_overhead_ratio", "rss_overhead_bytes", "mem_not_counted_for_evict",

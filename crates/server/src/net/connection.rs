@@ -183,6 +183,8 @@ pub struct Connection {
     is_stalled: bool,
     /// Whether the client has closed its sending side.
     is_hung_up: bool,
+    /// Whether the handshake has just ended and the client has a certificate.
+    has_new_certificate: bool,
     /// Whether the last read filled its buffer, so that the socket may hold more input without
     /// another event.
     pub may_have_more: bool,
@@ -235,6 +237,7 @@ impl Connection {
             aside: None,
             is_stalled: false,
             is_hung_up: false,
+            has_new_certificate: false,
             may_have_more: false,
             is_held: false,
             waits_to_write: false,
@@ -362,6 +365,7 @@ impl Connection {
         let mut input = std::mem::take(&mut scratch.input);
         scratch.traffic.reads += 1;
         let result = self.receive(&mut input, scratch);
+        self.log_in_by_certificate(executor.server());
         let next = match result {
             Ok(0) => Next::Close,
             Ok(len) => {

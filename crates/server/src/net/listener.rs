@@ -119,6 +119,36 @@ impl Listeners {
             .collect()
     }
 
+    /// Describes each kind of port with its addresses, as INFO shows them.
+    pub fn describe(&self, config: &Config) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (protocol, has_tls, name) in [
+            (PortProtocol::Resp, false, "tcp"),
+            (PortProtocol::Resp, true, "tls"),
+            (PortProtocol::Memcached, false, "memcached"),
+            (PortProtocol::Memcached, true, "memcached-tls"),
+        ] {
+            let addresses = self.addresses(protocol, has_tls);
+            if let Some(first) = addresses.first() {
+                let binds = addresses
+                    .iter()
+                    .map(|address| format!(",bind={}", address.ip()));
+                let binds: String = binds.collect();
+                lines.push(format!("name={name}{binds},port={}", first.port()));
+            }
+        }
+        for (id, name) in [
+            (Id::UnixSocket, "unix"),
+            (Id::MemcachedSocket, "memcached-unix"),
+        ] {
+            let path = config.text(id);
+            if !path.is_empty() {
+                lines.push(format!("name={name},bind={path}"));
+            }
+        }
+        lines
+    }
+
     /// Registers the sockets with a worker's poll.
     ///
     /// # Errors

@@ -88,6 +88,19 @@ impl TlsStream {
         tls::common_name(self.state.peer_certificates()?.first()?)
     }
 
+    /// Whether the client has a certificate.
+    pub fn has_client_certificate(&self) -> bool {
+        let certificates = self.state.peer_certificates();
+        certificates.is_some_and(|all| !all.is_empty())
+    }
+
+    /// Returns the DNS names of the client's certificate.
+    pub fn client_dns_names(&self) -> Vec<String> {
+        let certificates = self.state.peer_certificates();
+        let first = certificates.and_then(<[_]>::first);
+        first.map(tls::dns_names).unwrap_or_default()
+    }
+
     /// Reads once from the socket and decrypts the complete records. Sends the server's messages of
     /// the handshake.
     ///

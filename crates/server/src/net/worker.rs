@@ -163,12 +163,15 @@ impl Worker {
         let server = Arc::clone(&self.server);
         let mut executor = Executor::new(&server, self.index, server.clock.now());
         executor.has_written = true;
-        let alive_ms = &server.stats.workers[self.index].alive_ms;
-        alive_ms.store(server.clock.moment().0, Relaxed);
+        let stats = &server.stats.workers[self.index];
+        stats.alive_ms.store(server.clock.moment().0, Relaxed);
+        let thread = rustix::thread::gettid().as_raw_pid();
+        stats.thread_id.store(thread as u64, Relaxed);
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !server.stops() {
             self.step(&mut events, &mut executor)?;
         }
+        self.drain(&mut events, executor.server());
         self.close_all(&mut executor);
         Ok(())
     }
@@ -824,10 +827,46 @@ impl Worker {
         }
     }
 
+    /// Waits until the clients have taken their replies, for the time of `shutdown-timeout` at most.
+    /// Nothing else is served any more.
+    fn drain(&mut self, events: &mut Events, server: &Server) {
+        self.listeners = Listeners::default();
+        let seconds = server.config.number(Id::ShutdownTimeout) as u64;
+        let end = Instant::now() + Duration::from_secs(seconds);
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            let Some(connection) = connection else {
+                continue;
+            };
+            connection.flush(&mut self.scratch);
+            let (registry, token) = (self.poll.registry(), Token(index));
+            let registered = registry.reregister(&mut connection.stream, token, Interest::WRITABLE);
+            connection.is_cut_off |= registered.is_err();
+        }
+        let waits =
+            |connection: &Connection| !connection.is_cut_off && connection.pending_bytes() > 0;
+        while self.connections.iter().flatten().any(|one| waits(one)) && Instant::now() < end {
+            if self.poll.poll(events, Some(PERIODIC_INTERVAL)).is_err() {
+                return;
+            }
+            for event in events.iter() {
+                let Token(index) = event.token();
+                let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut)
+                else {
+                    continue;
+                };
+                let has_failed = event.is_error() || event.is_write_closed();
+                if has_failed || connection.flush(&mut self.scratch) == Next::Close {
+                    connection.is_cut_off = true;
+                }
+            }
+        }
+    }
+
     fn close_all(&mut self, executor: &mut Executor<'_>) {
         for index in 0..self.connections.len() {
             if let Some(connection) = self.connections[index].as_mut() {
                 connection.flush(&mut self.scratch);
+                connection.discard_input(&mut self.scratch);
                 self.close(index, executor);
             }
         }

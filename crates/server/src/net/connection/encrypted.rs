@@ -1,9 +1,16 @@
 //! Input and output of a connection, encrypted if it uses TLS.
 
 use super::{Connection, Scratch};
+use crate::acl::log::{Context, Reason};
+use crate::command::permission;
+use crate::config::Id;
+use crate::config::words::{USER_BY_ALTERNATIVE_NAME, USER_BY_COMMON_NAME};
 use crate::net::tls::TlsStream;
 use crate::state::Server;
 use std::io::{self, ErrorKind, Read, Write};
+
+/// Maximum number of buffers of input that are discarded when a connection is closed.
+const DISCARDS_MAX: usize = 16;
 
 impl Connection {
     /// Encrypts the connection.
@@ -36,12 +43,12 @@ impl Connection {
         let was_handshaking = tls.is_handshaking();
         let read = tls.read(&mut self.stream, input, &mut scratch.records);
         let info = &self.session.info;
-        if was_handshaking
-            && !tls.is_handshaking()
-            && let Some(name) = tls.client_name()
-        {
-            let mut names = info.names.lock().expect("the lock is not poisoned");
-            names.certificate_name = name;
+        if was_handshaking && !tls.is_handshaking() && tls.has_client_certificate() {
+            self.has_new_certificate = true;
+            if let Some(name) = tls.client_name() {
+                let mut names = info.names.lock().expect("the lock is not poisoned");
+                names.certificate_name = name;
+            }
         }
         if let Err(error) = &read
             && matches!(
@@ -62,6 +69,56 @@ impl Connection {
             }
         }
         read
+    }
+
+    /// Gives a client whose handshake has just ended the rights of the user that its certificate
+    /// names, if the settings say so. Otherwise it stays what it was.
+    #[inline]
+    pub(super) fn log_in_by_certificate(&mut self, server: &Server) {
+        if std::mem::take(&mut self.has_new_certificate) {
+            self.become_user(server);
+        }
+    }
+
+    #[cold]
+    fn become_user(&mut self, server: &Server) {
+        let names = match server.config.number(Id::TlsAuthClientsUser) {
+            USER_BY_COMMON_NAME => self
+                .tls
+                .as_ref()
+                .and_then(|tls| tls.client_name())
+                .into_iter()
+                .collect(),
+            USER_BY_ALTERNATIVE_NAME => {
+                let tls = self.tls.as_ref();
+                tls.map(|tls| tls.client_dns_names()).unwrap_or_default()
+            }
+            _ => return,
+        };
+        let find = |name: &String| server.acl.find(name).0.filter(|user| user.is_on());
+        if let Some(user) = names.iter().find_map(find) {
+            return self.session.log_in(user);
+        }
+        let name = names.first().map_or("", String::as_str);
+        let info = &self.session.info;
+        log::warn!(
+            "client {} ({}): its certificate names no enabled user: '{name}'",
+            info.id,
+            info.address
+        );
+        let event = (Reason::Certificate, Context::TopLevel);
+        permission::record(server, &self.session, event, b"tls-cert", name.as_bytes());
+    }
+
+    /// Discards what the client has sent and is not executed any more. If a socket is closed with
+    /// unread bytes, the system resets the connection, and the client may lose replies.
+    pub fn discard_input(&mut self, scratch: &mut Scratch) {
+        for _ in 0..DISCARDS_MAX {
+            match self.stream.read(&mut scratch.input) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
     }
 
     /// Whether the socket or the records may contain more input, if a read has filled its buffer or
