@@ -3,6 +3,7 @@
 
 mod daemon;
 mod fatal;
+mod program_pages;
 mod secrets;
 
 use anyhow::{Context, Result, anyhow};
@@ -234,6 +235,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.is_daemon && is_loaded {
         daemon::detach()?;
     }
+    program_pages::drop_unused();
     let result = running.wait().map_err(|why| anyhow!(why));
     drop(pid_file);
     if result.is_ok() {
