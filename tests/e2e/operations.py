@@ -314,3 +314,25 @@ def test_a_limit_of_the_control_group_that_changes(bench):
                 break
             except OSError:
                 time.sleep(0.05)
+
+
+@only_mayfly
+def test_config_rewrite_writes_users(bench):
+    with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
+        path = Path(folder, "mayfly.conf")
+        path.write_text("# first\nuser one on nopass ~* +@all\n# second\nuser two on >pw ~a* +get\n# third\n")
+        with bench.start("--config", str(path)) as server, server.client() as r:
+            assert r.config_rewrite()
+            assert path.read_text().splitlines()[1:4] == ["user one on nopass ~* +@all", "# second", "user two on >pw ~a* +get"]
+            r.execute_command("ACL", "SETUSER", "two", ">other", "~b*")
+            r.execute_command("ACL", "SETUSER", "three", "on", ">secret", "~c:*", "&news", "+@read")
+            r.execute_command("ACL", "DELUSER", "one")
+            assert r.config_rewrite() and r.config_rewrite()
+            before = r.execute_command("ACL", "LIST")
+        text = path.read_text()
+        assert "secret" not in text and "user one" not in text and text.count("user two") == 1 and text.count("user three") == 1, text
+        assert text.splitlines()[1] == "# second" and text.splitlines()[3] == "# third", text
+        with bench.start("--config", str(path)) as server, server.client() as r:
+            assert r.execute_command("ACL", "LIST") == before
+            r.execute_command("ACL", "DELUSER", "three")
+            assert r.config_rewrite() and "user three" not in path.read_text()

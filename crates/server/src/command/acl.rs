@@ -8,6 +8,7 @@ use crate::acl::catalog::{CATEGORIES, Catalog, category};
 use crate::acl::file::{Users, add_line, check_name, parse};
 use crate::acl::{DEFAULT, Rules, Selector, User, check_password};
 use crate::clients::ClientInfo;
+use crate::config::rewrite::UserChange;
 use crate::config::words::ALL_CHANNELS;
 use crate::config::{Config, Id, Value};
 use crate::context::{Ctx, Run, Spec};
@@ -375,6 +376,54 @@ fn read_file(config: &Config, path: &str) -> Result<Users, String> {
     let text = std::fs::read(path).map_err(|error| format!("ACL file {path}: {error}"))?;
     let default = User::default_with(&config.text(Id::RequirePass));
     parse(&text, path, rules(config), default)
+}
+
+/// Compares the users with those of a configuration file, whose lines are given without their first
+/// word. Without any change to the default user and without other users, nothing has changed.
+///
+/// # Errors
+/// A user cannot be written as a line of text.
+pub fn changed_users(server: &Server, lines: &[Vec<String>]) -> Result<Vec<UserChange>, String> {
+    if !server.config.text(Id::AclFile).is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut before = BTreeMap::new();
+    for words in lines {
+        let user = std::iter::once("user").chain(words.iter().map(String::as_str));
+        let words: Vec<&[u8]> = user.map(str::as_bytes).collect();
+        // A line that is not valid would have ended the start.
+        let _ = add_line(&mut before, &words, rules(&server.config));
+    }
+    let default = || Arc::new(User::default_with(&server.config.text(Id::RequirePass)));
+    let has_default = before.contains_key(DEFAULT);
+    before.entry(DEFAULT.to_owned()).or_insert_with(default);
+    let after = server.acl.all();
+    let mut changes = Vec::new();
+    for user in &after {
+        let line = user.line();
+        if before
+            .get(user.name())
+            .is_some_and(|old| old.line() == line)
+        {
+            continue;
+        }
+        let text = String::from_utf8(line).map_err(|_| {
+            format!(
+                "the rights of '{}' are not valid UTF-8; use aclfile",
+                user.name()
+            )
+        })?;
+        let words = text.split(' ').filter(|word| !word.is_empty());
+        changes.push((
+            user.name().to_owned(),
+            Some(words.map(str::to_owned).collect()),
+        ));
+    }
+    let exists = |name: &str| after.iter().any(|user| user.name() == name);
+    let removed = before.keys().filter(|name| !exists(name));
+    changes.extend(removed.map(|name| (name.clone(), None)));
+    debug_assert!(has_default || exists(DEFAULT));
+    Ok(changes)
 }
 
 /// Reads the ACL file again on a signal, if there is one, and logs the result. If the file is not

@@ -1,5 +1,6 @@
 //! CONFIG: settings at run time.
 
+use super::acl;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::aof::work as aof;
@@ -48,7 +49,9 @@ fn config(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             path if path.is_empty() => ctx
                 .reply
                 .error("ERR The server is running without a config file"),
-            _ => match rewrite::rewrite(&ctx.server.config) {
+            _ => match rewrite::rewrite(&ctx.server.config, |users| {
+                acl::changed_users(ctx.server, users)
+            }) {
                 Ok(()) => ctx.reply.ok(),
                 Err(error) => ctx
                     .reply

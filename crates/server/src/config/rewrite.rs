@@ -5,6 +5,7 @@
 //! all other lines are kept. A setting without a line, or with its last line in an included file,
 //! is appended. A secret that a variable of the environment or a file of its own has given is not
 //! written.
+//! Lines of users are treated alike, by the users' names.
 
 use super::file::{self, Reading};
 use super::load;
@@ -16,11 +17,22 @@ use std::path::Path;
 /// Comment above appended lines.
 const MARK: &str = "# Written by CONFIG REWRITE";
 
-/// Writes the current settings into the file that the server was started with.
+/// Directive that defines one user.
+const USER: &str = "user";
+
+/// A user whose line has to change: the name, and the words of the new line, which are none if the
+/// user does not exist any more.
+pub type UserChange = (String, Option<Vec<String>>);
+
+/// Writes the current settings into the file that the server was started with. `changed_users`
+/// compares the users with those of the file, which it gets as the words after `user`.
 ///
 /// # Errors
-/// The file cannot be read or replaced.
-pub fn rewrite(config: &Config) -> Result<(), String> {
+/// The file cannot be read or replaced, or the users cannot be written.
+pub fn rewrite(
+    config: &Config,
+    changed_users: impl FnOnce(&[Vec<String>]) -> Result<Vec<UserChange>, String>,
+) -> Result<(), String> {
     let path = config.file();
     let path = Path::new(&path);
     let text = file::text_of(path)?;
@@ -32,6 +44,21 @@ pub fn rewrite(config: &Config) -> Result<(), String> {
     }
     let place = format!("{}:", path.display());
     let text = updated(&text, &place, &reading, &before, config);
+    let users = reading.directives.iter().filter(|one| one.name == USER);
+    let words: Vec<Vec<String>> = users.clone().map(|one| one.words.clone()).collect();
+    let changes = changed_users(&words)?;
+    for (name, _) in &changes {
+        let elsewhere = users
+            .clone()
+            .find(|one| one.words.first() == Some(name) && !one.place.starts_with(&place));
+        if let Some(one) = elsewhere {
+            return Err(format!(
+                "the user '{name}' is defined at {}, which is not rewritten",
+                one.place
+            ));
+        }
+    }
+    let text = with_users(&text, changes);
     replace(path, &text).map_err(|error| error.to_string())
 }
 
@@ -75,6 +102,44 @@ fn updated(text: &str, place: &str, reading: &Reading, before: &Config, after: &
     lines.join("\n") + "\n"
 }
 
+/// Returns a text with the lines of changed users.
+fn with_users(text: &str, mut changes: Vec<UserChange>) -> String {
+    if changes.is_empty() {
+        return text.to_owned();
+    }
+    let line_of = |words: Vec<String>| {
+        let words: Vec<String> = words.iter().map(|word| written_word(word)).collect();
+        words.join(" ")
+    };
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let words = file::words(line).ok().flatten().unwrap_or_default();
+        let name = words.get(1).filter(|_| words[0].eq_ignore_ascii_case(USER));
+        match name.and_then(|name| changes.iter().position(|change| change.0 == *name)) {
+            Some(at) => lines.extend(changes.remove(at).1.map(line_of)),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    let added: Vec<String> = changes
+        .into_iter()
+        .filter_map(|change| change.1)
+        .map(line_of)
+        .collect();
+    if !added.is_empty() && !lines.iter().any(|line| line == MARK) {
+        lines.push(MARK.to_owned());
+    }
+    lines.extend(added);
+    lines.join("\n") + "\n"
+}
+
+/// Returns a word as it stands in a file, in quotes if they are needed.
+fn written_word(word: &str) -> String {
+    if word.is_empty() || word.starts_with(['"', '\'']) || word.contains(char::is_whitespace) {
+        return in_quotes(word);
+    }
+    word.to_owned()
+}
+
 /// Returns a value as it stands in a file, in quotes if they are needed.
 fn written(param: &Param, value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\');
@@ -84,6 +149,10 @@ fn written(param: &Param, value: &str) -> String {
     if may_have_words && words.iter().all(is_word) {
         return value.to_owned();
     }
+    in_quotes(value)
+}
+
+fn in_quotes(value: &str) -> String {
     let mut quoted = String::from('"');
     for letter in value.chars() {
         match letter {
@@ -121,6 +190,21 @@ mod tests {
     use crate::config::value::Value;
 
     #[test]
+    fn lines_of_users_are_replaced_by_name() {
+        let text = "# users\nuser a on nopass\nuser b off\n# end\nuser c on\n";
+        let words = |line: &str| Some(line.split(' ').map(str::to_owned).collect());
+        let changes = vec![
+            ("b".to_owned(), None),
+            ("c".to_owned(), words("user c off")),
+            ("d".to_owned(), words("user d on ~\"x")),
+        ];
+        let expected = "# users\nuser a on nopass\n# end\nuser c off\n# Written by CONFIG REWRITE\nuser d on ~\"x\n";
+        assert_eq!(with_users(text, changes), expected);
+        assert_eq!(with_users(text, Vec::new()), text);
+        assert_eq!(written_word("\"a"), "\"\\\"a\"");
+    }
+
+    #[test]
     fn comments_order_and_unchanged_lines_are_kept() {
         let folder = std::env::temp_dir().join(format!("mayfly-rewrite-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder can be made");
@@ -135,7 +219,7 @@ mod tests {
             ..load::Sources::default()
         };
         assert_eq!(load::load(&config, &sources).problems, Vec::<String>::new());
-        rewrite(&config).expect("a file that can be written");
+        rewrite(&config, |_| Ok(Vec::new())).expect("a file that can be written");
         let same = fs::read_to_string(&path).expect("a file");
         assert_eq!(same.lines().nth(1), Some("maxmemory 100mb"));
         config.put(Id::Timeout, &Value::Number(9));
@@ -145,7 +229,7 @@ mod tests {
             Id::OutputBufferLimit,
             &Value::OutputLimits(vec![(0, [1, 2, 3])]),
         );
-        rewrite(&config).expect("a file that can be written");
+        rewrite(&config, |_| Ok(Vec::new())).expect("a file that can be written");
         let text = fs::read_to_string(&path).expect("a file");
         let expected = "# first\nmaxmemory 100mb\n\ntimeout 9\nlazyfree-lazy-expire no\n\
             client-output-buffer-limit normal 1 2 3 slave 268435456 67108864 60 pubsub 1048576 0 0\n\
