@@ -239,6 +239,9 @@ pub const NOT_EXPORTED: &[(&str, &[&str])] = &[
         "expiry_lag_samples", "expiry_lag_us_p50", "expiry_lag_us_p99", "expiry_lag_us_p999", "ttl_distribution",
         "learning_predicted_by_fifths", "learning_realised_by_fifths",
     ]),
+    ("describes a recording of HOTKEYS", &[
+        "hotkeys-tracking-active", "hotkeys-cmd-cpu-time",
+    ]),
     ("is constant", &[
         "used_memory_vm_functions", "mem_cluster_links", "mem_total_replication_buffers", "mem_overhead_db_hashtable_rehashing", "current_fork_perc",
         "redis_git_dirty", "arch_bits", "hz", "configured_hz", "io_threads_active",
