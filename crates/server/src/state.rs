@@ -336,8 +336,12 @@ impl Server {
         if self.stops() || self.saving.awaits_stop() {
             return Some("the server is stopping");
         }
-        let is_loading = self.loading.is_on();
-        is_loading.then_some("the server is loading the snapshot file")
+        if self.loading.is_on() {
+            return Some("the server is loading the snapshot file");
+        }
+        let primary = self.replication.primary();
+        let waits = primary.is_some_and(|primary| primary.is_syncing || !primary.has_synced);
+        waits.then_some("the replica has not received the data of its primary yet")
     }
 
     /// Wakes all workers.

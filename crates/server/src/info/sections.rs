@@ -267,9 +267,12 @@ fn traffic(report: &mut Report<'_>) {
     report.field("instantaneous_output_repl_kbps", "0.00");
     let rejected = stats.connections_rejected.load(Relaxed);
     report.field("rejected_connections", rejected);
-    report.field("sync_full", 0);
-    report.field("sync_partial_ok", 0);
-    report.field("sync_partial_err", 0);
+    let replication = &report.server.replication;
+    let (full, partial) = (&replication.full_syncs, &replication.partial_syncs);
+    let refused = replication.refused_syncs.load(Relaxed);
+    report.field("sync_full", full.load(Relaxed));
+    report.field("sync_partial_ok", partial.load(Relaxed));
+    report.field("sync_partial_err", refused);
 }
 
 /// Memory of scripts.
