@@ -15,7 +15,7 @@ use server::config::words::NOT_SUPERVISED;
 use server::config::{Config, Id, TABLE, find};
 use server::run::shut_down;
 use server::supervisor::{self, EXTEND, LOADING, READY, STOPPING};
-use server::{command, crash, http};
+use server::{Server, command, crash, http};
 use server::{logging, run as running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -222,7 +222,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if is_plain && !arguments.is_daemon {
         print_usage(&running);
     }
-    handle_signals(signals, &running, manager.clone())?;
+    handle_signals(signals, &running)?;
     let is_loaded = running.wait_until_loaded(|| {
         if let Some(socket) = &manager {
             notify(socket, LOADING);
@@ -237,6 +237,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     program_pages::drop_unused();
     let result = running.wait().map_err(|why| anyhow!(why));
+    // A stop that was requested may fail, so that the manager is notified of its end.
+    if let Some(socket) = &manager {
+        notify(socket, STOPPING);
+    }
     drop(pid_file);
     if result.is_ok() {
         log::info!("mayfly has stopped");
@@ -354,15 +358,11 @@ fn print_usage(running: &running::Running) {
     println!("Stop:           Ctrl-C");
 }
 
-/// Stops the server on SIGTERM and SIGINT, after a snapshot if save points are set. A second signal
-/// ends the process at once.
-fn handle_signals(
-    mut signals: Signals,
-    running: &running::Running,
-    manager: Option<String>,
-) -> Result<()> {
+/// Stops the server on SIGTERM and SIGINT, after a snapshot if save points are set. Another signal
+/// while this stop is in progress ends the process at once. If the stop has failed, it begins again.
+fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()> {
     let server = Arc::clone(&running.server);
-    let mut is_stopping = false;
+    let mut stopping = Stopping::default();
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
@@ -373,25 +373,64 @@ fn handle_signals(
                     command::acl::reload(&server);
                     continue;
                 }
-                if std::mem::replace(&mut is_stopping, true) {
-                    std::process::exit(1);
-                }
                 let name = if signal == SIGTERM {
                     "SIGTERM"
                 } else {
                     "SIGINT"
                 };
-                log::info!("{name}: stopping");
-                if let Some(socket) = &manager {
-                    notify(socket, STOPPING);
+                if stopping.is_repeated(Progress::of(&server)) {
+                    log::warn!("{name}: exiting without a snapshot");
+                    std::process::exit(1);
                 }
+                log::info!("{name}: stopping");
                 if let Err(why) = shut_down(&server, name) {
                     log::warn!("{name}: {why}");
                 }
+                stopping.begin(Progress::of(&server));
             }
         })
         .context("cannot start the thread for signals")?;
     Ok(())
+}
+
+/// How far a stop of the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The server does not stop.
+    Serves,
+    /// The stop of this number awaits its snapshot.
+    Saves(u64),
+    /// The workers end.
+    Ends,
+}
+
+impl Progress {
+    fn of(server: &Server) -> Progress {
+        match server.saving.stop_in_progress() {
+            _ if server.stops() => Progress::Ends,
+            Some(number) => Progress::Saves(number),
+            None => Progress::Serves,
+        }
+    }
+}
+
+/// The last stop that a signal has begun or met.
+#[derive(Debug, Default)]
+struct Stopping(Option<Progress>);
+
+impl Stopping {
+    /// Records the progress after a signal was handled.
+    fn begin(&mut self, progress: Progress) {
+        self.0 = Some(progress);
+    }
+
+    /// Whether a signal repeats an earlier one whose stop is in progress.
+    fn is_repeated(&self, now: Progress) -> bool {
+        match (self.0, now) {
+            (None | Some(Progress::Serves), _) | (_, Progress::Serves) => false,
+            (Some(begun), now) => begun == now || now == Progress::Ends,
+        }
+    }
 }
 
 /// Raises the soft limit of open files as far as `maxclients` needs, or lowers `maxclients`.
@@ -419,6 +458,31 @@ fn raise_file_limit(config: &Config) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_signal_that_repeats_one_ends_the_process_at_once() {
+        // Regression: after a stop that had failed, the next signal ended the process without a
+        // snapshot.
+        let mut stopping = Stopping::default();
+        for progress in [Progress::Serves, Progress::Saves(1), Progress::Ends] {
+            assert!(!stopping.is_repeated(progress), "the first signal");
+        }
+        stopping.begin(Progress::Saves(1));
+        assert!(stopping.is_repeated(Progress::Saves(1)));
+        assert!(stopping.is_repeated(Progress::Ends));
+        assert!(
+            !stopping.is_repeated(Progress::Serves),
+            "the stop has failed"
+        );
+        assert!(
+            !stopping.is_repeated(Progress::Saves(2)),
+            "SHUTDOWN follows"
+        );
+        stopping.begin(Progress::Saves(2));
+        assert!(stopping.is_repeated(Progress::Saves(2)));
+        stopping.begin(Progress::Serves);
+        assert!(!stopping.is_repeated(Progress::Saves(3)), "it was refused");
+    }
 
     fn join(line: &str) -> String {
         let words = join_settings(line.split(' ').map(OsString::from));

@@ -41,6 +41,10 @@ use wire::{Args, Output, Reply};
 /// Reply of CLIENT UNBLOCK … ERROR to the blocked command.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
+/// Time after which a command that waits for an instant is tried again if CLIENT PAUSE or a stop
+/// holds it.
+const HELD_RETRY_MS: u64 = 10;
+
 impl Ctx<'_, '_> {
     /// Blocks the client until one of `keys` holds a value of this kind, or until the timeout (0:
     /// none). A command calls it if it has found nothing; it must not write a reply if the result
@@ -283,6 +287,11 @@ pub fn retry_in_time(
     let mut locks = Locks::Some(waiter.shards.clone());
     let now = server.clock.now();
     let mut view = server.keyspace.lock_many(&waiter.shards, now);
+    // The command writes. It runs again when the pause has ended.
+    if server.pause.holds(true, server.clock.moment()) {
+        let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
+        return waiter.retry_at.store(at, Relaxed);
+    }
     if server.blocking.holds(waiter) {
         retry(server, table, &mut view, &locks, waiter);
         serve(server, table, &mut view, &mut locks);

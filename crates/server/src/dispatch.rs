@@ -309,7 +309,7 @@ impl<'s> Executor<'s> {
             reply.error(&why);
             return Step::Refused;
         }
-        if server.pause.is_set() && self.is_held(session, spec) {
+        if server.pause.is_set() && is_held(server, session, spec, self.moment) {
             return Step::Held;
         }
         if spec.has(flag::WRITE)
@@ -351,6 +351,10 @@ impl<'s> Executor<'s> {
         }
         lock_for(server, held, session, spec, *args, call.2);
         let mut view = lock(&server.keyspace, &held.locks, self.now);
+        // A snapshot for a stop may have begun before the shards were locked.
+        if server.pause.is_set() && is_held(server, session, spec, self.moment) {
+            return Step::Held;
+        }
         let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
         if view.has_ready() {
             blocking::serve(server, command::table(), &mut view, &mut held.locks);
@@ -382,23 +386,6 @@ impl<'s> Executor<'s> {
         } else {
             Step::Refused
         }
-    }
-
-    /// Whether CLIENT PAUSE holds a command of this client. As in Redis, a command that is refused
-    /// anyway is not held, and EXEC is held like the commands that it runs.
-    fn is_held(&self, session: &Session, spec: &Spec) -> bool {
-        const WRITES: u32 = flag::WRITE | flag::MAY_WRITE;
-        if spec.has(flag::NO_PAUSE) || session.info.id == 0 {
-            return false;
-        }
-        let may_write = match (spec.keys, &session.transaction) {
-            (Keys::Queued, Some(transaction)) => transaction
-                .iter()
-                .any(|(index, _)| command::table()[index as usize].flags & WRITES != 0),
-            (Keys::Queued, None) => false,
-            _ => spec.flags & WRITES != 0,
-        };
-        self.server.pause.holds(may_write, self.moment)
     }
 
     /// Whether memory is full and nothing can be evicted.
@@ -513,6 +500,24 @@ pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usi
     if !is_push {
         out.truncate(position);
     }
+}
+
+/// Whether CLIENT PAUSE or a stop holds a command of this client. As in Redis, a command that is
+/// refused anyway is not held, and EXEC is held like the commands that it runs.
+#[cold]
+fn is_held(server: &Server, session: &Session, spec: &Spec, moment: Moment) -> bool {
+    if spec.has(flag::NO_PAUSE) || session.info.id == 0 {
+        return false;
+    }
+    const WRITES: u32 = flag::WRITE | flag::MAY_WRITE;
+    let may_write = match (spec.keys, &session.transaction) {
+        (Keys::Queued, Some(transaction)) => transaction
+            .iter()
+            .any(|(index, _)| command::table()[index as usize].flags & WRITES != 0),
+        (Keys::Queued, None) => false,
+        _ => spec.flags & WRITES != 0,
+    };
+    server.pause.holds(may_write, moment)
 }
 
 /// Runs a command on locked shards, unless it is a long one or has to wait.

@@ -214,7 +214,8 @@ impl Long {
         std::mem::take(&mut self.state().passed_over)
     }
 
-    fn request_retries(&self) {
+    /// Lets the waiting clients of all workers try again. The caller wakes the workers.
+    pub fn request_retries(&self) {
         for retries in &self.retries {
             retries.store(true, Ordering::Release);
         }

@@ -133,6 +133,21 @@ pub(crate) fn refuse_for_memory(request: &Request, out: &mut Output) {
     }
 }
 
+/// Refuses a request with an error of Redis's protocol if it writes. Returns whether it was refused.
+pub(crate) fn refuse_write(request: &Request, error: &str, out: &mut Output) -> bool {
+    let meta = &request.meta;
+    let is_read = request.verb == Verb::MetaGet && !meta.has(b'T') && !meta.has(b'N');
+    if !may_write(request.verb) || is_read {
+        return false;
+    }
+    match request.binary {
+        Some(header) => wire::memcached::binary::refuse(out, header, Status::TemporaryFailure),
+        None if request.is_noreply => {}
+        None => line(out, &format!("SERVER_ERROR {error}")),
+    }
+    true
+}
+
 /// Refuses a request because a file is loaded, unless it concerns no keys. Returns whether it was
 /// refused.
 pub(crate) fn refuse_during_load(request: &Request, out: &mut Output) -> bool {

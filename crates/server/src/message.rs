@@ -150,8 +150,8 @@ pub enum Message {
     Finished(Box<Job>),
     /// Put this value back, which the thread for snapshots has encoded.
     Returned(Box<Loan>),
-    /// Complete the snapshot in progress. The error is a message for the log.
-    Saved(Result<Written, String>),
+    /// End the snapshot with this number. The error is a message for the log.
+    Saved(u32, Result<Written, String>),
 }
 
 impl Message {
@@ -167,7 +167,7 @@ impl Message {
             | Message::Kill(..)
             | Message::Plan(..)
             | Message::Returned(_)
-            | Message::Saved(_) => 0,
+            | Message::Saved(..) => 0,
         };
         held + size_of::<Message>()
     }
@@ -186,7 +186,7 @@ impl Message {
             | Message::Kill(..)
             | Message::Plan(..)
             | Message::Returned(_)
-            | Message::Saved(_) => false,
+            | Message::Saved(..) => false,
         }
     }
 }

@@ -129,6 +129,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         server.port.store(address.port(), Relaxed);
     }
     // From here on, clients get LOADING until the file is loaded.
+    work::prepare(&server)?;
     let load = prepare_load(&server)?;
     let mut threads = start_workers(&server, listeners)?;
     if server.segments.is_none() {

@@ -19,24 +19,27 @@
 //!
 //! Only the slab engine has snapshots.
 //!
-//! This module is the state; `work.rs` is what workers do, `writer.rs` the thread.
+//! `phase.rs` is the state machine: it lists the states of a snapshot and what changes them. This
+//! module holds it with its lock, `work.rs` is what workers do, `writer.rs` the thread.
 
 mod encode;
+mod phase;
 pub mod points;
 pub mod queue;
+pub mod temporary;
 pub mod work;
 pub mod writer;
 
 use crate::message::Subscriber;
 use crate::slice::Steps;
+use crate::state::Server;
+use phase::{Ended, Machine, Passed, Phase, Request};
 use queue::{Queue, Task};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use wire::Protocol;
 
-/// Shard of a walk that is not in progress.
-const NO_SHARD: usize = usize::MAX;
 /// Pause before the next attempt to walk a shard that another worker holds, or whose next value a
 /// long command uses.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
@@ -78,27 +81,39 @@ pub enum Then {
     },
 }
 
-/// A snapshot that begins as soon as possible.
-#[derive(Debug)]
-struct Request {
-    /// Reason for the log.
-    cause: String,
-    then: Then,
+/// The part of the walk that is next: a shard of the snapshot with this epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    epoch: u32,
+    shard: u32,
 }
 
-/// A snapshot in progress.
-struct Progress {
-    request: Request,
-    started: Instant,
-    /// Number of changes when it began.
-    changes: u64,
-    is_cancelled: bool,
+/// [`Position`] in one number, for event loops: the epoch in the upper half, in the lower half the
+/// shard plus 1, [`POSITION_ENDING`], or 0 if all entries were passed.
+fn position_bits(machine: &Machine) -> u64 {
+    let low = match machine.phase() {
+        Phase::Walking { shard } => shard + 1,
+        _ if machine.has_unsaved() => POSITION_ENDING,
+        _ => 0,
+    };
+    u64::from(machine.epoch()) << 32 | u64::from(low)
 }
+
+/// Lower half of a position while no shard is walked, although entries were not passed.
+const POSITION_ENDING: u32 = u32::MAX;
 
 #[derive(Default)]
 struct State {
-    request: Option<Request>,
-    progress: Option<Progress>,
+    machine: Machine,
+    /// Begin of the snapshot in progress.
+    started: Option<Instant>,
+    /// Number of changes when the snapshot in progress began.
+    started_changes: u64,
+    /// Whether the snapshot in progress was cancelled.
+    is_cancelled: bool,
+    /// Whether all keys were removed since the last snapshot began, so that the next one should
+    /// begin as soon as possible.
+    was_flushed: bool,
     /// Number of changes that the last complete snapshot includes.
     saved_changes: u64,
     /// Time of the last complete snapshot in seconds since 1970, at first of the start.
@@ -112,32 +127,19 @@ struct State {
     saves: u64,
 }
 
-impl State {
-    /// Whether a snapshot is in progress or requested.
-    fn is_busy(&self) -> bool {
-        self.progress.is_some() || self.request.is_some()
-    }
-
-    /// Whether the server stops after the snapshot that is in progress or requested.
-    fn stops(&self) -> bool {
-        let progress = self.progress.as_ref().map(|progress| &progress.request);
-        let mut requests = self.request.iter().chain(progress);
-        requests.any(|request| matches!(request.then, Then::Stop { .. }))
-    }
-}
-
 /// State of snapshots.
 pub struct Saving {
     /// Entries and files for the thread.
     pub queue: Arc<Queue>,
     state: Mutex<State>,
+    /// Copy of [`Machine::has_request`].
     has_request: AtomicBool,
+    /// Copy of the position, see [`position_bits`].
+    position: AtomicU64,
+    /// Copy of [`Machine::stop_in_progress`]; 0 if there is none.
+    stop_number: AtomicU64,
     /// Whether the last snapshot failed.
     has_failed: AtomicBool,
-    /// Whether a snapshot's entries have not all been passed.
-    is_walking: AtomicBool,
-    /// Shard that is walked.
-    shard: AtomicUsize,
     /// Milliseconds on the monotonic clock until which the walk pauses.
     paused_until_ms: AtomicU64,
     steps: Mutex<Steps>,
@@ -153,78 +155,101 @@ impl Saving {
                 ..State::default()
             }),
             has_request: AtomicBool::new(false),
+            position: AtomicU64::new(0),
+            stop_number: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
-            is_walking: AtomicBool::new(false),
-            shard: AtomicUsize::new(NO_SHARD),
             paused_until_ms: AtomicU64::new(0),
             steps: Mutex::default(),
         }
-    }
-
-    /// Whether the server stops after a snapshot that is in progress or requested.
-    pub fn awaits_stop(&self) -> bool {
-        self.state().stops()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("the lock is not poisoned")
     }
 
-    /// Stores the request for a snapshot.
+    /// Copies the state of the machine after a change, under its lock. Writes are held from the
+    /// request of a stop on, before its snapshot can begin.
+    fn publish(&self, server: &Server, state: &State) {
+        let machine = &state.machine;
+        self.has_request.store(machine.has_request(), Relaxed);
+        self.position.store(position_bits(machine), Relaxed);
+        let stop = machine.stop_in_progress().unwrap_or(0);
+        if self.stop_number.swap(stop, Relaxed) != stop {
+            server.hold_for_stop(stop != 0);
+        }
+    }
+
+    /// Stores the request for a snapshot. Returns what follows the request that it replaces.
     ///
     /// # Errors
     /// Another snapshot is in progress. The message is a reply.
-    pub fn request(&self, cause: String, then: Then) -> Result<(), &'static str> {
+    pub fn request(
+        &self,
+        server: &Server,
+        cause: String,
+        then: Then,
+    ) -> Result<Option<Then>, &'static str> {
         let mut state = self.state();
-        let stops = matches!(then, Then::Stop { .. });
-        if stops && state.stops() || !stops && state.is_busy() {
-            return Err(IN_PROGRESS);
+        let (replaced, ended) = state.machine.request(Request { cause, then })?;
+        self.publish(server, &state);
+        if let Some(epoch) = ended {
+            state.is_cancelled = true;
+            self.queue.abort(epoch);
         }
-        // The instant of the present snapshot may precede acknowledged writes.
-        self.cancel_progress(&mut state);
-        state.request = Some(Request { cause, then });
-        self.has_request.store(true, Relaxed);
-        Ok(())
+        Ok(replaced.map(|request| request.then))
     }
 
-    fn cancel_progress(&self, state: &mut State) {
-        if let Some(progress) = &mut state.progress {
-            progress.is_cancelled = true;
-            self.shard.store(NO_SHARD, Relaxed);
-            self.queue.discard();
-            self.queue.push(Task::End);
+    /// Cancels or aborts a snapshot.
+    fn end_early(&self, server: &Server, event: impl FnOnce(&mut Machine) -> Ended) -> Ended {
+        let mut state = self.state();
+        let ended = event(&mut state.machine);
+        self.publish(server, &state);
+        if let Ended::Running(epoch) = ended {
+            state.is_cancelled = true;
+            self.queue.abort(epoch);
+        }
+        ended
+    }
+
+    /// Passes on to the shard that follows a position. Returns false if the walk has ended.
+    fn pass(&self, server: &Server, at: Position) -> bool {
+        let mut state = self.state();
+        let passed = state.machine.pass(at.epoch, at.shard);
+        if passed == Passed::Stale {
+            return false;
+        }
+        self.publish(server, &state);
+        if passed == Passed::All {
+            self.queue.push(Task::End(at.epoch));
+        }
+        passed == Passed::Next
+    }
+
+    /// Whether the file of a snapshot may be renamed. If so, the snapshot is not cancelled any more.
+    fn complete(&self, server: &Server, epoch: u32) -> bool {
+        let mut state = self.state();
+        let may = state.machine.complete(epoch);
+        self.publish(server, &state);
+        may
+    }
+
+    /// Returns the position of the walk.
+    #[inline]
+    fn position(&self) -> Option<Position> {
+        let bits = self.position.load(Relaxed);
+        match bits as u32 {
+            0 | POSITION_ENDING => None,
+            next => Some(Position {
+                epoch: (bits >> 32) as u32,
+                shard: next - 1,
+            }),
         }
     }
 
-    /// Cancels the snapshot in progress. Returns whether there was one, and whether it had begun.
-    pub fn cancel(&self) -> Option<bool> {
-        let mut state = self.state();
-        if state.request.take().is_some() {
-            self.has_request.store(false, Relaxed);
-            return Some(false);
-        }
-        let is_running = state.progress.is_some();
-        self.cancel_progress(&mut state);
-        is_running.then_some(true)
-    }
-
-    /// Cancels the snapshot of a stop. Returns `None` if there is none, and what follows its end if
-    /// it had not begun.
-    fn abort_stop(&self) -> Option<Option<Then>> {
-        let mut state = self.state();
-        if !state.stops() {
-            return None;
-        }
-        match state.request.take() {
-            Some(request) => {
-                self.has_request.store(false, Relaxed);
-                Some(Some(request.then))
-            }
-            None => {
-                self.cancel_progress(&mut state);
-                Some(None)
-            }
-        }
+    /// Returns the number of the last snapshot that was begun. The caller has locked a shard that
+    /// has unsaved entries, so that it is the snapshot of these entries.
+    fn epoch(&self) -> u32 {
+        (self.position.load(Relaxed) >> 32) as u32
     }
 
     /// Whether a snapshot waits to begin.
@@ -233,10 +258,21 @@ impl Saving {
         self.has_request.load(Relaxed)
     }
 
+    /// Whether a snapshot is in progress or requested.
+    pub fn is_busy(&self) -> bool {
+        self.state().machine.is_busy()
+    }
+
     /// Whether a snapshot is in progress whose entries were not all passed to the thread.
     #[inline]
     pub fn is_walking(&self) -> bool {
-        self.is_walking.load(Relaxed)
+        self.position.load(Relaxed) as u32 != 0
+    }
+
+    /// Returns the number of the stop that awaits its snapshot, counted from 1.
+    pub fn stop_in_progress(&self) -> Option<u64> {
+        let number = self.stop_number.load(Relaxed);
+        (number != 0).then_some(number)
     }
 
     /// Returns the time of the last complete snapshot in seconds since 1970, at first of the start.
@@ -247,10 +283,10 @@ impl Saving {
     /// Returns the state for INFO, given the number of changes since the start.
     pub fn facts(&self, changes: u64) -> SavingFacts {
         let state = self.state();
-        let current = state.progress.as_ref().map(|p| p.started.elapsed());
+        let current = state.started.map(|started| started.elapsed());
         SavingFacts {
             changes: changes.wrapping_sub(state.saved_changes),
-            is_in_progress: state.is_busy(),
+            is_in_progress: state.machine.is_busy(),
             last_save: state.last_save,
             has_failed: self.has_failed.load(Relaxed),
             last_took: state.last_took,

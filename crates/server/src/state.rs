@@ -41,37 +41,60 @@ const SHARDS_PER_THREAD: usize = 32;
 /// Least limit of the memory of all clients. With less, no client could connect to raise it.
 const CLIENT_BYTES_MIN: u64 = 128 << 10;
 
-/// State of CLIENT PAUSE.
+/// What holds commands back: CLIENT PAUSE, and a stop of the server that awaits its snapshot. One
+/// does not end the other.
 #[derive(Default)]
 pub struct Pause {
+    /// Lock for changes.
+    change: Mutex<()>,
+    /// Whether commands are or may be held. It is set while there is a stop, and from the begin of a
+    /// CLIENT PAUSE until a worker has found that it has ended.
+    is_set: AtomicBool,
+    /// End of CLIENT PAUSE; 0 if there is none.
     until_ms: AtomicU64,
+    /// Whether CLIENT PAUSE holds all commands, and not only those that may write.
     holds_all: AtomicBool,
+    /// Whether a stop holds commands that may write.
+    holds_for_stop: AtomicBool,
 }
 
 impl Pause {
     /// Holds commands until the given time: all, or only those that may write. As in Redis, a pause
     /// that is in force neither ends earlier nor becomes weaker.
     fn begin(&self, now: Moment, until: Moment, holds_all: bool) {
-        let is_stronger = self.until(now).is_some() && self.holds_all.load(Relaxed);
+        let is_stronger = self.client_until(now).is_some() && self.holds_all.load(Relaxed);
         self.holds_all.store(holds_all || is_stronger, Relaxed);
         self.until_ms.fetch_max(until.0, Relaxed);
     }
 
-    /// Returns the end of the pause if it has not passed.
-    pub fn until(&self, now: Moment) -> Option<Moment> {
+    /// Returns the end of CLIENT PAUSE if it has not passed.
+    fn client_until(&self, now: Moment) -> Option<Moment> {
         let until = Moment(self.until_ms.load(Relaxed));
         (until > now).then_some(until)
     }
 
-    /// Whether there is a pause, or one has ended that no worker has noticed yet.
+    /// Returns the time until which commands are held, if any are. Its end is not known during a
+    /// stop.
+    pub fn until(&self, now: Moment) -> Option<Moment> {
+        match self.holds_for_stop.load(Relaxed) {
+            true => Some(Moment(u64::MAX)),
+            false => self.client_until(now),
+        }
+    }
+
+    /// Whether commands are held, or were held by a pause that has ended without a worker's notice.
     #[inline]
     pub fn is_set(&self) -> bool {
-        self.until_ms.load(Relaxed) != 0
+        self.is_set.load(Relaxed)
     }
 
     /// Whether commands of one kind are held now: those that may write, or those that only read.
     pub fn holds(&self, may_write: bool, now: Moment) -> bool {
-        self.is_set() && self.until(now).is_some() && (may_write || self.holds_all.load(Relaxed))
+        if !self.is_set() {
+            return false;
+        }
+        may_write && self.holds_for_stop.load(Relaxed)
+            || self.client_until(now).is_some() && (may_write || self.holds_all.load(Relaxed))
     }
 }
 
@@ -129,7 +152,7 @@ pub struct Server {
     pub latency: LatencyMonitor,
     /// Inbox of each worker.
     pub inboxes: Vec<Inbox>,
-    /// State of CLIENT PAUSE.
+    /// What holds commands back.
     pub pause: Pause,
     /// Number of clients whose commands CLIENT PAUSE holds.
     pub held_clients: AtomicU64,
@@ -272,24 +295,40 @@ impl Server {
     /// Begins CLIENT PAUSE: holds commands until the given time, and stops expiry and eviction, so
     /// that the keys do not change.
     pub fn begin_pause(&self, until: Moment, holds_all: bool) {
-        self.pause.begin(self.clock.moment(), until, holds_all);
-        self.keyspace.set_frozen(true);
+        let now = self.clock.moment();
+        self.change_pause(|pause| pause.begin(now, until, holds_all));
     }
 
     /// Ends CLIENT PAUSE.
     pub fn end_pause(&self) {
-        self.pause.until_ms.store(0, Relaxed);
-        self.keyspace.set_frozen(false);
+        self.change_pause(|pause| pause.until_ms.store(0, Relaxed));
     }
 
     /// Ends CLIENT PAUSE if its time has passed.
     #[inline]
     pub fn end_pause_in_time(&self, now: Moment) {
         if self.pause.is_set() && self.pause.until(now).is_none() {
-            self.end_pause();
-            // The pause that another worker may have begun in between is still in force.
-            self.keyspace.set_frozen(self.pause.is_set());
+            self.change_pause(|pause| {
+                // Another worker may have begun a pause in between.
+                if pause.client_until(now).is_none() {
+                    pause.until_ms.store(0, Relaxed);
+                }
+            });
         }
+    }
+
+    /// Begins or ends holding commands that may write, because the server stops after a snapshot.
+    pub fn hold_for_stop(&self, on: bool) {
+        self.change_pause(|pause| pause.holds_for_stop.store(on, Relaxed));
+    }
+
+    fn change_pause(&self, change: impl FnOnce(&Pause)) {
+        let pause = &self.pause;
+        let _changing = pause.change.lock().expect("the lock is not poisoned");
+        change(pause);
+        let is_set = pause.holds_for_stop.load(Relaxed) || pause.until_ms.load(Relaxed) != 0;
+        pause.is_set.store(is_set, Relaxed);
+        self.keyspace.set_frozen(is_set);
     }
 
     /// Whether any keyspace event is enabled.
@@ -333,7 +372,7 @@ impl Server {
 
     /// Returns why the server is not ready for clients; `None` if it is.
     pub fn why_not_ready(&self) -> Option<&'static str> {
-        if self.stops() || self.saving.awaits_stop() {
+        if self.stops() || self.saving.stop_in_progress().is_some() {
             return Some("the server is stopping");
         }
         if self.loading.is_on() {

@@ -135,8 +135,11 @@ impl Locked {
 
 impl Keyspace {
     /// Passes about `steps` entries of a shard to the sink of the snapshot. Does nothing if the
-    /// shard is locked.
+    /// shard is locked, or if there is no shard of this number.
     pub fn snapshot_step(&self, shard: usize, steps: u32) -> SnapshotStep {
+        if shard >= self.shard_count() {
+            return SnapshotStep::Done;
+        }
         match self.background_guard(shard) {
             Some(mut locked) => locked.snapshot_step(steps, self.shared()),
             None => SnapshotStep::Locked,

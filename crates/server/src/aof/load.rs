@@ -146,7 +146,7 @@ fn begin_empty(server: &Server, names: &Names) -> Result<Manifest, String> {
     plan.name.clone_from(&base.name);
     plan.fields.push(("aof-base", "1".to_owned()));
     let file = SnapshotFile::create(plan).map_err(failed)?;
-    file.complete().map_err(failed)?;
+    file.complete(|| true).map_err(failed)?;
     Ok(Manifest {
         base: Some(base),
         ..Manifest::default()

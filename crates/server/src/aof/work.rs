@@ -83,7 +83,10 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
     }
     let cause = format!("rewrite of the append-only file: {cause}");
     // The loader begins the file itself.
-    let is_requested = server.saving.request(cause, Then::Rewritten).is_ok();
+    let is_requested = server
+        .saving
+        .request(server, cause, Then::Rewritten)
+        .is_ok();
     server.inboxes[0].wake();
     Ok(is_requested)
 }

@@ -48,12 +48,10 @@ fn save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 fn background_save(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let server = ctx.server;
     if args.len() == 2 && args.is(1, "cancel") {
-        return match server.saving.cancel() {
-            Some(true) => ctx.reply.simple("Background saving cancelled"),
-            Some(false) => ctx.reply.simple("Scheduled background saving cancelled"),
-            None => ctx
-                .reply
-                .error("ERR Background saving is currently not in progress or scheduled"),
+        return match work::cancel(server) {
+            Ok(true) => ctx.reply.simple("Background saving cancelled"),
+            Ok(false) => ctx.reply.simple("Scheduled background saving cancelled"),
+            Err(error) => ctx.reply.error(error),
         };
     }
     // SCHEDULE defers a snapshot until a rewrite of the append-only file has ended. A snapshot

@@ -14,6 +14,7 @@ use crate::command::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
 use crate::queue::Transaction;
+use crate::saving::work::refuses_writes;
 use crate::session::Session;
 use crate::spec::flag::{FAST, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use crate::spec::{Keys, SpecIndex, flag};
@@ -159,6 +160,12 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     let grows = |(index, _): (SpecIndex, Args<'_>)| ctx.table[index as usize].has(flag::DENYOOM);
     // This comes first, because it may release the locks.
     let is_full = transaction.iter().any(grows) && ctx.view.is_full();
+    // The commands may have been queued before the last snapshot failed.
+    let writes = |(index, _): (SpecIndex, Args<'_>)| ctx.table[index as usize].has(flag::WRITE);
+    let refusal = match is_full {
+        true => Some(OUT_OF_MEMORY),
+        false => refuses_writes(ctx.server).filter(|_| transaction.iter().any(writes)),
+    };
     let is_dirty = has_changed(ctx);
     ctx.session.end_transaction();
     forget_watched(ctx);
@@ -170,10 +177,9 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     if is_dirty {
         return ctx.reply.null_array();
     }
-    if is_full {
+    if let Some(refusal) = refusal {
         return ctx.reply.error(&format!(
-            "EXECABORT Transaction discarded because of: {}",
-            OUT_OF_MEMORY
+            "EXECABORT Transaction discarded because of: {refusal}"
         ));
     }
     if work::is_beyond_limit(ctx.server, work_of(ctx, &transaction)) {

@@ -3,7 +3,7 @@
 
 use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
-use super::{Engine, Executor, context, publish};
+use super::{Engine, Executor, context, is_held, publish};
 use crate::blocking;
 use crate::command::effects::{self, Ran, ReplyAt};
 use crate::command::refusal::OUT_OF_MEMORY;
@@ -23,7 +23,7 @@ use crate::waiting::BlockingState;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
-use store::{Tick, View};
+use store::{Loan, Tick, View};
 use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys of a long command. A command on more keys runs at once, within
@@ -297,6 +297,7 @@ impl<'s> Executor<'s> {
         if server.feed.is_on() {
             add_effect(server, &mut view, &locks, &job, changes_before);
         }
+        // Clients blocked on these keys may be served from now on.
         server.long.end();
         if job.is_tracked {
             let reader = (job.info.id, job.db);
@@ -308,6 +309,31 @@ impl<'s> Executor<'s> {
         if view.has_ready() {
             blocking::serve(server, command::table(), &mut view, &mut locks);
         }
+        self.end_lease(view, &locks);
+        self.count_long(&job);
+        let reply = std::mem::take(&mut job.reply);
+        let (slot, id) = (job.info.slot, job.info.id);
+        server.long.push(Task::Free(job));
+        (slot, id, reply)
+    }
+
+    /// Puts a value back that a snapshot has borrowed.
+    pub fn take_back(&mut self, loan: Loan) {
+        let server = self.server;
+        self.finish();
+        let key = server.keyspace.key(0, loan.key());
+        let locks = Locks::Some(vec![server.keyspace.shard_of(&key)]);
+        let mut view = lock(&server.keyspace, &locks, self.now);
+        view.take_loan_back(loan);
+        server.long.end();
+        self.end_lease(view, &locks);
+    }
+
+    /// Does what follows the end of each reservation of keys, when [`crate::long::Long::end`] was
+    /// called: releases the locks, and serves the clients blocked on keys that were written
+    /// meanwhile, but that also needed a reserved key.
+    fn end_lease(&mut self, mut view: View<'s>, locks: &Locks) {
+        let server = self.server;
         publish(server, &mut view, &mut self.events);
         drop(view);
         for (db, name) in server.long.take_passed_over() {
@@ -317,16 +343,12 @@ impl<'s> Executor<'s> {
             view.remind_waiters(&key);
             blocking::serve(server, command::table(), &mut view, &mut locks);
             publish(server, &mut view, &mut self.events);
+            self.has_written = true;
         }
         if server.threads > 1 {
-            wake_owners(server, self.worker, &locks);
+            wake_owners(server, self.worker, locks);
         }
         server.wake_all();
-        self.count_long(&job);
-        let reply = std::mem::take(&mut job.reply);
-        let (slot, id) = (job.info.slot, job.info.id);
-        server.long.push(Task::Free(job));
-        (slot, id, reply)
     }
 
     /// Counts and times a long command like any other.
@@ -374,6 +396,13 @@ fn begin<'v>(
     spec.keys.each(args, |index| {
         names.insert(Box::from(&args[index]));
     });
+    // A snapshot for a stop may have begun since the command was found to be long.
+    if is_held(server, session, spec, server.clock.moment()) {
+        session.ticket = Some(server.long.wait(session.ticket));
+        server.long.request_retries();
+        server.wake_all();
+        return Begun::Waits(call);
+    }
     if !server.long.may_begin(session.ticket) || !server.long.begin(names.clone()) {
         session.ticket = Some(server.long.wait(session.ticket));
         return Begun::Waits(call);

@@ -8,6 +8,7 @@ use crate::engine::Strings;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
 use crate::memcached::{self, Progress};
+use crate::saving::work::refuses_writes;
 use crate::session::Session;
 use crate::state::Server;
 use crate::stats::Counts;
@@ -138,6 +139,11 @@ impl Executor<'_> {
             memcached::refuse_for_memory(request, out);
             return Progress::Done;
         }
+        if let Some(error) = refuses_writes(server)
+            && memcached::refuse_write(request, error, out)
+        {
+            return Progress::Done;
+        }
         let mut turn = memcached::Turn {
             engine: (),
             server,
@@ -167,6 +173,11 @@ impl Executor<'_> {
         }
         choose_shards(server, held, request, keys, hashes, input);
         let mut view = lock(space, &held.locks, self.now);
+        // A snapshot for a stop may have begun before the shards were locked.
+        if server.pause.holds(may_write, self.moment) {
+            counts.requests.fetch_sub(u64::from(is_first), Relaxed);
+            return Progress::Held;
+        }
         if long::needs_names(server, turn.session, keys, input) {
             return Progress::Waits;
         }
@@ -180,20 +191,27 @@ impl Executor<'_> {
     }
 
     /// Deletes the item under a key whose new value was too large to be read, because the item is
-    /// out of date.
-    pub fn drop_stale(&mut self, key: &[u8]) {
+    /// out of date. Returns false if writes are held, so that the caller tries again later.
+    #[must_use = "a request that is held is executed again"]
+    pub fn drop_stale(&mut self, key: &[u8]) -> bool {
         let server = self.server;
+        if server.pause.holds(true, self.moment) {
+            return false;
+        }
         self.finish();
         if let Engine::Segment(handle) = &mut self.engine {
             let mut handle = handle;
             let key = Strings::key(&handle, memcached::DATABASE, key);
             Strings::remove(&mut handle, &key);
-            return;
+            return true;
         }
         let space = &server.keyspace;
         let key = space.key(memcached::DATABASE, key);
         let locks = Locks::Some(vec![space.shard_of(&key)]);
         let mut view = lock(space, &locks, self.now);
+        if server.pause.holds(true, self.moment) {
+            return false;
+        }
         Slab {
             view: &mut view,
             space,
@@ -205,5 +223,6 @@ impl Executor<'_> {
             effects::add_items(server, &mut view, key.db, 0, std::iter::once(key));
         }
         publish(server, &mut view, &mut self.events);
+        true
     }
 }

@@ -74,32 +74,31 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
 /// Completes the snapshot that a command has requested.
 fn save(server: &Server, session: &mut Session, executor: &mut Executor<'_>, output: &mut Output) {
     let now = executor.now();
-    let (mut file, mut messages) = (None, Vec::new());
-    saving::begin(server, now);
-    let mut is_saved = false;
-    while !is_saved {
-        saving::walk(server, 0, Duration::ZERO, now);
+    let (mut file, mut messages, mut answers) = (None, Vec::new(), Vec::new());
+    while server.saving.is_busy() && !server.stops() {
+        saving::begin(server, now);
+        (0..server.threads).for_each(|worker| saving::walk(server, worker, Duration::ZERO, now));
         while let Some((task, _)) = server.saving.queue.try_next() {
             writer::perform(server, &mut file, task);
         }
         server.inboxes[0].take(&mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Returned(loan) => saving::take_back(server, *loan, now),
-                Message::Saved(result) => {
-                    is_saved = true;
-                    saving::end(server, result);
-                }
+                Message::Returned(loan) => executor.take_back(*loan),
+                Message::Saved(epoch, result) => saving::end(server, epoch, result),
+                Message::Answer(_, _, reply) => answers.push(reply),
                 _ => {}
             }
         }
     }
     server.inboxes[0].take(&mut messages);
-    for message in messages {
-        if let Message::Answer(_, _, reply) = message {
-            session.end_wait();
-            session.blocking_state = BlockingState::MustReply;
-            executor.reply_late(session, None, &reply, output);
-        }
+    answers.extend(messages.into_iter().filter_map(|message| match message {
+        Message::Answer(_, _, reply) => Some(reply),
+        _ => None,
+    }));
+    for reply in answers {
+        session.end_wait();
+        session.blocking_state = BlockingState::MustReply;
+        executor.reply_late(session, None, &reply, output);
     }
 }

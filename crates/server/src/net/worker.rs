@@ -592,12 +592,11 @@ impl Worker {
                     self.answer(slot, client, reply, executor);
                 }
                 Message::Returned(loan) => {
-                    executor.finish();
-                    saving::take_back(server, *loan, executor.now());
+                    executor.take_back(*loan);
                 }
-                Message::Saved(result) => {
+                Message::Saved(epoch, result) => {
                     executor.finish();
-                    saving::end(server, result);
+                    saving::end(server, epoch, result);
                 }
                 Message::Kill(slot, client) => {
                     if self.client(slot, client).is_some() {

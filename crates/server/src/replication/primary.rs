@@ -9,6 +9,7 @@ use crate::config::{ClientClass, Id};
 use crate::message::{Message, Subscriber};
 use crate::saving::Then;
 use crate::saving::queue::Plan;
+use crate::saving::temporary;
 use crate::state::Server;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -108,7 +109,7 @@ pub fn request_snapshot(server: &Server) {
     }
     let cause = "for replicas".to_owned();
     let is_possible = !server.loading.is_on();
-    if is_possible && server.saving.request(cause, Then::Replicas).is_ok() {
+    if is_possible && server.saving.request(server, cause, Then::Replicas).is_ok() {
         return server.inboxes[0].wake();
     }
     server.replication.state().has_snapshot = false;
@@ -157,7 +158,7 @@ pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> 
         return Err("no replica waits".to_owned());
     }
     server.replication.full_syncs.fetch_add(count, Relaxed);
-    plan.name = format!("temp-replicas-{}.rdb", std::process::id());
+    plan.name = temporary::name(&server.run_id);
     plan.fields.push(("repl-stream-db", stream_db.to_string()));
     plan.fields.push(("repl-id", id));
     plan.fields.push(("repl-offset", position.to_string()));
@@ -167,7 +168,7 @@ pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> 
 /// Passes a complete snapshot to the replicas that wait for it, or disconnects them.
 pub fn end_snapshot(server: &Server, is_complete: bool) {
     let folder = server.config.text(Id::Dir);
-    let path = Path::new(&folder).join(format!("temp-replicas-{}.rdb", std::process::id()));
+    let path = Path::new(&folder).join(temporary::name(&server.run_id));
     let opened = is_complete.then(|| File::open(&path)).and_then(Result::ok);
     // The file exists as long as it is open.
     let _ = fs::remove_file(&path);

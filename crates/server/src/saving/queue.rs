@@ -5,11 +5,16 @@
 //! changes them cannot wait for the walk: beyond [`BYTES_MAX`] the writing worker waits until the
 //! thread has taken entries. So memory is bounded and no snapshot is lost to a burst of writes; in
 //! exchange, a disk that is slower than the changes delays them. Each entry waits at most once per
-//! snapshot, and the page cache usually takes what the thread writes at once.
+//! snapshot, and the page cache usually takes what the thread writes at once. A wait of
+//! [`STALL_PAUSE`] is logged, because the shard is locked meanwhile: a disk that hangs stops it.
+//!
+//! Entries and tasks carry the number of their snapshot. The queue accepts the entries of one
+//! snapshot only, until it has failed or was cancelled; others are dropped.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 use store::{Batch, Loan, SnapshotSink, Tick};
 
 /// Number of queued bytes at which the walk pauses.
@@ -17,9 +22,14 @@ const PAUSE_BYTES: usize = 4 << 20;
 /// Maximum number of queued bytes, plus one batch per waiting worker.
 pub const BYTES_MAX: usize = 16 << 20;
 
+/// Time after which a worker that waits for the thread logs it, and between two such lines.
+const STALL_PAUSE: Duration = Duration::from_secs(5);
+
 /// What a snapshot file contains besides the keys, and where it is written.
 #[derive(Debug)]
 pub struct Plan {
+    /// Number of the snapshot.
+    pub epoch: u32,
     /// Folder of the file.
     pub folder: PathBuf,
     /// Name of the file.
@@ -49,12 +59,14 @@ pub struct Written {
 pub enum Task {
     /// Begin a file.
     Begin(Box<Plan>),
-    /// Write entries.
-    Write(Batch),
+    /// Write entries of the snapshot with this number.
+    Write(u32, Batch),
     /// Write an entry with a borrowed value, which the worker with this index takes back.
-    WriteLoan(Box<Loan>, usize),
+    WriteLoan(u32, Box<Loan>, usize),
     /// Complete the file.
-    End,
+    End(u32),
+    /// Remove the file, because the snapshot was cancelled.
+    Abort(u32),
 }
 
 #[derive(Default)]
@@ -63,8 +75,8 @@ struct State {
     bytes: usize,
     /// Highest number of queued bytes since the snapshot began.
     peak_bytes: usize,
-    /// Whether entries are discarded, because the snapshot has failed or was cancelled.
-    discards: bool,
+    /// Snapshot whose entries are accepted.
+    open: Option<u32>,
     stops: bool,
 }
 
@@ -76,19 +88,17 @@ pub struct Queue {
     has_room: Condvar,
 }
 
-impl SnapshotSink for Queue {
+/// The queue as the receiver of one snapshot.
+pub struct Sink {
+    /// The queue.
+    pub queue: Arc<Queue>,
+    /// Number of the snapshot.
+    pub epoch: u32,
+}
+
+impl SnapshotSink for Sink {
     fn put(&self, batch: Batch) {
-        let mut state = self.state();
-        while state.bytes >= BYTES_MAX && !state.discards && !state.stops {
-            state = self.has_room.wait(state).expect("the lock is not poisoned");
-        }
-        if state.discards || state.stops {
-            return;
-        }
-        state.bytes += batch.bytes();
-        state.peak_bytes = state.peak_bytes.max(state.bytes);
-        state.tasks.push_back(Task::Write(batch));
-        self.has_task.notify_one();
+        self.queue.put(self.epoch, batch);
     }
 }
 
@@ -97,10 +107,32 @@ impl Queue {
         self.state.lock().expect("the lock is not poisoned")
     }
 
-    /// Adds the first task of a snapshot.
+    fn put(&self, epoch: u32, batch: Batch) {
+        let mut state = self.state();
+        while state.bytes >= BYTES_MAX && state.open == Some(epoch) {
+            let waited = self.has_room.wait_timeout(state, STALL_PAUSE);
+            let (locked, timeout) = waited.expect("the lock is not poisoned");
+            state = locked;
+            if timeout.timed_out() {
+                log::warn!(
+                    "a write waits for the snapshot: its disk has taken nothing for {} s",
+                    STALL_PAUSE.as_secs()
+                );
+            }
+        }
+        if state.open != Some(epoch) {
+            return;
+        }
+        state.bytes += batch.bytes();
+        state.peak_bytes = state.peak_bytes.max(state.bytes);
+        state.tasks.push_back(Task::Write(epoch, batch));
+        self.has_task.notify_one();
+    }
+
+    /// Adds the first task of a snapshot, whose entries are accepted from now on.
     pub fn begin(&self, plan: Plan) {
         let mut state = self.state();
-        state.discards = false;
+        state.open = Some(plan.epoch).filter(|_| !state.stops);
         state.peak_bytes = 0;
         state.tasks.push_back(Task::Begin(Box::new(plan)));
         self.has_task.notify_one();
@@ -112,18 +144,21 @@ impl Queue {
         self.has_task.notify_one();
     }
 
-    /// Discards the queued entries and those that follow, up to the next snapshot.
-    pub fn discard(&self) {
-        let mut state = self.state();
-        state.discards = true;
-        state.tasks.retain(|task| !matches!(task, Task::Write(_)));
-        state.bytes = 0;
+    /// Drops the queued entries of a snapshot and those that follow.
+    pub fn close(&self, epoch: u32) {
+        self.state().close(Some(epoch));
         self.has_room.notify_all();
     }
 
-    /// Whether entries are discarded.
-    pub fn discards(&self) -> bool {
-        self.state().discards
+    /// Ends a snapshot that was cancelled.
+    pub fn abort(&self, epoch: u32) {
+        self.close(epoch);
+        self.push(Task::Abort(epoch));
+    }
+
+    /// Whether the entries of a snapshot are accepted.
+    pub fn accepts(&self, epoch: u32) -> bool {
+        self.state().open == Some(epoch)
     }
 
     /// Whether the walk should pause.
@@ -146,7 +181,7 @@ impl Queue {
         let mut state = self.state();
         let task = state.tasks.pop_front()?;
         let was_filled = state.bytes >= PAUSE_BYTES;
-        if let Task::Write(batch) = &task {
+        if let Task::Write(_, batch) = &task {
             state.bytes -= batch.bytes();
             self.has_room.notify_all();
         }
@@ -171,9 +206,22 @@ impl Queue {
 
     /// Ends the thread and all waits.
     pub fn stop(&self) {
-        self.discard();
-        self.state().stops = true;
+        let mut state = self.state();
+        let open = state.open;
+        state.close(open);
+        state.stops = true;
+        drop(state);
         self.has_task.notify_all();
         self.has_room.notify_all();
+    }
+}
+
+impl State {
+    fn close(&mut self, epoch: Option<u32>) {
+        if self.open == epoch {
+            self.open = None;
+            self.tasks.retain(|task| !matches!(task, Task::Write(..)));
+            self.bytes = 0;
+        }
     }
 }

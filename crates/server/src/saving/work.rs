@@ -1,12 +1,11 @@
 //! The work of the workers on snapshots: requesting, beginning and walking one, lending large
 //! values, and what follows its end.
 
-use super::WRITES_REFUSED;
+use super::phase::{Ended, Machine};
 use super::points::SavePoint;
-use super::queue::{Plan, Task, Written};
-use super::{FAILED_PAUSE, NO_SHARD, Progress, RETRY_PAUSE, Saving, Then, Waiting};
+use super::queue::{Plan, Sink, Task, Written};
+use super::{FAILED_PAUSE, Position, RETRY_PAUSE, Then, WRITES_REFUSED, Waiting, temporary};
 use crate::aof::{WRITES_REFUSED as WRITES_REFUSED_BY_FILE, work as aof};
-use crate::clock::Moment;
 use crate::command::refusal::LOADING;
 use crate::config::{Id, bytes_for_people};
 use crate::message::{Message, Subscriber};
@@ -14,14 +13,17 @@ use crate::replication::{READ_ONLY, TOO_FEW_REPLICAS, primary};
 use crate::slice::slice;
 use crate::state::Server;
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use store::{Key, Loan, SnapshotSink, SnapshotStep, Tick, View};
+use store::{Key, SnapshotSink, SnapshotStep, Tick, View};
 use wire::{Output, Reply};
 
 const NOT_SUPPORTED: &str = "ERR snapshots are not supported by the segment engine";
+const NOTHING_TO_CANCEL: &str = "ERR Background saving is currently not in progress or scheduled";
+const STOP_NOT_CANCELLED: &str = "ERR the server stops after this snapshot; use SHUTDOWN ABORT";
 const SHUTDOWN_FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
 /// Requests a snapshot, which the first worker begins. `cause` is for the log.
@@ -36,16 +38,36 @@ pub fn request(server: &Server, cause: String, then: Then) -> Result<(), &'stati
     if server.loading.is_on() {
         return Err(LOADING);
     }
-    server.saving.request(cause, then)?;
+    let replaced = server.saving.request(server, cause, then)?;
+    if let Some(then) = replaced {
+        follow(server, then, None);
+    }
     server.inboxes[0].wake();
     Ok(())
+}
+
+/// Requests a snapshot if save points are set, because all keys were removed: otherwise a crash
+/// before the next save point would bring them back. If another snapshot is in progress, this one
+/// follows it.
+pub fn request_after_flush(server: &Server) {
+    if !has_points(server) {
+        return;
+    }
+    server.saving.state().was_flushed = true;
+    // If it is refused, the periodic check of save points tries again.
+    let _ = request(server, "all keys were removed".to_owned(), Then::Nothing);
+}
+
+/// Whether save points are set and the engine has snapshots.
+fn has_points(server: &Server) -> bool {
+    server.segments.is_none() && !server.config.text(Id::Save).is_empty()
 }
 
 /// Begins the requested snapshot, unless a long command runs or another snapshot is in progress. No
 /// shard may be locked by the caller.
 pub fn begin(server: &Server, now: Tick) {
     let saving = &server.saving;
-    if server.long.is_running() || saving.state().progress.is_some() {
+    if server.long.is_running() {
         return;
     }
     let changes = server.keyspace.changes();
@@ -56,46 +78,41 @@ pub fn begin(server: &Server, now: Tick) {
     if server.long.is_running() {
         return;
     }
-    let Some(request) = state.request.take() else {
+    let Some((epoch, request)) = state.machine.begin(server.keyspace.shard_count()) else {
         return;
     };
-    saving.has_request.store(false, Relaxed);
     log::info!("snapshot begun: {}", request.cause);
+    let then = request.then;
+    state.started = Some(Instant::now());
+    state.started_changes = changes;
+    (state.is_cancelled, state.was_flushed) = (false, false);
     server.long.hold();
-    let mut plan = plan(server, now);
-    if let Then::Rewritten = request.then
-        && let Err(error) = aof::begin_rewrite(server, &mut view, &mut plan)
-    {
-        log::warn!("the append-only file cannot be rewritten: {error}");
+    let mut plan = Plan {
+        epoch,
+        ..plan(server, now)
+    };
+    let prepared = match then {
+        Then::Rewritten => aof::begin_rewrite(server, &mut view, &mut plan),
+        Then::Replicas => primary::begin_snapshot(server, &mut view, &mut plan),
+        _ => Ok(()),
+    };
+    if let Err(error) = prepared {
         drop(state);
         drop(view);
-        server.long.release();
-        return aof::end_rewrite(server, None);
-    }
-    if let Then::Replicas = request.then
-        && let Err(error) = primary::begin_snapshot(server, &mut view, &mut plan)
-    {
-        log::info!("no snapshot for replicas: {error}");
-        drop(state);
-        drop(view);
-        return server.long.release();
+        return end(server, epoch, Err(error));
     }
     saving.queue.begin(plan);
-    let sink: Arc<dyn SnapshotSink> = Arc::<super::queue::Queue>::clone(&saving.queue);
+    let queue = Arc::clone(&saving.queue);
+    let sink: Arc<dyn SnapshotSink> = Arc::new(Sink { queue, epoch });
     view.begin_snapshot(&sink);
-    drop(view);
-    saving.is_walking.store(true, Relaxed);
-    state.progress = Some(Progress {
-        request,
-        started: Instant::now(),
-        changes,
-        is_cancelled: false,
-    });
+    // Under the locks, so that no command finds unsaved entries without a snapshot.
+    saving.publish(server, &state);
     drop(state);
-    walk_shard(server, 0);
+    drop(view);
+    wake_walker(server);
 }
 
-/// Returns what the file of a snapshot contains.
+/// Returns what the file of a snapshot contains. The caller sets its number.
 pub fn plan(server: &Server, now: Tick) -> Plan {
     let libraries = server.scripting.libraries.all();
     let fields = [
@@ -105,6 +122,7 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
         ("used-mem", server.keyspace.published_bytes().to_string()),
     ];
     Plan {
+        epoch: 0,
         folder: PathBuf::from(server.config.text(Id::Dir)),
         name: server.config.text(Id::DbFilename),
         now,
@@ -118,61 +136,76 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
     }
 }
 
-fn walk_shard(server: &Server, shard: usize) {
-    let saving = &server.saving;
-    if shard == server.keyspace.shard_count() {
-        saving.shard.store(NO_SHARD, Relaxed);
-        saving.is_walking.store(false, Relaxed);
-        saving.queue.push(Task::End);
-        return;
-    }
-    saving.shard.store(shard, Relaxed);
-    wake_walker(server);
-}
-
 /// Wakes the worker that walks the present shard.
 pub fn wake_walker(server: &Server) {
-    let shard = server.saving.shard.load(Relaxed);
-    if shard != NO_SHARD {
-        server.inboxes[shard % server.threads].wake();
+    if let Some(at) = server.saving.position() {
+        server.inboxes[walker_of(server, at)].wake();
     }
+}
+
+fn walker_of(server: &Server, at: Position) -> usize {
+    at.shard as usize % server.threads
 }
 
 /// Returns how long a worker may sleep before it calls [`walk`]; `None` if it has nothing to walk.
 #[inline]
 pub fn next_walk(server: &Server, worker: usize) -> Option<Duration> {
+    due_walk(server, worker).map(|(_, pause)| pause)
+}
+
+/// Returns the part of the walk that a worker does next, and the pause before it.
+#[inline]
+fn due_walk(server: &Server, worker: usize) -> Option<(Position, Duration)> {
     let saving = &server.saving;
-    let shard = saving.shard.load(Relaxed);
-    if shard == NO_SHARD || shard % server.threads != worker || saving.queue.is_filled() {
+    let at = saving.position()?;
+    if walker_of(server, at) != worker || saving.queue.is_filled() {
         return None;
     }
     let now = server.clock.moment().0;
     let paused = saving.paused_until_ms.load(Relaxed).saturating_sub(now);
-    Some(Duration::from_millis(paused))
+    Some((at, Duration::from_millis(paused)))
 }
 
 /// Walks the present shard for one time slice if it is this worker's. `turn` is the duration of the
 /// preceding iteration of the event loop. No shard may be locked by the caller.
 pub fn walk(server: &Server, worker: usize, turn: Duration, now: Tick) {
-    if server.saving.shard.load(Relaxed) == NO_SHARD {
+    let saving = &server.saving;
+    if saving.position().is_none() {
         return;
     }
-    let saving = &server.saving;
     let (start, limit) = (Instant::now(), slice(turn, 0));
-    while next_walk(server, worker) == Some(Duration::ZERO) && start.elapsed() < limit {
-        let shard = saving.shard.load(Relaxed);
+    while let Some((at, Duration::ZERO)) = due_walk(server, worker)
+        && start.elapsed() < limit
+    {
         let mut steps = saving.steps.lock().expect("the lock is not poisoned");
         let before = Instant::now();
-        match server.keyspace.snapshot_step(shard, steps.count) {
-            SnapshotStep::More => steps.adapt(before.elapsed().as_micros(), true),
-            SnapshotStep::Done => walk_shard(server, shard + 1),
-            SnapshotStep::Locked => pause(server),
-            SnapshotStep::Large(db, name) => {
-                let key = server.keyspace.key(db, &name);
-                let mut view = server.keyspace.lock_one(shard, now);
-                if !lend(server, &mut view, &key, worker) {
-                    pause(server);
-                }
+        let step = server
+            .keyspace
+            .snapshot_step(at.shard as usize, steps.count);
+        if step == SnapshotStep::More {
+            steps.adapt(before.elapsed().as_micros(), true);
+        }
+        drop(steps);
+        after_step(server, at, step, worker, now);
+    }
+}
+
+/// Does what follows a step of the walk at a position. The snapshot may have ended since then, and
+/// another one may have begun.
+fn after_step(server: &Server, at: Position, step: SnapshotStep, worker: usize, now: Tick) {
+    match step {
+        SnapshotStep::More => {}
+        SnapshotStep::Done => {
+            if server.saving.pass(server, at) {
+                wake_walker(server);
+            }
+        }
+        SnapshotStep::Locked => pause(server),
+        SnapshotStep::Large(db, name) => {
+            let key = server.keyspace.key(db, &name);
+            let mut view = server.keyspace.lock_one(at.shard as usize, now);
+            if !lend(server, &mut view, &key, worker) {
+                pause(server);
             }
         }
     }
@@ -183,15 +216,20 @@ fn pause(server: &Server) {
     server.saving.paused_until_ms.store(until, Relaxed);
 }
 
-/// Passes the large value of a key, which is not saved yet, to the thread. The key's shard is
-/// locked. Returns false if another large value or a long command must end first.
+/// Passes the large value of a key to the thread, if it is not saved yet. The key's shard is locked.
+/// Returns false if another large value or a long command must end first.
 pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) -> bool {
+    // The keys are reserved only for a loan, because the end of a reservation serves clients.
+    if !view.is_unsaved_large(key) {
+        return true;
+    }
     if !server.long.lease(HashSet::from([Box::from(key.bytes)])) {
         return false;
     }
     match view.lend_unsaved(key) {
         Some(loan) => {
-            let task = Task::WriteLoan(Box::new(loan), worker);
+            let epoch = server.saving.epoch();
+            let task = Task::WriteLoan(epoch, Box::new(loan), worker);
             server.saving.queue.push(task);
         }
         None => server.long.end(),
@@ -199,58 +237,62 @@ pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) 
     true
 }
 
-/// Puts a value back that the thread has encoded. No shard may be locked by the caller.
-pub fn take_back(server: &Server, loan: Loan, now: Tick) {
-    let key = server.keyspace.key(0, loan.key());
-    let mut view = server
-        .keyspace
-        .lock_one(server.keyspace.shard_of(&key), now);
-    view.take_loan_back(loan);
-    server.long.end();
-    drop(view);
-    server.wake_all();
-}
-
 /// Ends the snapshot in progress with the thread's result. No shard may be locked by the caller.
-pub fn end(server: &Server, result: Result<Written, String>) {
+pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
     let saving = &server.saving;
-    saving.shard.store(NO_SHARD, Relaxed);
-    if saving.is_walking.swap(false, Relaxed) {
-        server.keyspace.cancel_snapshot();
+    if result.is_err() {
+        let mut state = saving.state();
+        if !state.machine.fail(epoch) {
+            return;
+        }
+        let has_unsaved = state.machine.has_unsaved();
+        saving.publish(server, &state);
+        drop(state);
+        // No worker walks this snapshot any more, so that the next one finds no unsaved entries.
+        if has_unsaved {
+            server.keyspace.cancel_snapshot();
+        }
     }
-    server.long.release();
     let mut state = saving.state();
-    let progress = state.progress.take().expect("a snapshot is in progress");
-    let took = progress.started.elapsed();
-    state.last_took = Some(took);
+    let Some((request, is_saved)) = state.machine.finish(epoch) else {
+        return;
+    };
+    let took = state.started.take().map(|started| started.elapsed());
+    state.last_took = took;
     state.last_peak_bytes = saving.queue.peak_bytes();
-    let is_file = !matches!(progress.request.then, Then::Rewritten | Then::Replicas);
+    let is_file = !matches!(request.then, Then::Rewritten | Then::Replicas);
     match &result {
-        Ok(_) if !is_file => log::info!("snapshot complete: {:.3} s", took.as_secs_f64()),
+        Ok(_) if !is_file => log::info!(
+            "snapshot complete: {:.3} s",
+            took.unwrap_or_default().as_secs_f64()
+        ),
         Err(why) if !is_file => log::warn!("snapshot failed: {why}"),
         Ok(written) => {
-            state.saved_changes = progress.changes;
+            state.saved_changes = state.started_changes;
             state.last_save = server.clock.now().0 / 1000;
             state.failed_at = None;
             state.saves += 1;
             saving.has_failed.store(false, Relaxed);
             log::info!(
-                "snapshot complete: {} keys, {}, {:.3} s",
+                "snapshot complete: {} key{}, {}, {:.3} s",
                 written.keys,
+                if written.keys == 1 { "" } else { "s" },
                 bytes_for_people(written.bytes),
-                took.as_secs_f64()
+                took.unwrap_or_default().as_secs_f64()
             );
         }
-        Err(_) if progress.is_cancelled => log::info!("snapshot cancelled"),
+        Err(_) if state.is_cancelled => log::info!("snapshot cancelled"),
         Err(why) => {
             state.failed_at = Some(Instant::now());
             saving.has_failed.store(true, Relaxed);
             log::warn!("snapshot failed: {why}; the previous file is kept");
         }
     }
+    saving.publish(server, &state);
     drop(state);
+    server.long.release();
     let bytes = result.as_ref().ok().map(|written| written.bytes);
-    follow(server, progress.request.then, bytes);
+    follow(server, request.then, bytes.filter(|_| is_saved));
     if saving.has_request() {
         server.inboxes[0].wake();
     }
@@ -258,23 +300,27 @@ pub fn end(server: &Server, result: Result<Written, String>) {
 
 /// Requests a snapshot if a save point is reached.
 pub fn check_points(server: &Server) {
-    let points = SavePoint::parse_all(&server.config.text(Id::Save)).unwrap_or_default();
-    if points.is_empty() || server.segments.is_some() {
+    if !has_points(server) {
         return;
     }
-    let (changes, seconds) = {
+    let (changes, seconds, was_flushed) = {
         let changes = server.keyspace.changes();
         let state = server.saving.state();
         let failed = state.failed_at;
         let has_just_failed = failed.is_some_and(|failed| failed.elapsed() < FAILED_PAUSE);
-        if state.progress.is_some() || state.request.is_some() || has_just_failed {
+        if state.machine.is_busy() || has_just_failed {
             return;
         }
         (
             changes.wrapping_sub(state.saved_changes),
             (server.clock.now().0 / 1000).saturating_sub(state.last_save),
+            state.was_flushed,
         )
     };
+    if was_flushed {
+        return request_after_flush(server);
+    }
+    let points = SavePoint::parse_all(&server.config.text(Id::Save)).unwrap_or_default();
     let is_reached = |point: &&SavePoint| changes >= point.changes && seconds > point.seconds;
     if let Some(point) = points.iter().find(is_reached) {
         let cause = format!(
@@ -305,6 +351,50 @@ pub fn refuses_writes(server: &Server) -> Option<&'static str> {
     is_refused.then_some(WRITES_REFUSED)
 }
 
+/// Checks at the start that snapshots can be written to `dir`, and removes the temporary files there
+/// that a crash has left.
+///
+/// # Errors
+/// Save points are set, and no file can be created. Without save points that is logged.
+pub fn prepare(server: &Server) -> Result<(), String> {
+    let wants = !server.config.text(Id::Save).is_empty();
+    if server.segments.is_some() {
+        if wants {
+            log::warn!(
+                "save points have no effect: the segment engine has no snapshots (--engine slab has)"
+            );
+        }
+        return Ok(());
+    }
+    let dir = server.config.text(Id::Dir);
+    let folder = Path::new(&dir);
+    if let Err(error) = temporary::check_folder(folder) {
+        if wants {
+            return Err(format!(
+                "dir {dir}: no file can be created there ({error}), but save points are set; expected a folder that the server may write, or save \"\""
+            ));
+        }
+        log::warn!(
+            "dir {dir}: no file can be created there ({error}), so that SAVE and BGSAVE fail"
+        );
+        return Ok(());
+    }
+    for folder in [folder, &folder.join(server.config.text(Id::AppendDirName))] {
+        match temporary::remove_stale(folder) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                let path = folder.display();
+                log::warn!("{path}: incomplete snapshots are not removed: {error}");
+            }
+            Ok(count @ 1..) => {
+                let path = folder.display();
+                log::info!("incomplete snapshots removed from {path}: {count}");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Stops the server, after a snapshot if one is wanted and no file is being loaded. `wants` is
 /// `None` if that depends on whether save points are set. Returns whether the snapshot is awaited.
 ///
@@ -317,33 +407,46 @@ pub fn stop(
     client: Option<Waiting>,
     is_forced: bool,
 ) -> Result<bool, &'static str> {
-    let has_points = || !server.config.text(Id::Save).is_empty() && server.segments.is_none();
-    if server.loading.is_on() || !wants.unwrap_or_else(has_points) {
+    if server.loading.is_on() || !wants.unwrap_or_else(|| has_points(server)) {
         server.stop();
         return Ok(false);
     }
     if server.segments.is_some() {
         return Err(NOT_SUPPORTED);
     }
-    // Writes that are acknowledged from now on might not be saved. The pause begins before the
-    // request, because the first worker may end both at any time after it.
-    server.begin_pause(Moment(u64::MAX), false);
     request(server, cause.to_owned(), Then::Stop { client, is_forced })?;
     Ok(true)
 }
 
-/// Cancels a stop that awaits its snapshot. Returns whether there was one.
-pub fn abort_stop(server: &Server) -> bool {
-    let saving: &Saving = &server.saving;
-    match saving.abort_stop() {
-        None => false,
-        Some(waiting) => {
-            if let Some(then) = waiting {
-                follow(server, then, None);
-            }
-            true
-        }
+/// Cancels the snapshot in progress or requested, unless the server stops after it. Returns whether
+/// it had begun.
+///
+/// # Errors
+/// There is no such snapshot. The message is a reply.
+pub fn cancel(server: &Server) -> Result<bool, &'static str> {
+    match end_early(server, Machine::cancel) {
+        Ended::Requested(_) => Ok(false),
+        Ended::Running(_) => Ok(true),
+        Ended::Nothing => Err(NOTHING_TO_CANCEL),
+        Ended::IsStop => Err(STOP_NOT_CANCELLED),
     }
+}
+
+/// Cancels a stop that awaits its snapshot, whether it is forced or not. Returns whether there was
+/// one.
+pub fn abort_stop(server: &Server) -> bool {
+    matches!(
+        end_early(server, Machine::abort),
+        Ended::Requested(_) | Ended::Running(_)
+    )
+}
+
+fn end_early(server: &Server, event: impl FnOnce(&mut Machine) -> Ended) -> Ended {
+    let ended = server.saving.end_early(server, event);
+    if let Ended::Requested(request) = &ended {
+        follow(server, request.then, None);
+    }
+    ended
 }
 
 /// Does what follows the end of a snapshot. `bytes` is the length of its file, if it is complete.
@@ -365,10 +468,6 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
         }
         Then::Stop { client, .. } => {
             log::warn!("the server does not stop, because there is no snapshot");
-            // Another stop may have been requested since the snapshot ended.
-            if !server.saving.state().stops() {
-                server.end_pause();
-            }
             if let Some(waiting) = client {
                 reply(server, waiting, |reply| reply.error(SHUTDOWN_FAILED));
             }
@@ -389,3 +488,6 @@ fn reply(server: &Server, waiting: Waiting, write: impl FnOnce(&mut Reply<'_>)) 
     let worker = worker.min(server.threads - 1);
     server.inboxes[worker].push(worker, Message::Answer(slot, client, output));
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,14 @@
 //!
 //! The file is written under a temporary name. When it is complete and on the disk, it is renamed,
 //! and the folder is written to the disk, so that a crash at any time leaves the old file or the
-//! new one. Until then its first bytes are no valid header.
+//! new one. Until then its first bytes are no valid header. `temporary.rs` says how it is named.
+//!
+//! The thread reports each snapshot once to the first worker: when its file is complete, or when the
+//! file was given up. Tasks of other snapshots are ignored.
 
 use super::encode;
 use super::queue::{Plan, Task, Written};
-use super::work;
+use super::{temporary, work};
 use crate::message::Message;
 use crate::state::Server;
 use std::fs::{self, File};
@@ -77,8 +80,7 @@ impl SnapshotFile {
     /// # Errors
     /// An error of the file system.
     pub fn create(plan: Plan) -> io::Result<SnapshotFile> {
-        let path = plan.folder.join(format!("temp-{}.rdb", std::process::id()));
-        let mut file = File::create(&path)?;
+        let (path, mut file) = temporary::create(&plan.folder)?;
         file.write_all(&HEADER_PENDING)?;
         let mut writer = Writer::default();
         for (name, value) in &plan.fields {
@@ -122,11 +124,12 @@ impl SnapshotFile {
         self.output.error.take().map_or(Ok(()), Err)
     }
 
-    /// Completes the file under its final name.
+    /// Completes the file under its final name, if `may_rename` returns true when all bytes are on
+    /// the disk. The file gets the permissions of the file that it replaces.
     ///
     /// # Errors
-    /// An error of the file system.
-    pub fn complete(mut self) -> io::Result<Written> {
+    /// An error of the file system, or `may_rename` has returned false.
+    pub fn complete(mut self, may_rename: impl FnOnce() -> bool) -> io::Result<Written> {
         self.output.take(&mut self.writer, 0);
         self.check()?;
         let version = self.writer.version();
@@ -135,12 +138,17 @@ impl SnapshotFile {
             true => framing.end(version),
             false => framing.end_unchecked(version),
         };
+        let path = self.plan.folder.join(&self.plan.name);
         let file = &mut self.output.file;
         file.write_all(&ending.tail)?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&ending.header)?;
+        temporary::copy_permissions(&path, file)?;
         file.sync_all()?;
-        fs::rename(&self.path, self.plan.folder.join(&self.plan.name))?;
+        if !may_rename() {
+            return Err(io::Error::other("it was cancelled"));
+        }
+        fs::rename(&self.path, path)?;
         self.is_complete = true;
         sync_folder(&self.plan.folder)?;
         Ok(Written {
@@ -153,7 +161,7 @@ impl SnapshotFile {
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
         if !self.is_complete {
-            // If it cannot be removed, the next snapshot overwrites it.
+            // If it cannot be removed, the next start tries again.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -178,57 +186,60 @@ pub fn run(server: &Server) {
 /// Performs one task. `file` is the file in progress; `None` also after it has failed.
 pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
     let queue = &server.saving.queue;
-    if queue.discards() && file.take().is_some() {
-        end(server, Err("it was cancelled".to_owned()));
+    if let Some(cancelled) = file.take_if(|file| !queue.accepts(file.plan.epoch)) {
+        let epoch = cancelled.plan.epoch;
+        drop(cancelled);
+        end(server, epoch, Err("it was cancelled".to_owned()));
     }
-    let result = match task {
+    match task {
         Task::Begin(plan) => {
-            let path = plan.folder.display().to_string();
+            let (epoch, path) = (plan.epoch, plan.folder.display().to_string());
             match SnapshotFile::create(*plan) {
-                Ok(created) => {
-                    *file = Some(created);
-                    Ok(())
-                }
-                Err(error) => {
-                    return end(server, Err(format!("{path}: {error}")));
-                }
+                Ok(created) => *file = Some(created),
+                Err(error) => end(server, epoch, Err(format!("{path}: {error}"))),
             }
         }
-        Task::Write(batch) => file.as_mut().map_or(Ok(()), |file| {
-            let scene = server.keyspace.scene(file.plan.now);
-            batch.each(&mut |record| file.entry(record, &scene));
-            file.check()
-        }),
-        Task::WriteLoan(loan, worker) => {
-            let result = file.as_mut().map_or(Ok(()), |file| {
+        Task::Write(epoch, batch) => {
+            if let Some(file) = of_epoch(file, epoch) {
+                let scene = server.keyspace.scene(file.plan.now);
+                batch.each(&mut |record| file.entry(record, &scene));
+            }
+        }
+        Task::WriteLoan(epoch, loan, worker) => {
+            if let Some(file) = of_epoch(file, epoch) {
                 let scene = server.keyspace.scene(file.plan.now);
                 file.entry(&loan.record(), &scene);
-                file.check()
-            });
-            server.inboxes[worker].push(worker, Message::Returned(loan));
-            result
-        }
-        Task::End => match file.take() {
-            Some(file) => {
-                let path = file.plan.folder.join(&file.plan.name);
-                let written = file.complete();
-                let result = written.map_err(|error| format!("{}: {error}", path.display()));
-                return end(server, result);
             }
-            None => Ok(()),
-        },
+            server.inboxes[worker].push(worker, Message::Returned(loan));
+        }
+        Task::End(epoch) => {
+            if let Some(file) = file.take_if(|file| file.plan.epoch == epoch) {
+                let path = file.plan.folder.join(&file.plan.name);
+                let written = file.complete(|| server.saving.complete(server, epoch));
+                let result = written.map_err(|error| format!("{}: {error}", path.display()));
+                end(server, epoch, result);
+            }
+        }
+        // The file was removed by the check that precedes each task.
+        Task::Abort(_) => {}
+    }
+    let Some(Err(error)) = file.as_mut().map(SnapshotFile::check) else {
+        return;
     };
-    if let Err(error) = result {
-        let path = file.take().map(|file| file.path.display().to_string());
-        let path = path.unwrap_or_default();
-        end(server, Err(format!("{path}: {error}")));
+    if let Some(failed) = file.take() {
+        let (epoch, path) = (failed.plan.epoch, failed.path.display().to_string());
+        drop(failed);
+        end(server, epoch, Err(format!("{path}: {error}")));
     }
 }
 
+/// Returns the file in progress if it is that of a snapshot.
+fn of_epoch(file: &mut Option<SnapshotFile>, epoch: u32) -> Option<&mut SnapshotFile> {
+    file.as_mut().filter(|file| file.plan.epoch == epoch)
+}
+
 /// Reports the end of a snapshot to the worker that completes it.
-fn end(server: &Server, result: Result<Written, String>) {
-    if result.is_err() {
-        server.saving.queue.discard();
-    }
-    server.inboxes[0].push(0, Message::Saved(result));
+fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
+    server.saving.queue.close(epoch);
+    server.inboxes[0].push(0, Message::Saved(epoch, result));
 }

@@ -4,7 +4,7 @@
 use server::Session;
 use server::clock::Clock;
 use server::config::Config;
-use server::dispatch::Executor;
+use server::dispatch::{Executor, exec};
 use server::memcached::Progress;
 use server::{Server, config};
 use store::Tick;
@@ -477,4 +477,30 @@ fn meta_flags_have_the_meaning_of_memcached() {
             "STORED\r\nHD h0\r\nHD h0\r\nHD h0\r\nHD h1\r\nHD W\r\nHD h0 Z\r\n"
         );
     }
+}
+
+#[test]
+fn requests_that_write_are_refused_while_snapshots_fail() {
+    // Regression: only commands of Redis's protocol were refused.
+    let server = configured(&[("save", "3600 1"), ("dir", "/nonexistent")]);
+    assert_eq!(answers(&server, b"set a 0 0 1\r\n1\r\n"), "STORED\r\n");
+    let mut reply = Vec::new();
+    let mut session = Session::new();
+    exec(&server, &mut session, &[b"SAVE"], NOW, &mut reply);
+    assert!(reply.starts_with(b"-ERR"), "the folder does not exist");
+    for request in [
+        "set a 0 0 1\r\n2\r\n",
+        "delete a\r\n",
+        "mg a T60\r\n",
+        "flush_all\r\n",
+    ] {
+        let reply = answers(&server, request.as_bytes());
+        assert!(reply.starts_with("SERVER_ERROR MISCONF"), "{request}");
+    }
+    assert_eq!(answers(&server, b"set a 0 0 1 noreply\r\n2\r\n"), "");
+    assert_eq!(
+        answers(&server, b"get a\r\n"),
+        "VALUE a 0 1\r\n1\r\nEND\r\n"
+    );
+    assert_eq!(answers(&server, b"mg a v\r\n"), "VA 1\r\n1\r\n");
 }

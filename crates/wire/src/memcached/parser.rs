@@ -159,6 +159,15 @@ impl Parser {
         };
     }
 
+    /// Returns to the start of a request that was refused because its value is too large, and that
+    /// is to be parsed again.
+    pub fn rewind_refused(&mut self) {
+        (self.searched, self.needed, self.skip) = (0, 0, 0);
+        if self.stream != Stream::Binary {
+            self.stream = Stream::Text;
+        }
+    }
+
     /// Parses the start of `input`. It appends the spans of a request's keys to `spans`, and
     /// nothing else.
     pub fn parse(&mut self, input: &[u8], spans: &mut Vec<Span>) -> Parsed {

@@ -208,6 +208,22 @@ fn a_value_that_is_too_large_is_skipped_and_makes_the_old_one_stale() {
 }
 
 #[test]
+fn a_request_that_was_refused_for_its_length_can_be_parsed_again() {
+    let input = format!("set k 0 0 101\r\n{}\r\nmn\r\n", "x".repeat(101));
+    let mut parser = Parser::new(Limits {
+        value_bytes_max: 100,
+    });
+    let mut spans = Vec::new();
+    for _ in 0..2 {
+        let Parsed::Refused { refusal, .. } = parser.parse(input.as_bytes(), &mut spans) else {
+            panic!("the value is too large");
+        };
+        assert_eq!(refusal.stale.map(|key| key.range()), Some(4..5));
+        parser.rewind_refused();
+    }
+}
+
+#[test]
 fn the_block_of_a_refused_meta_set_is_not_a_command() {
     let outcomes = parse_all(b"ms k 4 T\r\nquit\r\nmn\r\n", 5);
     let wanted = [

@@ -155,7 +155,11 @@ impl Connection {
                         }
                     };
                 }
-                Content::Refused(refusal) => self.refuse(refusal, here, executor, output),
+                Content::Refused(refusal) => {
+                    if !self.refuse(refusal, here, executor, output) {
+                        return Some((Stop::Held, item.at));
+                    }
+                }
             }
             self.command_count += 1;
             if self.session.is_closing || output.is_cut_off() {
@@ -165,22 +169,28 @@ impl Connection {
         None
     }
 
-    /// Refuses a request.
+    /// Refuses a request. Returns false if writes are held, so that it is to be parsed again later.
     fn refuse(
         &mut self,
         refusal: &Refusal,
         here: &[u8],
         executor: &mut Executor<'_>,
         output: &mut Output,
-    ) {
-        if let Some(stale) = refusal.stale {
-            executor.drop_stale(&here[stale.range()]);
+    ) -> bool {
+        if let Some(stale) = refusal.stale
+            && !executor.drop_stale(&here[stale.range()])
+        {
+            if let Some(parser) = &mut self.memcached {
+                parser.rewind_refused();
+            }
+            return false;
         }
         if refusal.complaint == Complaint::Http {
             self.warn_of_http();
         }
         refuse(refusal, executor.memcached_counts(), output);
         self.session.is_closing |= refusal.is_fatal;
+        true
     }
 
     /// Whether the client's user has all rights, or the client requests what it needs to

@@ -1,0 +1,215 @@
+//! Temporary files of snapshots: their names, their permissions, and the removal of those that a
+//! crash has left.
+//!
+//! Several servers may use one folder, also in containers, where all have the same process id.
+//! Therefore the name has 64 random bits, and a file of this name is never opened if it exists: it
+//! could be another server's, or a link. The file is locked (`flock`) while it is written, so that
+//! a server that starts removes only files that no server writes. A file system without locks keeps
+//! them.
+//!
+//! Only the owner may read the file, because it contains all keys and values. The complete file gets
+//! the permissions of the file that it replaces.
+
+use crate::random::chance;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "temp-mayfly-";
+const SUFFIX: &str = ".rdb";
+/// Length of the random part of a name, which is a hexadecimal number.
+const RANDOM_LEN: usize = 16;
+/// Permissions of a new file.
+const OWNER_ONLY: u32 = 0o600;
+/// Bits of permissions that a new file gets from the one that it replaces.
+const PERMISSION_BITS: u32 = 0o777;
+/// Maximum number of attempts to find a name that is not used.
+const ATTEMPTS_MAX: u64 = 8;
+
+/// Returns the name of a temporary file with these random hexadecimal digits, of which the first are
+/// used.
+pub fn name(random: &str) -> String {
+    format!("{PREFIX}{:.RANDOM_LEN$}{SUFFIX}", random)
+}
+
+/// Creates and locks a file of a new name in a folder.
+///
+/// # Errors
+/// An error of the file system.
+pub fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
+    let mut last = ErrorKind::AlreadyExists.into();
+    for attempt in 0..ATTEMPTS_MAX {
+        let path = folder.join(name(&format!("{:0RANDOM_LEN$x}", chance(attempt))));
+        match create_at(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// Creates and locks a file. A server that starts at the same moment may remove it before it is
+/// locked; then the error is the same as for a name that is used.
+fn create_at(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .write(true)
+        .create_new(true)
+        .mode(OWNER_ONLY)
+        .open(path)?;
+    if try_lock(&file) == Lock::OfAnother || fs::symlink_metadata(path).is_err() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    Ok(file)
+}
+
+#[derive(PartialEq, Eq)]
+enum Lock {
+    Own,
+    OfAnother,
+    /// The file system has no locks.
+    Unsupported,
+}
+
+fn try_lock(file: &File) -> Lock {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Lock::Own,
+        Err(Errno::WOULDBLOCK) => Lock::OfAnother,
+        Err(_) => Lock::Unsupported,
+    }
+}
+
+/// Gives a new file the permissions of the file at `path` that it replaces, if there is one.
+///
+/// # Errors
+/// An error of the file system.
+pub fn copy_permissions(path: &Path, file: &File) -> io::Result<()> {
+    let mode = match fs::symlink_metadata(path) {
+        Ok(replaced) if replaced.is_file() => replaced.permissions().mode() & PERMISSION_BITS,
+        _ => OWNER_ONLY,
+    };
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+/// Removes the files of a folder that servers have left when they ended without warning. Returns
+/// their number.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn remove_stale(folder: &Path) -> io::Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if is_temporary(&path) && is_unlocked_file(&path) {
+            count += usize::from(fs::remove_file(&path).is_ok());
+        }
+    }
+    Ok(count)
+}
+
+/// Whether a path ends in a name that [`create`] makes.
+fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let random = name.and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+    random.is_some_and(|random| {
+        let is_hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        random.len() == RANDOM_LEN && random.bytes().all(is_hexadecimal)
+    })
+}
+
+fn is_unlocked_file(path: &Path) -> bool {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    is_file && File::open(path).is_ok_and(|file| try_lock(&file) == Lock::Own)
+}
+
+/// Checks that files can be created in a folder, by creating one and removing it.
+///
+/// # Errors
+/// An error of the file system.
+pub fn check_folder(folder: &Path) -> io::Result<()> {
+    let (path, _) = create(folder)?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A folder of its own for a test, which is removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let name = format!("mayfly-temporary-{name}-{:x}", chance(0));
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).expect("a temporary folder");
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn files_of_one_folder_have_different_names_and_are_readable_by_the_owner_only() {
+        let folder = Folder::new("names");
+        let (first, file) = create(&folder.0).expect("a file");
+        let (second, _other) = create(&folder.0).expect("another file");
+        assert_ne!(first, second);
+        assert!(is_temporary(&first));
+        let mode = file.metadata().expect("metadata").permissions().mode();
+        assert_eq!(mode & PERMISSION_BITS, OWNER_ONLY);
+    }
+
+    #[test]
+    fn a_file_or_link_that_exists_is_not_opened() {
+        let folder = Folder::new("links");
+        let target = folder.0.join("target");
+        fs::write(&target, "content").expect("a file");
+        let link = folder.0.join("link");
+        symlink(&target, &link).expect("a link");
+        for path in [&target, &link] {
+            let error = create_at(path).expect_err("it exists");
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(fs::read(&target).expect("a file"), b"content");
+    }
+
+    #[test]
+    fn only_temporary_files_that_no_server_writes_are_removed() {
+        let folder = Folder::new("stale");
+        let (stale, file) = create(&folder.0).expect("a file");
+        drop(file);
+        let (written, _file) = create(&folder.0).expect("another file");
+        let others = ["temp-1.rdb", "dump.rdb", "temp-mayfly-1.rdb"];
+        let others = others.map(|name| folder.0.join(name));
+        for path in &others {
+            fs::write(path, "content").expect("a file");
+        }
+        assert_eq!(remove_stale(&folder.0).expect("a folder"), 1);
+        assert!(!stale.exists());
+        assert!(written.exists() && others.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn a_new_file_gets_the_permissions_of_the_file_that_it_replaces() {
+        let folder = Folder::new("permissions");
+        let (_, file) = create(&folder.0).expect("a file");
+        let mode = || file.metadata().expect("metadata").permissions().mode() & PERMISSION_BITS;
+        let replaced = folder.0.join("dump.rdb");
+        copy_permissions(&replaced, &file).expect("it is the owner's");
+        assert_eq!(mode(), OWNER_ONLY);
+        fs::write(&replaced, "content").expect("a file");
+        fs::set_permissions(&replaced, fs::Permissions::from_mode(0o640)).expect("an owner");
+        copy_permissions(&replaced, &file).expect("it is the owner's");
+        assert_eq!(mode(), 0o640);
+    }
+}
