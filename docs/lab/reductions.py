@@ -33,7 +33,7 @@ def main():
     reference = sys.argv[1]
     cells = {}
     for row in csv.DictReader(sys.stdin):
-        if int(row["capacity"]) < OBJECTS_MIN:
+        if int(row["cache_size"]) < OBJECTS_MIN:
             continue
         cell = cells.setdefault((row["trace"], row["size"]), {})
         cell[row["policy"]] = int(row["misses"]) / int(row["requests"])

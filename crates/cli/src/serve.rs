@@ -57,7 +57,7 @@ pub struct Arguments {
     /// Storage engine: slab for all types, segment for many small strings [default: slab]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-    /// Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo]
+    /// Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo-w]
     #[arg(long, value_name = "POLICY")]
     maxmemory_policy: Option<String>,
     /// Index that finds expired keys [default: wheel]

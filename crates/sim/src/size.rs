@@ -4,8 +4,9 @@ use crate::{Columns, Error, Unit};
 use std::fmt;
 use std::str::FromStr;
 
-/// Maximum share of the footprint in percent. A larger one is refused as a probable mistake.
-const PERCENT_MAX: f64 = 1000.0;
+/// Maximum share of the footprint in percent. A larger cache holds all objects, too, and a larger
+/// share is a probable mistake.
+const PERCENT_MAX: f64 = 100.0;
 
 /// Cache size as given: `1000`, `10%`, `64mb`.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +129,7 @@ mod tests {
     /// 29 % of 100.
     #[test]
     fn a_share_of_one_hundred_objects_is_exact() {
-        for percent in 1..=1_000 {
+        for percent in 1..=100 {
             let size: Size = format!("{percent}%").parse().expect("it is well formed");
             let resolved = size.resolve(100, "trace", Unit::Objects);
             assert_eq!(resolved.ok(), Some(percent));

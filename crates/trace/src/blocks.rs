@@ -11,8 +11,8 @@
 //! mqsim     ns device first-sector sectors 0 write|1 read
 //! ```
 //!
-//! Sources: D. Narayanan, A. Donnelly, A. Rowstron, *Write off-loading*, FAST 2008; Y. Zhang et al.,
-//! *OSCA*, USENIX ATC 2020; J. Li et al., *An in-depth analysis of cloud block storage workloads*,
+//! Sources: D. Narayanan, A. Donnelly, A. Rowstron, *Write off-loading*, FAST 2008; Y. Zhang et
+//! al., *OSCA*, USENIX ATC 2020; J. Li et al., *An in-depth analysis of cloud block storage workloads*,
 //! IISWC 2020; A. Tavakkol et al., *MQSim*, FAST 2018.
 
 use crate::entry::{Columns, Entry, Source, Workload};

@@ -32,7 +32,7 @@ pub struct Arguments {
         short,
         value_name = "POLICIES",
         value_delimiter = ',',
-        default_value = "lru,clock,sieve,s3fifo,arc,twoq,lirs,w-tinylfu"
+        default_value = "lru,clock,sieve,s3fifo,s3fifo-w,arc,twoq,lirs,w-tinylfu"
     )]
     policy: Vec<String>,
     /// Estimate from a sample, which grows until its bounds are narrow enough, and replay nothing

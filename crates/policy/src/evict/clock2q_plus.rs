@@ -20,8 +20,8 @@
 //!
 //! # Knobs
 //! `small` (0.1; 0.001 to 0.9): the small queue's share of the capacity. `ghost` (0.9; 0 to 10):
-//! the weight that the ghost queue remembers, as a share of the capacity. `window` (0.5; 0 to 0.95):
-//! the share of the small queue in which hits do not count.
+//! the weight that the ghost queue remembers, as a share of the capacity. `window` (0.5; 0 to
+//! 0.95): the share of the small queue in which hits do not count.
 //!
 //! # Departures
 //! Those of S3-FIFO, on which the reference is built, too. Within 1 % of the reference on its 27

@@ -109,7 +109,8 @@ impl S3Fifo {
         self.queues[SMALL].resize(small_capacity);
     }
 
-    /// Sets the weight of the entries pushed last to small that [`S3Fifo::windowed_marker`] distinguishes.
+    /// Sets the weight of the entries pushed last to small whose hits do not count by
+    /// [`S3Fifo::windowed_marker`].
     pub(super) fn set_small_window(&mut self, weight: u64) {
         self.queues[SMALL].set_window(weight);
     }

@@ -8,8 +8,8 @@
 //!
 //! The border between small and main moves. Small's ghosts have an age: those evicted last would
 //! still be held if small were a little longer. Main's last victims are remembered for the same
-//! purpose. When one of the two queues' last victims return more than twice as often as the other's,
-//! that queue grows by a hundredth of the cache. This is decided once per hundred returns, or once
+//! purpose. When the last victims of one queue return more than twice as often as the other's, that
+//! queue grows by a hundredth of the cache. This is decided once per hundred returns, or once
 //! per returns of a hundredth of the entries, whichever are more; a quarter of the keys is counted.
 //!
 //! # Source
@@ -130,8 +130,8 @@ impl S3FifoW {
         self.set_windows();
     }
 
-    /// Counts a miss of a key that is a recent victim. `age` is the weight that left small since the
-    /// key did, if the key is small's ghost.
+    /// Counts a miss of a key that is a recent victim. `age` is the weight that left small since
+    /// the key did, if the key is small's ghost.
     fn count_return(&mut self, age: Option<u64>, key_hash: u64, weight: u32, live: usize) {
         let margin = Self::margin(self.capacity);
         match age {

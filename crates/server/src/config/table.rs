@@ -131,7 +131,7 @@ settings! {
     ProtoMaxBulkLen "proto-max-bulk-len", Bytes(1 << 20, 1 << 30), "512mb", true, "Maximum size of one command argument, in bytes.";
     MaxMemory "maxmemory", BytesOrPercent, "0", true, "Maximum memory in bytes, or in percent of the memory of the container or machine; beyond it keys are evicted or writes refused, as maxmemory-policy says. A percentage follows a limit that changes. 0 means no limit.";
     MaxMemoryClients "maxmemory-clients", BytesOrPercent, "0", true, "Maximum memory of all clients together, in bytes or in percent of maxmemory; beyond it the clients with the most memory are disconnected. 0 means no limit.";
-    MaxMemoryPolicy "maxmemory-policy", Policy, "noeviction", true, "Policy that chooses the keys to evict when memory is full; recommended: allkeys-s3fifo.";
+    MaxMemoryPolicy "maxmemory-policy", Policy, "noeviction", true, "Policy that chooses the keys to evict when memory is full; recommended: allkeys-s3fifo-w.";
     Expiry "expiry", Index, "wheel", false, "Index that finds keys whose expiration time has passed.";
     ElementExpiry "element-expiry", Index, "ranked", false, "Index that finds expired elements of large hashes, sets and sorted sets. With ranked, commands that count or list elements by expiration time do not scan all elements.";
     Engine "engine", Choice(ENGINES), "slab", false, "Storage engine: slab serves all types; segment serves only strings, is made for many small ones, and rounds TTLs down.";

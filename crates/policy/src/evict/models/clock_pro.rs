@@ -21,6 +21,7 @@ struct PlainClockPro {
     capacity: u64,
     cold_aim: u64,
     is_back: bool,
+    has_evicted: bool,
 }
 
 impl PlainClockPro {
@@ -85,12 +86,15 @@ impl NaivePolicy for PlainClockPro {
         }
     }
     fn insert(&mut self, key: u64, weight: u32) {
+        let hot_weight = self.weight(|page| page.is_hot) + u64::from(weight);
+        let is_filling = !self.has_evicted && hot_weight + self.cold_aim <= self.capacity;
+        let is_hot = self.is_back || is_filling;
         self.clock.push(Page {
             key,
             weight: u64::from(weight),
-            is_hot: self.is_back,
+            is_hot,
             is_held: true,
-            is_tested: !self.is_back,
+            is_tested: !is_hot,
             is_marked: false,
         });
         self.bound_evicted();
@@ -100,6 +104,7 @@ impl NaivePolicy for PlainClockPro {
         self.bound_evicted();
     }
     fn evict(&mut self) -> Option<u64> {
+        self.has_evicted = true;
         while self.clock.iter().any(|page| page.is_held) {
             self.end_passed_tests();
             let cold = self.find(|page| page.is_held && !page.is_hot);
@@ -138,7 +143,13 @@ impl NaivePolicy for PlainClockPro {
 proptest! {
     #[test]
     fn clock_pro_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
-        let model = PlainClockPro { clock: Vec::new(), capacity: 60, cold_aim: 1, is_back: false };
+        let model = PlainClockPro {
+            clock: Vec::new(),
+            capacity: 60,
+            cold_aim: 1,
+            is_back: false,
+            has_evicted: false,
+        };
         agrees_with_model::<ClockPro>(&(), model, 60, &steps, true);
     }
 }
