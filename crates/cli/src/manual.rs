@@ -21,7 +21,7 @@ const MORE: &str = r#".SH FILES
 Settings of the server that the package installs.
 .TP
 \fI/var/lib/mayfly\fR
-Snapshot files of that server.
+Snapshots and append-only files of that server.
 .SH ENVIRONMENT
 .TP
 \fBMAYFLY_CONFIG\fR
