@@ -326,7 +326,7 @@ _mayfly() {
 
     case "${cmd}" in
         mayfly)
-            opts="-h -V --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --requirepass --loglevel --check-config --is-daemon --setting --help --version serve check ping bench sim edge trace help"
+            opts="-h -V --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --http --requirepass --log-format --loglevel --check-config --is-daemon --setting --help --version serve check ping bench sim edge trace help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -368,7 +368,15 @@ _mayfly() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --http)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --requirepass)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2272,7 +2280,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__serve)
-            opts="-h --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --requirepass --loglevel --check-config --is-daemon --setting --help"
+            opts="-h --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --http --requirepass --log-format --loglevel --check-config --is-daemon --setting --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2314,7 +2322,15 @@ _mayfly() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --http)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --requirepass)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

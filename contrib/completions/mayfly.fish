@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_mayfly_global_optspecs
-    string join \n config= port= memcached= bind= threads= maxmemory= engine= maxmemory-policy= expiry= requirepass= loglevel= check-config is-daemon setting= h/help V/version
+    string join \n config= port= memcached= bind= threads= maxmemory= engine= maxmemory-policy= expiry= http= requirepass= log-format= loglevel= check-config is-daemon setting= h/help V/version
 end
 
 function __fish_mayfly_needs_command
@@ -33,7 +33,9 @@ complete -c mayfly -n "__fish_mayfly_needs_command" -l maxmemory -d 'Maximum mem
 complete -c mayfly -n "__fish_mayfly_needs_command" -l engine -d 'Storage engine: slab for all types, segment for many small strings [default: slab]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l maxmemory-policy -d 'Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l expiry -d 'Index that finds expired keys [default: wheel]' -r
+complete -c mayfly -n "__fish_mayfly_needs_command" -l http -d 'Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379 [default: none]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l requirepass -d 'Password that clients must send' -r
+complete -c mayfly -n "__fish_mayfly_needs_command" -l log-format -d 'Format of the log: text or json [default: text]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l loglevel -d 'Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l setting -d 'Any other setting, as `join_settings` encodes it' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l check-config -d 'Check the settings, report all errors in them, and end'
@@ -57,7 +59,9 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l maxmemory -d 'Ma
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l engine -d 'Storage engine: slab for all types, segment for many small strings [default: slab]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l maxmemory-policy -d 'Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l expiry -d 'Index that finds expired keys [default: wheel]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l http -d 'Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379 [default: none]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l requirepass -d 'Password that clients must send' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l log-format -d 'Format of the log: text or json [default: text]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l loglevel -d 'Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l setting -d 'Any other setting, as `join_settings` encodes it' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l check-config -d 'Check the settings, report all errors in them, and end'
@@ -334,8 +338,8 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_s
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_subcommand_from curve advise learned segment-knobs help" -a "learned" -d 'Compare eviction that learns with other policies: hit ratios, throughput, parameters'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_subcommand_from curve advise learned segment-knobs help" -a "segment-knobs" -d 'Compare the parts and parameters of the segment engine'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_subcommand_from curve advise learned segment-knobs help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l format -d 'Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -s p -l policy -d 'Policies to replay, with parameters after colons: lru,clock:2,s3fifo:small=0.05; segcache is the segment engine, whose size is in bytes' -r
@@ -362,8 +366,8 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subco
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l csv -d 'Print CSV'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l json -d 'Print JSON'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l format -d 'Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l memory -d 'Available memory: 2gb, a share of the footprint such as 10%, or a number of objects where objects are counted' -r
@@ -475,16 +479,16 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "sample" -d 'Keep all requests of a sample of the objects, chosen by the hash of their keys (SHARDS)'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "generate" -d 'Generate a synthetic trace'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l format -d 'Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l head -d 'Number of requests to print' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l no-summary -d 'Print the first requests only, without reading the rest of the trace'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l format -d 'Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l ttl-mix -d 'TTLs drawn per key instead of the trace\'s own: a published mix (cluster4), or \'60s:0.4 1h:0.6\'' -r
@@ -496,16 +500,16 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_sub
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l json -d 'Print JSON'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to-columns -d 'Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l format -d 'Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name\'s ending]' -r
@@ -514,8 +518,8 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_sub
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l time -d 'Range of time since the first request, the end excluded: 10m..1h, ..30s, 1.5s..' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l format -d 'Input format: csv, twitter, oracleGeneral, vscsi, lcs, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name\'s ending]' -r

@@ -35,7 +35,7 @@ The setting \fINAME\fR, with underscores instead of hyphens: \fBMAYFLY_MAXMEMORY
 Stop after the current commands, and after a snapshot if save points are set. A second signal ends the process at once.
 .TP
 \fBSIGHUP\fR
-Read certificates again.
+Read certificates and the file of users again.
 .SH "EXIT STATUS"
 .TP
 \fB0\fR
