@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Sources: D. Narayanan, A. Donnelly, A. Rowstron, *Write off-loading*, FAST 2008; Y. Zhang et
-//! al., *OSCA*, USENIX ATC 2020; J. Li et al., *An in-depth analysis of cloud block storage workloads*,
-//! IISWC 2020; A. Tavakkol et al., *MQSim*, FAST 2018.
+//! al., *OSCA*, USENIX ATC 2020; J. Li et al., *An in-depth analysis of cloud block storage
+//! workloads*, IISWC 2020; A. Tavakkol et al., *MQSim*, FAST 2018.
 
 use crate::entry::{Columns, Entry, Source, Workload};
 use crate::error::Fault;

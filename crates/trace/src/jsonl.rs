@@ -113,16 +113,16 @@ fn parse(
             .map_err(|_| column.expected()),
         None => Ok(None),
     };
-    let mut request = Request::default();
-    request.time_ms = match number(Column::Milliseconds)? {
-        Some(time) => time,
-        None => number(Column::Seconds)?.unwrap_or(0),
+    let either = |ms: Column, seconds: Column| match number(ms)? {
+        Some(time) => Ok(time),
+        None => number(seconds).map(|time| time.unwrap_or(0)),
     };
-    request.ttl_ms = match number(Column::TtlMilliseconds)? {
-        Some(ttl) => ttl,
-        None => number(Column::TtlSeconds)?.unwrap_or(0),
+    let mut request = Request {
+        time_ms: either(Column::Milliseconds, Column::Seconds)?,
+        ttl_ms: either(Column::TtlMilliseconds, Column::TtlSeconds)?,
+        key_size: small(Column::KeySize)?.unwrap_or(0),
+        ..Request::default()
     };
-    request.key_size = small(Column::KeySize)?.unwrap_or(0);
     (request.size, request.value_size) = match (small(Column::Size)?, small(Column::ValueSize)?) {
         (Some(size), value) => (size, value.unwrap_or(size.saturating_sub(request.key_size))),
         (None, Some(value)) => {
