@@ -86,7 +86,7 @@ fn group_limit(groups: &str, root: &Path, read: impl Fn(&Path) -> Option<String>
         .min()
 }
 
-/// Returns the CPU time of the process in user and in system mode in seconds, or 0 if it is unknown.
+/// Returns the CPU time of the process in user and in system mode in seconds; 0 if it is unknown.
 pub fn cpu_seconds() -> (f64, f64) {
     cpu_seconds_in("/proc/self/stat")
 }

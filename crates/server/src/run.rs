@@ -18,7 +18,7 @@ use crate::replication::{link, role};
 use crate::saving::{work, writer};
 use crate::state::Server;
 use crate::tls::Tls;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -105,20 +105,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     let listeners = Listeners::bind(&config)?;
     let http_listener = http::bind(http::address(&config))?;
     let addresses = listeners.addresses(PortProtocol::Resp, false);
-    let others: Vec<(&str, Vec<SocketAddr>)> = vec![
-        (
-            "Redis's protocol with TLS",
-            listeners.addresses(PortProtocol::Resp, true),
-        ),
-        (
-            "memcached's protocol",
-            listeners.addresses(PortProtocol::Memcached, false),
-        ),
-        (
-            "memcached's protocol with TLS",
-            listeners.addresses(PortProtocol::Memcached, true),
-        ),
-    ];
+    let others = other_ports(&listeners);
     let listening = listeners.describe(&config);
     let server = Arc::new(Server::new(config, clock)?);
     // The server is new, so that nothing was stored yet.
@@ -158,11 +145,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         threads.push(thread.map_err(|error| format!("learner: {error}"))?);
     }
     if let Some(listener) = http_listener {
-        let address = listener.local_addr();
-        threads.push(http::start(&server, listener)?);
-        if let Ok(address) = address {
-            log::info!("serving metrics and health checks on http://{address}");
-        }
+        threads.push(start_http(&server, listener)?);
     }
     let mut loaded = None;
     if let Some(load) = load {
@@ -182,6 +165,36 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         threads,
         loaded,
     })
+}
+
+/// Returns the ports beside that of Redis's protocol, with what they are called in the log.
+fn other_ports(listeners: &Listeners) -> Vec<(&'static str, Vec<SocketAddr>)> {
+    let named = [
+        ("Redis's protocol with TLS", PortProtocol::Resp, true),
+        ("memcached's protocol", PortProtocol::Memcached, false),
+        (
+            "memcached's protocol with TLS",
+            PortProtocol::Memcached,
+            true,
+        ),
+    ];
+    let named = named.into_iter();
+    named
+        .map(|(name, protocol, has_tls)| (name, listeners.addresses(protocol, has_tls)))
+        .collect()
+}
+
+/// Starts the thread for metrics and health checks.
+fn start_http(
+    server: &Arc<Server>,
+    listener: TcpListener,
+) -> Result<JoinHandle<Result<(), String>>, String> {
+    let address = listener.local_addr();
+    let thread = http::start(server, listener)?;
+    if let Ok(address) = address {
+        log::info!("serving metrics and health checks on http://{address}");
+    }
+    Ok(thread)
 }
 
 /// Function that loads files.

@@ -409,8 +409,8 @@ impl<'a> View<'a> {
         self.put_at(key, found, value, at);
     }
 
-    /// Notes for the statistics of TTLs and ages that a value replaces that of the entry `found`, or
-    /// is that of a new one.
+    /// Notes for the statistics of TTLs and ages that a value replaces that of the entry `found`,
+    /// or is that of a new one.
     #[inline]
     fn note_write(&mut self, key: &Key<'_>, found: Option<Slot>, deadline: NewDeadline) {
         let now = self.now;

@@ -63,10 +63,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             .position(|word| word.eq_ignore_ascii_case(text))
             .map(|place| Value::Number(place as i64))
             .ok_or_else(|| one_of(words.iter().copied())),
-        Kind::Permissions => match i64::from_str_radix(text, 8) {
-            Ok(bits @ 0..=0o777) => Ok(Value::Number(bits)),
-            _ => Err("argument must be an octal number between 0 and 777".into()),
-        },
+        Kind::Permissions => permissions(text),
         Kind::FileName if text.is_empty() || text.contains('/') => {
             Err("the file name can't be a path, just a filename".into())
         }
@@ -136,6 +133,13 @@ fn within(number: i64, low: i64, high: i64) -> Result<Value, String> {
         Err(format!(
             "argument must be between {low} and {high} inclusive"
         ))
+    }
+}
+
+fn permissions(text: &str) -> Result<Value, String> {
+    match i64::from_str_radix(text, 8) {
+        Ok(bits @ 0..=0o777) => Ok(Value::Number(bits)),
+        _ => Err("argument must be an octal number between 0 and 777".into()),
     }
 }
 

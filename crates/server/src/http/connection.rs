@@ -36,8 +36,8 @@ enum State {
     Waiting(Request, Instant),
     /// It sends a reply: the head, then the body. The number is that of the bytes that were sent.
     Writing(Vec<u8>, Option<Arc<[u8]>>, usize),
-    /// It has sent its last reply and discards at most this number of bytes until the client closes,
-    /// because the system would discard the reply if bytes were left unread.
+    /// It has sent its last reply and discards at most this number of bytes until the client
+    /// closes, because the system would discard the reply if bytes were left unread.
     Closing(usize),
 }
 

@@ -232,8 +232,7 @@ impl Worker {
             self.due = self.expiry_driver.earliest(server);
         }
         let inbox = &server.inboxes[self.index];
-        let has_waiting =
-            !self.again.is_empty() || !self.leaving.is_empty() || self.census.is_some();
+        let has_waiting = self.has_waiting();
         let has_retry = self.retry_count > 0 || server.long.has_retry(self.index);
         if has_retry
             || self.has_synced(server)
@@ -291,6 +290,11 @@ impl Worker {
             timeout = timeout.min(Duration::from_millis(at.since(now)));
         }
         timeout
+    }
+
+    /// Whether connections or a census are to be continued without an event.
+    fn has_waiting(&self) -> bool {
+        !self.again.is_empty() || !self.leaving.is_empty() || self.census.is_some()
     }
 
     /// Serves the ready connections. Returns the time at which expiry last ran.
@@ -826,8 +830,8 @@ impl Worker {
         }
     }
 
-    /// Waits until the clients have taken their replies, for the time of `shutdown-timeout` at most.
-    /// Nothing else is served any more.
+    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing else
+    /// is served any more.
     fn drain(&mut self, events: &mut Events, server: &Server) {
         self.listeners = Listeners::default();
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
