@@ -251,7 +251,7 @@ impl<K, V, S> CacheBuilder<K, V, S> {
     }
 
     /// Sets the number of parts with a lock, a policy and an index of their own. By default there
-    /// are four per processor and one per 10,752 entries, and one alone below 4,096 entries.
+    /// are four per processor and one per 43,008 entries, and one alone below 4,096 entries.
     ///
     /// Each has an equal part of the capacity, so that an entry can weigh no more than that.
     pub fn shards(mut self, count: usize) -> Self {

@@ -3,7 +3,7 @@
 
 use crate::cause::Cause;
 use crate::lag::Lag;
-use crate::rows::Rows;
+use crate::rows::{LINK_BITS, Rows};
 use crate::table::{Table, WAYS};
 use policy::any::AnyPolicy;
 use policy::expire::wheel::{Link, Wheel};
@@ -13,8 +13,6 @@ use policy::{
 };
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-/// Number of low bits of a deadline's word that hold the index's link.
-pub(crate) const LINK_BITS: u32 = 16;
 const LINK_MASK: u64 = (1 << LINK_BITS) - 1;
 /// Random ways that are looked at before all buckets in turn are.
 const SAMPLE_TRIES: u64 = 32;

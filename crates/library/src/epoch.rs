@@ -196,6 +196,7 @@ mod barrier {
         pub(super) fn all_threads() {}
     }
 
+    #[cfg(not(loom))]
     pub(super) use kind::prepare;
 
     /// Orders the reader's store before its reads, as far as `heavy` does not.

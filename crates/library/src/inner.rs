@@ -26,7 +26,7 @@ use std::time::Duration;
 /// Capacity in entries below which one shard is enough.
 const FEW: u64 = 4_096;
 /// Buckets of a shard whose number is not given, so that a table is seven eighths full.
-const BUCKETS: usize = 1_024;
+const BUCKETS: usize = 4_096;
 /// Capacity in entries above which tables start small and grow.
 const MANY: u64 = 1 << 26;
 /// Entries for which a shard makes room if their number is unknown.
@@ -320,7 +320,7 @@ where
         };
         let mut is_stale = false;
         if self.has_deadlines
-            && let Some(deadline) = shard.deadline(found.slot)
+            && let Some(deadline) = found.lane.deadline_if_any()
         {
             let now = self.now();
             if now > deadline {
@@ -351,14 +351,14 @@ where
         match self.on_hit {
             OnHit::Ignore => {}
             OnHit::Mark => {
-                let rows = seen.shard.map.rows();
-                let bits = rows.bits(slot);
+                let lane = seen.found.lane;
+                let bits = lane.bits();
                 let requests = match self.marker {
                     Marker::Stamp => self.now().0,
                     _ => 0,
                 };
                 if let Some(marked) = self.marker.mark(bits, requests) {
-                    rows.mark(slot, bits, marked);
+                    lane.mark(bits, marked);
                 }
             }
             OnHit::Reorder => {

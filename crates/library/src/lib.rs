@@ -72,6 +72,7 @@
 //! - While a closure of [`Cache::read`], [`Cache::compute`], [`Cache::for_each`] or
 //!   [`Cache::invalidate_if`] runs, memory that leaves any cache of the process is kept.
 #![deny(unsafe_code)]
+#![cfg_attr(loom, expect(dead_code, reason = "the models use a part of the crate"))]
 #![warn(missing_docs)]
 
 #[cfg(not(loom))]
@@ -137,3 +138,8 @@ pub use save::Saved;
 pub use stats::Stats;
 #[cfg(not(loom))]
 pub use timer::Timer;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

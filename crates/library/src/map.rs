@@ -13,7 +13,7 @@
 )]
 
 use crate::epoch::{Pinned, READERS};
-use crate::rows::{Columns, FAR, Rows};
+use crate::rows::{Columns, FAR, Lane, Rows};
 use crate::table::{Table, tag_of};
 use std::alloc::Layout;
 use std::marker::PhantomData;
@@ -66,6 +66,7 @@ unsafe impl<K: Send, V: Send> Send for Map<K, V> {}
 pub(crate) struct Found<'a, K, V> {
     pub key: &'a K,
     pub value: &'a V,
+    pub lane: Lane<'a>,
     pub position: u32,
     pub slot: u32,
 }
@@ -149,7 +150,17 @@ impl<K, V> Map<K, V> {
     /// loose, and the reference is not used after that state has ended.
     #[inline(always)]
     unsafe fn pair<'a>(&self, slot: u32) -> &'a (K, V) {
-        let pair = self.rows.pair(slot).cast::<(K, V)>();
+        // SAFETY: the caller promises the same.
+        unsafe { Self::pair_in(self.rows.lane(slot)) }
+    }
+
+    /// Returns the pair in the lane of a slot.
+    ///
+    /// # Safety
+    /// As for `pair`.
+    #[inline(always)]
+    unsafe fn pair_in<'a>(lane: Lane<'_>) -> &'a (K, V) {
+        let pair = lane.pair().cast::<(K, V)>();
         // SAFETY: the pair was written before the slot was published, and is neither changed nor
         // dropped before the end of the state that the caller promises.
         unsafe { &*pair }
@@ -193,12 +204,14 @@ impl<K, V> Map<K, V> {
             while matches != 0 {
                 let way = matches.trailing_zeros() as usize;
                 let slot = bucket.slot(way);
+                let lane = self.rows.lane(slot);
                 // SAFETY: the table is that of a pinned thread or of the writer, by the callers.
-                let (key, value) = unsafe { self.pair(slot) };
+                let (key, value) = unsafe { Self::pair_in(lane) };
                 if is_key(key) {
                     return Some(Found {
                         key,
                         value,
+                        lane,
                         position: table.position(at, way),
                         slot,
                     });
@@ -227,11 +240,13 @@ impl<K, V> Map<K, V> {
             return false;
         }
         table.each_of(bucket, |position, slot| {
+            let lane = self.rows.lane(slot);
             // SAFETY: the thread is pinned.
-            let (key, value) = unsafe { self.pair(slot) };
+            let (key, value) = unsafe { Self::pair_in(lane) };
             see(Found {
                 key,
                 value,
+                lane,
                 position,
                 slot,
             });

@@ -21,6 +21,7 @@
 
 #![expect(unsafe_code, reason = "raw memory; tidy lists this file")]
 
+use policy::Tick;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
 use std::sync::atomic::{
@@ -32,6 +33,8 @@ use std::sync::atomic::{
 const LANES: usize = 4;
 /// Maximum number of chunks; together they hold more slots than a shard can have.
 const CHUNKS: usize = 28;
+/// Number of low bits of a deadline's word that hold the index's link.
+pub(crate) const LINK_BITS: u32 = 16;
 /// Distance that stands for an unknown one.
 pub(crate) const FAR: u8 = u8::MAX;
 
@@ -68,6 +71,14 @@ pub(crate) struct Rows {
     pair_bytes: u32,
     offsets: Offsets,
     layout: Layout,
+}
+
+/// The columns of one slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Lane<'a> {
+    rows: &'a Rows,
+    row: *mut u8,
+    lane: usize,
 }
 
 impl Rows {
@@ -158,9 +169,9 @@ impl Rows {
         first..first + self.slots_of(chunk)
     }
 
-    /// Returns the start of the slot's row, and its lane.
+    /// Returns the columns of a slot.
     #[inline(always)]
-    fn row(&self, slot: u32) -> (*mut u8, usize) {
+    pub(crate) fn lane(&self, slot: u32) -> Lane<'_> {
         let (chunk, first) = self.chunk_of(slot);
         let memory = self.chunks[chunk].load(Acquire);
         assert!(!memory.is_null(), "a slot that was handed out has memory");
@@ -168,53 +179,115 @@ impl Rows {
         let at = index / LANES * self.offsets.row as usize;
         // SAFETY: the chunk has memory for all its slots, and the slot is one of them.
         let row = unsafe { memory.add(at) };
-        (row, index % LANES)
-    }
-
-    #[inline(always)]
-    fn column(&self, slot: u32, offset: u32, bytes: usize) -> *mut u8 {
-        let (row, lane) = self.row(slot);
-        // SAFETY: the columns lie within the row, whose lanes are below LANES.
-        unsafe { row.add(offset as usize + lane * bytes) }
+        Lane {
+            rows: self,
+            row,
+            lane: index % LANES,
+        }
     }
 
     /// Returns the memory of the slot's pair.
     #[inline(always)]
     pub(crate) fn pair(&self, slot: u32) -> *mut u8 {
-        self.column(slot, self.offsets.pairs, self.pair_bytes as usize)
+        self.lane(slot).pair()
     }
 
     /// Returns the word of the deadline. The cache must have deadlines.
     #[inline(always)]
     pub(crate) fn deadline(&self, slot: u32) -> &AtomicU64 {
-        assert!(self.columns.has_deadlines);
-        let word = self.column(slot, 0, 8).cast::<AtomicU64>();
+        self.lane(slot).deadline()
+    }
+
+    /// Returns the word of the limit, if the cache has limits.
+    #[inline]
+    pub(crate) fn limit(&self, slot: u32) -> Option<&AtomicU64> {
+        self.lane(slot).limit()
+    }
+
+    /// Returns the word of the weight, if the cache has a weigher.
+    #[inline]
+    pub(crate) fn weight(&self, slot: u32) -> Option<&AtomicU32> {
+        self.lane(slot).weight()
+    }
+
+    /// Returns the byte of the distance.
+    #[inline]
+    pub(crate) fn distance(&self, slot: u32) -> &AtomicU8 {
+        self.lane(slot).distance()
+    }
+
+    /// Returns the policy's bits.
+    #[inline]
+    pub(crate) fn bits(&self, slot: u32) -> u64 {
+        self.lane(slot).bits()
+    }
+
+    /// Stores the policy's bits.
+    #[inline]
+    pub(crate) fn set_bits(&self, slot: u32, bits: u64) {
+        self.lane(slot).set_bits(bits);
+    }
+
+    /// Bytes of all chunks, including memory that was never touched.
+    pub(crate) fn bytes(&self) -> usize {
+        let is_there = |chunk: &usize| !self.chunks[*chunk].load(Relaxed).is_null();
+        let chunks = (0..CHUNKS).filter(is_there);
+        chunks.map(|chunk| self.layout_of(chunk).size()).sum()
+    }
+}
+
+impl<'a> Lane<'a> {
+    #[inline(always)]
+    fn column(self, offset: u32, bytes: usize) -> *mut u8 {
+        // SAFETY: the columns lie within the row, whose lanes are below LANES.
+        unsafe { self.row.add(offset as usize + self.lane * bytes) }
+    }
+
+    /// Returns the memory of the slot's pair.
+    #[inline(always)]
+    pub(crate) fn pair(self) -> *mut u8 {
+        self.column(self.rows.offsets.pairs, self.rows.pair_bytes as usize)
+    }
+
+    /// Returns the word of the deadline. The cache must have deadlines.
+    #[inline(always)]
+    pub(crate) fn deadline(self) -> &'a AtomicU64 {
+        assert!(self.rows.columns.has_deadlines);
+        let word = self.column(0, 8).cast::<AtomicU64>();
         // SAFETY: the column holds zeroed words of 8 bytes, aligned by `new`, that are only
-        // accessed as atomics and exist as long as `self`.
+        // accessed as atomics and exist as long as the rows.
         unsafe { &*word }
+    }
+
+    /// Returns the deadline, if the cache has deadlines and the entry has one.
+    #[inline(always)]
+    pub(crate) fn deadline_if_any(self) -> Option<Tick> {
+        if !self.rows.columns.has_deadlines {
+            return None;
+        }
+        let deadline = self.deadline().load(Relaxed) >> LINK_BITS;
+        (deadline != 0).then_some(Tick(deadline))
     }
 
     /// Returns the word of the limit, if the cache has limits.
     #[inline(always)]
-    pub(crate) fn limit(&self, slot: u32) -> Option<&AtomicU64> {
-        if !self.columns.has_limits {
+    pub(crate) fn limit(self) -> Option<&'a AtomicU64> {
+        if !self.rows.columns.has_limits {
             return None;
         }
-        let word = self
-            .column(slot, self.offsets.limits, 8)
-            .cast::<AtomicU64>();
+        let word = self.column(self.rows.offsets.limits, 8).cast::<AtomicU64>();
         // SAFETY: as for deadlines.
         Some(unsafe { &*word })
     }
 
     /// Returns the word of the weight, if the cache has a weigher.
     #[inline]
-    pub(crate) fn weight(&self, slot: u32) -> Option<&AtomicU32> {
-        if !self.columns.has_weights {
+    pub(crate) fn weight(self) -> Option<&'a AtomicU32> {
+        if !self.rows.columns.has_weights {
             return None;
         }
         let word = self
-            .column(slot, self.offsets.weights, 4)
+            .column(self.rows.offsets.weights, 4)
             .cast::<AtomicU32>();
         // SAFETY: as for deadlines, with words of 4 bytes.
         Some(unsafe { &*word })
@@ -222,9 +295,9 @@ impl Rows {
 
     /// Returns the byte of the distance.
     #[inline]
-    pub(crate) fn distance(&self, slot: u32) -> &AtomicU8 {
+    pub(crate) fn distance(self) -> &'a AtomicU8 {
         let byte = self
-            .column(slot, self.offsets.distances, 1)
+            .column(self.rows.offsets.distances, 1)
             .cast::<AtomicU8>();
         // SAFETY: as for deadlines, with bytes.
         unsafe { &*byte }
@@ -232,9 +305,9 @@ impl Rows {
 
     /// Returns the policy's bits.
     #[inline]
-    pub(crate) fn bits(&self, slot: u32) -> u64 {
-        let at = self.column(slot, self.offsets.policy, self.policy_bytes as usize);
-        match self.policy_bytes {
+    pub(crate) fn bits(self) -> u64 {
+        let at = self.column(self.rows.offsets.policy, self.rows.policy_bytes as usize);
+        match self.rows.policy_bytes {
             // SAFETY: the column holds integers of this size, accessed as atomics only.
             1 => u64::from(unsafe { &*at.cast::<AtomicU8>() }.load(Relaxed)),
             // SAFETY: likewise.
@@ -248,9 +321,9 @@ impl Rows {
 
     /// Stores the policy's bits.
     #[inline]
-    pub(crate) fn set_bits(&self, slot: u32, bits: u64) {
-        let at = self.column(slot, self.offsets.policy, self.policy_bytes as usize);
-        match self.policy_bytes {
+    pub(crate) fn set_bits(self, bits: u64) {
+        let at = self.column(self.rows.offsets.policy, self.rows.policy_bytes as usize);
+        match self.rows.policy_bytes {
             // SAFETY: the column holds integers of this size, accessed as atomics only.
             1 => unsafe { &*at.cast::<AtomicU8>() }.store(bits as u8, Relaxed),
             // SAFETY: likewise.
@@ -265,9 +338,9 @@ impl Rows {
     /// Stores new bits of the policy unless they have changed since `old` was read. A mark that is
     /// lost that way is one of two at the same time; a writer's bits are never lost.
     #[inline]
-    pub(crate) fn mark(&self, slot: u32, old: u64, new: u64) {
-        let at = self.column(slot, self.offsets.policy, self.policy_bytes as usize);
-        match self.policy_bytes {
+    pub(crate) fn mark(self, old: u64, new: u64) {
+        let at = self.column(self.rows.offsets.policy, self.rows.policy_bytes as usize);
+        match self.rows.policy_bytes {
             1 => {
                 // SAFETY: the column holds integers of this size, accessed as atomics only.
                 let byte = unsafe { &*at.cast::<AtomicU8>() };
@@ -289,13 +362,6 @@ impl Rows {
                 let _ = long.compare_exchange(old, new, Relaxed, Relaxed);
             }
         }
-    }
-
-    /// Bytes of all chunks, including memory that was never touched.
-    pub(crate) fn bytes(&self) -> usize {
-        let is_there = |chunk: &usize| !self.chunks[*chunk].load(Relaxed).is_null();
-        let chunks = (0..CHUNKS).filter(is_there);
-        chunks.map(|chunk| self.layout_of(chunk).size()).sum()
     }
 }
 
@@ -374,9 +440,9 @@ mod tests {
                     slot << 8 | 3
                 );
                 assert_eq!(rows.distance(slot).load(Relaxed), slot as u8 ^ 4);
-                rows.mark(slot, u64::from(slot) & 0x7f, 5);
+                rows.lane(slot).mark(u64::from(slot) & 0x7f, 5);
                 assert_eq!(rows.bits(slot), 5);
-                rows.mark(slot, 6, 7);
+                rows.lane(slot).mark(6, 7);
                 assert_eq!(rows.bits(slot), 5, "another value is kept");
                 for byte in 0..pair.size() {
                     // SAFETY: the bytes were written above.

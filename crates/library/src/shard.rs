@@ -445,13 +445,9 @@ impl<K, V> Shard<K, V> {
     }
 
     /// Returns the deadline of the entry in a slot that the caller has found.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn deadline(&self, slot: u32) -> Option<Tick> {
-        let rows = self.map.rows();
-        if !rows.columns().has_deadlines {
-            return None;
-        }
-        deadline_in(rows.deadline(slot).load(Relaxed))
+        self.map.rows().lane(slot).deadline_if_any()
     }
 
     fn admits<H: Fn(&K) -> u64>(
