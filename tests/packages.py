@@ -151,6 +151,8 @@ class Running:
         while subprocess.run(ping, capture_output=True).returncode != 0:
             assert self.process.poll() is None, f"{command} ended:\n{self.process.stdout.read()}"
             assert time.monotonic() < limit, f"{command} does not answer"
+        # Another server may have taken the port meanwhile, and answered instead.
+        assert self.process.poll() is None, f"{command} ended:\n{self.process.stdout.read()}"
 
     def end(self) -> str:
         self.process.send_signal(signal.SIGTERM)
@@ -199,7 +201,8 @@ def check_installation(machine: Machine, package: Path, folder: Path) -> None:
     machine.install(folder / "newer.deb")
     assert f"port {port}" in configuration.read_text() and oct(configuration.stat().st_mode)[-3:] == "640"
     server = Running([*as_user, *start], [*as_user, "mayfly", "ping", "/etc/mayfly/mayfly.conf"])
-    assert call(port, b"GET k\r\n") == b"$1\r\nv\r\n"
+    reply = call(port, b"GET k\r\n")
+    assert reply == b"$1\r\nv\r\n", reply
     server.end()
 
     machine.run("dpkg", "--remove", "mayfly")
