@@ -31,7 +31,7 @@ complete -c mayfly -n "__fish_mayfly_needs_command" -l bind -d 'Addresses to lis
 complete -c mayfly -n "__fish_mayfly_needs_command" -l threads -d 'Number of data threads [default: 1 on up to two cores, else one per core]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l maxmemory -d 'Maximum memory, such as 100mb, beyond which keys are evicted or writes refused [default: no limit]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l engine -d 'Storage engine: slab for all types, segment for many small strings [default: slab]' -r
-complete -c mayfly -n "__fish_mayfly_needs_command" -l maxmemory-policy -d 'Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo]' -r
+complete -c mayfly -n "__fish_mayfly_needs_command" -l maxmemory-policy -d 'Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo-w]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l expiry -d 'Index that finds expired keys [default: wheel]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l http -d 'Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379 [default: none]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l requirepass -d 'Password that clients must send' -r
@@ -57,7 +57,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l bind -d 'Address
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l threads -d 'Number of data threads [default: 1 on up to two cores, else one per core]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l maxmemory -d 'Maximum memory, such as 100mb, beyond which keys are evicted or writes refused [default: no limit]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l engine -d 'Storage engine: slab for all types, segment for many small strings [default: slab]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l maxmemory-policy -d 'Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l maxmemory-policy -d 'Eviction policy when memory is full [default: noeviction; recommended: allkeys-s3fifo-w]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l expiry -d 'Index that finds expired keys [default: wheel]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l http -d 'Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379 [default: none]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l requirepass -d 'Password that clients must send' -r
