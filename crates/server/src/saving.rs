@@ -111,9 +111,11 @@ struct State {
     started_changes: u64,
     /// Whether the snapshot in progress was cancelled.
     is_cancelled: bool,
-    /// Whether all keys were removed since the last snapshot began, so that the next one should
-    /// begin as soon as possible.
+    /// Whether all keys were removed and no snapshot has begun since then, so that the next one
+    /// should begin as soon as possible.
     was_flushed: bool,
+    /// Whether all keys were removed before the snapshot in progress began.
+    includes_flush: bool,
     /// Number of changes that the last complete snapshot includes.
     saved_changes: u64,
     /// Time of the last complete snapshot in seconds since 1970, at first of the start.

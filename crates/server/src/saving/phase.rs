@@ -23,7 +23,8 @@
 //!                                                          one Writing
 //! complete  thread             Writing, same epoch         Completing
 //! cancel    BGSAVE CANCEL      a request; Walking or       no request; Ending
-//!                              Writing; but no stop
+//!                              Writing; but no stop, base
+//!                              or snapshot for replicas
 //! abort     SHUTDOWN ABORT     the same of a stop          no request; Ending
 //! fail      first worker       any but Idle, same epoch    Ending
 //! finish    first worker       Completing (saved), Ending  Idle; Stopped after the snapshot of a
@@ -47,6 +48,12 @@ pub struct Request {
 impl Request {
     fn is_stop(&self) -> bool {
         matches!(self.then, Then::Stop { .. })
+    }
+
+    /// Whether it replaces the snapshot file. A base of the append-only file and a snapshot for
+    /// replicas do not.
+    pub fn is_of_file(&self) -> bool {
+        !matches!(self.then, Then::Rewritten | Then::Replicas)
     }
 }
 
@@ -211,10 +218,14 @@ impl Machine {
         may
     }
 
-    /// Cancels a snapshot, unless it is that of a stop.
+    /// Cancels a snapshot of the snapshot file, unless it is that of a stop.
     pub fn cancel(&mut self) -> Ended {
         if self.stop_in_progress().is_some() {
             return Ended::IsStop;
+        }
+        let request = self.requested.as_ref().or(self.running.as_ref());
+        if !request.is_some_and(Request::is_of_file) {
+            return Ended::Nothing;
         }
         match self.requested.take() {
             Some(request) => Ended::Requested(request),

@@ -82,10 +82,11 @@ pub fn begin(server: &Server, now: Tick) {
         return;
     };
     log::info!("snapshot begun: {}", request.cause);
-    let then = request.then;
+    let (then, is_of_file) = (request.then, request.is_of_file());
     state.started = Some(Instant::now());
     state.started_changes = changes;
-    (state.is_cancelled, state.was_flushed) = (false, false);
+    state.is_cancelled = false;
+    state.includes_flush = is_of_file && std::mem::take(&mut state.was_flushed);
     server.long.hold();
     let mut plan = Plan {
         epoch,
@@ -260,7 +261,8 @@ pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
     let took = state.started.take().map(|started| started.elapsed());
     state.last_took = took;
     state.last_peak_bytes = saving.queue.peak_bytes();
-    let is_file = !matches!(request.then, Then::Rewritten | Then::Replicas);
+    let is_file = request.is_of_file();
+    state.was_flushed |= state.includes_flush && !is_saved;
     match &result {
         Ok(_) if !is_file => log::info!(
             "snapshot complete: {:.3} s",

@@ -2,9 +2,10 @@
 //! puts in any order. Nothing runs in parallel, so that a failure can be repeated.
 
 use super::*;
+use crate::clients::Endpoint;
 use crate::clock::{Clock, Moment};
 use crate::dispatch::Executor;
-use crate::saving::phase::Phase;
+use crate::saving::phase::{Phase, Request};
 use crate::saving::tests::{Folder, NOW, read, run};
 use crate::saving::writer::{self, SnapshotFile};
 use crate::session::Session;
@@ -521,10 +522,11 @@ fn a_client_blocked_on_a_key_that_a_snapshot_has_borrowed_is_served_when_it_is_b
         let line = format!("RPUSH target {}", "x".repeat(1000));
         run(&server, &mut session, &line);
     }
-    let mut blocked = Session {
-        blocking_state: BlockingState::MayBlock,
-        ..Session::default()
-    };
+    let info = server
+        .clients
+        .add(Endpoint::default(), server.clock.moment());
+    let mut blocked = Session::of(info);
+    blocked.is_authenticated = true;
     assert_eq!(
         run(&server, &mut blocked, "BLMOVE source target LEFT RIGHT 0"),
         ""
@@ -579,4 +581,30 @@ fn all_keys_that_are_removed_during_a_snapshot_are_saved_by_the_next_one() {
     assert!(read(&world.folder.file()).1.is_empty());
     check_points(&world.server);
     assert!(!world.server.saving.is_busy());
+}
+
+#[test]
+fn a_snapshot_that_was_cancelled_after_all_keys_were_removed_begins_again() {
+    let mut world = World::with_keys("flush-cancelled", 0);
+    request_after_flush(&world.server);
+    world.begin();
+    assert_eq!(cancel(&world.server), Ok(true));
+    world.finish();
+    check_points(&world.server);
+    assert!(world.server.saving.is_busy());
+    world.finish();
+    assert_eq!(world.saves, 1);
+}
+
+#[test]
+fn snapshots_for_replicas_and_bases_are_not_cancelled_by_bgsave_cancel() {
+    for then in [Then::Replicas, Then::Rewritten] {
+        let mut machine = Machine::default();
+        let cause = String::new();
+        machine.request(Request { cause, then }).expect("idle");
+        assert!(matches!(machine.cancel(), Ended::Nothing));
+        let (epoch, _) = machine.begin(SHARDS).expect("a request");
+        assert!(matches!(machine.cancel(), Ended::Nothing));
+        assert_eq!(machine.pass(epoch, 0), crate::saving::phase::Passed::Next);
+    }
 }
