@@ -10,7 +10,7 @@ use wire::{Args, Output, Protocol, Reply, ReplyScanner, Span, Value, encode_comm
 /// Memory of a script in bytes.
 const MEMORY_BYTES: usize = 4 << 20;
 /// Number of ticks after which a script is ended.
-const TICKS_MAX: u32 = 20;
+const TICKS_MAX: u32 = 2_000;
 
 /// Comparison of two values, deep enough for all that the encoders write. Numbers are equal within
 /// the precision of the encoder.
@@ -95,13 +95,19 @@ struct Echo {
 }
 
 impl Host for Echo {
-    fn call(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output) {
+    fn call(
+        &mut self,
+        args: Args<'_>,
+        protocol: Protocol,
+        out: &mut Output,
+    ) -> Option<&'static str> {
         self.received = args.from(1).iter().map(<[u8]>::to_vec).collect();
         let mut reply = Reply::new(out, protocol);
         reply.array(self.received.len());
         for arg in &self.received {
             reply.bulk(arg);
         }
+        None
     }
 
     fn may_call(&mut self, _args: Args<'_>) -> Result<bool, &'static str> {
@@ -149,6 +155,7 @@ fn eval(text: &[u8], key_count: usize, args: &[&[u8]], host: &mut Echo) -> Optio
             finished,
             || b"fuzz".to_vec(),
             &mut Reply::new(&mut out, Protocol::Resp2),
+            host,
         );
         Ok(())
     });

@@ -20,8 +20,9 @@ import fairness
 import harness
 import memcached
 import memory
+import scripts
 
-MODULES = (memory, fairness, answers, memcached)
+MODULES = (memory, fairness, answers, memcached, scripts)
 
 
 def main() -> int:

@@ -262,14 +262,19 @@ fn try_to_perform(state: &State, stack: Stack) -> Answer {
     ) else {
         return Answer::General;
     };
-    if state.is_loading() || !gather(stack, &mut input, &mut spans) {
+    if state.is_loading() || !gather(stack, &mut input, &mut spans, state.memory_bytes.get()) {
         return Answer::General;
     }
     output.clear();
     output.set_max(state.memory_bytes.get());
     let (args, protocol) = (Args::new(&input, &spans), state.protocol.get());
-    if lend::with(|host| host.call(args, protocol, &mut output)).is_none() {
-        return Answer::General;
+    match lend::with(|host| host.call(args, protocol, &mut output)) {
+        Some(None) => {}
+        None => return Answer::General,
+        Some(ended) => {
+            state.killed.set(ended);
+            return Answer::General;
+        }
     }
     input.shrink_to(KEPT_BYTES_MAX);
     simple(&output).unwrap_or_else(|| {
@@ -278,10 +283,15 @@ fn try_to_perform(state: &State, stack: Stack) -> Answer {
     })
 }
 
-/// Copies the arguments into one buffer. Returns false if one is neither a string nor a number.
-fn gather(stack: Stack, input: &mut Vec<u8>, spans: &mut Vec<Span>) -> bool {
+/// Copies the arguments into one buffer. Returns false if one is neither a string nor a number, or
+/// if they are larger than `bytes_max`.
+fn gather(stack: Stack, input: &mut Vec<u8>, spans: &mut Vec<Span>, bytes_max: usize) -> bool {
     input.clear();
     spans.clear();
+    let lens = (1..=stack.len()).map(|index| stack.text(index).map_or(0, <[u8]>::len));
+    if lens.sum::<usize>() > bytes_max {
+        return false;
+    }
     for index in 1..=stack.len() {
         let start = input.len();
         if let Some(text) = stack.text(index) {

@@ -8,11 +8,10 @@ use crate::failure::{Raised, bad_argument, is_counted, lua_value, raise, raise_t
 use crate::host::Host;
 use crate::reply::{ERROR_KIND, Writer};
 use crate::state::{Failure, Purpose, State};
-use crate::{lend, lib_bit, lib_cmsgpack, lib_json, lib_redis, lib_struct};
+use crate::{lend, lib_bit, lib_cmsgpack, lib_json, lib_redis, lib_struct, pattern};
 use mlua::chunk::ChunkMode;
 use mlua::{Either, Function, HookTriggers, IntoLua, Lua, LuaOptions, LuaString};
 use mlua::{StdLib, Table, Value, Variadic, VmState};
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -85,6 +84,8 @@ pub struct Engine {
     kind_of: Function,
     /// Restores the prelude's state after a failure.
     reset: Function,
+    /// Sets the limit of memory for the prelude.
+    limit: Function,
     purpose: Purpose,
     functions: functions::Functions,
     by_digest: HashMap<Digest, Compiled>,
@@ -113,7 +114,7 @@ fn text_of(error: &mlua::Error) -> String {
 
 impl Engine {
     /// Number of instructions between two calls of [`Host::tick`].
-    pub const TICK_INSTRUCTIONS: u32 = 100_000;
+    pub const TICK_INSTRUCTIONS: u32 = 2_000;
 
     /// Creates a state for scripts of EVAL.
     ///
@@ -135,31 +136,20 @@ impl Engine {
     fn build(options: &Options, purpose: Purpose) -> mlua::Result<Engine> {
         let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true))?;
-        let state = Rc::new(State {
-            protocol: Cell::new(Protocol::Resp2),
-            limit_bytes: Cell::new(0),
-            memory_bytes: Cell::new(options.memory_bytes),
-            killed: Cell::new(None),
-            failure: RefCell::default(),
-            registered: RefCell::default(),
-            panic: Cell::new(None),
-            has_reply: Cell::new(false),
-            input: RefCell::default(),
-            spans: RefCell::default(),
-            output: RefCell::default(),
-        });
+        let state = Rc::new(State::new(options.memory_bytes));
         let tables = lua.create_table()?;
         tables.raw_set(
             "redis",
             lib_redis::create(&lua, &state, options.version, purpose)?,
         )?;
-        tables.raw_set("cjson", lib_json::create(&lua)?)?;
-        tables.raw_set("cmsgpack", lib_cmsgpack::create(&lua)?)?;
-        tables.raw_set("struct", lib_struct::create(&lua)?)?;
+        tables.raw_set("cjson", lib_json::create(&lua, &state)?)?;
+        tables.raw_set("cmsgpack", lib_cmsgpack::create(&lua, &state)?)?;
+        tables.raw_set("struct", lib_struct::create(&lua, &state)?)?;
         tables.raw_set("bit", lib_bit::create(&lua)?)?;
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let native = natives(&lua, &state)?;
         native.raw_set("is_for_functions", purpose == Purpose::Functions)?;
+        native.raw_set("memory_bytes", options.memory_bytes as f64)?;
         type Built = (
             Table,
             Table,
@@ -169,8 +159,9 @@ impl Engine {
             Function,
             Table,
             Function,
+            Function,
         );
-        let (env, chunks, call, run_tables, load, kind_of, real, reset): Built =
+        let (env, chunks, call, run_tables, load, kind_of, real, reset, limit): Built =
             prelude.call((&native, tables))?;
         lua.set_globals(env)?;
         set_hook(&lua, &state)?;
@@ -190,6 +181,7 @@ impl Engine {
             load,
             kind_of,
             reset,
+            limit,
             purpose,
             functions: functions::Functions::default(),
             by_digest: HashMap::new(),
@@ -210,8 +202,13 @@ impl Engine {
 
     /// Sets the maximum memory that a running script may allocate, in bytes.
     pub fn set_memory_bytes(&mut self, bytes: usize) {
+        if self.memory_bytes == bytes {
+            return;
+        }
         self.memory_bytes = bytes;
         self.state.memory_bytes.set(bytes);
+        // It fails only without memory; the collector then goes by the former limit.
+        let _ = self.limit.call::<()>(bytes as f64);
     }
 
     /// Returns a compiled script with this text, unless it was evicted from the cache.
@@ -347,7 +344,7 @@ impl Engine {
         host: &mut dyn Host,
     ) -> Finished {
         self.state.protocol.set(Protocol::Resp2);
-        self.state.killed.set(None);
+        self.state.begin();
         let limit = self.lua.used_memory().saturating_add(self.memory_bytes);
         self.state.limit_bytes.set(limit);
         let is_direct = self.purpose == Purpose::Scripts && args.len() <= STACK_ARGS_MAX;
@@ -389,24 +386,28 @@ impl Engine {
     }
 
     /// Writes the reply of a script. `name` returns its name in errors. Returns whether the reply
-    /// is an error of a command that the script ran.
+    /// is an error of a command that the script ran. The host can end the writing, too.
     pub fn write(
         &mut self,
         finished: Finished,
         name: impl FnOnce() -> Vec<u8>,
         reply: &mut Reply<'_>,
+        host: &mut dyn Host,
     ) -> bool {
         let start = reply.position();
-        let written = match finished.0 {
+        let written = lend::lend(host, || match finished.0 {
             End::OnStack => match direct::take_value(&self.lua, &self.state, reply) {
                 direct::Returned::Written => Ok(false),
                 direct::Returned::General(value) => self.push_table(value, reply),
             },
             End::Failed => self.push((false, Value::Nil, None, Value::Nil), reply),
             End::General(returned) => returned.and_then(|returned| self.push(returned, reply)),
-        };
+        });
         if let Err(error) = &written {
-            self.fail(format!("ERR {}", text_of(error)).into());
+            self.fail(match self.state.killed.get() {
+                Some(reason) => reason.into(),
+                None => format!("ERR {}", text_of(error)).into(),
+            });
         }
         let mut is_counted = written.unwrap_or(false);
         if let Some(failure) = self.state.failure.take() {
@@ -487,6 +488,8 @@ impl Engine {
             kind_of: &self.kind_of,
             has_booleans: self.state.protocol.get() == Protocol::Resp3,
             reply,
+            state: &self.state,
+            lua: &self.lua,
         };
         let kind = kind.unwrap_or(0);
         writer.write(&value, kind, &field)?;
@@ -498,13 +501,25 @@ impl Engine {
 
     /// Collects garbage if the last script has left much of it.
     fn settle(&mut self) {
+        if self.state.killed.get().is_some() {
+            // A finalizer may have replaced the hook. The old one stays if memory is short.
+            let _ = set_hook(&self.lua, &self.state);
+        }
         if self.lua.used_memory() <= self.settled_bytes * 2 + GROWTH_BYTES {
             return;
         }
+        let _ = self.reset.call::<()>(());
         // Twice, because finalizers run between the two. An error would leave the garbage to the
         // collector's own steps.
         let _ = self.lua.gc_collect().and_then(|()| self.lua.gc_collect());
         self.settled_bytes = self.lua.used_memory();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Turns the prelude's finalizer off, because it would call functions that are freed already.
+        let _ = self.limit.call::<()>(-1.0);
     }
 }
 
@@ -525,13 +540,7 @@ fn set_hook(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     let state = Rc::clone(state);
     let triggers = HookTriggers::new().every_nth_instruction(Engine::TICK_INSTRUCTIONS);
     lua.set_global_hook(triggers, move |_, _| {
-        if let Some(reason) = lend::with(|host| host.tick()).flatten() {
-            state.killed.set(Some(reason));
-        }
-        match state.killed.get() {
-            Some(reason) => Err(raise_table(reason, false)),
-            None => Ok(VmState::Continue),
-        }
+        state.tick().map(|()| VmState::Continue)
     })
 }
 
@@ -584,6 +593,32 @@ fn natives(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
             Ok(())
         })?,
     )?;
+    native.raw_set(
+        "raise",
+        lua.create_function(|lua, text: String| Err::<(), _>(raise(lua, text)))?,
+    )?;
+    let shared = Rc::clone(state);
+    native.raw_set(
+        "work",
+        lua.create_function(move |_, units: f64| shared.work(units as usize))?,
+    )?;
+    let shared = Rc::clone(state);
+    native.raw_set(
+        "collected",
+        lua.create_function(move |lua, ()| {
+            // An error may not leave a finalizer. The hook raises it at the next instruction.
+            if shared.killed.get().is_none() && shared.tick().is_err() {
+                let state = Rc::clone(&shared);
+                let triggers = HookTriggers::new().every_nth_instruction(1);
+                let hook = move |_: &Lua, _: &mlua::debug::Debug| {
+                    state.check_killed().map(|()| VmState::Continue)
+                };
+                let _ = lua.set_hook(triggers, hook);
+            }
+            Ok(())
+        })?,
+    )?;
+    pattern::add_natives(lua, state, &native)?;
     Ok(native)
 }
 

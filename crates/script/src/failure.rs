@@ -103,10 +103,25 @@ pub fn is_counted(table: &Table) -> mlua::Result<bool> {
     Ok(table.raw_get::<Value>(COUNTED)? == Value::Boolean(true))
 }
 
+/// Returns what follows the number of a line.
+fn after_line(text: &[u8]) -> Option<&[u8]> {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit())?;
+    text[end..].strip_prefix(b": ")
+}
+
 /// Returns the Lua value of an error that Lua code has caught.
 pub fn lua_value(lua: &Lua, caught: Value) -> mlua::Result<Value> {
-    let Value::Error(error) = caught else {
-        return Ok(caught);
+    let error = match caught {
+        Value::Error(error) => error,
+        Value::String(text) => {
+            // A function of C that the prelude calls for the script has the prelude's position.
+            let bytes = text.as_bytes();
+            return match bytes.strip_prefix(b"prelude:").and_then(after_line) {
+                Some(rest) => Ok(Value::String(lua.create_string(rest)?)),
+                None => Ok(Value::String(text.clone())),
+            };
+        }
+        caught => return Ok(caught),
     };
     match error.downcast_ref::<Raised>() {
         Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),

@@ -4,8 +4,14 @@ use wire::{Args, Output, Protocol};
 
 /// Services that the server provides to a running script.
 pub trait Host {
-    /// Runs a command and appends exactly one reply in this protocol.
-    fn call(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output);
+    /// Runs a command and appends exactly one reply in this protocol. Returns the reason if the
+    /// script must end.
+    fn call(
+        &mut self,
+        args: Args<'_>,
+        protocol: Protocol,
+        out: &mut Output,
+    ) -> Option<&'static str>;
 
     /// Whether the user may run this command with these arguments.
     ///
@@ -19,7 +25,7 @@ pub trait Host {
     /// Returns the processor time used, in seconds, from any starting point.
     fn cpu_seconds(&mut self) -> f64;
 
-    /// Is called after every `Engine::TICK_INSTRUCTIONS` instructions. Returns the reason if the
-    /// script must end.
+    /// Is called after every `Engine::TICK_INSTRUCTIONS` instructions, and after a similar amount of
+    /// work of the libraries. Returns the reason if the script must end.
     fn tick(&mut self) -> Option<&'static str>;
 }

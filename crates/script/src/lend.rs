@@ -56,8 +56,14 @@ mod tests {
     struct Counter(u32);
 
     impl Host for Counter {
-        fn call(&mut self, _args: Args<'_>, _protocol: Protocol, _out: &mut Output) {
+        fn call(
+            &mut self,
+            _args: Args<'_>,
+            _protocol: Protocol,
+            _out: &mut Output,
+        ) -> Option<&'static str> {
             self.0 += 1;
+            None
         }
         fn may_call(&mut self, _args: Args<'_>) -> Result<bool, &'static str> {
             Ok(true)

@@ -2,7 +2,10 @@
 
 use crate::failure::{bad_argument, number_of, raise, raise_table, type_name};
 use crate::number::integral;
+use crate::state::State;
 use mlua::{Lua, MultiValue, Table, Value};
+use std::rc::Rc;
+use wire::Output;
 
 /// Depth of tables beyond which the encoder writes nil.
 const ENCODE_DEPTH_MAX: usize = 16;
@@ -10,12 +13,13 @@ const ENCODE_DEPTH_MAX: usize = 16;
 const DECODE_DEPTH_MAX: usize = 1000;
 
 /// Creates the library.
-pub fn create(lua: &Lua) -> mlua::Result<Table> {
+pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     library.raw_set("_NAME", "cmsgpack")?;
     library.raw_set("_VERSION", "lua-cmsgpack 0.4.0")?;
     library.raw_set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
-    let pack = lua.create_function(|lua, args: MultiValue| {
+    let shared = Rc::clone(state);
+    let pack = lua.create_function(move |lua, args: MultiValue| {
         if args.is_empty() {
             return Err(bad_argument(
                 lua,
@@ -24,37 +28,103 @@ pub fn create(lua: &Lua) -> mlua::Result<Table> {
                 "MessagePack pack needs input.",
             ));
         }
-        let mut out = Vec::new();
+        let mut writer = Writer {
+            lua,
+            state: &shared,
+            out: Output::new(shared.memory_bytes.get()),
+        };
         for value in args.iter() {
-            push_value(&mut out, value, 0)?;
+            writer.value(value, 0)?;
         }
-        lua.create_string(&out)
+        writer.check(0)?;
+        lua.create_string(&writer.out[..])
     })?;
     library.raw_set("pack", pack)?;
     for form in [Form::All, Form::One, Form::Limit] {
+        let shared = Rc::clone(state);
         let function =
-            lua.create_function(move |lua, args: MultiValue| unpack(lua, &args, form))?;
+            lua.create_function(move |lua, args: MultiValue| unpack(lua, &shared, &args, form))?;
         library.raw_set(form.name(), function)?;
     }
     Ok(library)
 }
 
-fn push_value(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
-    match value {
-        Value::String(text) => push_string(out, &text.as_bytes()),
-        Value::Boolean(is_true) => out.push(if *is_true { 0xc3 } else { 0xc2 }),
-        Value::Integer(number) => push_integer(out, *number),
-        Value::Number(number) => match integral(*number) {
-            Some(whole) => push_integer(out, whole),
-            None => push_double(out, *number),
-        },
-        Value::Table(table) if depth < ENCODE_DEPTH_MAX => return push_table(out, table, depth),
-        _ => out.push(0xc0),
-    }
-    Ok(())
+/// Encoder, whose output is bounded by the memory that a script may use.
+struct Writer<'a> {
+    lua: &'a Lua,
+    state: &'a State,
+    out: Output,
 }
 
-fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+impl Writer<'_> {
+    /// Counts work, and raises an error if the output is full.
+    fn check(&self, bytes: usize) -> mlua::Result<()> {
+        if self.out.is_cut_off() {
+            return Err(raise(self.lua, "not enough memory"));
+        }
+        self.state.work(4 + bytes)
+    }
+
+    fn value(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        self.check(0)?;
+        let out = &mut self.out;
+        match value {
+            Value::String(text) => {
+                let text = text.as_bytes();
+                push_string(out, &text);
+                return self.check(text.len());
+            }
+            Value::Boolean(is_true) => out.push(if *is_true { 0xc3 } else { 0xc2 }),
+            Value::Integer(number) => push_integer(out, *number),
+            Value::Number(number) => match integral(*number) {
+                Some(whole) => push_integer(out, whole),
+                None => push_double(out, *number),
+            },
+            Value::Table(table) if depth < ENCODE_DEPTH_MAX => return self.table(table, depth),
+            _ => out.push(0xc0),
+        }
+        Ok(())
+    }
+
+    /// Writes a table: an array if its keys are 1 to their number, otherwise a map.
+    fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+        self.state.check_stack(self.lua)?;
+        let (mut count, mut max, mut is_array) = (0u64, 0i64, true);
+        table.for_each(|key: Value, _: Value| {
+            count += 1;
+            match key {
+                Value::Integer(index) if index > 0 => max = max.max(index),
+                _ => is_array = false,
+            }
+            Ok(())
+        })?;
+        let count = count as usize;
+        self.check(count)?;
+        let out = &mut self.out;
+        if is_array && max as usize == count {
+            match count {
+                0..16 => out.push(0x90 | count as u8),
+                16..0x1_0000 => push_sized(out, 0xdc, &(count as u16).to_be_bytes()),
+                _ => push_sized(out, 0xdd, &(count as u32).to_be_bytes()),
+            }
+            for index in 1..=count {
+                self.value(&table.raw_get::<Value>(index)?, depth + 1)?;
+            }
+            return Ok(());
+        }
+        match count {
+            0..16 => out.push(0x80 | count as u8),
+            16..0x1_0000 => push_sized(out, 0xde, &(count as u16).to_be_bytes()),
+            _ => push_sized(out, 0xdf, &(count as u32).to_be_bytes()),
+        }
+        table.for_each(|key: Value, value: Value| {
+            self.value(&key, depth + 1)?;
+            self.value(&value, depth + 1)
+        })
+    }
+}
+
+fn push_string(out: &mut Output, text: &[u8]) {
     match text.len() {
         len @ 0..32 => out.push(0xa0 | len as u8),
         len @ 32..0x100 => out.extend_from_slice(&[0xd9, len as u8]),
@@ -64,12 +134,12 @@ fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-fn push_sized(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+fn push_sized(out: &mut Output, kind: u8, bytes: &[u8]) {
     out.push(kind);
     out.extend_from_slice(bytes);
 }
 
-fn push_integer(out: &mut Vec<u8>, number: i64) {
+fn push_integer(out: &mut Output, number: i64) {
     match number {
         0..=0x7f => out.push(number as u8),
         0x80..=0xff => push_sized(out, 0xcc, &[number as u8]),
@@ -84,47 +154,13 @@ fn push_integer(out: &mut Vec<u8>, number: i64) {
     }
 }
 
-fn push_double(out: &mut Vec<u8>, number: f64) {
+fn push_double(out: &mut Output, number: f64) {
     let single = number as f32;
     if f64::from(single) == number {
         push_sized(out, 0xca, &single.to_be_bytes());
     } else {
         push_sized(out, 0xcb, &number.to_be_bytes());
     }
-}
-
-/// Writes a table: an array if its keys are 1 to their number, otherwise a map.
-fn push_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> mlua::Result<()> {
-    let (mut count, mut max, mut is_array) = (0u64, 0i64, true);
-    table.for_each(|key: Value, _: Value| {
-        count += 1;
-        match key {
-            Value::Integer(index) if index > 0 => max = max.max(index),
-            _ => is_array = false,
-        }
-        Ok(())
-    })?;
-    let count = count as usize;
-    if is_array && max as usize == count {
-        match count {
-            0..16 => out.push(0x90 | count as u8),
-            16..0x1_0000 => push_sized(out, 0xdc, &(count as u16).to_be_bytes()),
-            _ => push_sized(out, 0xdd, &(count as u32).to_be_bytes()),
-        }
-        for index in 1..=count {
-            push_value(out, &table.raw_get::<Value>(index)?, depth + 1)?;
-        }
-        return Ok(());
-    }
-    match count {
-        0..16 => out.push(0x80 | count as u8),
-        16..0x1_0000 => push_sized(out, 0xde, &(count as u16).to_be_bytes()),
-        _ => push_sized(out, 0xdf, &(count as u32).to_be_bytes()),
-    }
-    table.for_each(|key: Value, value: Value| {
-        push_value(out, &key, depth + 1)?;
-        push_value(out, &value, depth + 1)
-    })
 }
 
 /// Form of `unpack`.
@@ -159,7 +195,7 @@ fn integer(lua: &Lua, args: &MultiValue, index: usize, form: Form) -> mlua::Resu
     })
 }
 
-fn unpack(lua: &Lua, args: &MultiValue, form: Form) -> mlua::Result<MultiValue> {
+fn unpack(lua: &Lua, state: &State, args: &MultiValue, form: Form) -> mlua::Result<MultiValue> {
     let given = args.front();
     let text = given
         .cloned()
@@ -191,6 +227,7 @@ fn unpack(lua: &Lua, args: &MultiValue, form: Form) -> mlua::Result<MultiValue> 
     }
     let mut reader = Reader {
         lua,
+        state,
         bytes: &bytes,
         at: offset as usize,
     };
@@ -215,6 +252,7 @@ fn unpack(lua: &Lua, args: &MultiValue, form: Form) -> mlua::Result<MultiValue> 
 
 struct Reader<'a> {
     lua: &'a Lua,
+    state: &'a State,
     bytes: &'a [u8],
     at: usize,
 }
@@ -227,6 +265,7 @@ impl<'a> Reader<'a> {
             .and_then(|end| self.bytes.get(self.at..end));
         let taken = taken.ok_or_else(|| raise(self.lua, "Missing bytes in input."))?;
         self.at += len;
+        self.state.work(1 + len)?;
         Ok(taken)
     }
 
@@ -292,6 +331,7 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, len: usize, depth: usize) -> mlua::Result<Value> {
+        self.state.check_stack(self.lua)?;
         let table = self.lua.create_table()?;
         for index in 1..=len {
             table.raw_seti(index, self.value(depth + 1)?)?;
@@ -300,6 +340,7 @@ impl<'a> Reader<'a> {
     }
 
     fn map(&mut self, len: usize, depth: usize) -> mlua::Result<Value> {
+        self.state.check_stack(self.lua)?;
         let table = self.lua.create_table()?;
         for _ in 0..len {
             let key = self.value(depth + 1)?;

@@ -4,6 +4,7 @@ mod decode;
 mod encode;
 
 use crate::failure::{bad_argument, number_of, type_name};
+use crate::state::State;
 use mlua::{Lua, MultiValue, Table, Value};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,13 +31,14 @@ pub(crate) struct Settings {
     marks_arrays: Cell<bool>,
     /// Metatable of decoded arrays.
     array_metatable: Table,
+    state: Rc<State>,
 }
 
 /// Maximum depth that a script may set, because the encoder and the decoder are recursive.
 const DEPTH_MAX: i32 = 2000;
 
 impl Settings {
-    fn new(lua: &Lua) -> mlua::Result<Rc<Settings>> {
+    fn new(lua: &Lua, state: &Rc<State>) -> mlua::Result<Rc<Settings>> {
         Ok(Rc::new(Settings {
             sparse_convert: Cell::new(false),
             sparse_ratio: Cell::new(2),
@@ -49,6 +51,7 @@ impl Settings {
             decode_invalid: Cell::new(true),
             marks_arrays: Cell::new(false),
             array_metatable: lua.create_table()?,
+            state: Rc::clone(state),
         }))
     }
 }
@@ -96,15 +99,17 @@ fn boolean(
 }
 
 /// Creates the library.
-pub fn create(lua: &Lua) -> mlua::Result<Table> {
-    let library = instance(lua)?;
-    library.raw_set("new", lua.create_function(|lua, ()| instance(lua))?)?;
+pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let library = instance(lua, state)?;
+    let shared = Rc::clone(state);
+    let create = lua.create_function(move |lua, ()| instance(lua, &shared))?;
+    library.raw_set("new", create)?;
     Ok(library)
 }
 
 /// Creates the functions with settings of their own.
-fn instance(lua: &Lua) -> mlua::Result<Table> {
-    let settings = Settings::new(lua)?;
+fn instance(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let settings = Settings::new(lua, state)?;
     let library = lua.create_table()?;
     library.raw_set("_NAME", "cjson")?;
     library.raw_set("_VERSION", "2.1.0")?;

@@ -16,6 +16,10 @@ use wire::{Args, Output, Protocol, Span};
 
 /// Maximum number of functions of a library.
 const FUNCTIONS_MAX: usize = 10_000;
+/// Maximum size in bytes of the names and the descriptions of a library's functions.
+const REGISTERED_BYTES_MAX: usize = 1 << 20;
+/// Maximum size of a line of the log in bytes.
+const LOG_BYTES_MAX: usize = 1024;
 /// Error of a command that a command calls.
 const RUNS_ALREADY: &str = "ERR a command of a script runs already";
 
@@ -57,7 +61,9 @@ pub fn create(
     library.raw_set("error_reply", lua.create_function(error_reply)?)?;
     library.raw_set("status_reply", lua.create_function(status_reply)?)?;
     library.raw_set("log", lua.create_function(log)?)?;
-    library.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
+    let shared = Rc::clone(state);
+    let digest = lua.create_function(move |_, args| sha1hex(&shared, &args))?;
+    library.raw_set("sha1hex", digest)?;
     library.raw_set("set_repl", lua.create_function(set_replication)?)?;
     if purpose == Purpose::Functions {
         let shared = Rc::clone(state);
@@ -99,9 +105,14 @@ fn gather(
     args: &MultiValue,
     input: &mut Vec<u8>,
     spans: &mut Vec<Span>,
+    bytes_max: usize,
 ) -> Result<(), &'static str> {
     input.clear();
     spans.clear();
+    let len = |value: &Value| value.as_string().map_or(0, |text| text.as_bytes().len());
+    if args.iter().map(len).sum::<usize>() > bytes_max {
+        return Err("ERR the arguments of the command exceed script-memory-limit");
+    }
     if args.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call");
     }
@@ -126,6 +137,7 @@ fn gather(
 /// Runs `redis.call`, which raises errors, or `redis.pcall`, which returns them. The command may
 /// have run already, so that only its reply is left to be converted.
 fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
+    state.check_killed()?;
     if !state.has_reply.take()
         && let Err(text) = perform(lua, state, args, raises)?
     {
@@ -183,14 +195,21 @@ fn perform(
         return Err(raise_above(lua, 2, text));
     }
     output.clear();
-    if let Err(text) = gather(args, &mut input, &mut spans) {
+    let bytes_max = state.memory_bytes.get();
+    if let Err(text) = gather(args, &mut input, &mut spans, bytes_max) {
         return Ok(Err(text));
     }
-    output.set_max(state.memory_bytes.get());
+    output.set_max(bytes_max);
     let (args, protocol) = (Args::new(&input, &spans), state.protocol.get());
     let called = lend::with(|host| host.call(args, protocol, &mut output));
     input.shrink_to(KEPT_BYTES_MAX);
-    Ok(called.ok_or("ERR redis.call can only be called inside a script invocation"))
+    let Some(ended) = called else {
+        return Ok(Err(
+            "ERR redis.call can only be called inside a script invocation",
+        ));
+    };
+    state.killed.set(ended);
+    state.check_killed().map(Ok)
 }
 
 /// Raises or returns an error.
@@ -203,7 +222,7 @@ fn fail(lua: &Lua, text: &[u8], raises: bool) -> mlua::Result<Value> {
 
 fn may_call(lua: &Lua, state: &State, args: &MultiValue) -> mlua::Result<Value> {
     let (mut input, mut spans) = (state.input.borrow_mut(), state.spans.borrow_mut());
-    if let Err(text) = gather(args, &mut input, &mut spans) {
+    if let Err(text) = gather(args, &mut input, &mut spans, state.memory_bytes.get()) {
         return fail(lua, text.as_bytes(), true);
     }
     let args = Args::new(&input, &spans);
@@ -275,18 +294,25 @@ fn log(_: &Lua, args: MultiValue) -> mlua::Result<()> {
     let mut text = Vec::new();
     for value in args.iter().skip(1) {
         let start = text.len();
+        if start > LOG_BYTES_MAX {
+            break;
+        }
         if start > 0 {
             text.push(b' ');
         }
-        if !push_argument(value, &mut text) {
+        if let Value::String(part) = value {
+            let part = part.as_bytes();
+            text.extend_from_slice(&part[..part.len().min(LOG_BYTES_MAX)]);
+        } else if !push_argument(value, &mut text) {
             text.truncate(start);
         }
     }
+    text.truncate(LOG_BYTES_MAX);
     lend::with(|host| host.log(level as u8, &text));
     Ok(())
 }
 
-fn sha1hex(_: &Lua, args: MultiValue) -> mlua::Result<String> {
+fn sha1hex(state: &State, args: &MultiValue) -> mlua::Result<String> {
     if args.len() != 1 {
         return Err(raise_table("ERR wrong number of arguments", false));
     }
@@ -294,6 +320,7 @@ fn sha1hex(_: &Lua, args: MultiValue) -> mlua::Result<String> {
     if let Some(value) = args.front() {
         push_argument(value, &mut text);
     }
+    state.work(text.len())?;
     let digits = hex(&sha1(&text));
     Ok(String::from_utf8_lossy(&digits).into_owned())
 }
@@ -346,6 +373,13 @@ fn register(state: &State, args: &MultiValue) -> mlua::Result<()> {
         (2, ..) => return refuse("first argument to redis.register_function must be a string"),
         _ => return refuse("wrong number of arguments to redis.register_function"),
     };
+    let size = |function: &Registered| {
+        function.name.len() + function.description.as_ref().map_or(0, Vec::len)
+    };
+    let others: usize = registered.iter().map(|(function, _)| size(function)).sum();
+    if others + size(&function) > REGISTERED_BYTES_MAX {
+        return refuse("the names and descriptions of the library's functions exceed 1 MB");
+    }
     registered.push((function, callback));
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! The library `struct`: binary data by a format.
 
 use crate::failure::{bad_argument, number_of, raise, type_name};
-use mlua::{Lua, MultiValue, Table, Value};
+use crate::state::State;
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use std::rc::Rc;
+use wire::Output;
 
 /// Maximum size of an integer in bytes.
 const INTEGER_BYTES_MAX: usize = 32;
-/// Maximum size of packed data in bytes.
-const PACKED_BYTES_MAX: usize = 512 << 20;
 /// Maximum number of values that `unpack` returns.
 const VALUES_MAX: usize = 7000;
 
@@ -119,26 +120,27 @@ impl<'a> Format<'a> {
 }
 
 /// Creates the library.
-pub fn create(lua: &Lua) -> mlua::Result<Table> {
+pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
-    library.raw_set("pack", lua.create_function(|lua, args| pack(lua, &args))?)?;
-    library.raw_set(
-        "unpack",
-        lua.create_function(|lua, args| unpack(lua, &args))?,
-    )?;
+    let shared = Rc::clone(state);
+    let packs = lua.create_function(move |lua, args| pack(lua, &shared, &args))?;
+    library.raw_set("pack", packs)?;
+    let shared = Rc::clone(state);
+    let unpacks = lua.create_function(move |lua, args| unpack(lua, &shared, &args))?;
+    library.raw_set("unpack", unpacks)?;
     library.raw_set("size", lua.create_function(|lua, args| size(lua, &args))?)?;
     Ok(library)
 }
 
 /// Returns a string argument.
-fn text(lua: &Lua, args: &MultiValue, index: usize, function: &str) -> mlua::Result<Vec<u8>> {
+fn text(lua: &Lua, args: &MultiValue, index: usize, function: &str) -> mlua::Result<LuaString> {
     let value = args.get(index);
     let text = value
         .cloned()
         .map(|value| lua.coerce_string(value))
         .transpose()?
         .flatten();
-    text.map(|text| text.as_bytes().to_vec()).ok_or_else(|| {
+    text.ok_or_else(|| {
         let why = format!("string expected, got {}", type_name(value));
         bad_argument(lua, index + 1, function, why)
     })
@@ -161,15 +163,17 @@ fn number(lua: &Lua, args: &MultiValue, index: usize, function: &str) -> mlua::R
     })
 }
 
-fn pack(lua: &Lua, args: &MultiValue) -> mlua::Result<mlua::LuaString> {
+fn pack(lua: &Lua, state: &State, args: &MultiValue) -> mlua::Result<LuaString> {
     let format = text(lua, args, 0, "pack")?;
+    let format = format.as_bytes();
     let mut format = Format::new(lua, "pack", &format);
-    let mut out = Vec::new();
+    let mut out = Output::new(state.memory_bytes.get());
     let mut index = 1;
     while let Some(option) = format.next() {
         let len = format.size(option)?;
         let padding = format.padding(len, option, out.len());
-        out.resize(out.len() + padding, 0);
+        (0..padding).for_each(|_| out.push(0));
+        let before = out.len();
         match option {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
                 let value = number(lua, args, index, "pack")?;
@@ -195,6 +199,7 @@ fn pack(lua: &Lua, args: &MultiValue) -> mlua::Result<mlua::LuaString> {
             }
             b'c' | b's' => {
                 let value = text(lua, args, index, "pack")?;
+                let value = value.as_bytes();
                 let len = if len == 0 { value.len() } else { len };
                 if value.len() < len {
                     return Err(bad_argument(lua, index + 2, "pack", "string too short"));
@@ -207,23 +212,24 @@ fn pack(lua: &Lua, args: &MultiValue) -> mlua::Result<mlua::LuaString> {
             }
             option => format.control(option)?,
         }
-        if out.len() > PACKED_BYTES_MAX {
+        if out.is_cut_off() {
             return Err(raise(lua, "not enough memory"));
         }
+        state.work(1 + out.len() - before)?;
     }
-    lua.create_string(&out)
+    lua.create_string(&out[..])
 }
 
 /// Appends an integer of this size. Bytes beyond eight are 0, as C's shifts leave them.
-fn push_bits(out: &mut Vec<u8>, bits: u64, len: usize, is_little: bool) {
+fn push_bits(out: &mut Output, bits: u64, len: usize, is_little: bool) {
     let byte = |at: usize| {
         let shift = u32::try_from(at * 8).unwrap_or(u32::MAX);
         bits.checked_shr(shift).unwrap_or(0) as u8
     };
     if is_little {
-        out.extend((0..len).map(byte));
+        (0..len).for_each(|at| out.push(byte(at)));
     } else {
-        out.extend((0..len).rev().map(byte));
+        (0..len).rev().for_each(|at| out.push(byte(at)));
     }
 }
 
@@ -247,9 +253,11 @@ fn read_integer(bytes: &[u8], is_little: bool, is_signed: bool) -> f64 {
     shifted.checked_shr(unused).unwrap_or(0) as f64
 }
 
-fn unpack(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
+fn unpack(lua: &Lua, state: &State, args: &MultiValue) -> mlua::Result<MultiValue> {
     let format = text(lua, args, 0, "unpack")?;
+    let format = format.as_bytes();
     let data = text(lua, args, 1, "unpack")?;
+    let data = data.as_bytes();
     let mut format = Format::new(lua, "unpack", &format);
     let mut at = match args.get(2) {
         None | Some(Value::Nil) => 0,
@@ -270,6 +278,7 @@ fn unpack(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
     let mut values: Vec<Value> = Vec::new();
     while let Some(option) = format.next() {
         let len = format.size(option)?;
+        let before = at;
         at = at.saturating_add(format.padding(len, option, at));
         let end = at
             .checked_add(len)
@@ -297,10 +306,12 @@ fn unpack(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
                 let (text, next) = unpack_text(lua, &data, (at, end), option, &mut values)?;
                 values.push(Value::String(lua.create_string(text)?));
                 at = next;
+                state.work(1 + at - before)?;
                 continue;
             }
             option => format.control(option)?,
         }
+        state.work(1 + len)?;
         at = end;
     }
     values.push(Value::Number(at as f64 + 1.0));
@@ -341,6 +352,7 @@ fn unpack_text<'d>(
 
 fn size(lua: &Lua, args: &MultiValue) -> mlua::Result<usize> {
     let format = text(lua, args, 0, "size")?;
+    let format = format.as_bytes();
     let mut format = Format::new(lua, "size", &format);
     let mut total = 0usize;
     while let Some(option) = format.next() {

@@ -37,11 +37,29 @@ local env = protect(real)
 
 for _, name in pairs({
   "assert", "collectgarbage", "error", "gcinfo", "getmetatable", "ipairs", "next", "pairs",
-  "rawequal", "rawget", "select", "tonumber", "tostring", "type", "unpack", "_VERSION",
+  "rawequal", "rawget", "select", "tonumber", "tostring", "type", "_VERSION",
 }) do
   real[name] = G[name]
 end
 real._G = env
+
+-- Lua 5.1 computes the number of results in 32 bits, which overflow.
+local RESULTS_MAX = 7999
+local unpack = unpack
+function real.unpack(list, first, last)
+  if type(list) == "table" then
+    local from = first == nil and 1 or tonumber(first)
+    local to = last == nil and #list or tonumber(last)
+    if from and to then
+      if to < from then
+        return
+      elseif not (to - from < RESULTS_MAX and from >= -2 ^ 31 and to < 2 ^ 31) then
+        native.raise("too many results to unpack")
+      end
+    end
+  end
+  return unpack(list, first, last)
+end
 
 raw_setmetatable(real, {
   __index = function(_, name)
@@ -212,26 +230,253 @@ function real.load(reader, name)
   return compile(concat(pieces), type(name) == "string" and name or "=(load)")
 end
 
--- The matcher of Lua 5.1 uses the C stack once per item of a pattern.
-local PATTERN_MAX = 1000
+-- Lengths from which a function of C counts as work: Lua counts it as one instruction.
+local LONG = 4096
 local strings = {}
 for name, value in pairs(string) do
   strings[name] = value
 end
-for _, name in pairs({ "find", "match", "gmatch", "gsub", "gfind" }) do
-  local search = string[name]
-  if search then
-    strings[name] = function(text, pattern, ...)
-      if type(pattern) == "string" and #pattern > PATTERN_MAX then
-        native.check_pattern(pattern)
-      end
-      return search(text, pattern, ...)
+-- No function may be written as bytes, because bytes are not compiled.
+strings.dump = nil
+
+local rep = string.rep
+function strings.rep(text, count)
+  -- Without a length no limit of memory ends the repetition.
+  if text == "" and tonumber(count) then
+    return ""
+  end
+  return (rep(text, count))
+end
+
+-- The matcher of Lua 5.1 cannot be ended, and uses the C stack once per item of a pattern. It is
+-- used for subjects that are short in relation to the pattern.
+local PATTERN_MAX = 1000
+local SUBJECTS_MAX = 1000
+local subjects, subject_count = {}, 0
+
+local function is_cheap(text, pattern)
+  local max = subjects[pattern]
+  if not max then
+    if #pattern > PATTERN_MAX then
+      native.check_pattern(pattern)
     end
+    max = native.subject_max(pattern)
+    if #pattern <= 100 then
+      if subject_count >= SUBJECTS_MAX then
+        subjects, subject_count = {}, 0
+      end
+      subjects[pattern] = max
+      subject_count = subject_count + 1
+    end
+  end
+  if #text > LONG then
+    native.work(#text)
+  end
+  return #text <= max
+end
+
+-- Returns both arguments as strings if the call needs the bounded matcher.
+local function costly(text, pattern)
+  if type(text) == "number" then
+    text = tostring(text)
+  end
+  if type(pattern) == "number" then
+    pattern = tostring(pattern)
+  end
+  if type(text) == "string" and type(pattern) == "string" and not is_cheap(text, pattern) then
+    return text, pattern
   end
 end
 
+local function captures(first, last, ...)
+  if not first then
+    return nil
+  end
+  return first, last, ...
+end
+
+local match, gmatch, gsub = string.match, string.gmatch, string.gsub
+
+function strings.find(text, pattern, ...)
+  local init, plain = ...
+  local from = init == nil and 1 or tonumber(init)
+  if from and type(text) == "string" and type(pattern) == "string" then
+    local is_plain = plain
+    if not is_plain and #text * #pattern > 1e8 then
+      is_plain = not find(pattern, "[%^%$%*%+%?%.%(%[%%%-]")
+    end
+    if is_plain then
+      if #text * #pattern > 1e8 then
+        return captures(native.find_plain(text, pattern, from))
+      end
+      return find(text, pattern, ...)
+    end
+  end
+  local long, item = costly(text, pattern)
+  if long and from then
+    return captures(native.search(long, item, from, true))
+  end
+  return find(text, pattern, ...)
+end
+
+local function matched(text, first, last, ...)
+  if not first then
+    return nil
+  elseif select("#", ...) == 0 then
+    return sub(text, first, last)
+  end
+  return ...
+end
+
+function strings.match(text, pattern, ...)
+  local init = ...
+  local from = init == nil and 1 or tonumber(init)
+  local long, item = costly(text, pattern)
+  if long and from then
+    return matched(long, native.search(long, item, from, true))
+  end
+  return match(text, pattern, ...)
+end
+
+function strings.gmatch(text, pattern)
+  -- Here a caret is no anchor, so that the cost is that of a pattern without one.
+  local is_caret = type(pattern) == "string" and byte(pattern, 1) == 94
+  local long, item = costly(text, is_caret and "." .. pattern or pattern)
+  if long and is_caret then
+    item = pattern
+  end
+  if not long then
+    return gmatch(text, pattern)
+  end
+  local at, len = 1, #long
+  local function advance(first, last, ...)
+    at = not first and len + 2 or last < first and first + 1 or last + 1
+    return matched(long, first, last, ...)
+  end
+  return function()
+    if at > len + 1 then
+      return nil
+    end
+    return advance(native.search(long, item, at, false))
+  end
+end
+strings.gfind = string.gfind and strings.gmatch
+
+-- Returns the text that replaces a match, whose captures are from the third element.
+local function replaced(replacement, whole, found)
+  local value
+  if type(replacement) == "string" then
+    return (gsub(replacement, "%%(.?)", function(letter)
+      if letter == "0" then
+        return whole
+      elseif letter == "" then
+        return "\0"
+      elseif not find(letter, "%d") then
+        return letter
+      elseif letter == "1" and found[3] == nil then
+        return whole
+      end
+      local capture = found[2 + letter]
+      if capture == nil then
+        native.raise("invalid capture index")
+      end
+      return capture
+    end))
+  end
+  local first = found[3] == nil and whole or found[3]
+  if type(replacement) == "table" then
+    value = replacement[first]
+  else
+    value = replacement(first, unpack(found, 4))
+  end
+  if not value then
+    return whole
+  elseif type(value) ~= "string" and type(value) ~= "number" then
+    native.raise("invalid replacement value (a " .. type(value) .. ")")
+  end
+  return value
+end
+
+function strings.gsub(text, pattern, replacement, ...)
+  local kind, max = type(replacement), ...
+  local is_valid = kind == "string" or kind == "table" or kind == "function" or kind == "number"
+  local long, item = costly(text, pattern)
+  if not long or not is_valid or max ~= nil and not tonumber(max) then
+    return gsub(text, pattern, replacement, ...)
+  end
+  if kind == "number" then
+    replacement = tostring(replacement)
+  end
+  local pieces, count, at, copied, len = {}, 0, 1, 1, #long
+  max = max == nil and len + 1 or tonumber(max)
+  while count < max and at <= len + 1 do
+    local found = { native.search(long, item, at, true) }
+    local first, last = found[1], found[2]
+    if not first then
+      break
+    end
+    count = count + 1
+    pieces[#pieces + 1] = sub(long, copied, first - 1)
+    pieces[#pieces + 1] = replaced(replacement, sub(long, first, last), found)
+    copied = last + 1
+    at = last < first and first + 1 or last + 1
+    if byte(item, 1) == 94 then
+      break
+    end
+  end
+  pieces[#pieces + 1] = sub(long, copied)
+  return concat(pieces), count
+end
+
+-- Functions of tables move elements or visit them all.
+local tables = {}
+for name, value in pairs(table) do
+  tables[name] = value
+end
+local POSITION_MIN = -1000000
+local insert, remove, sort, maxn = table.insert, table.remove, table.sort, table.maxn
+
+local function count_elements(list)
+  if type(list) == "table" and #list > LONG then
+    native.work(#list)
+  end
+end
+
+function tables.insert(list, ...)
+  if select("#", ...) == 2 then
+    local position = tonumber((...))
+    if position and not (position >= POSITION_MIN and position < 2 ^ 31) then
+      native.raise("bad argument #2 to 'insert' (position out of bounds)")
+    end
+    count_elements(list)
+  end
+  insert(list, ...)
+end
+
+function tables.remove(list, ...)
+  if (...) ~= nil then
+    count_elements(list)
+  end
+  return (remove(list, ...))
+end
+
+function tables.concat(list, ...)
+  count_elements(list)
+  return (concat(list, ...))
+end
+
+function tables.sort(list, ...)
+  count_elements(list)
+  sort(list, ...)
+end
+
+function tables.maxn(list)
+  count_elements(list)
+  return (maxn(list))
+end
+
 real.string = protect(strings)
-real.table = protect(table)
+real.table = protect(tables)
 real.math = protect(math)
 real.os = protect({ clock = native.clock })
 for name, library in pairs(libraries) do
@@ -244,6 +489,43 @@ local shown = {}
 contents[shown] = { __index = real.string }
 string_metatable.__metatable =
   raw_setmetatable(shown, { __index = contents[shown], __newindex = refuse, __metatable = false })
+
+-- The collector starts when the memory has doubled, which is too late where the limit is less than
+-- twice of what is in use. So this finalizer, which every collection calls, adapts the pace.
+local limit_bytes = native.memory_bytes
+local is_watched = false
+local proxy = newproxy(true)
+local new_proxy = newproxy
+
+local function watch_collector()
+  -- It is garbage at once, so that the next collection finalizes it. The first one stays.
+  new_proxy(proxy)
+  is_watched = true
+end
+
+raw_getmetatable(proxy).__gc = function()
+  -- No function of Rust may be called while the state is closed.
+  if limit_bytes < 0 then
+    return
+  end
+  is_watched = false
+  local used = collectgarbage("count") * 1024
+  local pause, factor = 200, 200
+  if used > limit_bytes / 4 then
+    -- Half of the rest may be used until the next collection, which then runs at once.
+    local percent = (used + limit_bytes) / 2 / used * 100
+    pause, factor = percent > 200 and 200 or percent < 101 and 101 or percent, 0
+  end
+  collectgarbage("setpause", pause)
+  collectgarbage("setstepmul", factor)
+  native.collected()
+  watch_collector()
+end
+watch_collector()
+
+local function set_limit(bytes)
+  limit_bytes = bytes
+end
 
 -- Tables of compiled scripts and functions, by number.
 local chunks = {}
@@ -343,7 +625,10 @@ end
 -- Restores the state that a script which has failed may have left.
 local function reset()
   resumed = 0
+  if not is_watched then
+    watch_collector()
+  end
 end
 
-local tables = native.is_for_functions and call_tables or run_tables
-return env, chunks, call, tables, load, kind_of, real, reset
+local by_tables = native.is_for_functions and call_tables or run_tables
+return env, chunks, call, by_tables, load, kind_of, real, reset, set_limit

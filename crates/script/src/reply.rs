@@ -2,6 +2,7 @@
 
 use crate::failure::{error_table, number_of};
 use crate::number::integral;
+use crate::state::State;
 use mlua::{Function, Lua, Table, Value};
 use wire::number::{parse_f64, parse_i64};
 use wire::{Protocol, Reply};
@@ -130,6 +131,9 @@ pub struct Writer<'a, 'r> {
     pub has_booleans: bool,
     /// Reply to the client.
     pub reply: &'a mut Reply<'r>,
+    /// State that counts the work.
+    pub state: &'a State,
+    pub lua: &'a Lua,
 }
 
 impl Writer<'_, '_> {
@@ -140,6 +144,10 @@ impl Writer<'_, '_> {
 
     /// Writes a value whose kind is not known yet.
     fn nested(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        if self.reply.is_full() {
+            return Ok(());
+        }
+        self.state.work(4)?;
         if !matches!(value, Value::Table(_)) {
             return self.write_at(value, 0, &Value::Nil, depth);
         }
@@ -147,6 +155,7 @@ impl Writer<'_, '_> {
             self.reply.error(TOO_DEEP);
             return Ok(());
         }
+        self.state.check_stack(self.lua)?;
         let (kind, field): (u8, Value) = self.kind_of.call(value)?;
         self.write_at(value, kind, &field, depth)
     }
@@ -173,9 +182,7 @@ impl Writer<'_, '_> {
     fn table(&mut self, table: &Table, kind: u8, field: &Value, depth: usize) -> mlua::Result<()> {
         match (kind, field) {
             (ERROR_KIND, Value::String(text)) => {
-                let text = text.as_bytes();
-                self.reply
-                    .error_bytes(text.strip_prefix(b"-").unwrap_or(&text));
+                self.reply.error_bytes(&text.as_bytes());
             }
             (2, Value::String(text)) => self.line(b'+', &text.as_bytes()),
             (3, field) => self
@@ -188,10 +195,13 @@ impl Writer<'_, '_> {
                     Ok(())
                 })?;
                 self.reply.map(count);
-                return map.for_each(|key: Value, value: Value| {
+                self.state.work(count)?;
+                // The visit of a table is a call of Lua's, of which few can be nested.
+                for pair in map.pairs::<Value, Value>() {
+                    let (key, value) = pair?;
                     self.nested(&key, depth)?;
-                    self.nested(&value, depth)
-                });
+                    self.nested(&value, depth)?;
+                }
             }
             (5, Value::Table(set)) => {
                 let mut count = 0;
@@ -200,7 +210,10 @@ impl Writer<'_, '_> {
                     Ok(())
                 })?;
                 self.reply.set(count);
-                return set.for_each(|key: Value, _: Value| self.nested(&key, depth));
+                self.state.work(count)?;
+                for pair in set.pairs::<Value, Value>() {
+                    self.nested(&pair?.0, depth)?;
+                }
             }
             (6, Value::String(text)) if self.reply.protocol() == Protocol::Resp3 => {
                 self.line(b'(', &text.as_bytes());
@@ -218,8 +231,12 @@ impl Writer<'_, '_> {
     /// Writes the elements before the first nil, of which there are `count`.
     fn array(&mut self, table: &Table, count: &Value, depth: usize) -> mlua::Result<()> {
         let count = number_of(Some(count)).unwrap_or(0.0) as usize;
+        self.state.work(count)?;
         self.reply.array(count);
         for index in 1..=count {
+            if self.reply.is_full() {
+                break;
+            }
             let value: Value = table.raw_get(index)?;
             self.nested(&value, depth)?;
         }

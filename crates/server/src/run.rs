@@ -22,7 +22,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// A running server.
@@ -123,7 +123,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         let watched = Arc::clone(&server);
         // Nobody waits for this thread, so that a long command does not delay the end of the
         // process. If it panics, the values that it works on are lost, so that the server stops.
-        let thread = std::thread::Builder::new().name("long".to_owned());
+        let thread = thread_for_scripts("long".to_owned());
         let spawned = thread.spawn(move || {
             let guard = StopOnDrop::new(watched);
             long::run_thread(&guard.server);
@@ -138,7 +138,7 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         let name = "learner".to_owned();
         // The learner may fail without the server; the engine then discards what the learner
         // reported last.
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let thread = Builder::new().name(name).spawn(move || {
             learner::run(&server);
             Ok(())
         });
@@ -211,11 +211,17 @@ fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
     }))
 }
 
+/// Returns the builder of a thread that may run scripts. A part of the stack that is never used takes
+/// no memory.
+fn thread_for_scripts(name: String) -> Builder {
+    Builder::new().name(name).stack_size(script::STACK_BYTES)
+}
+
 /// Starts the thread that writes snapshots.
 fn start_saving(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, String> {
     let watched = Arc::clone(server);
     // A panic could lose a value that the thread has borrowed, so that the server stops.
-    let thread = std::thread::Builder::new().name("saving".to_owned());
+    let thread = Builder::new().name("saving".to_owned());
     let spawned = thread.spawn(move || {
         let guard = StopOnDrop::new(watched);
         writer::run(&guard.server);
@@ -227,7 +233,7 @@ fn start_saving(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, 
 /// Starts the thread that writes the append-only file.
 fn start_aof(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, String> {
     let watched = Arc::clone(server);
-    let thread = std::thread::Builder::new().name("aof".to_owned());
+    let thread = Builder::new().name("aof".to_owned());
     let spawned = thread.spawn(move || {
         let guard = StopOnDrop::new(watched);
         aof::writer::run(&guard.server);
@@ -248,7 +254,7 @@ fn start_link(server: &Arc<Server>) -> Result<(), String> {
         role::follow(server, host, port);
     }
     let server = Arc::clone(server);
-    let thread = std::thread::Builder::new().name("primary".to_owned());
+    let thread = thread_for_scripts("primary".to_owned());
     let spawned = thread.spawn(move || link::run(&server));
     spawned
         .map(|_| ())
@@ -272,7 +278,7 @@ fn start_workers(
     for (index, mut worker) in workers.into_iter().enumerate() {
         let name = format!("worker-{index}");
         let watched = Arc::clone(server);
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let thread = thread_for_scripts(name).spawn(move || {
             // A worker that ends, by an error or a panic, stops the server. Otherwise its clients
             // would hang.
             let guard = StopOnDrop::new(watched);
@@ -302,7 +308,7 @@ fn start_loading(
     loaded: Sender<()>,
 ) -> Result<JoinHandle<Result<(), String>>, String> {
     let server = Arc::clone(server);
-    let thread = std::thread::Builder::new().name("loader".to_owned());
+    let thread = thread_for_scripts("loader".to_owned());
     let spawned = thread.spawn(move || {
         let mut guard = StopOnDrop::new(Arc::clone(&server));
         load(&server)?;

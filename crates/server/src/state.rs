@@ -88,6 +88,11 @@ impl Pause {
         self.is_set.load(Relaxed)
     }
 
+    /// Whether writes are held because the server stops after a snapshot.
+    pub fn is_for_stop(&self) -> bool {
+        self.holds_for_stop.load(Relaxed)
+    }
+
     /// Whether commands of one kind are held now: those that may write, or those that only read.
     pub fn holds(&self, may_write: bool, now: Moment) -> bool {
         if !self.is_set() {

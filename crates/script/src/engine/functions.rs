@@ -49,7 +49,7 @@ impl Engine {
     ) -> Result<Vec<(Registered, Function)>, Refusal> {
         let main = self.compile(library.body())?;
         let chunk = self.store(main)?;
-        self.state.killed.set(None);
+        self.state.begin();
         *self.state.registered.borrow_mut() = Some(Vec::new());
         let limit = self.lua.used_memory().saturating_add(self.memory_bytes);
         let ran = lend::lend(host, || {

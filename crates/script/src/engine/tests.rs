@@ -9,10 +9,17 @@ struct OneValue {
     /// Number of ticks after which the script is ended.
     ticks_max: Option<u32>,
     ticks: u32,
+    /// Whether a script is ended after a command.
+    ends_calls: bool,
 }
 
 impl Host for OneValue {
-    fn call(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output) {
+    fn call(
+        &mut self,
+        args: Args<'_>,
+        protocol: Protocol,
+        out: &mut Output,
+    ) -> Option<&'static str> {
         let mut reply = Reply::new(out, protocol);
         match (args.name(), args.get(1)) {
             (b"set", Some(value)) => {
@@ -26,6 +33,7 @@ impl Host for OneValue {
             (b"raw", Some(bytes)) => reply.raw(bytes),
             _ => reply.error("ERR no such command"),
         }
+        self.ends_calls.then_some("ERR ended by the test")
     }
     fn may_call(&mut self, _args: Args<'_>) -> Result<bool, &'static str> {
         Ok(true)
@@ -65,7 +73,7 @@ fn run_on(engine: &mut Engine, host: &mut OneValue, text: &str, args: &[&[u8]]) 
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
     match engine.run(&script, args.len().min(1), Args::new(&input, &spans), host) {
         Ok(finished) => {
-            engine.write(finished, || b"NAME".to_vec(), &mut reply);
+            engine.write(finished, || b"NAME".to_vec(), &mut reply, host);
         }
         Err(text) => reply.error(&text),
     }
@@ -188,7 +196,12 @@ fn arguments_and_replies_of_any_form_take_the_short_or_the_general_way() {
 struct Panics;
 
 impl Host for Panics {
-    fn call(&mut self, _args: Args<'_>, _protocol: Protocol, _out: &mut Output) {
+    fn call(
+        &mut self,
+        _args: Args<'_>,
+        _protocol: Protocol,
+        _out: &mut Output,
+    ) -> Option<&'static str> {
         panic!("by the test");
     }
     fn may_call(&mut self, _args: Args<'_>) -> Result<bool, &'static str> {
@@ -309,10 +322,7 @@ fn the_sandbox_is_closed() {
             "{text}"
         );
     }
-    assert_eq!(
-        run("return loadstring(string.dump(function() end)) == nil"),
-        ":1\r\n"
-    );
+    assert_eq!(run("return string.dump == nil"), ":1\r\n");
     assert_eq!(
         run("return loadstring('return KEYS[1]')()"),
         "$3\r\nkey\r\n"
@@ -520,7 +530,12 @@ fn evicted_scripts_are_removed_from_the_state() {
         let finished = engine.run(&script, 0, Args::new(b"", &[]), &mut host);
         let mut out = Output::default();
         let mut reply = Reply::new(&mut out, Protocol::Resp2);
-        engine.write(finished.expect("it compiles"), Vec::new, &mut reply);
+        engine.write(
+            finished.expect("it compiles"),
+            Vec::new,
+            &mut reply,
+            &mut host,
+        );
         assert_eq!(out[..], *format!(":{number}\r\n").as_bytes());
     }
     assert!(
@@ -530,4 +545,293 @@ fn evicted_scripts_are_removed_from_the_state() {
     );
     assert!(engine.find_body(b"return 0").is_none());
     assert!(engine.find_body(b"return 2999").is_some());
+}
+
+// Stock Lua computes the number of results in 32 bits, overflowed, and wrote outside of its stack.
+#[test]
+fn ranges_beyond_32_bits_are_refused() {
+    for range in [
+        "0, 2147483647",
+        "-1, 2147483647",
+        "-2147483648, 2147483647",
+        "1, 8000",
+        "2147483647, 2^31 + 5",
+        "-1/0, 1/0",
+        "0/0, 0/0",
+        "'-1', '2147483647'",
+    ] {
+        let reply = run(&format!("return {{unpack({{}}, {range})}}"));
+        assert!(
+            reply.contains("too many results to unpack"),
+            "{range}: {reply}"
+        );
+    }
+    assert_eq!(run("return {unpack({1, 2, 3}, 2)}"), "*2\r\n:2\r\n:3\r\n");
+    assert_eq!(run("return {unpack({1}, 5, -5)}"), "*0\r\n");
+    assert_eq!(run("return select('#', unpack({}, 1, 7900))"), ":7900\r\n");
+    let position = run("table.insert({1}, -2147483648, 5)");
+    assert!(position.contains("position out of bounds"), "{position}");
+    assert_eq!(
+        run(
+            "local t = {1, 2} table.insert(t, 1, 0) table.insert(t, 3) return {#t, table.concat(t, ',')}"
+        ),
+        "*2\r\n:4\r\n$7\r\n0,1,2,3\r\n"
+    );
+}
+
+/// Calls every function of the libraries with the limits of 32 and 64 bits.
+#[test]
+fn no_function_fails_on_the_limits_of_integers() {
+    let text = "local n = 0 local hard = {2^31, 2^31 - 1, -2^31, -2^31 - 1, 2^32, 2^53, 2^63, -2^63, \
+        1/0, -1/0, 0/0, 0, -1} \
+        for _, l in ipairs({string, table, math, bit, cmsgpack, struct, {unpack = unpack, select = select}}) do \
+          for k, f in pairs(l) do if type(f) == 'function' and k ~= 'rep' then \
+            for _, a in ipairs(hard) do for _, b in ipairs(hard) do \
+              for _, first in ipairs({'abc', a, {1, 2, 3}, 'i'}) do \
+                pcall(f, first, a, b) pcall(f, first, 'b', a, b) pcall(f, a, first) n = n + 1 \
+              end end end end end end return n";
+    let mut host = OneValue::default();
+    let reply = run_on(&mut engine(), &mut host, text, &[]);
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(reply.starts_with(':'), "{reply}");
+}
+
+/// Runs work on a thread with the stack that scripts need.
+fn on_a_large_stack(work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(crate::STACK_BYTES);
+    thread
+        .spawn(work)
+        .expect("a thread")
+        .join()
+        .expect("no panic");
+}
+
+// Each of Lua's calls of C takes a buffer of 8 KiB, and decoders and encoders are recursive.
+#[test]
+fn deep_calls_and_deep_data_end_with_an_error() {
+    on_a_large_stack(|| {
+        let (mut engine, mut host) = (engine(), OneValue::default());
+        let deep = "cjson.decode_max_depth(9999) cjson.encode_max_depth(9999)";
+        for (inner, depth) in [
+            (
+                "cjson.decode(string.rep('[', 990) .. string.rep(']', 990))",
+                192,
+            ),
+            (
+                "cjson.decode(string.rep('[', 1990) .. string.rep(']', 1990))",
+                196,
+            ),
+            ("cmsgpack.unpack(string.rep('\\145', 990) .. '\\1')", 192),
+            (
+                "local t = {} for i = 1, 1990 do t = {t} end cjson.encode(t)",
+                190,
+            ),
+            (
+                "local t = {} for i = 1, 1990 do t = {a = t} end cjson.encode(t)",
+                190,
+            ),
+            (
+                "string.find(string.rep('a', 900), string.rep('a-', 990) .. 'b')",
+                190,
+            ),
+            (
+                "string.find(string.rep('a', 9000), string.rep('a-', 990) .. 'b')",
+                190,
+            ),
+        ] {
+            let text = format!(
+                "{deep} local function d(k) if k > 0 then string.gsub('a', 'a', \
+                 function() d(k - 1) end) else {inner} end end pcall(d, {depth}) return 1"
+            );
+            host.ticks = 0;
+            host.ticks_max = Some(500);
+            let reply = run_on(&mut engine, &mut host, &text, &[]);
+            assert!(!reply.is_empty(), "{text}");
+        }
+    });
+}
+
+#[test]
+fn deep_objects_are_encoded_and_returned() {
+    on_a_large_stack(|| {
+        let text = "local t = {} for i = 1, 990 do t = {a = t} end return #cjson.encode(t)";
+        assert_eq!(run(text), ":5942\r\n");
+        let text =
+            "redis.setresp(3) local t = {1} for i = 1, 480 do t = {map = {a = t}} end return t";
+        let reply = run(text);
+        assert!(
+            reply.ends_with("*1\r\n:1\r\n"),
+            "{}",
+            &reply[reply.len() - 60..]
+        );
+    });
+}
+
+#[test]
+fn libraries_write_no_more_than_the_memory_of_a_script() {
+    let (mut engine, mut host) = (engine(), OneValue::default());
+    for text in [
+        "return #cmsgpack.pack(t)",
+        "return #cmsgpack.pack(unpack(t))",
+        "return #cjson.encode(t)",
+        "local o = {} for i = 1, 400 do o['k' .. i] = s end return #cjson.encode(o)",
+        "return #struct.pack(string.rep('s', 400), unpack(t))",
+        "return redis.pcall('echo', unpack(t)).err .. redis.call('echo', unpack(t))",
+        "return redis.acl_check_cmd('echo', unpack(t))",
+    ] {
+        let text = format!(
+            "local s = string.rep('x', 1000000) local t = {{}} for i = 1, 400 do t[i] = s end {text}"
+        );
+        let reply = run_on(&mut engine, &mut host, &text, &[]);
+        let reply = String::from_utf8_lossy(&reply);
+        let is_refused =
+            reply.contains("not enough memory") || reply.contains("exceed script-memory-limit");
+        assert!(is_refused, "{text}: {reply}");
+    }
+    let text = "local s = string.rep('x', 1000000) local t = {} for i = 1, 400 do t[i] = s end \
+                redis.log(redis.LOG_WARNING, unpack(t)) return 1";
+    assert_eq!(run_on(&mut engine, &mut host, text, &[]), b":1\r\n");
+}
+
+// Nothing counted what one call of C or of a library did, or the writing of the reply.
+#[test]
+fn the_host_ends_what_is_not_an_instruction() {
+    for text in [
+        "local a = {} a[1] = a a[2] = a return a",
+        "redis.setresp(3) local a = {map = {}} a.map[1] = a a.map[2] = a return a",
+        "local t = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10} for i = 1, 14 do local n = {} \
+         for j = 1, 10 do n[j] = t end t = n end return #cmsgpack.pack(t)",
+        "local t = {1, 2} for i = 1, 900 do t = {t, t} end return #cjson.encode(t)",
+        "local t = {} for i = 1, 900 do t = {t, a = t} end return #cjson.encode(t)",
+        "return string.find(string.rep('a', 200000), string.rep('a-', 60) .. 'b')",
+        "return string.match(string.rep('a', 200000), '(.-)(.-)(.-)b')",
+        "return string.gsub(string.rep('a', 200000), '(.-)(.-)(.-)b', 'x')",
+        "return string.gmatch(string.rep('a', 200000), '.-.-.-b')()",
+        "return string.find(string.rep('a', 100), string.rep('a?', 100) .. string.rep('a', 100))",
+        "return string.find(string.rep('(', 200000), '%b()%b()')",
+        "for i = 1, 1e9 do local s = string.rep('x', 1000000) end",
+        "local t = {} for i = 1, 100000 do t[i] = i end while true do table.insert(t, 1, 0) table.remove(t, 1) end",
+        "local s = string.rep('x', 1000000) while true do redis.sha1hex(s) end",
+        "local s = string.rep('[],', 100000) while true do cjson.decode('[' .. s .. '1]') end",
+    ] {
+        let mut host = OneValue {
+            ticks_max: Some(30),
+            ..OneValue::default()
+        };
+        let reply = run_on(&mut engine(), &mut host, text, &[]);
+        let shown = String::from_utf8_lossy(&reply[..reply.len().min(200)]);
+        assert!(
+            shown.starts_with("-ERR ended by the test"),
+            "{text}: {shown}"
+        );
+    }
+    assert_eq!(
+        run("for i = 1, 10000 do string.rep('', 2147483647) end return 1"),
+        ":1\r\n"
+    );
+    let mut host = OneValue {
+        ends_calls: true,
+        ..OneValue::default()
+    };
+    let text = "pcall(redis.call, 'set', 1) while true do end";
+    let reply = run_on(&mut engine(), &mut host, text, &[]);
+    assert!(reply.starts_with(b"-ERR ended by the test"));
+}
+
+// The collector started at twice the memory in use, which was beyond the limit.
+#[test]
+fn memory_in_use_may_come_near_the_limit() {
+    let (mut engine, mut host) = (engine(), OneValue::default());
+    // The limit is 8 MiB.
+    for kept in [2_000_000, 4_000_000, 5_500_000] {
+        let text = format!(
+            "local keep = string.rep('x', 100) local t = {{}} \
+             for i = 1, {kept} / 100000 do t[i] = string.rep('z', 99990) .. i end \
+             for i = 1, 3000 do local s = string.rep('y', 50000) .. i end return #t"
+        );
+        let reply = run_on(&mut engine, &mut host, &text, &[]);
+        assert_eq!(
+            reply.first(),
+            Some(&b':'),
+            "{kept}: {}",
+            String::from_utf8_lossy(&reply)
+        );
+    }
+    let text = "local t = {} for i = 1, 1e9 do t[i] = string.rep('z', 9999) .. i end";
+    let reply = run_on(&mut engine, &mut host, text, &[]);
+    assert!(reply.starts_with(b"-ERR not enough memory"));
+    assert_eq!(run_on(&mut engine, &mut host, "return 7", &[]), b":7\r\n");
+}
+
+#[test]
+fn a_minus_in_an_error_stays() {
+    assert_eq!(run("return {err='-x y'}"), "--x y\r\n");
+    assert_eq!(run("return redis.error_reply('-x y')"), "-x y\r\n");
+}
+
+#[test]
+fn descriptions_of_functions_are_bounded() {
+    let options = Options {
+        version: "7.4.0",
+        memory_bytes: 8 << 20,
+    };
+    let mut engine = Engine::for_functions(&options).expect("a Lua state");
+    let code = "#!lua name=l\nlocal s = string.rep('x', 400000) for i = 1, 5 do \
+                redis.register_function{function_name='f' .. i, description=s, callback=function() end} end";
+    let mut library = crate::Library::parse(code.as_bytes()).expect("valid");
+    let refused = engine.try_library(&mut library, &mut OneValue::default());
+    assert!(refused.expect_err("too large").contains("exceed 1 MB"));
+}
+
+#[test]
+fn both_matchers_of_patterns_return_the_same() {
+    let text = "local t, p, r = ARGV[1], ARGV[2], ARGV[3] local out = {} \
+        local function add(...) for i = 1, select('#', ...) do local v = tostring((select(i, ...))) \
+          local a, b = string.find(v, 'user_script:1: ', 1, true) \
+          out[#out + 1] = a == 1 and string.sub(v, b + 1) or v end out[#out + 1] = '|' end \
+        local function try(f, ...) add(pcall(f, ...)) end \
+        try(string.find, t, p) try(string.find, t, p, 2) try(string.find, t, p, -2) \
+        try(string.match, t, p) try(string.match, t, p, 3) try(string.match, t, p, 99) \
+        add(pcall(function() local n = 0 for a, b in string.gmatch(t, p) do \
+          add(a, b) n = n + 1 if n > 50 then break end end end)) \
+        try(string.gsub, t, p, r) try(string.gsub, t, p, r, 2) try(string.gsub, t, p, 7) \
+        try(string.gsub, t, p, {a = 'x', b = false, aa = 1}) try(string.gsub, t, p, {a = {}}) \
+        try(string.gsub, t, p, function(a, b) return b end) \
+        try(string.gsub, t, p) try(string.gsub, t, p, r, 'x') \
+        return table.concat(out, ',')";
+    let (mut stock, mut bounded) = (engine(), engine());
+    bounded.state.steps_max.set(0.0);
+    let mut seed = 0x2545_F491_4F6C_DD1Du64;
+    let mut next = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as usize
+    };
+    let items = [
+        "a", "b", "(", ")", "()", ".", "%a", "%W", "%s", "[ab]", "[^a]", "[a-c]", "[%w]", "[]a]",
+        "[", "*", "+", "-", "?", "*", "-", "^", "$", "%", "%1", "%2", "%b()", "%b", "%f[a]", "%f",
+        "%z", "\0",
+    ];
+    let parts = ["x", "%0", "%1", "%2", "%%", "%", "%a"];
+    let mut host = OneValue::default();
+    for _ in 0..4_000 {
+        let text_len = 1 + next() % 12;
+        let subject: Vec<u8> = (0..text_len)
+            .map(|_| b"aabbc (),1\0"[next() % 11])
+            .collect();
+        let count = next() % 7;
+        let pattern: String = (0..count).map(|_| items[next() % items.len()]).collect();
+        let count = next() % 4;
+        let replacement: String = (0..count).map(|_| parts[next() % parts.len()]).collect();
+        let args: [&[u8]; 4] = [b"k", &subject, pattern.as_bytes(), replacement.as_bytes()];
+        let expected = run_on(&mut stock, &mut host, text, &args);
+        let found = run_on(&mut bounded, &mut host, text, &args);
+        assert_eq!(
+            String::from_utf8_lossy(&expected),
+            String::from_utf8_lossy(&found),
+            "{} {pattern:?} {replacement:?}",
+            subject.escape_ascii()
+        );
+    }
 }

@@ -226,6 +226,8 @@ impl Decoder<'_> {
     }
 
     fn value(&mut self, token: Token) -> mlua::Result<Value> {
+        // The position moves by a byte at least, and the texts of strings are copied once more.
+        self.settings.state.work(4 + self.at - token.at)?;
         Ok(match token.kind {
             Kind::String => Value::String(self.lua.create_string(&self.buffer)?),
             Kind::Number(number) => Value::Number(number),
@@ -238,6 +240,7 @@ impl Decoder<'_> {
     }
 
     fn descend(&mut self) -> mlua::Result<()> {
+        self.settings.state.check_stack(self.lua)?;
         self.depth += 1;
         let depth = self.depth;
         if depth > self.settings.decode_depth_max.get().min(DEPTH_MAX) {

@@ -4,29 +4,34 @@ use super::{DEPTH_MAX, Invalid, Settings};
 use crate::failure::{Raised, number_of, raise, type_name, unplaced};
 use crate::number::push_general;
 use mlua::{Lua, LuaString, Table, Value};
+use wire::Output;
 
 /// Encodes a value as JSON.
 pub fn encode(lua: &Lua, settings: &Settings, value: &Value) -> mlua::Result<LuaString> {
     let mut encoder = Encoder {
+        lua,
         settings,
-        out: Vec::new(),
         // The text may not become larger than what the script may allocate.
-        size_max: lua.used_memory().max(1 << 20) * 8,
+        out: Output::new(settings.state.memory_bytes.get()),
+        digits: Vec::new(),
     };
     // Within the visit of a table the caller's position is out of reach.
     encoder
         .value(value, 0)
+        .and_then(|()| encoder.check(0))
         .map_err(|error| match error.downcast_ref::<Raised>() {
             Some(Raised::Text(text)) => raise(lua, text),
             _ => error,
         })?;
-    lua.create_string(&encoder.out)
+    lua.create_string(&encoder.out[..])
 }
 
 struct Encoder<'a> {
+    lua: &'a Lua,
     settings: &'a Settings,
-    out: Vec<u8>,
-    size_max: usize,
+    out: Output,
+    /// Buffer of a number.
+    digits: Vec<u8>,
 }
 
 impl Encoder<'_> {
@@ -36,6 +41,7 @@ impl Encoder<'_> {
     }
 
     fn value(&mut self, value: &Value, depth: i32) -> mlua::Result<()> {
+        self.check(0)?;
         match value {
             Value::Nil => self.out.extend_from_slice(b"null"),
             Value::LightUserData(pointer) if pointer.0.is_null() => {
@@ -45,7 +51,7 @@ impl Encoder<'_> {
             Value::Boolean(false) => self.out.extend_from_slice(b"false"),
             Value::Integer(number) => self.number(value, *number as f64)?,
             Value::Number(number) => self.number(value, *number)?,
-            Value::String(text) => self.string(&text.as_bytes()),
+            Value::String(text) => return self.string(&text.as_bytes()),
             Value::Table(table) => return self.table(table, value, depth + 1),
             _ => return Err(self.refuse(value, "type not supported")),
         }
@@ -58,21 +64,32 @@ impl Encoder<'_> {
                 Invalid::Refused => return Err(self.refuse(value, "must not be NaN or Inf")),
                 Invalid::Null => self.out.extend_from_slice(b"null"),
                 Invalid::Allowed if number.is_nan() => self.out.extend_from_slice(b"nan"),
-                Invalid::Allowed => push_general(&mut self.out, number, 14),
+                Invalid::Allowed => self.digits(number, 14),
             }
             return Ok(());
         }
-        push_general(
-            &mut self.out,
-            number,
-            self.settings.precision.get() as usize,
-        );
+        self.digits(number, self.settings.precision.get() as usize);
         Ok(())
     }
 
-    fn string(&mut self, text: &[u8]) {
+    fn digits(&mut self, number: f64, precision: usize) {
+        self.digits.clear();
+        push_general(&mut self.digits, number, precision);
+        self.out.extend_from_slice(&self.digits);
+    }
+
+    fn string(&mut self, text: &[u8]) -> mlua::Result<()> {
         self.out.push(b'"');
-        for byte in text {
+        let is_special = |byte: &u8| matches!(byte, 0..=31 | 127 | b'"' | b'\\' | b'/');
+        let mut rest = text;
+        loop {
+            let plain = rest.iter().position(is_special).unwrap_or(rest.len());
+            self.out.extend_from_slice(&rest[..plain]);
+            self.check(plain)?;
+            let Some((byte, after)) = rest[plain..].split_first() else {
+                break;
+            };
+            rest = after;
             match byte {
                 b'"' => self.out.extend_from_slice(b"\\\""),
                 b'\\' => self.out.extend_from_slice(b"\\\\"),
@@ -82,13 +99,14 @@ impl Encoder<'_> {
                 10 => self.out.extend_from_slice(b"\\n"),
                 12 => self.out.extend_from_slice(b"\\f"),
                 13 => self.out.extend_from_slice(b"\\r"),
-                0..=31 | 127 => self
-                    .out
-                    .extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-                byte => self.out.push(*byte),
+                byte => {
+                    let text = format!("\\u{byte:04x}");
+                    self.out.extend_from_slice(text.as_bytes());
+                }
             }
         }
         self.out.push(b'"');
+        Ok(())
     }
 
     fn table(&mut self, table: &Table, value: &Value, depth: i32) -> mlua::Result<()> {
@@ -98,33 +116,50 @@ impl Encoder<'_> {
                 "Cannot serialise, excessive nesting ({depth})"
             )));
         }
-        self.check_size()?;
+        self.settings.state.check_stack(self.lua)?;
         let is_marked = table
             .metatable()
             .is_some_and(|m| m == self.settings.array_metatable);
-        let len = if is_marked {
-            Some(table.raw_len())
-        } else {
-            self.array_len(table, value)?
-        };
+        if is_marked {
+            return self.array(table, table.raw_len(), depth);
+        }
+        let (len, has_tables) = self.array_len(table, value)?;
         match len {
-            Some(len) if len > 0 || is_marked => self.array(table, len, depth),
-            _ => self.object(table, depth),
+            Some(len) if len > 0 => self.array(table, len, depth),
+            // The visit of a table is a call of Lua's, of which few can be nested.
+            _ if has_tables => {
+                self.out.push(b'{');
+                for pair in table.pairs::<Value, Value>() {
+                    let (key, value) = pair?;
+                    self.field(&key, &value, depth)?;
+                }
+                self.out.push(b'}');
+                Ok(())
+            }
+            _ => {
+                self.out.push(b'{');
+                table.for_each(|key: Value, value: Value| self.field(&key, &value, depth))?;
+                self.out.push(b'}');
+                Ok(())
+            }
         }
     }
 
-    fn check_size(&self) -> mlua::Result<()> {
-        if self.out.len() > self.size_max {
+    /// Counts work, and raises an error if the output is full.
+    fn check(&self, bytes: usize) -> mlua::Result<()> {
+        if self.out.is_cut_off() {
             return Err(unplaced("not enough memory".into()));
         }
-        Ok(())
+        self.settings.state.work(4 + bytes)
     }
 
-    /// Returns the highest index if all keys are positive integers.
-    fn array_len(&self, table: &Table, value: &Value) -> mlua::Result<Option<usize>> {
+    /// Returns the highest index if all keys are positive integers, and whether a value is a table.
+    fn array_len(&self, table: &Table, value: &Value) -> mlua::Result<(Option<usize>, bool)> {
         let (mut max, mut count, mut is_array) = (0usize, 0usize, true);
+        let mut has_tables = false;
         // A key of another kind ends the check; the rest of the loop does nothing then.
-        table.for_each(|key: Value, _: Value| {
+        table.for_each(|key: Value, value: Value| {
+            has_tables |= value.is_table();
             match key {
                 Value::Integer(index) if index >= 1 && is_array => {
                     max = max.max(index as usize);
@@ -134,8 +169,9 @@ impl Encoder<'_> {
             }
             Ok(())
         })?;
+        self.check(count)?;
         if !is_array {
-            return Ok(None);
+            return Ok((None, has_tables));
         }
         let ratio = self.settings.sparse_ratio.get().max(0) as usize;
         let safe = self.settings.sparse_safe.get().max(0) as usize;
@@ -143,9 +179,9 @@ impl Encoder<'_> {
             if !self.settings.sparse_convert.get() {
                 return Err(self.refuse(value, "excessively sparse array"));
             }
-            return Ok(None);
+            return Ok((None, has_tables));
         }
-        Ok(Some(max))
+        Ok((Some(max), has_tables))
     }
 
     fn array(&mut self, table: &Table, len: usize, depth: i32) -> mlua::Result<()> {
@@ -154,8 +190,6 @@ impl Encoder<'_> {
             if index > 1 {
                 self.out.push(b',');
             }
-            // An array may have far fewer elements than its length.
-            self.check_size()?;
             let value: Value = table.raw_get(index)?;
             self.value(&value, depth)?;
         }
@@ -163,28 +197,22 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn object(&mut self, table: &Table, depth: i32) -> mlua::Result<()> {
-        self.out.push(b'{');
-        let mut is_first = true;
-        table.for_each(|key: Value, value: Value| {
-            if !std::mem::take(&mut is_first) {
-                self.out.push(b',');
+    fn field(&mut self, key: &Value, value: &Value, depth: i32) -> mlua::Result<()> {
+        if self.out.last() != Some(&b'{') {
+            self.out.push(b',');
+        }
+        match key {
+            Value::String(text) => self.string(&text.as_bytes())?,
+            Value::Integer(_) | Value::Number(_) => {
+                self.out.push(b'"');
+                self.number(key, number_of(Some(key)).unwrap_or(f64::NAN))?;
+                self.out.push(b'"');
             }
-            match &key {
-                Value::String(text) => self.string(&text.as_bytes()),
-                Value::Integer(_) | Value::Number(_) => {
-                    self.out.push(b'"');
-                    self.number(&key, number_of(Some(&key)).unwrap_or(f64::NAN))?;
-                    self.out.push(b'"');
-                }
-                other => {
-                    return Err(self.refuse(other, "table key must be a number or string"));
-                }
+            other => {
+                return Err(self.refuse(other, "table key must be a number or string"));
             }
-            self.out.push(b':');
-            self.value(&value, depth)
-        })?;
-        self.out.push(b'}');
-        Ok(())
+        }
+        self.out.push(b':');
+        self.value(value, depth)
     }
 }

@@ -137,14 +137,16 @@ fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> An
         let script = find(ctx, engine, &args[1], by)?;
         server.scripting.cache.touch(&script);
         let limits = limits(ctx, script.flags(), is_read_only)?;
-        let finished = call_in_script(ctx, |ctx| {
+        let (finished, mut host) = call_in_script(ctx, |ctx| {
             let mut host = ScriptHost::new(ctx, limits);
             let finished = engine.run(&script, key_count, args.from(3), &mut host);
-            host.end();
-            finished
+            (finished, host.into_idle())
         });
-        ctx.session.is_error_counted =
-            engine.write(finished?, || script.hex().to_vec(), &mut ctx.reply);
+        let written = finished.map(|finished| {
+            let name = || script.hex().to_vec();
+            engine.write(finished, name, &mut ctx.reply, &mut host)
+        });
+        ctx.session.is_error_counted = written?;
         Ok(())
     });
     if let Err(text) = result.and_then(|run| run) {

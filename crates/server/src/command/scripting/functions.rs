@@ -1,6 +1,6 @@
 //! Functions: FCALL, FCALL_RO and FUNCTION.
 
-use super::host::{LoadHost, ScriptHost};
+use super::host::{IdleHost, ScriptHost};
 use super::{call_in_script, key_count, kill, limits};
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::subcommand::{help, refuse_subcommand};
@@ -74,17 +74,18 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
     let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
     let start = ctx.reply.position();
     let result = server.scripting.with_functions(memory_bytes, |engine| {
-        let mut loader = LoadHost::new(server);
+        let mut loader = IdleHost::loading(server);
         let found = engine.find_function(&server.scripting.libraries, name, &mut loader)?;
         let flags = found.ok_or_else(|| "ERR Function not found".to_owned())?;
         let limits = limits(ctx, flags, is_read_only)?;
-        let finished = call_in_script(ctx, |ctx| {
+        let (finished, mut host) = call_in_script(ctx, |ctx| {
             let mut host = ScriptHost::new(ctx, limits);
             let finished = engine.call_function(name, key_count, args.from(3), &mut host);
-            host.end();
-            finished
+            (finished, host.into_idle())
         });
-        ctx.session.is_error_counted = engine.write(finished?, || name.to_vec(), &mut ctx.reply);
+        let written = finished
+            .map(|finished| engine.write(finished, || name.to_vec(), &mut ctx.reply, &mut host));
+        ctx.session.is_error_counted = written?;
         Ok(())
     });
     settled(ctx, start, result.and_then(|run| run))
@@ -156,7 +157,7 @@ fn try_library(server: &Server, code: &[u8]) -> Result<Library, String> {
     let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
     let mut library = Library::parse(code)?;
     server.scripting.with_functions(memory_bytes, |engine| {
-        engine.try_library(&mut library, &mut LoadHost::new(server))
+        engine.try_library(&mut library, &mut IdleHost::loading(server))
     })??;
     Ok(library)
 }

@@ -12,7 +12,7 @@ use crate::state::Server;
 use rustix::time::{ClockId, clock_gettime};
 use script::Host;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::{Args, Output, Protocol, Reply};
 
 /// What a script may do.
@@ -24,33 +24,127 @@ pub struct Limits {
     pub is_full: bool,
 }
 
+/// Number of commands of a script between two readings of the clock, as long as they are short.
+const CALLS_MAX: u32 = 16;
+/// Number of commands before the first reading.
+const FIRST_CALLS_MAX: u32 = 4;
+/// Duration of this many commands from which the clock is read after each.
+const LONG_CALLS: Duration = Duration::from_millis(5);
+
+/// Time of a running script, and what ends it.
+pub struct Watch<'s> {
+    server: &'s Server,
+    has_written: bool,
+    /// Time of the first tick.
+    since: Option<Instant>,
+    /// Commands until the clock is read.
+    calls_left: u32,
+    /// Time of the last reading after a command.
+    called_at: Option<Instant>,
+}
+
+impl<'s> Watch<'s> {
+    fn new(server: &'s Server) -> Self {
+        Watch {
+            server,
+            has_written: false,
+            since: None,
+            calls_left: FIRST_CALLS_MAX,
+            called_at: None,
+        }
+    }
+
+    /// Returns the reason for which a script that has just run a command must end.
+    fn after_call(&mut self) -> Option<&'static str> {
+        self.calls_left -= 1;
+        if self.calls_left > 0 && !self.is_stopping() {
+            return None;
+        }
+        let now = Instant::now();
+        let before = self.called_at.replace(now);
+        let is_long = before.is_some_and(|before| now.duration_since(before) >= LONG_CALLS);
+        self.calls_left = if is_long { 1 } else { CALLS_MAX };
+        self.tick(now)
+    }
+
+    /// Whether scripts are ended, because the server stops. A snapshot before waits for their locks.
+    fn is_stopping(&self) -> bool {
+        self.server.stops() || self.server.pause.is_for_stop()
+    }
+
+    fn tick(&mut self, now: Instant) -> Option<&'static str> {
+        if self.is_stopping() {
+            if self.has_written {
+                log::warn!("a script that had written was ended, because the server stops");
+            }
+            return Some("ERR Script ended because the server stops");
+        }
+        let scripting = &self.server.scripting;
+        let since = *self.since.get_or_insert(now);
+        let elapsed_ms = now.duration_since(since).as_millis() as i64;
+        let config = &self.server.config;
+        let limit_ms = config.number(Id::ScriptTimeLimit);
+        if limit_ms > 0 && elapsed_ms >= limit_ms {
+            return Some("ERR Script ended because it exceeded script-time-limit");
+        }
+        if elapsed_ms < config.number(Id::BusyReplyThreshold) {
+            return None;
+        }
+        scripting.is_busy.store(true, Relaxed);
+        scripting.has_written.store(self.has_written, Relaxed);
+        let is_killed = scripting.is_killed.swap(false, Relaxed);
+        is_killed.then_some("ERR Script killed by user with SCRIPT KILL.")
+    }
+}
+
+impl Drop for Watch<'_> {
+    /// Ends the state of a script that ran too long.
+    fn drop(&mut self) {
+        if self.since.is_some() {
+            let scripting = &self.server.scripting;
+            scripting.is_busy.store(false, Relaxed);
+            scripting.is_killed.store(false, Relaxed);
+        }
+    }
+}
+
 /// The server as a script sees it.
 pub struct ScriptHost<'r, 'a, 'v> {
     ctx: &'r mut Ctx<'a, 'v>,
     limits: Limits,
-    has_written: bool,
-    /// Time of the first tick.
-    since: Option<Instant>,
+    watch: Watch<'a>,
 }
 
 impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
     /// Creates the host of one script.
     pub fn new(ctx: &'r mut Ctx<'a, 'v>, limits: Limits) -> Self {
         ScriptHost {
+            watch: Watch::new(ctx.server),
             ctx,
             limits,
-            has_written: false,
-            since: None,
         }
     }
 
-    /// Ends the state of a script that ran too long.
-    pub fn end(self) {
-        if self.since.is_some() {
-            let scripting = &self.ctx.server.scripting;
-            scripting.is_busy.store(false, Relaxed);
-            scripting.is_killed.store(false, Relaxed);
+    /// Returns the host for the writing of the script's value.
+    pub fn into_idle(self) -> IdleHost<'a> {
+        IdleHost {
+            watch: self.watch,
+            loads_since: None,
         }
+    }
+
+    fn run(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output) {
+        self.ctx.session.protocol = protocol;
+        let Some(chosen) = find(args) else {
+            let text = "ERR Unknown Redis command called from script";
+            return self.ctx.refuse_inner(None, text, Caller::Script(out));
+        };
+        if let Some(text) = self.refusal(chosen, args) {
+            let caller = Caller::Script(out);
+            return self.ctx.refuse_inner(Some(chosen), text, caller);
+        }
+        self.watch.has_written |= chosen.flags() & flag::WRITE != 0;
+        self.ctx.run_inner(chosen, args, Caller::Script(out));
     }
 
     /// Returns the reason why a script may not call a command.
@@ -66,13 +160,13 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
             return Some("ERR Write commands are not allowed from read-only scripts.");
         }
         if flags & flag::WRITE != 0
-            && !self.has_written
+            && !self.watch.has_written
             && let Some(error) = refuses_writes(self.ctx.server)
         {
             return Some(error);
         }
         // After its first write a script is not stopped in the middle.
-        if self.limits.is_full && flags & flag::DENYOOM != 0 && !self.has_written {
+        if self.limits.is_full && flags & flag::DENYOOM != 0 && !self.watch.has_written {
             return Some(OUT_OF_MEMORY);
         }
         None
@@ -80,18 +174,14 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
 }
 
 impl Host for ScriptHost<'_, '_, '_> {
-    fn call(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output) {
-        self.ctx.session.protocol = protocol;
-        let Some(chosen) = find(args) else {
-            let text = "ERR Unknown Redis command called from script";
-            return self.ctx.refuse_inner(None, text, Caller::Script(out));
-        };
-        if let Some(text) = self.refusal(chosen, args) {
-            let caller = Caller::Script(out);
-            return self.ctx.refuse_inner(Some(chosen), text, caller);
-        }
-        self.has_written |= chosen.flags() & flag::WRITE != 0;
-        self.ctx.run_inner(chosen, args, Caller::Script(out));
+    fn call(
+        &mut self,
+        args: Args<'_>,
+        protocol: Protocol,
+        out: &mut Output,
+    ) -> Option<&'static str> {
+        self.run(args, protocol, out);
+        self.watch.after_call()
     }
 
     fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
@@ -109,46 +199,40 @@ impl Host for ScriptHost<'_, '_, '_> {
     }
 
     fn tick(&mut self) -> Option<&'static str> {
-        let scripting = &self.ctx.server.scripting;
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let elapsed_ms = since.elapsed().as_millis() as i64;
-        let config = &self.ctx.server.config;
-        let limit_ms = config.number(Id::ScriptTimeLimit);
-        if limit_ms > 0 && elapsed_ms >= limit_ms {
-            return Some("ERR Script ended because it exceeded script-time-limit");
-        }
-        if elapsed_ms < config.number(Id::BusyReplyThreshold) {
-            return None;
-        }
-        scripting.is_busy.store(true, Relaxed);
-        scripting.has_written.store(self.has_written, Relaxed);
-        let is_killed = scripting.is_killed.swap(false, Relaxed);
-        is_killed.then_some("ERR Script killed by user with SCRIPT KILL.")
+        self.watch.tick(Instant::now())
     }
 }
 
-/// The server as the code of a library sees it while it is loaded. It may not call commands.
-pub struct LoadHost<'s> {
-    server: &'s Server,
-    since: Instant,
+/// Maximum duration of the loading of a library.
+const LOAD_MAX: Duration = Duration::from_millis(500);
+
+/// The server as code sees it that may not call commands: that of a library while it is loaded, and
+/// that of a script while its value is written.
+pub struct IdleHost<'s> {
+    watch: Watch<'s>,
+    /// Start of the loading of a library.
+    loads_since: Option<Instant>,
 }
 
-/// Maximum duration of the loading of a library in milliseconds.
-const LOAD_MS_MAX: u128 = 500;
-
-impl<'s> LoadHost<'s> {
-    /// Creates the host of one library.
-    pub fn new(server: &'s Server) -> Self {
-        LoadHost {
-            server,
-            since: Instant::now(),
+impl<'s> IdleHost<'s> {
+    /// Creates the host of one library that is loaded.
+    pub fn loading(server: &'s Server) -> Self {
+        IdleHost {
+            watch: Watch::new(server),
+            loads_since: Some(Instant::now()),
         }
     }
 }
 
-impl Host for LoadHost<'_> {
-    fn call(&mut self, _args: Args<'_>, protocol: Protocol, out: &mut Output) {
+impl Host for IdleHost<'_> {
+    fn call(
+        &mut self,
+        _args: Args<'_>,
+        protocol: Protocol,
+        out: &mut Output,
+    ) -> Option<&'static str> {
         Reply::new(out, protocol).error("ERR a library cannot call commands while it is loaded");
+        None
     }
 
     fn may_call(&mut self, args: Args<'_>) -> Result<bool, &'static str> {
@@ -165,9 +249,13 @@ impl Host for LoadHost<'_> {
     }
 
     fn tick(&mut self) -> Option<&'static str> {
-        let limit_ms = self.server.config.number(Id::ScriptTimeLimit);
-        let is_over = limit_ms > 0 && self.since.elapsed().as_millis() >= LOAD_MS_MAX;
-        is_over.then_some("ERR FUNCTION LOAD timeout")
+        let now = Instant::now();
+        let is_long = |since: Instant| now.duration_since(since) >= LOAD_MAX;
+        let limit_ms = self.watch.server.config.number(Id::ScriptTimeLimit);
+        if limit_ms > 0 && self.loads_since.is_some_and(is_long) {
+            return Some("ERR FUNCTION LOAD timeout");
+        }
+        self.watch.tick(now)
     }
 }
 
