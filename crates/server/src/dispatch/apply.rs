@@ -87,7 +87,16 @@ impl<'s> Applier<'s> {
         if !chosen.accepts(args.len()) || chosen.is_unknown {
             return Err(format!("wrong number of arguments for '{}'", spec.name));
         }
-        if matches!(spec.name, "ping" | "replconf" | "publish") {
+        let is_of_feed = chosen.flags() & (flag::WRITE | flag::MAY_WRITE) != 0
+            || matches!(
+                spec.name,
+                "select" | "multi" | "exec" | "script" | "pfcount"
+            );
+        let is_without_effect = matches!(spec.name, "ping" | "replconf" | "publish" | "echo");
+        if !is_of_feed && !is_without_effect {
+            return Err(format!("'{}' does not belong there", spec.name));
+        }
+        if is_without_effect && spec.name != "echo" {
             return Ok(());
         }
         if spec.name == "echo" {
