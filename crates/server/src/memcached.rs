@@ -133,7 +133,8 @@ pub(crate) fn refuse_for_memory(request: &Request, out: &mut Output) {
     }
 }
 
-/// Refuses a request with an error of Redis's protocol if it writes. Returns whether it was refused.
+/// Refuses a request with an error of Redis's protocol if it writes. Returns whether it was
+/// refused.
 pub(crate) fn refuse_write(request: &Request, error: &str, out: &mut Output) -> bool {
     let meta = &request.meta;
     let is_read = request.verb == Verb::MetaGet && !meta.has(b'T') && !meta.has(b'N');

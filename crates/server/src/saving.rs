@@ -227,7 +227,7 @@ impl Saving {
         passed == Passed::Next
     }
 
-    /// Whether the file of a snapshot may be renamed. If so, the snapshot is not cancelled any more.
+    /// Whether the file of a snapshot may be renamed. If so, the snapshot is no longer cancelled.
     fn complete(&self, server: &Server, epoch: u32) -> bool {
         let mut state = self.state();
         let may = state.machine.complete(epoch);

@@ -47,8 +47,8 @@ const CLIENT_BYTES_MIN: u64 = 128 << 10;
 pub struct Pause {
     /// Lock for changes.
     change: Mutex<()>,
-    /// Whether commands are or may be held. It is set while there is a stop, and from the begin of a
-    /// CLIENT PAUSE until a worker has found that it has ended.
+    /// Whether commands are or may be held. It is set while there is a stop, and from the begin of
+    /// a CLIENT PAUSE until a worker has found that it has ended.
     is_set: AtomicBool,
     /// End of CLIENT PAUSE; 0 if there is none.
     until_ms: AtomicU64,

@@ -7,8 +7,8 @@
 //! a server that starts removes only files that no server writes. A file system without locks keeps
 //! them.
 //!
-//! Only the owner may read the file, because it contains all keys and values. The complete file gets
-//! the permissions of the file that it replaces.
+//! Only the owner may read the file, because it contains all keys and values. The complete file
+//! gets the permissions of the file that it replaces.
 
 use crate::random::chance;
 use rustix::fs::{FlockOperation, flock};
@@ -29,8 +29,8 @@ const PERMISSION_BITS: u32 = 0o777;
 /// Maximum number of attempts to find a name that is not used.
 const ATTEMPTS_MAX: u64 = 8;
 
-/// Returns the name of a temporary file with these random hexadecimal digits, of which the first are
-/// used.
+/// Returns the name of a temporary file with these random hexadecimal digits, of which the first
+/// are used.
 pub fn name(random: &str) -> String {
     format!("{PREFIX}{:.RANDOM_LEN$}{SUFFIX}", random)
 }

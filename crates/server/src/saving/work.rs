@@ -217,8 +217,8 @@ fn pause(server: &Server) {
     server.saving.paused_until_ms.store(until, Relaxed);
 }
 
-/// Passes the large value of a key to the thread, if it is not saved yet. The key's shard is locked.
-/// Returns false if another large value or a long command must end first.
+/// Passes the large value of a key to the thread, if it is not saved yet. The key's shard is
+/// locked. Returns false if another large value or a long command must end first.
 pub fn lend(server: &Server, view: &mut View<'_>, key: &Key<'_>, worker: usize) -> bool {
     // The keys are reserved only for a loan, because the end of a reservation serves clients.
     if !view.is_unsaved_large(key) {
@@ -353,8 +353,8 @@ pub fn refuses_writes(server: &Server) -> Option<&'static str> {
     is_refused.then_some(WRITES_REFUSED)
 }
 
-/// Checks at the start that snapshots can be written to `dir`, and removes the temporary files there
-/// that a crash has left.
+/// Checks at the start that snapshots can be written to `dir`, and removes the temporary files
+/// there that a crash has left.
 ///
 /// # Errors
 /// Save points are set, and no file can be created. Without save points that is logged.

@@ -4,8 +4,8 @@
 //! and the folder is written to the disk, so that a crash at any time leaves the old file or the
 //! new one. Until then its first bytes are no valid header. `temporary.rs` says how it is named.
 //!
-//! The thread reports each snapshot once to the first worker: when its file is complete, or when the
-//! file was given up. Tasks of other snapshots are ignored.
+//! The thread reports each snapshot once to the first worker: when its file is complete, or when
+//! the file was given up. Tasks of other snapshots are ignored.
 
 use super::encode;
 use super::queue::{Plan, Task, Written};
