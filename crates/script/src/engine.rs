@@ -518,7 +518,8 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Turns the prelude's finalizer off, because it would call functions that are freed already.
+        // Turns the prelude's finalizer off, because it would call functions that are freed
+        // already.
         let _ = self.limit.call::<()>(-1.0);
     }
 }
@@ -593,6 +594,13 @@ fn natives(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
             Ok(())
         })?,
     )?;
+    add_counters(lua, state, &native)?;
+    pattern::add_natives(lua, state, &native)?;
+    Ok(native)
+}
+
+/// Adds the functions that count work and end a script.
+fn add_counters(lua: &Lua, state: &Rc<State>, native: &Table) -> mlua::Result<()> {
     native.raw_set(
         "raise",
         lua.create_function(|lua, text: String| Err::<(), _>(raise(lua, text)))?,
@@ -618,8 +626,7 @@ fn natives(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
             Ok(())
         })?,
     )?;
-    pattern::add_natives(lua, state, &native)?;
-    Ok(native)
+    Ok(())
 }
 
 /// Describes an uncaught error, on top of whose stack this function is called.

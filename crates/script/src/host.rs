@@ -25,7 +25,7 @@ pub trait Host {
     /// Returns the processor time used, in seconds, from any starting point.
     fn cpu_seconds(&mut self) -> f64;
 
-    /// Is called after every `Engine::TICK_INSTRUCTIONS` instructions, and after a similar amount of
-    /// work of the libraries. Returns the reason if the script must end.
+    /// Is called after every `Engine::TICK_INSTRUCTIONS` instructions, and after a similar amount
+    /// of work of the libraries. Returns the reason if the script must end.
     fn tick(&mut self) -> Option<&'static str>;
 }

@@ -1,9 +1,9 @@
 //! Matcher of Lua's patterns that counts its work.
 //!
-//! Lua's own matcher is one call of C, which nothing can end, and a pattern with several repetitions
-//! takes time that grows with a power of the subject's length. It is used as long as the product of
-//! both stays small ([`subject_max`]). Longer subjects are matched here, with the same results: every
-//! step is counted, so that the host can end the script.
+//! Lua's own matcher is one call of C, which nothing can end, and a pattern with several
+//! repetitions takes time that grows with a power of the subject's length. It is used as long as
+//! the product of both stays small ([`subject_max`]). Longer subjects are matched here, with the
+//! same results: every step is counted, so that the host can end the script.
 
 use crate::failure::raise;
 use crate::state::State;

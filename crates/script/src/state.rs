@@ -12,8 +12,8 @@ use wire::{Output, Protocol, Span};
 /// under the limit costs a protected call per value.
 const UNLIMITED_BYTES_MAX: usize = 16 << 10;
 
-/// Size of the stack in bytes that a thread which runs scripts must have. Lua's calls of C functions
-/// take up to 2 MB of it, and the recursive functions of the libraries up to a half.
+/// Size of the stack in bytes that a thread which runs scripts must have. Lua's calls of C
+/// functions take up to 2 MB of it, and the recursive functions of the libraries up to a half.
 pub const STACK_BYTES: usize = 16 << 20;
 /// Number of steps that Lua's own matcher of patterns may take in one call: less than a second.
 const STEPS_MAX: f64 = 2e8;
@@ -101,7 +101,8 @@ impl State {
         self.units_left.set(TICK_UNITS);
     }
 
-    /// Raises an error if the stack is half full, which a recursive function requests at each level.
+    /// Raises an error if the stack is half full, which a recursive function requests at each
+    /// level.
     pub fn check_stack(&self, lua: &Lua) -> mlua::Result<()> {
         if self.stack_start.get().abs_diff(stack_top()) > STACK_BYTES / 2 {
             return Err(raise(lua, "C stack overflow"));

@@ -211,8 +211,8 @@ fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
     }))
 }
 
-/// Returns the builder of a thread that may run scripts. A part of the stack that is never used takes
-/// no memory.
+/// Returns the builder of a thread that may run scripts. A part of the stack that is never used
+/// takes no memory.
 fn thread_for_scripts(name: String) -> Builder {
     Builder::new().name(name).stack_size(script::STACK_BYTES)
 }

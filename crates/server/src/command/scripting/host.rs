@@ -67,7 +67,8 @@ impl<'s> Watch<'s> {
         self.tick(now)
     }
 
-    /// Whether scripts are ended, because the server stops. A snapshot before waits for their locks.
+    /// Whether scripts are ended, because the server stops. A snapshot before waits for their
+    /// locks.
     fn is_stopping(&self) -> bool {
         self.server.stops() || self.server.pause.is_for_stop()
     }
