@@ -297,13 +297,19 @@ end
 
 local match, gmatch, gsub = string.match, string.gmatch, string.gsub
 
+-- Whether a pattern has no special characters. As in C, a zero byte ends the search for them.
+local function is_literal(pattern)
+  local zero = find(pattern, "%z")
+  return not find(zero and sub(pattern, 1, zero - 1) or pattern, "[%^%$%*%+%?%.%(%[%%%-]")
+end
+
 function strings.find(text, pattern, ...)
   local init, plain = ...
   local from = init == nil and 1 or tonumber(init)
   if from and type(text) == "string" and type(pattern) == "string" then
     local is_plain = plain
     if not is_plain and #text * #pattern > 1e8 then
-      is_plain = not find(pattern, "[%^%$%*%+%?%.%(%[%%%-]")
+      is_plain = is_literal(pattern)
     end
     if is_plain then
       if #text * #pattern > 1e8 then
@@ -314,6 +320,9 @@ function strings.find(text, pattern, ...)
   end
   local long, item = costly(text, pattern)
   if long and from then
+    if is_literal(item) then
+      return captures(native.find_plain(long, item, from))
+    end
     return captures(native.search(long, item, from, true))
   end
   return find(text, pattern, ...)
