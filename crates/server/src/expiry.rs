@@ -67,6 +67,15 @@ impl ExpiryDriver {
         }
     }
 
+    /// Whether a requested round of background work is not complete.
+    pub fn has_background_work(&self) -> bool {
+        match self {
+            ExpiryDriver::Shards(cycle) => cycle.background_left > 0,
+            // Each call of the segment engine completes its round.
+            ExpiryDriver::Segments(_) => false,
+        }
+    }
+
     /// Expires keys for one time slice. `turn` is the duration of the preceding iteration of the
     /// event loop; a longer iteration allows a longer slice. Returns whether more keys are due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {

@@ -706,6 +706,7 @@ impl Worker {
         let server = executor.server();
         let may_be_due = executor.has_written
             || server.threads > 1
+            || self.expiry_driver.has_background_work()
             || self.due.is_some_and(|due| due <= server.clock.now());
         if !may_be_due && start < self.periodic_at {
             return false;

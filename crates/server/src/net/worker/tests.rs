@@ -469,3 +469,28 @@ fn a_blocked_command_is_recorded_when_it_is_done_without_its_wait() {
     bench.expect_output(&mut client, "*-1\r\n");
     assert_eq!((recorded(b"BLPOP").len(), calls()), (2, 2));
 }
+
+/// With one thread a round of background work was ended after a slice, and the next one began 100
+/// ms later, so that a removed set of 30 MB kept its memory for seconds.
+#[test]
+fn a_removed_set_is_freed_in_successive_iterations() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let fill = r#"EVAL "for i=1,100000 do redis.call('sadd','s',i) end" 0"#;
+    bench.send(&mut client, &format!("{fill}\r\n"), "$-1\r\n");
+    bench.send(&mut client, "DEL s\r\n", ":1\r\n");
+    let pending = || server.keyspace.memory_facts().pending_objects;
+    assert_eq!(pending(), 1);
+    bench.worker.expiry_driver.request_background_work();
+    while bench.worker.expiry_driver.has_background_work() {
+        bench.worker.periodic_at = Instant::now() + Duration::from_secs(3600);
+        bench.turn();
+        let is_continued = bench.worker.is_busy || pending() == 0;
+        assert!(
+            is_continued,
+            "the worker sleeps although the set is not freed"
+        );
+    }
+    assert_eq!(pending(), 0);
+}
