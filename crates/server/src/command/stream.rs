@@ -26,9 +26,9 @@ pub const TABLE: &[Spec] = commands! {
         "Acknowledges entries that a consumer of a group has received.";
     "xackdel" -6, WRITE | FAST, Keys::Range(1, 1, 1), "8.2.0", on_slab!(remove::xackdel).by_arguments(),
         "Acknowledges entries of a group and deletes them.";
-    "xadd" -5, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(add::xadd).by_arguments(),
+    "xadd" -5, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(add::xadd).estimated(work::added),
         "Adds an entry to a stream. Creates the stream if needed.";
-    "xautoclaim" -6, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_slab!(claim::xautoclaim),
+    "xautoclaim" -6, WRITE | FAST, Keys::Range(1, 1, 1), "6.2.0", on_slab!(claim::xautoclaim).estimated(work::claimed),
         "Transfers pending entries that have not been acknowledged for a time to a consumer.";
     "xcfgset" -2, WRITE | FAST, Keys::Range(1, 1, 1), "8.6.0", on_slab!(info::xcfgset),
         "Sets for how long and how many messages of each producer are recognized when they are sent again.";
@@ -58,7 +58,7 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the entries in a range of IDs in descending order.";
     "xsetid" -3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(group::xsetid),
         "Sets the last ID of a stream.";
-    "xtrim" -4, WRITE, Keys::Range(1, 1, 1), "5.0.0", on_slab!(add::xtrim),
+    "xtrim" -4, WRITE, Keys::Range(1, 1, 1), "5.0.0", on_slab!(add::xtrim).estimated(work::trimmed),
         "Deletes the first entries of a stream.";
     "xretention" -2, WRITE | FAST, Keys::Range(1, 1, 1), "mayfly", on_slab!(lifetime::xretention),
         "Returns, sets or removes the maximum age of the entries of a stream.";

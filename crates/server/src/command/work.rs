@@ -148,6 +148,48 @@ pub fn group(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     }
 }
 
+/// `XTRIM key …`: all entries if groups must be asked for each of them. Other trims remove whole
+/// blocks.
+pub fn trimmed(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    references_at(args, 4).map_or(0, |_| whole(probe, args))
+}
+
+/// `XADD key [options] id field value …`: as XTRIM, or the number of arguments.
+pub fn added(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let own = args.len() as u64;
+    // The shortest call with such an option has this number of arguments.
+    let has_options = own > 7 && !args.is(2, "*");
+    let at = if has_options {
+        references_at(args, 2)
+    } else {
+        None
+    };
+    at.map_or(own, |_| whole(probe, args).max(own))
+}
+
+/// Maximum number of arguments of XADD and XTRIM in which options are searched.
+const TRIM_OPTIONS_MAX: usize = 20;
+
+/// Returns the position of the option ACKED or DELREF among the first arguments from `from` on. The
+/// text of a field may be taken for it, which only makes the estimate too large.
+fn references_at(args: Args<'_>, from: usize) -> Option<usize> {
+    let mut positions = from..args.len().min(TRIM_OPTIONS_MAX);
+    positions.find(|&at| args.is(at, "acked") || args.is(at, "delref"))
+}
+
+/// `XAUTOCLAIM key group consumer min-idle-time start [COUNT count] …`: the pending entries of the
+/// group, if so many may be looked at.
+pub fn claimed(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    let at = (6..args.len()).find(|&at| args.is(at, "count"));
+    let count = at.and_then(|at| parse_i64(args.get(at + 1)?)).unwrap_or(0);
+    // The command looks at ten entries per requested one.
+    let count = u64::try_from(count).unwrap_or(0).saturating_mul(10);
+    match count > probe.threshold {
+        true => group_len(probe, args, 1).min(count),
+        false => 0,
+    }
+}
+
 /// `XPENDING key group [[IDLE milliseconds] start end count [consumer]]`: the consumers and pending
 /// entries of the group, unless the reply has few entries that are found in order.
 pub fn pending(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {

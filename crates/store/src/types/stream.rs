@@ -32,6 +32,7 @@ use log::{BlockLimit, Log};
 use policy::{Budget, Tick};
 use producers::Idempotence;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Bytes of a group besides those that the group counts.
 const GROUP_BYTES: usize = size_of::<Group>() + 64;
@@ -103,6 +104,9 @@ struct Body {
     /// Entries with smaller IDs have expired, whatever the maximum age is now, and they or their
     /// places in lists of pending entries are still to be removed.
     floor: StreamId,
+    /// Name of the group at which the removal of pending entries goes on, and the ID before which
+    /// it removes them; `None` if it begins with the first group.
+    purge: Option<(Box<[u8]>, StreamId)>,
     /// IDs of messages that producers may send again.
     idempotence: Option<Box<Idempotence>>,
 }
@@ -211,42 +215,55 @@ impl Body {
     /// Returns whether a group has not read an entry, or lists it as pending. An expired entry is
     /// not listed.
     fn is_referenced(&self, id: StreamId, is_expired: bool) -> bool {
-        let is_listed = |group: &Group| !is_expired && group.is_pending(id);
-        let mut groups = self.groups.values();
-        groups.any(|group| group.last_delivered < id || is_listed(group))
+        is_referenced(&self.groups, id, is_expired)
     }
 
-    /// Removes an entry from all lists of pending entries.
-    fn forget(&mut self, id: StreamId) {
+    /// Removes entries from all lists of pending entries.
+    fn forget(&mut self, ids: &[StreamId]) {
         for group in self.groups.values_mut() {
+            if group.pending_len() == 0 {
+                continue;
+            }
             let before = group.heap_bytes();
-            group.remove(id);
+            for id in ids {
+                group.remove(*id);
+            }
             self.group_bytes = self.group_bytes + group.heap_bytes() - before;
         }
     }
 
-    /// Removes the pending entries before the floor, one per step of the budget. Resets the floor
-    /// when nothing is left before it.
+    /// Removes the pending entries before the floor, one per step of the budget, and takes a step
+    /// per group. Resets the floor when nothing is left before it.
     fn purge_pending(&mut self, budget: &mut Budget) {
-        let line = self.floor;
-        if line == StreamId::MIN || self.log.first().is_some_and(|first| first < line) {
-            return;
-        }
-        for group in self.groups.values_mut() {
-            let (before, mut is_done) = (group.heap_bytes(), true);
-            while let Some((id, _)) = group.first_from(StreamId::MIN).filter(|(id, _)| *id < line) {
-                is_done = budget.spend();
-                if !is_done {
-                    break;
+        while self.floor > StreamId::MIN && self.log.first().is_none_or(|first| first >= self.floor)
+        {
+            let (start, line) = self.purge.take().unwrap_or_default();
+            let line = if start.is_empty() { self.floor } else { line };
+            let rest = (Bound::Included(&*start), Bound::Unbounded);
+            for (name, group) in self.groups.range_mut::<[u8], _>(rest) {
+                let (before, mut is_done) = (group.heap_bytes(), true);
+                while is_done
+                    && let Some((id, _)) = group.first_from(StreamId::MIN)
+                    && id < line
+                {
+                    is_done = budget.spend();
+                    if is_done {
+                        group.remove(id);
+                    }
                 }
-                group.remove(id);
+                // The step for the group comes last, so that any budget makes progress.
+                is_done = is_done && budget.spend();
+                self.group_bytes = self.group_bytes + group.heap_bytes() - before;
+                if !is_done {
+                    self.purge = Some((name.clone(), line));
+                    return;
+                }
             }
-            self.group_bytes = self.group_bytes + group.heap_bytes() - before;
-            if !is_done {
-                return;
+            // The floor may have risen since the first group was visited.
+            if line == self.floor {
+                self.floor = StreamId::MIN;
             }
         }
-        self.floor = StreamId::MIN;
     }
 
     /// Removes entries older than the maximum age, a block per step of the budget.
@@ -293,20 +310,30 @@ impl Body {
         let mut removed = Vec::new();
         while self.log.nearest().is_some_and(|nearest| nearest < now) && budget.spend() {
             self.log.expire_block(now, &mut removed);
-            for (id, deadline) in removed.drain(..) {
-                expired(deadline, 1);
+            for (id, deadline) in &removed {
+                expired(*deadline, 1);
                 if let Some(names) = names {
                     names.add(id.to_string().as_bytes());
                 }
-                self.max_deleted_id = self.max_deleted_id.max(id);
-                let is_pending = self.groups.values().any(|group| group.is_pending(id));
-                if is_pending {
-                    self.forget(id);
-                    budget.0 = budget.0.saturating_sub(self.groups.len() as u32);
-                }
+                self.max_deleted_id = self.max_deleted_id.max(*id);
             }
+            let ids: Vec<StreamId> = removed.drain(..).map(|(id, _)| id).collect();
+            self.forget(&ids);
+            let visits = self.groups.len() / GROUPS_PER_STEP;
+            budget.0 = budget.0.saturating_sub(visits as u32);
         }
     }
+}
+
+/// Number of groups that are visited in a step of a budget.
+const GROUPS_PER_STEP: usize = 16;
+
+/// Returns whether a group has not read an entry, or lists it as pending. An expired entry is not
+/// listed.
+fn is_referenced(groups: &BTreeMap<Box<[u8]>, Group>, id: StreamId, is_expired: bool) -> bool {
+    let is_listed = |group: &Group| !is_expired && group.is_pending(id);
+    let mut groups = groups.values();
+    groups.any(|group| group.last_delivered < id || is_listed(group))
 }
 
 impl Stream {
@@ -460,7 +487,7 @@ impl Stream {
             References::Acknowledged if body.is_referenced(id, is_expired) => {
                 return Removed::Referenced;
             }
-            References::Delete => body.forget(id),
+            References::Delete => body.forget(&[id]),
             _ => {}
         }
         if !is_live {
@@ -528,26 +555,33 @@ impl Stream {
     /// Trims entry by entry, because groups or expired entries must be respected.
     fn trim_entries(&mut self, trim: &Trim, scene: &Scene<'_>) -> u64 {
         let (mut len, mut removed) = (self.len(scene) as u64, 0);
-        let mut next = Some(StreamId::MIN);
-        while let Some(from) = next {
-            let live = self.body.live(scene.now);
-            let Some(id) = live.from(&self.body.log, from).next().map(|entry| entry.id) else {
-                break;
-            };
-            let is_done = match trim.to {
-                TrimTo::Length(max) => len <= max,
-                TrimTo::Id(to) => id >= to,
-            };
-            if is_done || trim.limit.is_some_and(|limit| removed >= limit) {
-                break;
-            }
-            let max_deleted = self.body.max_deleted_id;
-            if self.remove(id, trim.references, scene) == Removed::Done {
+        let live = self.body.live(scene.now);
+        let body = &mut *self.body;
+        let (mut is_done, mut forgotten) = (false, Vec::new());
+        let mut next = Some(live.line);
+        while let Some(from) = next.filter(|_| !is_done) {
+            next = body.log.remove_from_block(from, |entry| {
+                if is_done || !live.is_met(entry) {
+                    return false;
+                }
+                is_done = trim.limit.is_some_and(|limit| removed >= limit)
+                    || match trim.to {
+                        TrimTo::Length(max) => len <= max,
+                        TrimTo::Id(to) => entry.id >= to,
+                    };
+                let is_kept = trim.references == References::Acknowledged
+                    && is_referenced(&body.groups, entry.id, false);
+                if is_done || is_kept {
+                    return false;
+                }
+                if trim.references == References::Delete {
+                    forgotten.push(entry.id);
+                }
                 (len, removed) = (len - 1, removed + 1);
-            }
-            self.body.max_deleted_id = max_deleted;
-            next = id.next();
+                true
+            });
         }
+        body.forget(&forgotten);
         removed
     }
 
@@ -756,6 +790,7 @@ impl Collection for Stream {
             body: Box::new(Body {
                 log: body.log.duplicate(),
                 groups: body.groups.clone(),
+                purge: body.purge.clone(),
                 own: None,
                 idempotence: body.idempotence.clone(),
                 ..*body

@@ -266,6 +266,30 @@ impl Log {
         })
     }
 
+    /// Removes those entries of the block with the first entry from an ID on for which `is_waste` is
+    /// true. It is called once for each entry of the block. Returns the ID behind the block; `None`
+    /// if there is no block.
+    pub fn remove_from_block(
+        &mut self,
+        from: StreamId,
+        mut is_waste: impl FnMut(&Entry<'_>) -> bool,
+    ) -> Option<StreamId> {
+        let place = self.place(from)?;
+        let block = self.block(place)?;
+        let last = block.last();
+        let waste: Vec<bool> = block.entries().map(|entry| is_waste(&entry)).collect();
+        if waste.contains(&true) {
+            let mut waste = waste.into_iter();
+            self.change(place, |block| {
+                block.rewrite(|entry| match waste.next() {
+                    Some(true) => Keep::No,
+                    _ => Keep::As(entry.deadline),
+                })
+            });
+        }
+        last.next()
+    }
+
     /// Removes the entries of one block whose own deadlines have passed, and appends their IDs and
     /// deadlines to `removed`. Returns false if there is no such block.
     pub fn expire_block(&mut self, now: Tick, removed: &mut Vec<(StreamId, Tick)>) -> bool {
