@@ -211,3 +211,25 @@ def test_kill_during_a_save_leaves_a_whole_file(bench):
             server.wait()
             with loaded(server) as peer, peer.client() as p:
                 assert (p.get("round"), p.dbsize()) in [(b"old", 1), (b"new", 100_001)]
+
+
+def test_debug_reload_keeps_all_keys(bench):
+    if bench.is_redis:
+        return
+    server = bench.start("--enable-debug-command", "yes")
+    r = server.client()
+    fill(r)
+    before = content(r)
+    assert r.execute_command("DEBUG", "RELOAD") in (b"OK", True)
+    assert content(r) == before
+    r.set("added", 1)
+    r.execute_command("DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE")
+    assert r.get("added") == b"1"
+    r.execute_command("DEBUG", "RELOAD", "NOSAVE")
+    assert content(r) == before
+    try:
+        r.execute_command("DEBUG", "RELOAD", "NONSENSE")
+        raise AssertionError("an unknown option was accepted")
+    except redis.ResponseError:
+        pass
+    server.end()

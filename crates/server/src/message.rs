@@ -152,6 +152,9 @@ pub enum Message {
     Returned(Box<Loan>),
     /// End the snapshot with this number. The error is a message for the log.
     Saved(u32, Result<Written, String>),
+    /// Load the snapshot file in place of the present keys, or in addition to them if the last
+    /// value is false, and reply to this client.
+    Reload(Subscriber, Protocol, bool),
 }
 
 impl Message {
@@ -167,6 +170,7 @@ impl Message {
             | Message::Kill(..)
             | Message::Plan(..)
             | Message::Returned(_)
+            | Message::Reload(..)
             | Message::Saved(..) => 0,
         };
         held + size_of::<Message>()
@@ -186,6 +190,7 @@ impl Message {
             | Message::Kill(..)
             | Message::Plan(..)
             | Message::Returned(_)
+            | Message::Reload(..)
             | Message::Saved(..) => false,
         }
     }

@@ -67,6 +67,9 @@ pub enum Then {
     Nothing,
     /// The client receives a reply.
     Reply(Waiting),
+    /// The file is loaded in place of the present keys, or in addition to them if this is false.
+    /// The client receives a reply.
+    Reload(Waiting, bool),
     /// The snapshot is sent to replicas.
     Replicas,
     /// The snapshot becomes the base of the append-only file.

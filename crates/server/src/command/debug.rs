@@ -10,10 +10,14 @@ use crate::config::value::bytes;
 use crate::config::words::{DEBUG_LOCAL, DEBUG_REFUSED};
 use crate::context::{Ctx, Run, Spec, settle};
 use crate::glob;
+use crate::loading::file;
+use crate::message::Subscriber;
+use crate::saving::{Then, Waiting, work};
 use crate::session::Session;
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, PROTECTED, STALE};
 use crate::state::Server;
+use crate::waiting::BlockingState;
 use std::net::SocketAddr;
 use std::time::Duration;
 use wire::number::{parse_f64, parse_i64};
@@ -47,6 +51,9 @@ const HELP: &[&str] = &[
     "    array, set, map, attrib, push, verbatim, true, false.",
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    Has no effect: large elements of lists are stored like small ones.",
+    "RELOAD [NOSAVE] [NOFLUSH] [MERGE]",
+    "    Write the snapshot file, remove all keys and load the file again. NOSAVE does not write",
+    "    it, NOFLUSH keeps keys that it does not have.",
     "REPLYBUFFER PEAK-RESET-TIME <NEVER|RESET|time>",
     "    Has no effect: reply buffers shrink when they are empty.",
     "REPLYBUFFER RESIZING <0|1>",
@@ -118,6 +125,7 @@ fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             is_valid.then_some(()).ok_or(Refusal::NotInteger)?;
         }
         (b"replybuffer", 4) if args.is(2, "resizing") => {}
+        (b"reload", 2..) => return reload(ctx, args),
         (b"change-repl-id", 2) | (b"dict-resizing", 3) => {}
         (b"help", 2) => {
             help(ctx, "DEBUG", HELP);
@@ -132,6 +140,38 @@ fn debug(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     }
     ctx.reply.ok();
+    Ok(())
+}
+
+/// Writes the snapshot file and loads it again.
+fn reload(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let (mut saves, mut flushes) = (true, true);
+    for word in args.from(2).iter() {
+        match &word.to_ascii_lowercase()[..] {
+            b"nosave" => saves = false,
+            b"noflush" => flushes = false,
+            // A key that exists is replaced by that of the file in any case.
+            b"merge" => {}
+            _ => {
+                return Err(Refusal::Message(
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                ));
+            }
+        }
+    }
+    if !saves {
+        ctx.unlocked(|server| file::reload(server, flushes))
+            .map_err(Refusal::Message)?;
+        ctx.reply.ok();
+        return Ok(());
+    }
+    let waiting = Waiting {
+        client: Subscriber::of(&ctx.session.info),
+        protocol: ctx.session.protocol,
+    };
+    let then = Then::Reload(waiting, flushes);
+    work::request(ctx.server, "DEBUG RELOAD".to_owned(), then).map_err(Refusal::Message)?;
+    ctx.session.blocking_state = BlockingState::RunsLong;
     Ok(())
 }
 

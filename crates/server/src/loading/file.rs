@@ -99,6 +99,34 @@ pub fn load(
     result.map(|_| ())
 }
 
+/// Error for a file that cannot be loaded.
+pub const NOT_LOADED: &str = "ERR Error trying to load the RDB dump, check server logs.";
+
+/// Loads the snapshot file again for DEBUG RELOAD, after all keys were removed if `flushes` is
+/// true. The caller holds no shard, and no other command runs on its thread meanwhile.
+///
+/// # Errors
+/// There is no file, or it is damaged. The message is a reply.
+pub fn reload(server: &Server, flushes: bool) -> Result<(), &'static str> {
+    let path = path(server);
+    let name = path.display().to_string();
+    let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let loaded = opened.map_err(|error| format!("{name}: {error}"));
+    let loaded = loaded.and_then(|(bytes, file)| {
+        if flushes {
+            let mut view = server.keyspace.lock_all(server.clock.now());
+            (0..server.keyspace.databases()).for_each(|db| view.flush(db as u8));
+        }
+        // What was changed is not in the feed.
+        server.aof.distrust();
+        load(server, &name, file, bytes)
+    });
+    loaded.map_err(|error| {
+        log::warn!("DEBUG RELOAD: {error}");
+        NOT_LOADED
+    })
+}
+
 /// What was read of a source.
 pub struct Loaded<R> {
     /// Instant at which the file was written, so that nothing in it had expired. A file without a

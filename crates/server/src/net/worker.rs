@@ -18,12 +18,13 @@ use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
 use crate::inbox;
+use crate::loading::file::reload;
 use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::process;
 use crate::replication::primary;
-use crate::saving::work as saving;
+use crate::saving::{Waiting, work as saving};
 use crate::session::Session;
 use crate::socket::{Peer, Stream};
 use crate::state::Server;
@@ -602,6 +603,10 @@ impl Worker {
                     executor.finish();
                     saving::end(server, epoch, result);
                 }
+                Message::Reload(client, protocol, flushes) => {
+                    executor.finish();
+                    reload_for(server, Waiting { client, protocol }, flushes);
+                }
                 Message::Kill(slot, client) => {
                     if self.client(slot, client).is_some() {
                         self.cut_off(slot, executor);
@@ -875,6 +880,15 @@ impl Worker {
             }
         }
     }
+}
+
+/// Performs DEBUG RELOAD for a client, after the snapshot file was written.
+fn reload_for(server: &Server, waiting: Waiting, flushes: bool) {
+    let result = reload(server, flushes);
+    saving::reply(server, waiting, |reply| match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
+    });
 }
 
 #[cfg(test)]

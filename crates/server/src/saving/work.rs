@@ -24,6 +24,7 @@ use wire::{Output, Reply};
 const NOT_SUPPORTED: &str = "ERR snapshots are not supported by the segment engine";
 const NOTHING_TO_CANCEL: &str = "ERR Background saving is currently not in progress or scheduled";
 const STOP_NOT_CANCELLED: &str = "ERR the server stops after this snapshot; use SHUTDOWN ABORT";
+const NOT_SAVED: &str = "ERR the snapshot failed or was cancelled; see the log";
 const SHUTDOWN_FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
 /// Requests a snapshot, which the first worker begins. `cause` is for the log.
@@ -456,11 +457,16 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
     let is_saved = bytes.is_some();
     match then {
         Then::Nothing => {}
+        Then::Reload(waiting, flushes) if is_saved => {
+            let message = Message::Reload(waiting.client, waiting.protocol, flushes);
+            server.inboxes[0].push(0, message);
+        }
+        Then::Reload(waiting, _) => reply(server, waiting, |reply| reply.error(NOT_SAVED)),
         Then::Rewritten => aof::end_rewrite(server, bytes),
         Then::Replicas => primary::end_snapshot(server, is_saved),
         Then::Reply(waiting) if is_saved => reply(server, waiting, |reply| reply.ok()),
         Then::Reply(waiting) => reply(server, waiting, |reply| {
-            reply.error("ERR the snapshot failed or was cancelled; see the log");
+            reply.error(NOT_SAVED);
         }),
         Then::Stop { is_forced, .. } if is_saved || is_forced => {
             if !is_saved {
@@ -478,7 +484,8 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
     }
 }
 
-fn reply(server: &Server, waiting: Waiting, write: impl FnOnce(&mut Reply<'_>)) {
+/// Sends a later reply to a client that waits for it.
+pub fn reply(server: &Server, waiting: Waiting, write: impl FnOnce(&mut Reply<'_>)) {
     let mut output = Output::default();
     write(&mut Reply::new(&mut output, waiting.protocol));
     let Subscriber {
