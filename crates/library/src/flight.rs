@@ -51,9 +51,12 @@ pub(crate) struct Flight<K, V> {
     state: Mutex<State<V>>,
 }
 
+/// Loads of keys whose hashes select the same list.
+type List<K, V> = Mutex<Vec<Arc<Flight<K, V>>>>;
+
 /// Loads in progress.
 pub(crate) struct Flights<K, V> {
-    lists: [Mutex<Vec<Arc<Flight<K, V>>>>; LISTS],
+    lists: [List<K, V>; LISTS],
 }
 
 /// The right to load a value, and the duty to report the result.

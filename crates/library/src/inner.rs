@@ -34,6 +34,9 @@ const UNKNOWN: usize = 64;
 /// An idle time is stored with this share more, so that few reads store a new one.
 pub(crate) const IDLE_SLACK: u64 = 64;
 
+/// Time for which the absence of a value is remembered, and the keys without one.
+pub(crate) type Negative<K, S> = (Duration, Arc<Inner<K, (), S>>);
+
 /// What all clones of a cache share.
 pub(crate) struct Inner<K, V, S> {
     pub(crate) shards: Box<[Shard<K, V>]>,
@@ -55,7 +58,7 @@ pub(crate) struct Inner<K, V, S> {
     pub(crate) weigher: Option<Arc<Weigher<K, V>>>,
     pub(crate) listener: Option<Arc<Listener<K, V>>>,
     pub(crate) flights: Arc<Flights<K, V>>,
-    pub(crate) negative: Option<(Duration, Arc<Inner<K, (), S>>)>,
+    pub(crate) negative: Option<Negative<K, S>>,
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) is_registered: AtomicBool,
     pub(crate) capacity: AtomicU64,

@@ -89,7 +89,7 @@ where
     }
 
     /// Remembers that the key has no value.
-    fn is_absent(self) {
+    fn end_absent(self) {
         if let Some((_, absent)) = &self.cache.inner.negative {
             let (key, hash) = (self.key().clone(), self.lead().hash());
             let _ = absent.store_if(hash, key, (), absent.ttl, Expect::Anything);
@@ -411,7 +411,7 @@ where
 {
     match &value {
         Some(value) => loading.complete(value.clone()),
-        None => loading.is_absent(),
+        None => loading.end_absent(),
     }
     value
 }

@@ -445,8 +445,10 @@ mod tests {
                 rows.lane(slot).mark(6, 7);
                 assert_eq!(rows.bits(slot), 5, "another value is kept");
                 for byte in 0..pair.size() {
-                    // SAFETY: the bytes were written above.
-                    assert_eq!(unsafe { rows.pair(slot).add(byte).read() }, slot as u8);
+                    // SAFETY: the byte is within the pair.
+                    let at = unsafe { rows.pair(slot).add(byte) };
+                    // SAFETY: the byte was written above.
+                    assert_eq!(unsafe { at.read() }, slot as u8);
                 }
             }
         }

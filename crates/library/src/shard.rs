@@ -630,7 +630,6 @@ impl<K, V> Shard<K, V> {
             });
             writer.core.refiled(&mut view, position, old);
         }
-        drop(view);
         self.publish_due(writer);
         true
     }

@@ -152,7 +152,7 @@ impl Table {
     /// Returns the name of a way.
     #[inline(always)]
     pub(crate) fn position(&self, bucket: usize, way: usize) -> u32 {
-        (self.number & 1) * NUMBER | (bucket << WAY_BITS | way) as u32
+        ((self.number & 1) * NUMBER) | ((bucket << WAY_BITS) | way) as u32
     }
 
     /// Returns bucket and way of a position, if it is one of this table.

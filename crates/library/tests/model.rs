@@ -166,7 +166,7 @@ impl Trial {
                 assert_eq!(self.cache.remove(&key), was_live);
                 self.follow(Some(key), None, None);
             }
-            70..74 => self.set_ttl(key, (number % 5 != 0).then_some(ttl.max(1))),
+            70..74 => self.set_ttl(key, (!number.is_multiple_of(5)).then_some(ttl.max(1))),
             74..84 => {
                 self.now += u64::from(number % 97);
                 self.clock.advance(ms(u64::from(number % 97)));
@@ -185,7 +185,7 @@ impl Trial {
                 let expected = self.live(key);
                 self.numbers += 1;
                 let value = self.census.value(self.numbers);
-                let put = number % 3 > 0;
+                let put = !number.is_multiple_of(3);
                 let changed = self.cache.compute(key, |present| {
                     assert_eq!(present.map(|value| value.number), expected);
                     if put {
