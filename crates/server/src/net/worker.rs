@@ -585,13 +585,7 @@ impl Worker {
                 Message::Answer(slot, client, reply) => {
                     self.answer(slot, client, reply, executor);
                 }
-                Message::Plan(slot, client) => {
-                    let connection = self.client(slot, client);
-                    let waiter = connection.and_then(|one| one.session.waiter().cloned());
-                    if let Some(waiter) = waiter {
-                        self.plan_wait(slot, &waiter);
-                    }
-                }
+                Message::Plan(slot, client) => self.plan_wait_of(slot, client),
                 Message::Finished(job) => {
                     let (slot, client, reply) = executor.finish_long(job);
                     self.answer(slot, client, reply, executor);
@@ -620,6 +614,15 @@ impl Worker {
                 let next = connection.flush(&mut self.scratch);
                 self.after(index, next, executor);
             }
+        }
+    }
+
+    /// Plans the end of the wait of a client that is still connected and waits.
+    fn plan_wait_of(&mut self, slot: usize, client: u64) {
+        let connection = self.client(slot, client);
+        let waiter = connection.and_then(|one| one.session.waiter().cloned());
+        if let Some(waiter) = waiter {
+            self.plan_wait(slot, &waiter);
         }
     }
 
@@ -836,8 +839,8 @@ impl Worker {
         }
     }
 
-    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing else
-    /// is served any more.
+    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing
+    /// else is served any more.
     fn drain(&mut self, events: &mut Events, server: &Server) {
         self.listeners = Listeners::default();
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
@@ -846,26 +849,30 @@ impl Worker {
             let Some(connection) = connection else {
                 continue;
             };
-            connection.flush(&mut self.scratch);
             let (registry, token) = (self.poll.registry(), Token(index));
             let registered = registry.reregister(&mut connection.stream, token, Interest::WRITABLE);
             connection.is_cut_off |= registered.is_err();
         }
-        let waits =
-            |connection: &Connection| !connection.is_cut_off && connection.pending_bytes() > 0;
-        while self.connections.iter().flatten().any(|one| waits(one)) && Instant::now() < end {
-            if self.poll.poll(events, Some(PERIODIC_INTERVAL)).is_err() {
+        loop {
+            let (mut timeout, mut waits) = (PERIODIC_INTERVAL, false);
+            let connections = self.connections.iter_mut().flatten();
+            for connection in connections.filter(|one| !one.is_cut_off && one.pending_bytes() > 0) {
+                // A turn sends a part of large replies, after which the socket may have room.
+                match connection.flush(&mut self.scratch) {
+                    Next::Close => connection.is_cut_off = true,
+                    Next::Again => timeout = Duration::ZERO,
+                    _ => {}
+                }
+                waits |= !connection.is_cut_off && connection.pending_bytes() > 0;
+            }
+            if !waits || Instant::now() >= end || self.poll.poll(events, Some(timeout)).is_err() {
                 return;
             }
             for event in events.iter() {
                 let Token(index) = event.token();
-                let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut)
-                else {
-                    continue;
-                };
-                let has_failed = event.is_error() || event.is_write_closed();
-                if has_failed || connection.flush(&mut self.scratch) == Next::Close {
-                    connection.is_cut_off = true;
+                let connection = self.connections.get_mut(index).and_then(Option::as_mut);
+                if let Some(connection) = connection {
+                    connection.is_cut_off |= event.is_error() || event.is_write_closed();
                 }
             }
         }
