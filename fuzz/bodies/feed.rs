@@ -44,7 +44,7 @@ fn execute(data: &[u8]) {
     let mut applier = Applier::new(&server);
     let mut reader = CommandReader::new(data, Vec::new(), 0);
     loop {
-        match reader.next() {
+        match reader.next_command() {
             Ok(Some(args)) => {
                 // A string of a gigabyte at an offset is valid and takes long.
                 let is_number = |arg: &[u8]| arg.iter().all(u8::is_ascii_digit);

@@ -359,7 +359,8 @@ fn print_usage(running: &running::Running) {
 }
 
 /// Stops the server on SIGTERM and SIGINT, after a snapshot if save points are set. Another signal
-/// while this stop is in progress ends the process at once. If the stop has failed, it begins again.
+/// while this stop is in progress ends the process at once. After a stop that has failed, a signal
+/// begins one again.
 fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()> {
     let server = Arc::clone(&running.server);
     let mut stopping = Stopping::default();

@@ -89,7 +89,7 @@ fn the_part_before_the_damage_is_repaired() {
 
 #[test]
 fn another_file_is_refused() {
-    let file = Temporary::new("other", b"*1\r\n$4\r\nPING\r\n");
+    let file = Temporary::new("other", b"another file\n");
     let output = check(&file, &[]);
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);

@@ -110,7 +110,7 @@ mod tests {
             len: 0,
         };
         for _ in 0..100 {
-            let _ = write!(text, "{}", "0123456789");
+            let _ = write!(text, "0123456789");
         }
         assert_eq!(text.len, REPORT_BYTES_MAX);
     }

@@ -312,16 +312,13 @@ impl<'s> Executor<'s> {
         if server.pause.is_set() && is_held(server, session, spec, self.moment) {
             return Step::Held;
         }
-        if spec.has(flag::WRITE)
-            && let Some(error) = refuses_writes(server)
-        {
+        let refusal = match spec.has(flag::WRITE) {
+            true => refuses_writes(server),
+            false => None,
+        };
+        if let Some(error) = refusal.or(lacks_memory(len).then_some(NO_MEMORY)) {
             session.break_transaction();
             reply.error(error);
-            return Step::Refused;
-        }
-        if lacks_memory(len) {
-            session.break_transaction();
-            reply.error(NO_MEMORY);
             return Step::Refused;
         }
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {

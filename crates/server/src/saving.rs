@@ -32,7 +32,6 @@ pub mod writer;
 
 use crate::message::Subscriber;
 use crate::slice::Steps;
-use crate::state::Server;
 use phase::{Ended, Machine, Passed, Phase, Request};
 use queue::{Queue, Task};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -50,6 +49,12 @@ const FAILED_PAUSE: Duration = Duration::from_secs(5);
 pub const IN_PROGRESS: &str = "ERR Background save already in progress";
 /// Error for writes while snapshots fail.
 pub const WRITES_REFUSED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
+
+/// What holds writes while a stop awaits its snapshot: the server.
+pub trait HoldsWrites {
+    /// Begins or ends holding commands that may write.
+    fn hold_for_stop(&self, on: bool);
+}
 
 /// A client that waits for the end of a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -174,13 +179,13 @@ impl Saving {
 
     /// Copies the state of the machine after a change, under its lock. Writes are held from the
     /// request of a stop on, before its snapshot can begin.
-    fn publish(&self, server: &Server, state: &State) {
+    fn publish(&self, holds: &impl HoldsWrites, state: &State) {
         let machine = &state.machine;
         self.has_request.store(machine.has_request(), Relaxed);
         self.position.store(position_bits(machine), Relaxed);
         let stop = machine.stop_in_progress().unwrap_or(0);
         if self.stop_number.swap(stop, Relaxed) != stop {
-            server.hold_for_stop(stop != 0);
+            holds.hold_for_stop(stop != 0);
         }
     }
 
@@ -190,13 +195,13 @@ impl Saving {
     /// Another snapshot is in progress. The message is a reply.
     pub fn request(
         &self,
-        server: &Server,
+        holds: &impl HoldsWrites,
         cause: String,
         then: Then,
     ) -> Result<Option<Then>, &'static str> {
         let mut state = self.state();
         let (replaced, ended) = state.machine.request(Request { cause, then })?;
-        self.publish(server, &state);
+        self.publish(holds, &state);
         if let Some(epoch) = ended {
             state.is_cancelled = true;
             self.queue.abort(epoch);
@@ -205,10 +210,14 @@ impl Saving {
     }
 
     /// Cancels or aborts a snapshot.
-    fn end_early(&self, server: &Server, event: impl FnOnce(&mut Machine) -> Ended) -> Ended {
+    fn end_early(
+        &self,
+        holds: &impl HoldsWrites,
+        event: impl FnOnce(&mut Machine) -> Ended,
+    ) -> Ended {
         let mut state = self.state();
         let ended = event(&mut state.machine);
-        self.publish(server, &state);
+        self.publish(holds, &state);
         if let Ended::Running(epoch) = ended {
             state.is_cancelled = true;
             self.queue.abort(epoch);
@@ -217,13 +226,13 @@ impl Saving {
     }
 
     /// Passes on to the shard that follows a position. Returns false if the walk has ended.
-    fn pass(&self, server: &Server, at: Position) -> bool {
+    fn pass(&self, holds: &impl HoldsWrites, at: Position) -> bool {
         let mut state = self.state();
         let passed = state.machine.pass(at.epoch, at.shard);
         if passed == Passed::Stale {
             return false;
         }
-        self.publish(server, &state);
+        self.publish(holds, &state);
         if passed == Passed::All {
             self.queue.push(Task::End(at.epoch));
         }
@@ -231,10 +240,10 @@ impl Saving {
     }
 
     /// Whether the file of a snapshot may be renamed. If so, the snapshot is no longer cancelled.
-    fn complete(&self, server: &Server, epoch: u32) -> bool {
+    fn complete(&self, holds: &impl HoldsWrites, epoch: u32) -> bool {
         let mut state = self.state();
         let may = state.machine.complete(epoch);
-        self.publish(server, &state);
+        self.publish(holds, &state);
         may
     }
 

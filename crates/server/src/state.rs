@@ -19,7 +19,7 @@ use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
 use crate::replication::Replication;
-use crate::saving::Saving;
+use crate::saving::{HoldsWrites, Saving};
 use crate::scrape::Scrape;
 use crate::scripting::Scripting;
 use crate::slowlog::Slowlog;
@@ -322,11 +322,6 @@ impl Server {
         }
     }
 
-    /// Begins or ends holding commands that may write, because the server stops after a snapshot.
-    pub fn hold_for_stop(&self, on: bool) {
-        self.change_pause(|pause| pause.holds_for_stop.store(on, Relaxed));
-    }
-
     fn change_pause(&self, change: impl FnOnce(&Pause)) {
         let pause = &self.pause;
         let _changing = pause.change.lock().expect("the lock is not poisoned");
@@ -475,4 +470,10 @@ fn run_id() -> String {
         .map(|salt| format!("{:016x}", chance(salt)))
         .collect();
     words[..40].to_owned()
+}
+
+impl HoldsWrites for Server {
+    fn hold_for_stop(&self, on: bool) {
+        self.change_pause(|pause| pause.holds_for_stop.store(on, Relaxed));
+    }
 }

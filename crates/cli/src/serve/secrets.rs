@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn values_of_secret_settings_are_found() {
-        let line = b"mayfly\0--port\07\0--requirepass\0one\0two\0--save\0\0--requirepass=three\0--user\0a on >pw\0";
+        let line = b"mayfly\0--port\x007\0--requirepass\0one\0two\0--save\0\0--requirepass=three\0--user\0a on >pw\0";
         let found: Vec<&[u8]> = secrets(line)
             .into_iter()
             .map(|range| &line[range])

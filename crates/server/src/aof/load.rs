@@ -230,7 +230,7 @@ fn execute(
         if !applier.is_in_transaction() {
             transaction_at = offset;
         }
-        match reader.next() {
+        match reader.next_command() {
             Ok(Some(args)) => {
                 commands += 1;
                 if let Err(error) = applier.apply(args, now) {

@@ -109,7 +109,7 @@ impl<R: Read> CommandReader<R> {
     ///
     /// # Errors
     /// The file is damaged.
-    pub fn next(&mut self) -> Result<Option<Args<'_>>, Damage> {
+    pub fn next_command(&mut self) -> Result<Option<Args<'_>>, Damage> {
         self.spans.clear();
         loop {
             let Some(mark) = self.buffer.get(self.at) else {
@@ -184,7 +184,7 @@ mod tests {
         let mut reader = CommandReader::new(bytes, Vec::new(), 0);
         let mut found = Vec::new();
         loop {
-            match reader.next() {
+            match reader.next_command() {
                 Ok(Some(args)) => {
                     let words = args.iter().map(String::from_utf8_lossy);
                     found.push(words.collect::<Vec<_>>().join(" "));

@@ -29,7 +29,7 @@ impl Commands {
         let mut transaction_at = None;
         loop {
             let offset = reader.offset();
-            let name = match reader.next() {
+            let name = match reader.next_command() {
                 Ok(Some(args)) => String::from_utf8_lossy(args.name()).to_ascii_lowercase(),
                 Ok(None) => {
                     let damage = transaction_at.map(Damage::Truncated);

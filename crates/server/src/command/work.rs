@@ -148,7 +148,7 @@ pub fn group(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     }
 }
 
-/// `XTRIM key …`: all entries if groups must be asked for each of them. Other trims remove whole
+/// `XTRIM key …`: all entries if groups must be searched for each of them. Other trims remove whole
 /// blocks.
 pub fn trimmed(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     references_at(args, 4).map_or(0, |_| whole(probe, args))
@@ -178,7 +178,7 @@ fn references_at(args: Args<'_>, from: usize) -> Option<usize> {
 }
 
 /// `XAUTOCLAIM key group consumer min-idle-time start [COUNT count] …`: the pending entries of the
-/// group, if so many may be looked at.
+/// group, if the count is large.
 pub fn claimed(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     let at = (6..args.len()).find(|&at| args.is(at, "count"));
     let count = at.and_then(|at| parse_i64(args.get(at + 1)?)).unwrap_or(0);

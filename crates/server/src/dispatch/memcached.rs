@@ -28,6 +28,20 @@ fn is_too_large(request: &Request) -> bool {
     len > LARGE_BYTES && !can_allocate(len.saturating_mul(2))
 }
 
+/// Writes the error for a request that the state of the server does not permit. Returns whether it
+/// has.
+fn is_refused(server: &Server, request: &Request, out: &mut Output) -> bool {
+    if server.loading.is_on() && memcached::refuse_during_load(request, out) {
+        return true;
+    }
+    if is_too_large(request) {
+        memcached::refuse_for_memory(request, out);
+        return true;
+    }
+    let error = refuses_writes(server);
+    error.is_some_and(|error| memcached::refuse_write(request, error, out))
+}
+
 /// Determines the shards of a request's keys.
 fn choose_shards(
     server: &Server,
@@ -132,16 +146,7 @@ impl Executor<'_> {
         let hashes = self.hashed.get(request.first_key as usize..);
         let hashes = hashes.unwrap_or_default();
         self.has_written |= may_write;
-        if server.loading.is_on() && memcached::refuse_during_load(request, out) {
-            return Progress::Done;
-        }
-        if is_too_large(request) {
-            memcached::refuse_for_memory(request, out);
-            return Progress::Done;
-        }
-        if let Some(error) = refuses_writes(server)
-            && memcached::refuse_write(request, error, out)
-        {
+        if is_refused(server, request, out) {
             return Progress::Done;
         }
         let mut turn = memcached::Turn {

@@ -115,11 +115,12 @@ fn preferred(accept: &str) -> Format {
             for part in parts {
                 match part.split_once('=') {
                     Some(("q", value)) => quality = value.parse().unwrap_or(0.0),
-                    Some(("version", version)) if wanted.starts_with("application") => {
-                        // The versions that the page is valid in.
-                        if !["1.0.0", "0.0.1"].contains(&version) {
-                            return None;
-                        }
+                    // The page is valid in these versions.
+                    Some(("version", version))
+                        if wanted.starts_with("application")
+                            && !["1.0.0", "0.0.1"].contains(&version) =>
+                    {
+                        return None;
                     }
                     _ => {}
                 }

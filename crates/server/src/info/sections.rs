@@ -292,10 +292,7 @@ fn script_memory(report: &mut Report<'_>) {
         .map(|library| library.functions.len())
         .sum();
     let library_bytes: usize = libraries.values().map(|library| library.code.len()).sum();
-    let (vm, code) = (
-        scripting.vm_bytes() as u64,
-        (scripts.bytes + library_bytes) as u64,
-    );
+    let (vm, code) = (scripting.vm_bytes(), (scripts.bytes + library_bytes) as u64);
     report.field("used_memory_lua", vm);
     report.field("used_memory_lua_human", bytes_for_people(vm));
     report.field("used_memory_vm_eval", vm);

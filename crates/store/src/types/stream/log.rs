@@ -266,9 +266,9 @@ impl Log {
         })
     }
 
-    /// Removes those entries of the block with the first entry from an ID on for which `is_waste` is
-    /// true. It is called once for each entry of the block. Returns the ID behind the block; `None`
-    /// if there is no block.
+    /// Removes those entries of the block with the first entry from an ID on for which `is_waste`
+    /// is true. It is called once for each entry of the block. Returns the ID behind the block;
+    /// `None` if there is no block.
     pub fn remove_from_block(
         &mut self,
         from: StreamId,
