@@ -172,7 +172,7 @@ impl Worker {
         while !server.stops() {
             self.step(&mut events, &mut executor)?;
         }
-        self.drain(&mut events, executor.server());
+        self.drain(&mut events, &mut executor);
         self.close_all(&mut executor);
         Ok(())
     }
@@ -841,8 +841,9 @@ impl Worker {
 
     /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing
     /// else is served any more.
-    fn drain(&mut self, events: &mut Events, server: &Server) {
+    fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         self.listeners = Listeners::default();
+        let server = executor.server();
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
         let end = Instant::now() + Duration::from_secs(seconds);
         for (index, connection) in self.connections.iter_mut().enumerate() {
@@ -855,15 +856,23 @@ impl Worker {
         }
         loop {
             let (mut timeout, mut waits) = (PERIODIC_INTERVAL, false);
-            let connections = self.connections.iter_mut().flatten();
-            for connection in connections.filter(|one| !one.is_cut_off && one.pending_bytes() > 0) {
+            for index in 0..self.connections.len() {
+                let Some(connection) = self.connections[index].as_mut() else {
+                    continue;
+                };
                 // A turn sends a part of large replies, after which the socket may have room.
                 match connection.flush(&mut self.scratch) {
                     Next::Close => connection.is_cut_off = true,
                     Next::Again => timeout = Duration::ZERO,
                     _ => {}
                 }
-                waits |= !connection.is_cut_off && connection.pending_bytes() > 0;
+                if connection.is_cut_off || connection.pending_bytes() == 0 {
+                    // A client may read to the end before it reads from its next connection.
+                    connection.discard_input(&mut self.scratch);
+                    self.close(index, executor);
+                } else {
+                    waits = true;
+                }
             }
             if !waits || Instant::now() >= end || self.poll.poll(events, Some(timeout)).is_err() {
                 return;
