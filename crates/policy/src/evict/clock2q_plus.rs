@@ -34,6 +34,8 @@
 
 use super::s3fifo::{S3Fifo, S3FifoConfig};
 use crate::knobs::Knobs;
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
 crate::knobs! {

@@ -48,6 +48,8 @@
 
 use super::s3fifo::{S3Fifo, S3FifoConfig};
 use crate::knobs::Knobs;
+#[cfg(not(any(test, feature = "std")))]
+use crate::parts::float::Float as _;
 use crate::parts::ghost::Ghost;
 use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
 
