@@ -70,7 +70,11 @@ fn run_on<'v>(
     let before = view.changes();
     let progress = memcached::run(&mut turn.on(Slab::new(view, space, locks)));
     if server.feed.is_on() {
-        let keys = memcached::meant_keys(request, keys, input);
+        // Only a request that has changed a key needs the names.
+        let keys = match view.changes() == before {
+            true => Vec::new(),
+            false => memcached::meant_keys(request, keys, input),
+        };
         let key = |name: &Vec<u8>| server.keyspace.key(memcached::DATABASE, name).hash;
         let hashed: Vec<u64> = keys.iter().map(key).collect();
         let keys = keys.iter().zip(hashed).map(|(bytes, hash)| Key {
