@@ -292,8 +292,12 @@ impl<O: Outside, M: Meta, L: Meta> PackedEntries<O, M, L> {
         self.owned[shape.owner as usize] += 1;
         self.deadlines += usize::from(shape.deadline.is_some());
         let blocks = &self.blocks;
-        self.table
-            .insert(hash, Slot(slot), |other| blocks.key_hash(other));
+        self.table.insert(
+            hash,
+            Slot(slot),
+            |other| blocks.key_hash(other),
+            |other| blocks.arena.prefetch(other.0),
+        );
         Slot(slot)
     }
 

@@ -82,6 +82,9 @@ struct SubTable {
     prefix: u32,
 }
 
+/// Number of buckets by which the prefetch of keys precedes their use in a split.
+const PREFETCHED_BUCKETS: usize = 2;
+
 /// Position of a scan, which stays valid while subtables split and merge: every key before it has
 /// been returned. Positions are ordered by home bucket, then by hash prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -206,8 +209,15 @@ impl Table {
         None
     }
 
-    /// Adds an absent slot. `hash_of` returns the hash of the key at a slot, for a split.
-    pub fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+    /// Adds an absent slot. For a split, `hash_of` returns the hash of the key at a slot, and
+    /// `prefetch` prefetches the key.
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        slot: Slot,
+        hash_of: impl Fn(Slot) -> u64,
+        prefetch: impl Fn(Slot),
+    ) {
         debug_assert!(self.find(hash, |other| other == slot).is_none());
         loop {
             let number = self.subtable_number(hash);
@@ -218,7 +228,7 @@ impl Table {
                 break;
             }
             assert!(may_split, "a table holds at most 2^20 subtables");
-            self.split(number, &hash_of);
+            self.split(number, &hash_of, &prefetch);
         }
         let home = self.home(hash);
         let number = self.subtable_number(hash) as usize;
@@ -282,7 +292,7 @@ impl Table {
         subtable.buckets[at].slots[way] = new.0;
     }
 
-    fn split(&mut self, number: u32, hash_of: &impl Fn(Slot) -> u64) {
+    fn split(&mut self, number: u32, hash_of: &impl Fn(Slot) -> u64, prefetch: &impl Fn(Slot)) {
         debug_assert!(self.subtables[number as usize].depth < DEPTH_MAX);
         let SubTable { depth, prefix, .. } = self.subtables[number as usize];
         if depth == self.depth {
@@ -299,7 +309,15 @@ impl Table {
         let width = 1 << (self.depth - depth - 1);
         let first = (prefix as usize * 2 + 1) * width;
         self.directory[first..first + width].fill(upper);
-        for bucket in &old_buckets {
+        for (at, bucket) in old_buckets.iter().enumerate() {
+            if let Some(next) = old_buckets.get(at + PREFETCHED_BUCKETS) {
+                let used = next
+                    .tags
+                    .iter()
+                    .zip(next.slots)
+                    .filter(|(tag, _)| **tag != 0);
+                used.for_each(|(_, slot)| prefetch(Slot(slot)));
+            }
             for (way, &tag) in bucket.tags.iter().enumerate().filter(|(_, t)| **t != 0) {
                 let slot = Slot(bucket.slots[way]);
                 let hash = hash_of(slot);
@@ -561,7 +579,7 @@ mod tests {
                 prop_assert_eq!(found, model.contains(&key));
                 if (what < 5) == grows || what > 7 {
                     if model.insert(key) {
-                        table.insert(hash, Slot(key), hash_of);
+                        table.insert(hash, Slot(key), hash_of, |_| {});
                     }
                 } else if model.remove(&key) {
                     table.remove(hash, Slot(key), hash_of);
@@ -588,7 +606,7 @@ mod tests {
             let mut table = Table::new(stagger);
             let empty_bytes = table.heap_bytes();
             for key in 0..60_000 {
-                table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                table.insert(hash_of(Slot(key)), Slot(key), hash_of, |_| {});
             }
             let mut keys: Vec<u32> = (0..60_000).collect();
             // In the order of the hashes, one part of the table is empty before the next.
@@ -625,11 +643,11 @@ mod tests {
                 let mut table = Table::new(f64::from(shard) / 8.0);
                 let keys = |numbers: std::ops::Range<u32>| numbers.skip(shard as usize).step_by(8);
                 for key in keys(0..kept) {
-                    table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                    table.insert(hash_of(Slot(key)), Slot(key), hash_of, |_| {});
                 }
                 grown_bytes += table.heap_bytes();
                 for key in keys(kept..kept * 10) {
-                    table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                    table.insert(hash_of(Slot(key)), Slot(key), hash_of, |_| {});
                 }
                 for key in keys(kept..kept * 10) {
                     table.remove(hash_of(Slot(key)), Slot(key), hash_of);
@@ -650,7 +668,7 @@ mod tests {
         for round in 0..6u32 {
             let mut table = Table::new(0.4);
             for key in 0..2000 {
-                table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                table.insert(hash_of(Slot(key)), Slot(key), hash_of, |_| {});
             }
             let (mut found, mut at, mut step) = (BTreeSet::new(), Some(Position::default()), 0u32);
             let mut others: Vec<u32> = vec![];
@@ -666,7 +684,7 @@ mod tests {
                 if (step / 40 + round) % 2 == 0 {
                     for key in 0..200 {
                         let key = 1_000_000 + step * 200 + key;
-                        table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                        table.insert(hash_of(Slot(key)), Slot(key), hash_of, |_| {});
                         others.push(key);
                     }
                 } else {
@@ -686,7 +704,7 @@ mod tests {
             for shard in 0..16u32 {
                 let mut table = Table::new(f64::from(shard) / 16.0);
                 for key in (shard..keys).step_by(16) {
-                    table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+                    table.insert(hash_of(Slot(key)), Slot(key), hash_of, |_| {});
                 }
                 bytes += table.heap_bytes();
             }
@@ -702,7 +720,7 @@ mod tests {
     fn samples_are_uniform_and_moved_slots_are_found() {
         let mut table = Table::new(0.0);
         for key in 0..3000 {
-            table.insert(hash_of(Slot(key)), Slot(key), hash_of);
+            table.insert(hash_of(Slot(key)), Slot(key), hash_of, |_| {});
         }
         let mut hits = vec![0u32; 3000];
         for i in 0..600_000u64 {

@@ -40,6 +40,7 @@ macro_rules! eviction_policies {
                 [mod slru] Slru = evict::slru::Slru,
                 [mod twoq] TwoQ = evict::twoq::TwoQ,
                 [mod w_tinylfu] WTinyLfu = evict::w_tinylfu::WTinyLfu,
+                [mod w_tinylfu_adaptive] WTinyLfuAdaptive = evict::w_tinylfu_adaptive::WTinyLfuAdaptive,
                 [mod fifo_merge] FifoMerge = evict::fifo_merge::FifoMerge,
                 [mod qd] QdLpFifo = evict::qd::Qd<evict::clock::Clock>,
                 [mod hyperbolic] Hyperbolic = evict::hyperbolic::Hyperbolic,
@@ -60,6 +61,7 @@ macro_rules! eviction_policies {
                 [mod lfuda] Lfuda = evict::lfuda::Lfuda,
                 [mod mq] Mq = evict::mq::Mq,
                 [mod car] Car = evict::car::Car,
+                [mod cart] Cart = evict::cart::Cart,
                 [mod clock_pro] ClockPro = evict::clock_pro::ClockPro,
                 ArcSieve = evict::arc::Arc<crate::parts::shelf::SieveShelf>,
                 ArcFifoReinsertion = evict::arc::Arc<crate::parts::shelf::ReinsertionShelf>,
@@ -68,6 +70,7 @@ macro_rules! eviction_policies {
             }
             simulated {
                 [mod belady] Belady = evict::belady::Belady,
+                [mod lrm] Lrm = evict::lrm::Lrm,
                 [mod b_lru] BLru = evict::b_lru::BLru,
                 [mod belady_size] BeladySize = evict::belady_size::BeladySize,
                 QdArc = evict::qd::Qd<evict::arc::Arc>,

@@ -227,6 +227,9 @@ pub trait Policy: Sized + Send {
     const ON_HIT: OnHit;
     /// Whether the policy calls [`Facts::next_access`], and so runs only where the future is known.
     const NEEDS_FUTURE: bool = false;
+    /// Whether a read of an entry is a hit. If false, a host that distinguishes writes reports only
+    /// these as hits.
+    const READS_COUNT: bool = true;
 
     /// Creates a policy for a cache of `capacity` units of weight. Equal seeds give equal
     /// decisions.

@@ -3,7 +3,8 @@
 //! A host whose readers take no lock cannot call [`Policy::mark`](crate::Policy::mark), because the
 //! writer holds the policy by exclusive reference at the same time. It copies a [`Marker`] when it
 //! creates the policy and applies it to the entry's packed bits ([`Meta::pack`]). Every policy
-//! whose hits mark describes its rule in this form only, so that both hosts follow one rule.
+//! whose hits mark describes its rule in this form only, so that both hosts follow one rule. The
+//! one part of a rule that changes is a word, [`Marker::young`], which the host publishes.
 
 use crate::Meta;
 
@@ -50,9 +51,10 @@ pub enum Marker {
     Nothing,
     /// A hit counts.
     Count(Count),
-    /// A hit counts unless the entry is young. This rule changes when entries are inserted, and a
-    /// host that copies it reads it again after each insertion. One that does not counts all hits,
-    /// because no entry is young at first.
+    /// A hit counts unless the entry is young. The set of young numbers changes when entries are
+    /// inserted or evicted. A host that copies the rule reads [`Marker::young`] again after each
+    /// change of the policy and applies it by [`Marker::with_young`]. One that does not counts all
+    /// hits, because no entry is young at first.
     Windowed {
         /// Count for entries that are not young.
         count: Count,
@@ -108,6 +110,25 @@ impl Marker {
                 };
                 count.mark(bits)
             }
+        }
+    }
+
+    /// Returns the set of young numbers of a windowed rule, which changes while the policy works.
+    /// A host whose readers hold a copy of the rule publishes this set for them.
+    #[inline]
+    pub fn young(self) -> Option<u64> {
+        match self {
+            Marker::Windowed { young, .. } => Some(young),
+            _ => None,
+        }
+    }
+
+    /// Returns a windowed rule with this set of young numbers; any other rule as it is.
+    #[inline]
+    pub fn with_young(self, young: u64) -> Marker {
+        match self {
+            Marker::Windowed { count, .. } => Marker::Windowed { count, young },
+            other => other,
         }
     }
 

@@ -295,6 +295,20 @@ impl Column {
         }
     }
 
+    /// Formats a cell for pages: as [`Column::show`], with commas between thousands.
+    fn show_grouped(&self, cell: &Cell) -> String {
+        let is_whole = match (self.format, cell) {
+            (Format::Count, Cell::Count(_) | Cell::Number(_)) => true,
+            (Format::Auto, Cell::Count(_)) => true,
+            (Format::Auto, Cell::Number(number)) => number.abs() >= 1000.0,
+            _ => false,
+        };
+        match cell.number() {
+            Some(number) if is_whole => show::count(number),
+            _ => self.show(cell),
+        }
+    }
+
     /// Returns the factor that converts numbers for plots, and their unit after it.
     fn scale(&self) -> (f64, &'static str) {
         match self.format {
@@ -312,6 +326,8 @@ pub struct Table {
     caption: String,
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
+    /// Whether a page colours the cells of relative changes by their values.
+    has_colours: bool,
 }
 
 /// A table under construction, column by column, from a list of records.
@@ -353,6 +369,7 @@ impl Table {
             caption: String::new(),
             columns,
             rows: Vec::new(),
+            has_colours: false,
         }
     }
 
@@ -369,6 +386,14 @@ impl Table {
     #[must_use]
     pub fn with_caption(mut self, caption: &str) -> Table {
         self.caption = caption.into();
+        self
+    }
+
+    /// Colours the cells of relative changes in pages: gains and losses in two colours, which are
+    /// stronger where the change is larger.
+    #[must_use]
+    pub fn coloured(mut self) -> Table {
+        self.has_colours = true;
         self
     }
 
@@ -461,6 +486,26 @@ mod tests {
         };
         assert_eq!(names(table.clone().without_empty_columns()), ["a", "c"]);
         assert_eq!(names(table.without_idle_columns()), ["a"]);
+    }
+
+    #[test]
+    fn pages_group_thousands_and_colour_changes() {
+        let mut table = Table::with_columns(vec![Column::count("n"), Column::change("saved")]);
+        table.row(vec![1_234_567_u64.into(), 0.2.into()]);
+        table.row(vec![12_u64.into(), (-0.1).into()]);
+        table.row(vec![0_u64.into(), Cell::Empty]);
+        let mut page = String::new();
+        table.coloured().to_html(&mut page);
+        assert!(page.contains("data-v=\"1234567\">1,234,567</td>"), "{page}");
+        assert!(
+            page.contains("style=\"--gain:60%\" data-v=\"0.2\""),
+            "{page}"
+        );
+        assert!(
+            page.contains("style=\"--loss:30%\" data-v=\"-0.1\""),
+            "{page}"
+        );
+        assert_eq!(page.matches("--").count(), 2);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The engine: storage and eviction joined, and the requests that all kinds of content share.
 
 use crate::config::{Config, ConfigError, Eviction};
-use crate::eviction::{EvictionState, Evictor, Learning, Plan, Store, ranked};
+use crate::eviction::{EvictionState, Evictor, Learning, Plan, Ranked, Store, ranked};
 use crate::storage::{
     Condition, Directory, Heap, Key, LINE, Lifetime, Objects, OpenSegments, Receipt, Refused,
     Storage, Stored, WORD, heap_bytes_of_segment,
@@ -22,45 +22,82 @@ pub struct Segcache<C = Stored> {
     writer_bytes: u64,
 }
 
+/// Sizes of an engine, which follow from its configuration.
+struct Sizes {
+    /// Number of segments.
+    count: u32,
+    /// Words of a segment.
+    capacity: u32,
+    /// Bytes of a segment with its share of the directories.
+    each_bytes: u64,
+    /// Bytes that do not depend on the number of segments.
+    fixed_bytes: u64,
+    writer_bytes: u64,
+    learning: Learning,
+}
+
+fn directory(config: &Config, count: u32, ranked: Option<Ranked>) -> Directory<Plan> {
+    Directory::new(count, config.reserve(), Plan::new(count, ranked))
+}
+
 impl<C: Objects> Segcache<C> {
+    /// Checks a configuration without the allocation of an engine.
+    ///
+    /// # Errors
+    /// The errors of [`Segcache::new`].
+    pub fn check_config(config: &Config) -> Result<(), ConfigError> {
+        Self::sizes(config).map(drop)
+    }
+
     /// An empty cache.
     ///
     /// # Errors
     /// Sizes that are out of bounds, or memory that is too small for them.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let sizes = Self::sizes(config)?;
+        let count = sizes.count;
+        let storage = Storage::new(
+            Heap::new(count, sizes.capacity, C::FILLS),
+            directory(config, count, ranked(config, count)),
+            config.hash_key,
+            config.seed,
+        );
+        let too_small = ConfigError::TooSmall {
+            needed_bytes: sizes.fixed_bytes + 8 * sizes.each_bytes,
+        };
+        Ok(Segcache {
+            storage: storage.ok_or(too_small)?,
+            eviction: EvictionState::new(config, count, sizes.learning),
+            writers: Mutex::new((0..config.writers).rev().collect()),
+            writer_bytes: sizes.writer_bytes,
+        })
+    }
+
+    fn sizes(config: &Config) -> Result<Sizes, ConfigError> {
         config.check()?;
         let capacity = (config.segment_bytes / WORD).max(LINE) as u32;
         let by_writer = OpenSegments::BYTES_MAX + size_of::<Writer>();
         let writer_bytes = (by_writer * usize::from(config.writers)) as u64;
-        let directory =
-            |count, ranked| Directory::new(count, config.reserve(), Plan::new(count, ranked));
-        let empty_bytes = directory(0, None).lock().heap_bytes();
+        let empty_bytes = directory(config, 0, None).lock().heap_bytes();
         let learning = Learning::new();
         let mut fixed_bytes = writer_bytes + (empty_bytes + size_of::<Self>()) as u64;
         if config.eviction.learns() {
             learning.watch.prepare(config.memory_bytes);
             fixed_bytes += learning.watch.bytes(config.memory_bytes);
         }
-        let links = directory(1, None).lock().heap_bytes() - empty_bytes;
+        let links = directory(config, 1, None).lock().heap_bytes() - empty_bytes;
         // Directories of the table, and the state of a replacement policy over segments.
         let table = 2 * WORD + capacity as usize / 256;
         let ranked_bytes = 32;
         let each = heap_bytes_of_segment(capacity) + links + table + ranked_bytes;
-        let count = config.segments(each as u64, fixed_bytes)?;
-        let storage = Storage::new(
-            Heap::new(count, capacity, C::FILLS),
-            directory(count, ranked(config, count)),
-            config.hash_key,
-            config.seed,
-        );
-        let too_small = ConfigError::TooSmall {
-            needed_bytes: fixed_bytes + 8 * each as u64,
-        };
-        Ok(Segcache {
-            storage: storage.ok_or(too_small)?,
-            eviction: EvictionState::new(config, count, learning),
-            writers: Mutex::new((0..config.writers).rev().collect()),
+        let each_bytes = each as u64;
+        Ok(Sizes {
+            count: config.segments(each_bytes, fixed_bytes)?,
+            capacity,
+            each_bytes,
+            fixed_bytes,
             writer_bytes,
+            learning,
         })
     }
 

@@ -24,4 +24,5 @@ pub(crate) use job::Job;
 pub(crate) use learning::Learning;
 pub use learning::SegmentName;
 pub(crate) use plan::{Plan, Store};
+pub(crate) use ranked::Ranked;
 pub(crate) use setting::ranked;

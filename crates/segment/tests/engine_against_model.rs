@@ -3,6 +3,10 @@
 
 #[path = "../../../fuzz/bodies/segment.rs"]
 mod model;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a campaign runs for a time that its environment sets"
+)]
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;
 

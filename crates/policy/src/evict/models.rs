@@ -1,5 +1,6 @@
 //! Comparison of every victim with that of the plainest possible implementation of the policy.
 
+mod cart;
 mod clock_pro;
 mod experts;
 mod lirs;

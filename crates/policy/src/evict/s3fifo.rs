@@ -148,6 +148,16 @@ impl S3Fifo {
         age
     }
 
+    /// Whether a live entry is in main.
+    pub(super) fn is_in_main(&self, cells: &impl Cells<u8>, slot: Slot) -> bool {
+        queue_of::<TWO_QUEUES>(cells.get(slot)) == MAIN
+    }
+
+    /// Makes the key that was just missed enter main, as if it were a ghost.
+    pub(super) fn return_to_main(&mut self, key_hash: u64) {
+        self.returning = Some(key_hash);
+    }
+
     /// Sets the share of small and the number of hits that moves an entry to main.
     pub(super) fn set_border(&mut self, small: f64, threshold: u8) {
         self.config.small = small;

@@ -12,19 +12,24 @@
 //! queue grows by a hundredth of the cache. This is decided once per hundred returns, or once
 //! per returns of a hundredth of the entries, whichever are more; a quarter of the keys is counted.
 //!
+//! An entry that expires in main was requested repeatedly, and nothing is known against its key. So
+//! these keys are remembered, and enter main when they are requested again. They say nothing about
+//! the border. Without TTLs this does nothing.
+//!
 //! # Source
 //! Our own, of known parts: S3-FIFO (J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, *FIFO queues
 //! are all you need for cache eviction*, SOSP 2023) with its adaptive form S3-FIFO-D; the
 //! correlated references of LRU-K (E. J. O'Neil, P. E. O'Neil, G. Weikum, SIGMOD 1993), applied to
 //! the small queue by Clock2Q+ (Zhai et al., 2025, <https://arxiv.org/abs/2511.21958>). New are the
-//! window of main, the windows without bits of their own, and ghosts that serve both purposes.
-//! `docs/lab/s3fifo-w.md` has the effect of each part.
+//! window of main, the windows without bits of their own, ghosts that serve both purposes, and
+//! ghosts of expired entries. `docs/lab/s3fifo-w.md` has the effect of each part.
 //!
 //! # State
 //! Per entry: 8 bits and a 4-byte reference, as in [`s3fifo`](super::s3fifo). The windows take no
 //! bits, because they are kept as a set of the queues' newest epochs. Besides S3-FIFO's ghosts, one
 //! in four of main's last victims is remembered, 5 bytes per 80 entries. In all under 10 bytes per
-//! entry with 50,000 entries, under 16 with 2,000 (asserted in `promises.rs`).
+//! entry with 50,000 entries, under 16 with 2,000 (asserted in `promises.rs`, without expiry).
+//! Ghosts of expired entries add to that; there are none before an entry expires in main.
 //!
 //! # Cost
 //! That of S3-FIFO, one test of a bit at a hit, and a second look-up of ghosts at a quarter of the
@@ -36,7 +41,8 @@
 //! 3): number of counted hits in the small queue that lead to main. `window` (0.3; 0 to 0.9): the
 //! window of small, as a share of its capacity. `main_window` (0.02; 0 to 0.9): the window of main,
 //! as a share of the capacity. `step` (0.01; 0 to 0.5): share of the capacity by which the border
-//! moves; 0 keeps it.
+//! moves; 0 keeps it. `expired` (0.25; 0 to 1): the weight of entries expired in main whose keys
+//! are remembered, as a share of the capacity.
 //!
 //! # Departures
 //! None, because there is no source. A window is longer than stated by at most a 24th of its queue,
@@ -69,7 +75,7 @@ const RETURNS_FACTOR: u32 = 2;
 /// Smallest and largest share of the capacity for small.
 const SMALL_MIN: f64 = 0.01;
 const SMALL_MAX: f64 = 0.95;
-/// Bytes per remembered victim of main, including the free places of its table.
+/// Bytes per remembered victim or expired entry of main, including the free places of its table.
 const BYTES_PER_GHOST: f64 = 5.4;
 
 crate::knobs! {
@@ -85,6 +91,8 @@ crate::knobs! {
         window: f64 = 0.3, 0.0 => 0.9;
         /// Window of the main queue, as a share of the capacity.
         main_window: f64 = 0.02, 0.0 => 0.9;
+        /// Weight of entries expired in main that is remembered, as a share of the capacity.
+        expired: f64 = 0.25, 0.0 => 1.0;
         /// Share of the capacity by which the border moves.
         step: f64 = 0.01, 0.0 => 0.5;
     }
@@ -96,6 +104,8 @@ pub struct S3FifoW {
     queues: S3Fifo,
     /// Last victims of main.
     lost: Ghost,
+    /// Entries that expired in main.
+    expired: Ghost,
     /// Number of the last victims of small and of main that were requested again.
     returns: [u32; 2],
     capacity: u64,
@@ -153,6 +163,24 @@ impl S3FifoW {
         self.lost.file(key_hash, weight, expected);
     }
 
+    /// Weight of the expired entries that are remembered.
+    fn expired_capacity(capacity: u64, config: &S3FifoWConfig) -> u64 {
+        (capacity as f64 * config.expired) as u64
+    }
+
+    /// Remembers the key of an entry that is removed from main because it expired.
+    #[cold]
+    fn remember_expired(&mut self, cells: &impl Cells<u8>, slot: Slot) {
+        let most = Self::expired_capacity(self.capacity, &self.config);
+        if most == 0 {
+            return;
+        }
+        let (live, capacity) = (cells.len() as u128, u128::from(self.capacity.max(1)));
+        let expected = || (u128::from(most) * live / capacity) as u64;
+        let (key_hash, weight) = (cells.key_hash(slot), cells.weight(slot));
+        self.expired.file(key_hash, weight, expected);
+    }
+
     /// Moves the border if one queue's last victims return much more often than the other's.
     #[cold]
     fn adapt(&mut self) {
@@ -186,6 +214,7 @@ impl Policy for S3FifoW {
         let mut policy = S3FifoW {
             queues: S3Fifo::new(capacity, &queues, seed),
             lost: Ghost::new(Self::counted_margin(capacity)),
+            expired: Ghost::new(Self::expired_capacity(capacity, config)),
             returns: [0, 0],
             capacity,
             config: config.clone(),
@@ -202,6 +231,8 @@ impl Policy for S3FifoW {
         let share = if is_first { self.config.small } else { share };
         self.set_small_capacity(capacity as f64 * share);
         self.lost.resize(Self::counted_margin(capacity));
+        let expired = Self::expired_capacity(capacity, &self.config);
+        self.expired.resize(expired);
     }
 
     #[inline]
@@ -209,6 +240,9 @@ impl Policy for S3FifoW {
         let age = self.queues.miss_aged(key_hash, weight);
         if is_counted(key_hash) {
             self.count_return(age, key_hash, weight, facts.len());
+        }
+        if self.expired.take(key_hash, weight) {
+            self.queues.return_to_main(key_hash);
         }
         Admit::Yes
     }
@@ -237,6 +271,11 @@ impl Policy for S3FifoW {
     }
 
     fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
+        let deadline = cells.deadline(slot);
+        let is_expired = deadline.is_some_and(|deadline| deadline < cells.now());
+        if is_expired && self.queues.is_in_main(cells, slot) {
+            self.remember_expired(cells, slot);
+        }
         self.queues.remove(cells, slot);
     }
 
@@ -259,18 +298,28 @@ impl Policy for S3FifoW {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.queues.heap_bytes() + self.lost.heap_bytes()
+        self.queues.heap_bytes() + self.lost.heap_bytes() + self.expired.heap_bytes()
     }
 
     fn heap_bytes_ahead(&self) -> usize {
         let lost = self.queues.len() as f64 * MARGIN / 4.0 * BYTES_PER_GHOST;
         let lost = (lost as usize).saturating_sub(self.lost.heap_bytes());
-        self.queues.heap_bytes_ahead() + lost
+        // Entries may never expire in main, so that nothing is reserved before the first one.
+        let has_expired = self.expired.heap_bytes() > 0;
+        let share = if has_expired {
+            self.config.expired
+        } else {
+            0.0
+        };
+        let expired = self.queues.len() as f64 * share * BYTES_PER_GHOST;
+        let expired = (expired as usize).saturating_sub(self.expired.heap_bytes());
+        self.queues.heap_bytes_ahead() + lost + expired
     }
 
     fn check(&self, cells: &impl Cells<u8>) {
         self.queues.check(cells);
         self.lost.check();
+        self.expired.check();
         assert!(self.queues.small_capacity() <= self.capacity);
     }
 }
@@ -278,6 +327,7 @@ impl Policy for S3FifoW {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tick;
     use crate::suite::policy::Trial;
 
     fn misses(config: &S3FifoWConfig, capacity: u64, keys: &[u64]) -> (usize, Trial<S3FifoW>) {
@@ -312,6 +362,37 @@ mod tests {
         let (without, _) = misses(&without, 1_000, &keys);
         assert!(with < 62_000, "{with}");
         assert!(without > with + 10_000, "{without} {with}");
+    }
+
+    #[test]
+    fn a_key_that_expired_in_main_enters_main_again() {
+        let keys: Vec<u64> = (0..3_000).flat_map(|key| [key, key / 3]).collect();
+        let (_, mut trial) = misses(&S3FifoWConfig::default(), 1_000, &keys);
+        let main: Vec<u64> = trial
+            .table
+            .iter()
+            .filter_map(|(&key, &slot)| {
+                let is_main = trial.policy.queues.is_in_main(&trial.host, slot);
+                is_main.then_some(key)
+            })
+            .collect();
+        let (expired, deleted) = (main[0], main[1]);
+        trial
+            .host
+            .set_deadline(trial.table[&expired], Some(Tick(5)));
+        trial.host.set_now(Tick(5));
+        trial.policy.check(&trial.host);
+        trial.host.set_now(Tick(6));
+        trial.remove(expired);
+        trial.remove(deleted);
+        trial.request(expired, 1, 1000);
+        trial.request(deleted, 1, 1000);
+        let is_main = |key| {
+            let slot = trial.table[key];
+            trial.policy.queues.is_in_main(&trial.host, slot)
+        };
+        assert!(is_main(&expired));
+        assert!(!is_main(&deleted), "a deleted key says nothing");
     }
 
     #[test]

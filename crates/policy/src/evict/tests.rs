@@ -49,7 +49,7 @@ policy_suite!(
         ..Default::default()
     }
 );
-policy_suite!(any_s3fifo, AnyPolicy, PolicySpec::default());
+policy_suite!(any_default, AnyPolicy, PolicySpec::default());
 policy_suite!(any_lru, AnyPolicy, PolicySpec::Lru(()));
 policy_suite!(any_random, AnyPolicy, PolicySpec::Random(()));
 

@@ -8,6 +8,7 @@
 //! ratio.
 
 mod adaptsize;
+mod caffeine;
 mod draws;
 mod golden;
 mod replay;

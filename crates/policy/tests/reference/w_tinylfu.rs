@@ -27,6 +27,9 @@ pub struct Rules {
     pub period: usize,
     /// Maximum count.
     pub most: u32,
+    /// Whether only an addition that raises a counter counts towards the halving, and a period
+    /// starts with half of the one before, less what halving rounds down.
+    pub ages_by_raises: bool,
 }
 
 /// Rules of Einziger, Friedman and Manes; period and maximum as in Caffeine, their own
@@ -40,6 +43,13 @@ pub const SOURCE: Rules = Rules {
     ages_by_main_hits: false,
     period: 10,
     most: 15,
+    ages_by_raises: false,
+};
+
+/// Rules of Caffeine's simulator 3.1.8.
+pub const CAFFEINE: Rules = Rules {
+    ages_by_raises: true,
+    ..SOURCE
 };
 
 /// Rules of libCacheSim 0.3.5.
@@ -52,6 +62,7 @@ pub const REFERENCE: Rules = Rules {
     ages_by_main_hits: true,
     period: 32,
     most: u32::MAX,
+    ages_by_raises: false,
 };
 
 /// Objects from the oldest to the youngest.
@@ -91,6 +102,8 @@ struct Counters {
     additions: usize,
     period: usize,
     most: u32,
+    ages_by_raises: bool,
+    has_raised: bool,
 }
 
 impl Counters {
@@ -100,7 +113,9 @@ impl Counters {
         (0..10u32).map(move |row| first.wrapping_add(row.wrapping_mul(step)) as usize % width)
     }
     fn add(&mut self, id: u32) {
+        self.has_raised = false;
         for place in self.places(id) {
+            self.has_raised |= self.counts[place] < self.most;
             self.counts[place] = (self.counts[place] + 1).min(self.most);
         }
     }
@@ -109,9 +124,13 @@ impl Counters {
         counts.min().expect("there are ten")
     }
     fn age(&mut self) {
-        self.additions += 1;
+        self.additions += usize::from(self.has_raised || !self.ages_by_raises);
         if self.additions >= self.period {
-            self.additions = 0;
+            let odd = self.counts.iter().filter(|count| *count % 2 == 1).count();
+            self.additions = match self.ages_by_raises {
+                true => (self.additions - odd / 10) / 2,
+                false => 0,
+            };
             self.counts.iter_mut().for_each(|count| *count /= 2);
         }
     }
@@ -141,6 +160,8 @@ impl Plain {
                 additions: 0,
                 period: rules.period * main_capacity,
                 most: rules.most,
+                ages_by_raises: rules.ages_by_raises,
+                has_raised: false,
             },
             rules,
         }

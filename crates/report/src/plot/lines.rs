@@ -18,6 +18,8 @@ pub struct Line {
     name: String,
     points: Vec<(f64, f64)>,
     band: Vec<(f64, f64, f64)>,
+    /// Whether the band is drawn, and not only shown as text at each point.
+    is_band_drawn: bool,
 }
 
 impl Line {
@@ -28,6 +30,7 @@ impl Line {
             name: name.into(),
             points,
             band: Vec::new(),
+            is_band_drawn: false,
         }
     }
 
@@ -35,7 +38,22 @@ impl Line {
     #[must_use]
     pub fn with_band(mut self, band: Vec<(f64, f64, f64)>) -> Line {
         self.band = band;
+        self.is_band_drawn = true;
         self
+    }
+
+    /// Sets bounds at each x that the text at a point has, without a band.
+    #[must_use]
+    pub fn with_bounds(mut self, bounds: Vec<(f64, f64, f64)>) -> Line {
+        self.band = bounds;
+        self
+    }
+
+    fn drawn_band(&self) -> &[(f64, f64, f64)] {
+        match self.is_band_drawn {
+            true => &self.band,
+            false => &[],
+        }
     }
 }
 
@@ -80,7 +98,7 @@ fn thin_band(band: Vec<(f64, f64, f64)>, count_max: usize) -> Vec<(f64, f64, f64
 }
 
 pub(super) fn draw(plot: &Plot, lines: &[Line], width: u32) -> Result<Drawing, Fault> {
-    let bands = || lines.iter().flat_map(|line| &line.band);
+    let bands = || lines.iter().flat_map(Line::drawn_band);
     let points = || lines.iter().flat_map(|line| &line.points);
     let frame = Frame {
         width,
@@ -116,7 +134,7 @@ fn draw_band(frame: &Frame, chart: &Chart, index: usize, line: &Line) -> Result<
     let holds = |(x, low, high): &&(f64, f64, f64)| {
         frame.x.holds(*x) && frame.y.holds(*low) && frame.y.holds(*high)
     };
-    let band: Vec<_> = line.band.iter().filter(holds).copied().collect();
+    let band: Vec<_> = line.drawn_band().iter().filter(holds).copied().collect();
     let band = thin_band(band, frame.width as usize / 2);
     let upper = band.iter().map(|(x, _, high)| (*x, *high));
     let lower = band.iter().rev().map(|(x, low, _)| (*x, *low));

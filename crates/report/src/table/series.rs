@@ -71,6 +71,7 @@ impl Table {
             caption: self.caption.clone(),
             columns: self.columns.clone(),
             rows: rows.collect(),
+            has_colours: self.has_colours,
         }
     }
 

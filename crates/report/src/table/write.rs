@@ -5,6 +5,9 @@ use crate::escape::html;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::fmt::Write;
 
+/// Share of the colour in the cell with the largest change, in percent: the text stays readable.
+const STRONGEST_PERCENT: f64 = 60.0;
+
 impl Table {
     /// Formats the table as aligned text, without its caption. Text is aligned to the left, numbers
     /// to the right.
@@ -84,12 +87,16 @@ impl Table {
             out.push_str("<tr>");
             for &place in &places {
                 let (column, cell) = (&self.columns[place], &row[place]);
-                let text = html(&column.show(cell));
+                let text = html(&column.show_grouped(cell));
                 // Writing to a string cannot fail.
                 let _ = match (cell, cell.number()) {
                     (Cell::Text(_), _) => write!(out, "<td>{text}</td>"),
                     (_, Some(number)) => {
-                        write!(out, "<td class=\"n\" data-v=\"{number}\">{text}</td>")
+                        let style = self.colour(column, number);
+                        write!(
+                            out,
+                            "<td class=\"n\"{style} data-v=\"{number}\">{text}</td>"
+                        )
                     }
                     (_, None) => write!(out, "<td class=\"n\">{text}</td>"),
                 };
@@ -97,6 +104,22 @@ impl Table {
             out.push_str("</tr>\n");
         }
         out.push_str("</tbody></table></div>\n");
+    }
+
+    /// Returns the attribute that colours a cell of a relative change: its share of the largest
+    /// change of the table.
+    fn colour(&self, column: &Column, number: f64) -> String {
+        if !self.has_colours || column.format != Format::Change || number == 0.0 {
+            return String::new();
+        }
+        let places =
+            (0..self.columns.len()).filter(|at| self.columns[*at].format == Format::Change);
+        let changes =
+            places.flat_map(|at| self.rows.iter().filter_map(move |row| row[at].number()));
+        let most = changes.fold(0.0_f64, |most, change| most.max(change.abs()));
+        let name = if number > 0.0 { "gain" } else { "loss" };
+        let strength = number.abs() / most * STRONGEST_PERCENT;
+        format!(" style=\"--{name}:{strength:.0}%\"")
     }
 
     /// Returns the indices of the columns that an output has.
