@@ -18,7 +18,8 @@ const OPERATIONS: usize = 6_000;
 const SAMPLES: usize = 40;
 const WARM_UP: usize = 3_000;
 
-fn cpu_ns() -> u64 {
+/// CPU time of this thread.
+pub fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -61,6 +62,46 @@ fn operate<C: Contender>(cache: &C, draws: &[u32]) {
             assert_eq!(value, key, "a value of another key");
         }
     }
+}
+
+/// Operations of [`count`].
+const COUNTED: usize = 1_000_000;
+
+struct Count(Vec<u32>);
+
+impl Visit for Count {
+    type Output = ();
+    fn visit<C: Contender + 'static>(self, cache: C) {
+        let (warm_up, counted) = self.0.split_at(COUNTED);
+        for draw in warm_up {
+            let key = u64::from(draw >> 1);
+            if cache.get(key).is_none() {
+                cache.put(key, key);
+            }
+        }
+        operate(&cache, counted);
+    }
+}
+
+/// Fills a cache and makes a million operations, for tools that count instructions:
+/// `valgrind --tool=callgrind --toggle-collect='*operate*'`.
+pub fn count(name: &str, write_percent: u64) {
+    if build(name, CAPACITY, Count(draws(1, write_percent))).is_none() {
+        eprintln!(
+            "no contender '{name}': expected one of {}",
+            NAMES.join(", ")
+        );
+    }
+}
+
+/// Returns the keys of a thread, each with a bit that says whether it is written.
+fn draws(thread: u64, write_percent: u64) -> Vec<u32> {
+    let mut random = Random(thread * 7_919);
+    let ranks = zipf(KEYS, 0.99, 2 * COUNTED, thread * 104_729);
+    let draws = ranks
+        .into_iter()
+        .map(|rank| rank << 1 | u32::from(random.next() % 100 < write_percent));
+    draws.collect()
 }
 
 /// Beginning, end and CPU time of one thread's part of a sample, in ns.
@@ -136,14 +177,7 @@ pub fn measure(names: &[String], rounds: usize, write_percent: u64) {
         names.iter().map(String::as_str).collect()
     };
     let draws: Vec<Arc<Vec<u32>>> = (1..=2)
-        .map(|thread| {
-            let mut random = Random(thread * 7_919);
-            let ranks = zipf(KEYS, 0.99, 2_000_000, thread * 104_729);
-            let draws = ranks
-                .into_iter()
-                .map(|rank| rank << 1 | u32::from(random.next() % 100 < write_percent));
-            Arc::new(draws.collect())
-        })
+        .map(|thread| Arc::new(draws(thread, write_percent)))
         .collect();
     let mut runners: Vec<(&str, Runner, [Vec<f64>; 2])> = vec![];
     for name in names {

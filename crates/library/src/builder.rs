@@ -132,7 +132,7 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Sets the eviction policy; S3-FIFO by default. A policy is given by its type in
+    /// Sets the eviction policy; S3-FIFO-W by default. A policy is given by its type in
     /// [`PolicySpec`] with its knobs, or by name with [`CacheBuilder::policy_named`].
     ///
     /// ```

@@ -101,11 +101,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.inner.hash(key);
-        let pinned = pin();
-        let seen = self.inner.look(&pinned, hash, key)?;
-        self.inner.touch(&pinned, hash, &seen);
-        Some(see(seen.found.value))
+        self.inner.read(key, see)
     }
 
     /// Returns a clone of the value without registering a hit, nor counting the look-up, nor
@@ -150,7 +146,7 @@ where
         let value = |key: &Q| {
             let hash = inner.hash(key);
             let seen = inner.look(&pinned, hash, key)?;
-            inner.touch(&pinned, hash, &seen);
+            inner.touch(&pinned, &seen);
             Some(seen.found.value.clone())
         };
         keys.into_iter().map(value).collect()
@@ -389,19 +385,16 @@ where
     fn visit_shard(&self, shard: &Shard<K, V>, mut see: impl FnMut(&Seen<'_, K, V>)) {
         let pinned = pin();
         let now = self.inner.now();
-        let table = shard.map.table(&pinned);
-        for bucket in 0..table.bucket_count() {
-            shard.map.each_of(table, &pinned, bucket, |found| {
-                let deadline = shard.deadline(found.slot);
-                if deadline.is_none_or(|deadline| now <= deadline) {
-                    see(&Seen {
-                        shard,
-                        found,
-                        is_stale: false,
-                    });
-                }
-            });
-        }
+        shard.map.visit(&pinned, |found| {
+            let deadline = shard.deadline(found.slot);
+            if deadline.is_none_or(|deadline| now <= deadline) {
+                see(&Seen {
+                    shard,
+                    found,
+                    is_stale: false,
+                });
+            }
+        });
     }
 
     /// Removes all entries that have expired, a slice under one lock, and returns their number.
@@ -414,6 +407,14 @@ where
             absent.expire_all();
         }
         count
+    }
+
+    /// Same as [`Cache::expire`], but removes at most `slices` slices of 128 entries per shard.
+    /// Returns whether more entries are due, for hosts that must not be kept waiting.
+    pub fn expire_within(&self, slices: usize) -> bool {
+        let is_more = self.inner.expire_slices(slices).1;
+        let absent = self.inner.negative.as_ref();
+        absent.is_some_and(|(_, absent)| absent.expire_slices(slices).1) || is_more
     }
 
     /// Returns the time until [`Cache::expire`] has work; `None` if no entry has a deadline. It may

@@ -1,5 +1,10 @@
 //! Instants of a cache: milliseconds of a monotonic clock, or of one that the program moves.
 
+#![cfg_attr(
+    all(target_os = "linux", target_pointer_width = "64", not(miri)),
+    expect(unsafe_code, reason = "a call of the C library; tidy lists this file")
+)]
+
 use policy::Tick;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -84,24 +89,86 @@ pub(crate) fn until(now: Tick, deadline: Tick) -> Duration {
     Duration::from_millis(deadline.0.saturating_sub(now.0))
 }
 
-fn anchor() -> Instant {
-    static ANCHOR: OnceLock<Instant> = OnceLock::new();
-    *ANCHOR.get_or_init(Instant::now)
+/// The instant [`START_MS`], and what [`coarse_ms`] has returned then.
+#[inline]
+fn anchor() -> (Instant, u64) {
+    static ANCHOR: OnceLock<(Instant, u64)> = OnceLock::new();
+    *ANCHOR.get_or_init(|| (Instant::now(), coarse_ms()))
 }
 
 /// Returns the present instant of the system's clock.
 #[inline]
 pub(crate) fn system_now() -> Tick {
-    Tick(START_MS + anchor().elapsed().as_millis() as u64)
+    Tick(START_MS + anchor().0.elapsed().as_millis() as u64)
 }
 
 /// Returns the time until the system's clock reaches an instant.
 pub(crate) fn system_wait(tick: u64) -> Duration {
     let instant = Duration::from_millis(tick.saturating_sub(START_MS));
-    instant.saturating_sub(anchor().elapsed())
+    instant.saturating_sub(anchor().0.elapsed())
+}
+
+/// Upper bound of the difference between [`Clock::recent`] and the present instant. The system's
+/// coarse clock advances at each tick of the kernel, every 1 to 10 ms.
+pub(crate) const RECENT_MS: u64 = 1_000;
+
+/// Milliseconds of the monotonic clock at the kernel's last tick. It is read in a fifth of the time
+/// of the exact one.
+///
+/// By the C library, to which the standard library links, because rustix reads the kernel's shared
+/// object itself, which ends the process under Valgrind.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
+#[inline]
+fn coarse_ms() -> u64 {
+    /// `timespec` of systems with 64 bits.
+    #[repr(C)]
+    struct Time {
+        seconds: i64,
+        nanoseconds: i64,
+    }
+    const MONOTONIC_COARSE: i32 = 6;
+    unsafe extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Time) -> i32;
+    }
+    let mut time = Time {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    // SAFETY: the declaration is that of the C library, and the pointer is to a value of its type.
+    let status = unsafe { clock_gettime(MONOTONIC_COARSE, &raw mut time) };
+    assert_eq!(status, 0, "Linux has this clock since 2.6.32");
+    time.seconds as u64 * 1_000 + time.nanoseconds as u64 / 1_000_000
+}
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
+fn coarse_ms() -> u64 {
+    0
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
+#[inline]
+fn system_recent() -> Tick {
+    // The first value of the coarse clock was up to a tick old, so that the difference is too large
+    // by as much.
+    Tick(START_MS + coarse_ms().saturating_sub(anchor().1))
+}
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
+fn system_recent() -> Tick {
+    system_now()
 }
 
 impl Clock {
+    /// Returns an instant that differs from the present one by less than [`RECENT_MS`], in less
+    /// time than [`Clock::now`] takes.
+    #[inline]
+    pub(crate) fn recent(&self) -> Tick {
+        match self {
+            Clock::System => system_recent(),
+            Clock::Manual(_) => self.now(),
+        }
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> Tick {
         match self {
@@ -123,6 +190,16 @@ mod tests {
         assert_eq!(after(Tick(5), u64::MAX), Tick::MAX);
         assert_eq!(after(Tick(5), 0), Tick(4));
         assert_eq!(until(Tick(9), Tick(5)), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_recent_instant_is_near_the_present_one() {
+        let clock = Clock::System;
+        for _ in 0..1_000 {
+            let (before, recent, after) = (clock.now().0, clock.recent().0, clock.now().0);
+            assert!(before < recent + RECENT_MS, "{before} {recent}");
+            assert!(recent < after + RECENT_MS, "{recent} {after}");
+        }
     }
 
     #[test]

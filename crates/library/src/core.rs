@@ -4,7 +4,7 @@
 use crate::cause::Cause;
 use crate::lag::Lag;
 use crate::rows::{LINK_BITS, Rows};
-use crate::table::{Table, WAYS};
+use crate::table::{Tables, WAYS};
 use policy::any::AnyPolicy;
 use policy::expire::wheel::{Link, Wheel};
 use policy::{
@@ -42,9 +42,7 @@ pub(crate) trait Keys {
 /// table.
 pub(crate) struct View<'a> {
     pub rows: &'a Rows,
-    pub table: &'a Table,
-    /// While the table grows: the old table, and the first of its positions that has not moved.
-    pub old: Option<(&'a Table, u32)>,
+    pub tables: Tables<'a>,
     pub keys: &'a dyn Keys,
     pub now: Tick,
     pub requests: u64,
@@ -54,12 +52,7 @@ pub(crate) struct View<'a> {
 impl View<'_> {
     #[inline]
     fn slot(&self, slot: Slot) -> Option<u32> {
-        if let Some((old, first)) = self.old
-            && let Some(found) = old.slot_at(slot.0)
-        {
-            return (slot.0 >= first).then_some(found);
-        }
-        self.table.slot_at(slot.0)
+        self.tables.slot_at(slot.0)
     }
 
     #[inline]
@@ -107,11 +100,12 @@ impl Facts for View<'_> {
         if self.len == 0 {
             return None;
         }
-        let buckets = self.table.bucket_count() as u64;
+        let buckets = self.tables.bucket_count() as u64;
         for turn in 0..SAMPLE_TRIES {
             let random = policy::parts::chance::scramble(random.wrapping_add(turn));
             let (bucket, way) = ((random >> 32) % buckets, random as u32 as usize % WAYS);
-            let position = Slot(self.table.position(bucket as usize, way));
+            let (table, bucket) = self.tables.bucket(bucket as usize);
+            let position = Slot(table.position(bucket, way));
             if self.is_live(position) {
                 return Some(position);
             }
@@ -119,9 +113,8 @@ impl Facts for View<'_> {
         let start = (random >> 32) % buckets;
         let mut found = None;
         for turn in 0..buckets {
-            let bucket = ((start + turn) % buckets) as usize;
-            self.table
-                .each_of(bucket, |position, _| found = Some(Slot(position)));
+            let (table, bucket) = self.tables.bucket(((start + turn) % buckets) as usize);
+            table.each_of(bucket, |position, _| found = Some(Slot(position)));
             if found.is_some() {
                 break;
             }
@@ -196,23 +189,34 @@ impl Core {
         }
     }
 
+    /// Returns the set of young entries of a windowed rule of marks.
+    pub(crate) fn young(&self) -> Option<u64> {
+        // Only a windowed rule has such a set, and whether a rule is windowed does not change.
+        self.marker.young()?;
+        self.policy.marker().young()
+    }
+
     /// Counts a request.
     pub(crate) fn begin(&mut self) {
         self.requests += 1;
+    }
+
+    /// Number of insertions, and of hits that the policy has received.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests
     }
 
     /// Returns the view of the entries for a request at `now`.
     pub(crate) fn view<'a>(
         &self,
         rows: &'a Rows,
-        table: &'a Table,
+        tables: Tables<'a>,
         keys: &'a dyn Keys,
         now: Tick,
     ) -> View<'a> {
         View {
             rows,
-            table,
-            old: None,
+            tables,
             keys,
             now,
             // Readers do not count requests, because all would write one line. A policy that stamps

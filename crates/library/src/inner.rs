@@ -1,13 +1,13 @@
 //! What all clones of a cache share, and what its calls are made of.
 
 use crate::builder::{CacheBuilder, Listener, Weigher};
-use crate::clock::{Clock, after, ms_of, until};
+use crate::clock::{Clock, RECENT_MS, after, ms_of, until};
 use crate::core::{deadline_in, word_of};
-use crate::epoch::{self, Pinned, pin};
+use crate::epoch::{self, Guard, Pinned, pin, pin_outermost};
 use crate::expiry::Expiry;
 use crate::flight::Flights;
 use crate::map::Found;
-use crate::rows::Columns;
+use crate::rows::{Columns, Lane};
 use crate::shard::{Expect, Inserted, Leaving, Shard, Terms, buckets_for, entries_for};
 use crate::stats::{Counters, Read};
 use crate::timer::{self, Alarm, Timed, Timer};
@@ -43,7 +43,13 @@ pub(crate) struct Inner<K, V, S> {
     pub(crate) hasher: S,
     pub(crate) on_hit: OnHit,
     pub(crate) marker: Marker,
+    /// Whether a hit does nothing but apply `quick`.
+    has_quick: bool,
+    /// The rule of `marker`, if it is of this form.
+    quick: Quick,
     pub(crate) has_deadlines: bool,
+    /// Whether changes need the time: for deadlines, or because hits store it.
+    pub(crate) has_time: bool,
     /// Idle time in milliseconds.
     pub(crate) tti: Option<u64>,
     /// Whether `Expiry::after_read` is called.
@@ -64,6 +70,50 @@ pub(crate) struct Inner<K, V, S> {
     pub(crate) capacity: AtomicU64,
     /// Latest instant seen by the removal of expired entries.
     pub(crate) reached: AtomicU64,
+}
+
+/// Rule of marks for the reads of most caches: one byte per entry, which counts hits, and no idle
+/// times and no hooks.
+#[derive(Default)]
+struct Quick {
+    mask: u8,
+    max: u8,
+    one: u8,
+}
+
+impl Quick {
+    /// Returns the rule if the cache has such a one.
+    fn of(policy: &AnyPolicy) -> Option<Quick> {
+        let (Marker::Count(count) | Marker::Windowed { count, .. }) = policy.marker() else {
+            return None;
+        };
+        let byte = |word: u64| u8::try_from(word).ok();
+        let is_byte = policy.meta_bits() <= 8;
+        is_byte.then_some(Quick {
+            mask: byte(count.mask)?,
+            max: byte(count.max)?,
+            one: byte(count.one)?,
+        })
+    }
+
+    /// Marks an entry, as [`Marker::mark`] does. `young` is 0 if the rule is not windowed.
+    #[inline(always)]
+    fn mark(&self, lane: Lane<'_>, young: u64) {
+        let byte = lane.byte();
+        let bits = byte.load(Relaxed);
+        if young >> (bits & 63) & 1 == 0 && bits & self.mask < self.max {
+            // A mark that is lost is one of two at the same time.
+            let _ = byte.compare_exchange(bits, bits.wrapping_add(self.one), Relaxed, Relaxed);
+        }
+    }
+}
+
+/// State of an entry with a deadline.
+enum Age {
+    Fresh,
+    /// In the last part of its life, in which it is reloaded.
+    Stale,
+    Dead,
 }
 
 /// An entry that a look-up has found.
@@ -153,21 +203,24 @@ where
             Clock::System => builder.timer,
             Clock::Manual(_) => Timer::Manual,
         };
-        let negative = builder.negative_ttl.map(|ttl| {
-            let mut settings = CacheBuilder::new((capacity / 10).max(16)).ttl(ttl);
-            settings.clock = builder.clock.clone();
-            settings.timer = timer;
-            settings.has_statistics = false;
-            let settings = settings.hasher(builder.hasher.clone());
-            (ttl, Inner::build(settings, &PolicySpec::default()))
-        });
+        let negative = builder
+            .negative_ttl
+            .map(|ttl| Self::absent(&builder, ttl, timer));
+        let has_read_hook = builder.expiry.as_ref().is_some_and(|hook| hook.has_reads());
+        let quick = match first.on_hit() {
+            OnHit::Mark if builder.tti.is_none() && !has_read_hook => Quick::of(&first),
+            _ => None,
+        };
         Arc::new(Inner {
+            has_quick: quick.is_some(),
+            quick: quick.unwrap_or_default(),
             shards: shards.collect(),
             on_hit: first.on_hit(),
             marker: first.marker(),
             has_deadlines: columns.has_deadlines,
+            has_time: columns.has_deadlines || first.marker() == Marker::Stamp,
             tti: builder.tti_ms(),
-            has_read_hook: builder.expiry.as_ref().is_some_and(|hook| hook.has_reads()),
+            has_read_hook,
             refresh_ahead: builder.refresh_ahead.map(ms_of),
             timer,
             counters: builder.has_statistics.then(Counters::new),
@@ -185,6 +238,16 @@ where
             clock: builder.clock,
             hasher: builder.hasher,
         })
+    }
+
+    /// Builds the memory of absent values.
+    fn absent(builder: &CacheBuilder<K, V, S>, ttl: Duration, timer: Timer) -> Negative<K, S> {
+        let mut settings = CacheBuilder::new((builder.capacity / 10).max(16)).ttl(ttl);
+        settings.clock = builder.clock.clone();
+        settings.timer = timer;
+        settings.has_statistics = false;
+        let settings = settings.hasher(builder.hasher.clone());
+        (ttl, Inner::build(settings, &PolicySpec::default()))
     }
 
     /// Finds a live entry, and counts nothing.
@@ -218,7 +281,7 @@ where
         expect: Expect,
     ) -> Attempt<K, V> {
         let inner = &**self;
-        let now = if inner.has_deadlines {
+        let now = if inner.has_time {
             inner.now()
         } else {
             Tick(1 << 10)
@@ -298,17 +361,58 @@ where
     }
 
     #[inline(always)]
-    pub(crate) fn count(&self, pinned: &Pinned, read: Read) {
+    pub(crate) fn count(&self, guard: &impl Guard, read: Read) {
         if let Some(counters) = &self.counters {
-            counters.count(pinned, read);
+            counters.count(guard, read);
         }
+    }
+
+    /// Calls `see` with the value of a live entry, and registers a hit. One of two forms is used,
+    /// so that the usual one has few values to keep in registers.
+    #[inline(always)]
+    pub(crate) fn read<Q, R>(&self, key: &Q, see: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        if !self.has_quick {
+            return self.read_slowly(hash, key, see);
+        }
+        let Some(guard) = pin_outermost() else {
+            return self.read_slowly(hash, key, see);
+        };
+        let seen = self.look(&guard, hash, key)?;
+        self.count_hit(&guard, seen.is_stale);
+        self.quick.mark(seen.found.lane, seen.shard.young());
+        Some(see(seen.found.value))
+    }
+
+    #[inline(never)]
+    fn read_slowly<Q, R>(&self, hash: u64, key: &Q, see: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let pinned = pin();
+        let seen = self.look(&pinned, hash, key)?;
+        self.touch(&pinned, &seen);
+        Some(see(seen.found.value))
+    }
+
+    #[inline(always)]
+    fn count_hit(&self, guard: &impl Guard, is_stale: bool) {
+        if is_stale {
+            self.count(guard, Read::StaleHit);
+        }
+        self.count(guard, Read::Hit);
     }
 
     /// Finds a live entry. Counts a miss.
     #[inline(always)]
     pub(crate) fn look<'a, Q>(
         &'a self,
-        pinned: &'a Pinned,
+        guard: &'a impl Guard,
         hash: u64,
         key: &Q,
     ) -> Option<Seen<'a, K, V>>
@@ -317,22 +421,20 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let shard = self.shard(hash);
-        let Some(found) = shard.map.find(pinned, hash, |other| other.borrow() == key) else {
-            self.count(pinned, Read::Absent);
+        let Some(found) = shard.map.find(guard, hash, |other| other.borrow() == key) else {
+            self.count(guard, Read::Absent);
             return None;
         };
         let mut is_stale = false;
-        if self.has_deadlines
-            && let Some(deadline) = found.lane.deadline_if_any()
-        {
-            let now = self.now();
-            if now > deadline {
-                self.count(pinned, Read::Expired);
-                return None;
+        if let Some(deadline) = found.lane.deadline_if_any() {
+            match self.age(deadline) {
+                Age::Fresh => {}
+                Age::Stale => is_stale = true,
+                Age::Dead => {
+                    self.count(guard, Read::Expired);
+                    return None;
+                }
             }
-            is_stale = self
-                .refresh_ahead
-                .is_some_and(|window| now.0.saturating_add(window) > deadline.0);
         }
         Some(Seen {
             shard,
@@ -341,45 +443,65 @@ where
         })
     }
 
+    /// Compares a deadline with the clock. Not inlined, because a call of the clock makes callers
+    /// save all registers.
+    #[inline(never)]
+    fn age(&self, deadline: Tick) -> Age {
+        let ahead = self.refresh_ahead.unwrap_or(0).saturating_add(RECENT_MS);
+        if deadline.0 > self.clock.recent().0.saturating_add(ahead) {
+            // The exact instant makes no difference.
+            return Age::Fresh;
+        }
+        let now = self.now();
+        if now > deadline {
+            return Age::Dead;
+        }
+        match self.refresh_ahead {
+            Some(window) if now.0.saturating_add(window) > deadline.0 => Age::Stale,
+            _ => Age::Fresh,
+        }
+    }
+
     /// Registers a hit on an entry.
     #[inline(always)]
-    pub(crate) fn touch(&self, pinned: &Pinned, hash: u64, seen: &Seen<'_, K, V>) {
-        let read = if seen.is_stale {
-            Read::StaleHit
+    pub(crate) fn touch(&self, pinned: &Pinned, seen: &Seen<'_, K, V>) {
+        self.count_hit(pinned, seen.is_stale);
+        if self.has_quick {
+            self.quick.mark(seen.found.lane, seen.shard.young());
         } else {
-            Read::Hit
-        };
-        self.count(pinned, read);
-        let slot = seen.found.slot;
+            self.touch_slowly(pinned.number(), seen.shard, seen.found);
+        }
+    }
+
+    #[inline(never)]
+    fn touch_slowly(&self, thread: usize, shard: &Shard<K, V>, found: Found<'_, K, V>) {
         match self.on_hit {
             OnHit::Ignore => {}
             OnHit::Mark => {
-                let lane = seen.found.lane;
+                let lane = found.lane;
                 let bits = lane.bits();
-                let requests = match self.marker {
-                    Marker::Stamp => self.now().0,
-                    _ => 0,
+                let marked = match self.marker {
+                    Marker::Stamp => self.marker.mark(bits, self.now().0),
+                    Marker::Windowed { .. } => self.marker.with_young(shard.young()).mark(bits, 0),
+                    marker => marker.mark(bits, 0),
                 };
-                if let Some(marked) = self.marker.mark(bits, requests) {
+                if let Some(marked) = marked {
                     lane.mark(bits, marked);
                 }
             }
             OnHit::Reorder => {
-                let position = seen.found.position;
                 let hash_of = self.hash_of();
-                seen.shard
-                    .reorder(pinned, position, slot, &hash_of, || self.now());
+                let now = || self.now();
+                shard.reorder(thread, found.position, found.slot, &hash_of, now);
             }
         }
         if self.tti.is_some() || self.has_read_hook {
-            self.extend(hash, seen);
+            self.extend(shard, &found);
         }
     }
 
     /// Moves the deadline of an entry that was read.
-    #[cold]
-    fn extend(&self, _hash: u64, seen: &Seen<'_, K, V>) {
-        let (shard, found) = (seen.shard, &seen.found);
+    fn extend(&self, shard: &Shard<K, V>, found: &Found<'_, K, V>) {
         let now = self.now();
         let rows = shard.map.rows();
         let present = shard.deadline(found.slot);
@@ -505,6 +627,12 @@ where
     S: BuildHasher,
 {
     pub(crate) fn expire_all(&self) -> usize {
+        self.expire_slices(usize::MAX).0
+    }
+
+    /// Removes at most this number of slices per shard. Returns the number of entries removed, and
+    /// whether more are due.
+    pub(crate) fn expire_slices(&self, slices: usize) -> (usize, bool) {
         let now = self.now();
         if self.reached.fetch_max(now.0, SeqCst) > now.0 {
             self.reached.store(now.0, SeqCst);
@@ -513,10 +641,12 @@ where
                 .for_each(|shard| shard.clock_went_back(now));
         }
         let hash_of = self.hash_of();
-        let mut count = 0;
+        let (mut count, mut is_any_left) = (0, false);
         for shard in &self.shards {
             let mut is_more = shard.due() <= now.0;
-            while is_more {
+            let mut left = slices;
+            while is_more && left > 0 {
+                left -= 1;
                 let mut leaving = self.leaving();
                 let (removed, again) = shard.expire(now, &hash_of, &mut leaving);
                 shard.release(leaving, self.listener.as_deref());
@@ -527,11 +657,12 @@ where
                     thread::yield_now();
                 }
             }
+            is_any_left |= is_more;
             let mut leaving = Leaving::new(false);
             shard.reclaim(&mut leaving);
             shard.release(leaving, None);
         }
-        count
+        (count, is_any_left)
     }
 }
 

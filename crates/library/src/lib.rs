@@ -19,7 +19,8 @@
 //!   milliseconds and without any traffic. Instead of the thread, a task of any runtime or the
 //!   program itself can do it ([`Timer`]). [`Stats`] reports how late removals were.
 //! - **Reads without locks.** A look-up takes no lock. Under policies with lazy promotion, such as
-//!   the default S3-FIFO, it writes shared memory only when it marks an entry that was not marked.
+//!   the default S3-FIFO-W, it writes shared memory only when it marks an entry that was not
+//!   marked.
 //! - **Any policy.** The eviction policies of the Mayfly server and simulator run here unchanged:
 //!   [`CacheBuilder::policy_named`].
 //! - **Loading**, once per key at a time, by threads and by tasks: [`Cache::get_with`],
@@ -66,9 +67,9 @@
 //!
 //! - The capacity is divided evenly among shards, so that the cache may hold a few entries less
 //!   than its capacity when keys are distributed unevenly.
-//! - A table doubles in one step, which moves at most some thousands of entries in caches with a
-//!   capacity in entries, whose tables have their full size from the start. With a weigher, set
-//!   [`CacheBuilder::expected_entries`].
+//! - A table grows step by step: each insertion moves at most twelve entries to the larger table,
+//!   and meanwhile a look-up that misses reads both. Caches with a capacity in entries have tables
+//!   of full size from the start; with a weigher, [`CacheBuilder::expected_entries`] does the same.
 //! - While a closure of [`Cache::read`], [`Cache::compute`], [`Cache::for_each`] or
 //!   [`Cache::invalidate_if`] runs, memory that leaves any cache of the process is kept.
 #![deny(unsafe_code)]
@@ -97,6 +98,8 @@ mod hits;
 mod inner;
 #[cfg(not(loom))]
 mod lag;
+#[cfg(not(loom))]
+mod lines;
 #[cfg(not(loom))]
 mod load;
 #[cfg(not(loom))]
@@ -143,3 +146,9 @@ pub use timer::Timer;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of the guide, which is a part of the project's pages, are tests, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+#[doc = include_str!("../../../docs/guide/library-from-others.md")]
+struct Guide;

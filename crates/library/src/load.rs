@@ -132,7 +132,7 @@ where
         {
             let pinned = pin();
             if let Some(seen) = inner.look(&pinned, hash, key) {
-                inner.touch(&pinned, hash, &seen);
+                inner.touch(&pinned, &seen);
                 let value = seen.found.value.clone();
                 if !seen.is_stale {
                     return Step::Ready(value);

@@ -12,9 +12,9 @@
     reason = "typed access to raw memory; tidy lists this file"
 )]
 
-use crate::epoch::{Pinned, READERS};
+use crate::epoch::{Guard, Pinned, READERS};
 use crate::rows::{Columns, FAR, Lane, Rows};
-use crate::table::{Table, tag_of};
+use crate::table::{Table, Tables, WAYS, tag_of};
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::mem::{needs_drop, take};
@@ -33,10 +33,22 @@ const BATCH_OWNING: usize = 32;
 /// The part that readers use.
 pub(crate) struct Map<K, V> {
     table: AtomicPtr<Table>,
+    /// Table from which entries move to `table`; null if there is none. It is stored before the new
+    /// table is, and an entry leaves it after it was published in the new one.
+    older: AtomicPtr<Table>,
     rows: Rows,
     /// Number shared with the keeper.
     id: u64,
     pairs: PhantomData<(K, V)>,
+}
+
+/// A table that a larger one has replaced.
+struct Replaced {
+    /// No reader that entered at this epoch or later uses the table.
+    epoch: u64,
+    bucket_count: usize,
+    /// A pointer, because readers may hold references to the table.
+    table: AtomicPtr<Table>,
 }
 
 /// The part that the writer needs in addition.
@@ -51,9 +63,10 @@ pub(crate) struct Keeper {
     /// Slots that can be used again when no reader's epoch is below `old_epoch`.
     old: Vec<u32>,
     old_epoch: u64,
-    /// Tables that were replaced by larger ones, and the epochs from which on no reader uses them.
-    /// Pointers, because readers may hold references to the tables.
-    tables: Vec<(u64, AtomicPtr<Table>)>,
+    /// Tables that were replaced by larger ones.
+    tables: Vec<Replaced>,
+    /// Next bucket of the older table whose entries move.
+    next_bucket: usize,
     batch: usize,
 }
 
@@ -70,6 +83,14 @@ pub(crate) struct Found<'a, K, V> {
     pub position: u32,
     pub slot: u32,
 }
+
+impl<K, V> Clone for Found<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Found<'_, K, V> {}
 
 /// A slot that was unlinked and is not retired yet.
 #[derive(Debug)]
@@ -88,6 +109,7 @@ impl<K, V> Map<K, V> {
         let slots = u32::try_from(slot_count).unwrap_or(u32::MAX);
         let map = Map {
             table: AtomicPtr::new(Box::into_raw(Box::new(Table::new(bucket_count, 0)))),
+            older: AtomicPtr::new(null_mut()),
             rows: Rows::new(columns, Layout::new::<(K, V)>(), slots),
             id,
             pairs: PhantomData,
@@ -106,6 +128,7 @@ impl<K, V> Map<K, V> {
             old: Vec::new(),
             old_epoch: 0,
             tables: Vec::new(),
+            next_bucket: 0,
             // A small cache would otherwise hold more retired pairs than live ones.
             batch: batch.min(slot_count / 8).max(8),
         };
@@ -121,21 +144,15 @@ impl<K, V> Map<K, V> {
         &self.rows
     }
 
-    /// Returns the current table. The reference is valid while the thread is pinned, or while the
-    /// caller holds the keeper.
+    /// Returns the tables for the writer.
     #[inline(always)]
-    pub(crate) fn table<'a>(&'a self, _pinned: &'a Pinned) -> &'a Table {
-        // SAFETY: the pointer is always valid; a table that is replaced is dropped only after a
-        // grace period, and the caller is pinned.
-        unsafe { &*self.table.load(Acquire) }
-    }
-
-    /// Returns the current table for the writer.
-    #[inline(always)]
-    pub(crate) fn table_of<'a>(&'a self, keeper: &'a Keeper) -> &'a Table {
+    pub(crate) fn tables<'a>(&'a self, keeper: &'a Keeper) -> Tables<'a> {
         self.check(keeper);
-        // SAFETY: only a writer with exclusive access to the keeper replaces the table.
-        unsafe { &*self.table.load(Acquire) }
+        // SAFETY: only a writer with exclusive access to the keeper replaces the tables.
+        let current = unsafe { &*self.table.load(Acquire) };
+        // SAFETY: likewise; the pointer is null or valid.
+        let older = unsafe { self.older.load(Acquire).as_ref() };
+        Tables { current, older }
     }
 
     #[inline(always)]
@@ -160,21 +177,72 @@ impl<K, V> Map<K, V> {
     /// As for `pair`.
     #[inline(always)]
     unsafe fn pair_in<'a>(lane: Lane<'_>) -> &'a (K, V) {
-        let pair = lane.pair().cast::<(K, V)>();
+        let pair = lane.pair::<(K, V)>();
         // SAFETY: the pair was written before the slot was published, and is neither changed nor
         // dropped before the end of the state that the caller promises.
         unsafe { &*pair }
     }
 
-    /// Finds an entry.
+    /// Finds an entry. What the rare paths need is copied for them, so that the usual one keeps it
+    /// in registers.
     #[inline(always)]
     pub(crate) fn find<'a>(
         &'a self,
-        pinned: &'a Pinned,
+        _guard: &'a impl Guard,
         hash: u64,
-        is_key: impl FnMut(&K) -> bool,
+        is_key: impl Fn(&K) -> bool + Copy,
     ) -> Option<Found<'a, K, V>> {
-        self.find_in(self.table(pinned), hash, is_key)
+        let current = self.table.load(Acquire);
+        // Loaded before the look-up: if a growth has ended, all its entries are in `current`.
+        // Loaded later, it could be null because the last entry moved after the look-up.
+        let older = self.older.load(Acquire);
+        // SAFETY: the pointer is always valid; a table that is replaced is dropped only after a
+        // grace period, and the thread is pinned.
+        let table = unsafe { &*current };
+        if let Some(found) = self.find_in(table, hash, is_key) {
+            return Some(found);
+        }
+        if older.is_null() && self.table.load(Acquire) == current {
+            return None;
+        }
+        // SAFETY: the thread is pinned.
+        let (position, slot) = unsafe { self.find_moving(hash, &{ is_key }) }?;
+        let lane = self.rows.lane(slot);
+        // SAFETY: the slot was read from a table while the thread was pinned.
+        let (key, value) = unsafe { Self::pair_in(lane) };
+        Some(Found {
+            key,
+            value,
+            lane,
+            position,
+            slot,
+        })
+    }
+
+    /// Finds an entry while entries move to a larger table. An entry is published there before it
+    /// leaves the older one, so that a look-up in the older table and then in the current one finds
+    /// it, unless another growth has begun meanwhile. Returns position and slot.
+    ///
+    /// # Safety
+    /// The thread is pinned.
+    #[cold]
+    unsafe fn find_moving(&self, hash: u64, is_key: &dyn Fn(&K) -> bool) -> Option<(u32, u32)> {
+        loop {
+            let current = self.table.load(Acquire);
+            for table in [self.older.load(Acquire), current] {
+                // SAFETY: a table that is replaced is dropped only after a grace period, and the
+                // thread is pinned.
+                let table = unsafe { table.as_ref() };
+                if let Some(table) = table
+                    && let Some(found) = self.find_in(table, hash, is_key)
+                {
+                    return Some((found.position, found.slot));
+                }
+            }
+            if self.table.load(Acquire) == current {
+                return None;
+            }
+        }
     }
 
     /// Finds an entry for the writer.
@@ -183,9 +251,14 @@ impl<K, V> Map<K, V> {
         &'a self,
         keeper: &'a Keeper,
         hash: u64,
-        is_key: impl FnMut(&K) -> bool,
+        mut is_key: impl FnMut(&K) -> bool,
     ) -> Option<Found<'a, K, V>> {
-        self.find_in(self.table_of(keeper), hash, is_key)
+        let tables = self.tables(keeper);
+        let found = self.find_in(tables.current, hash, &mut is_key);
+        match tables.older {
+            Some(older) if found.is_none() => self.find_in(older, hash, &mut is_key),
+            _ => found,
+        }
     }
 
     #[inline(always)]
@@ -195,11 +268,10 @@ impl<K, V> Map<K, V> {
         hash: u64,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Option<Found<'a, K, V>> {
-        let home = table.home(hash);
         let tag = tag_of(hash);
-        let mut at = home;
+        let mut probe = table.probe(hash);
         loop {
-            let bucket = table.bucket(at);
+            let bucket = probe.bucket();
             let mut matches = bucket.matches(tag);
             while matches != 0 {
                 let way = matches.trailing_zeros() as usize;
@@ -212,7 +284,7 @@ impl<K, V> Map<K, V> {
                         key,
                         value,
                         lane,
-                        position: table.position(at, way),
+                        position: table.position(probe.at(), way),
                         slot,
                     });
                 }
@@ -221,37 +293,54 @@ impl<K, V> Map<K, V> {
             if bucket.overflow() == 0 {
                 return None;
             }
-            at = table.next(at);
-            if at == home {
+            if !probe.next() {
                 return None;
             }
         }
     }
 
-    /// Calls `see` with each entry of one bucket. Returns false if there is no such bucket.
-    pub(crate) fn each_of<'a>(
-        &'a self,
-        table: &'a Table,
-        _pinned: &'a Pinned,
-        bucket: usize,
-        mut see: impl FnMut(Found<'a, K, V>),
-    ) -> bool {
-        if bucket >= table.bucket_count() {
-            return false;
+    /// Calls `see` with each entry: once with those that stay during the call, perhaps with others.
+    pub(crate) fn visit<'a>(&'a self, _pinned: &'a Pinned, mut see: impl FnMut(Found<'a, K, V>)) {
+        // Slots that were seen, because an entry may move to a table that is visited later.
+        let mut seen: Vec<u64> = Vec::new();
+        let mut is_new = |slot: u32| {
+            let (at, bit) = (slot as usize / 64, 1 << (slot % 64));
+            if at >= seen.len() {
+                seen.resize((at + 1).next_power_of_two(), 0);
+            }
+            let was_seen = seen[at] & bit != 0;
+            seen[at] |= bit;
+            !was_seen
+        };
+        loop {
+            let current = self.table.load(Acquire);
+            let older = Some(self.older.load(Acquire)).filter(|older| *older != current);
+            for table in older.into_iter().chain([current]) {
+                // SAFETY: a table that is replaced is dropped only after a grace period, and the
+                // thread is pinned.
+                let Some(table) = (unsafe { table.as_ref() }) else {
+                    continue;
+                };
+                table.each(|position, slot| {
+                    if !is_new(slot) {
+                        return;
+                    }
+                    let lane = self.rows.lane(slot);
+                    // SAFETY: the thread is pinned.
+                    let (key, value) = unsafe { Self::pair_in(lane) };
+                    see(Found {
+                        key,
+                        value,
+                        lane,
+                        position,
+                        slot,
+                    });
+                });
+            }
+            if self.table.load(Acquire) == current {
+                return;
+            }
         }
-        table.each_of(bucket, |position, slot| {
-            let lane = self.rows.lane(slot);
-            // SAFETY: the thread is pinned.
-            let (key, value) = unsafe { Self::pair_in(lane) };
-            see(Found {
-                key,
-                value,
-                lane,
-                position,
-                slot,
-            });
-        });
-        true
     }
 
     /// Returns the key in a slot that a position of the table names.
@@ -265,7 +354,7 @@ impl<K, V> Map<K, V> {
     fn store(&self, keeper: &mut Keeper, key: K, value: V) -> u32 {
         self.check(keeper);
         let slot = keeper.take_slot(&self.rows);
-        let pair = self.rows.pair(slot).cast::<(K, V)>();
+        let pair = self.rows.pair::<(K, V)>(slot);
         // SAFETY: the slot is free, so that no thread reads it and it holds no pair.
         unsafe { pair.write((key, value)) };
         slot
@@ -282,7 +371,7 @@ impl<K, V> Map<K, V> {
         prepare: impl FnOnce(&Rows, u32),
     ) -> (u32, u32) {
         let slot = self.store(keeper, key, value);
-        let table = self.table_of(keeper);
+        let table = self.tables(keeper).current;
         let (at, way, distance) = table.reserve(hash);
         let distance = u8::try_from(distance).unwrap_or(FAR);
         self.rows.distance(slot).store(distance, Relaxed);
@@ -303,7 +392,7 @@ impl<K, V> Map<K, V> {
         prepare: impl FnOnce(&Rows, u32, u32),
     ) -> (u32, Loose) {
         let slot = self.store(keeper, key, value);
-        let table = self.table_of(keeper);
+        let table = self.tables(keeper).of(position);
         let old = table.slot_at(position).expect("an entry is replaced");
         let distance = self.rows.distance(old).load(Relaxed);
         self.rows.distance(slot).store(distance, Relaxed);
@@ -319,7 +408,7 @@ impl<K, V> Map<K, V> {
 
     /// Removes the entry at a position from the table.
     pub(crate) fn unlink(&self, keeper: &mut Keeper, position: u32) -> Loose {
-        let table = self.table_of(keeper);
+        let table = self.tables(keeper).of(position);
         let slot = table.slot_at(position).expect("an entry is unlinked");
         let distance = self.rows.distance(slot).load(Relaxed);
         table.vacate(position, (distance != FAR).then_some(usize::from(distance)));
@@ -346,7 +435,7 @@ impl<K, V> Map<K, V> {
     pub(crate) fn take_pair(&mut self, keeper: &mut Keeper, loose: Loose) -> (K, V) {
         self.check(keeper);
         assert_eq!(self.id, loose.id, "the slot is one of this map");
-        let pair = self.rows.pair(loose.slot).cast::<(K, V)>();
+        let pair = self.rows.pair::<(K, V)>(loose.slot);
         keeper.free.push(loose.slot);
         // SAFETY: the slot is unlinked, the token is used up, and no other reference exists.
         unsafe { pair.read() }
@@ -356,10 +445,10 @@ impl<K, V> Map<K, V> {
     /// exclusively.
     pub(crate) fn value_mut(&mut self, keeper: &mut Keeper, position: u32) -> &mut V {
         let slot = self
-            .table_of(keeper)
+            .tables(keeper)
             .slot_at(position)
             .expect("an entry is there");
-        let pair = self.rows.pair(slot).cast::<(K, V)>();
+        let pair = self.rows.pair::<(K, V)>(slot);
         // SAFETY: the table holds the slot, so that it has a pair, and no other reference exists.
         &mut unsafe { &mut *pair }.1
     }
@@ -372,7 +461,7 @@ impl<K, V> Map<K, V> {
         if keeper.young.len() < keeper.batch && !is_urgent {
             return;
         }
-        if keeper.old.is_empty() && keeper.tables.is_empty() && keeper.young.is_empty() {
+        if !keeper.has_retired() {
             return;
         }
         if !keeper.old.is_empty() && READERS.oldest() >= keeper.old_epoch {
@@ -392,7 +481,7 @@ impl<K, V> Map<K, V> {
     fn free_old(&self, keeper: &mut Keeper, garbage: &mut Vec<(K, V)>) {
         for slot in &keeper.old {
             if needs_drop::<(K, V)>() {
-                let pair = self.rows.pair(*slot).cast::<(K, V)>();
+                let pair = self.rows.pair::<(K, V)>(*slot);
                 // SAFETY: the grace period has ended, so that no reader refers to the pair, and the
                 // slot leaves the list, so that it is read once.
                 garbage.push(unsafe { pair.read() });
@@ -407,40 +496,84 @@ impl<K, V> Map<K, V> {
 
     /// Whether one more entry needs a larger table.
     pub(crate) fn is_full(&self, keeper: &Keeper, len: usize) -> bool {
-        len >= Table::room(self.table_of(keeper).bucket_count())
+        len >= Table::room(self.tables(keeper).current.bucket_count())
     }
 
-    /// Returns a copy of the table with twice as many buckets, in which all entries have new
-    /// positions, and the pairs of old and new positions. `hash_of` may panic.
-    pub(crate) fn enlarged(
-        &self,
-        keeper: &Keeper,
-        hash_of: impl Fn(&K) -> u64,
-    ) -> (Box<Table>, Vec<(u32, u32)>) {
-        let old = self.table_of(keeper);
-        let mut hashes = Vec::new();
-        old.each(|position, slot| {
-            hashes.push((position, slot, hash_of(self.key_of(keeper, slot))))
-        });
+    /// Makes an empty table with twice as many buckets as the current one. Entries move to it by
+    /// [`Map::move_bucket`]; new ones are inserted there.
+    pub(crate) fn begin_growth(&self, keeper: &mut Keeper) {
+        let tables = self.tables(keeper);
+        // One bucket moves per insertion, and the new table takes more insertions than the older
+        // one has buckets before it is full.
+        assert!(tables.older.is_none(), "one growth at a time");
+        let old = tables.current;
         let new = Box::new(Table::new(2 * old.bucket_count(), old.number() + 1));
-        let moves = hashes.into_iter().map(|(position, slot, hash)| {
-            let (at, way, distance) = new.reserve(hash);
+        keeper.next_bucket = 0;
+        self.older.store(self.table.load(Relaxed), Release);
+        self.table.store(Box::into_raw(new), Release);
+    }
+
+    /// Frees replaced tables that no reader uses.
+    pub(crate) fn reclaim_tables(&self, keeper: &mut Keeper) {
+        self.check(keeper);
+        if !keeper.tables.is_empty() {
+            keeper.drop_tables(READERS.oldest());
+        }
+    }
+
+    /// Whether entries are moving to a larger table.
+    #[inline]
+    pub(crate) fn is_growing(&self) -> bool {
+        !self.older.load(Relaxed).is_null()
+    }
+
+    /// Moves the entries of one bucket to the larger table. `moved` is called with the old position
+    /// and the new one of each, when the old one is vacant. `hash_of` may panic, before anything is
+    /// changed.
+    pub(crate) fn move_bucket(
+        &self,
+        keeper: &mut Keeper,
+        hash_of: impl Fn(&K) -> u64,
+        mut moved: impl FnMut(&Keeper, u32, u32),
+    ) {
+        let Tables {
+            current,
+            older: Some(older),
+        } = self.tables(keeper)
+        else {
+            return;
+        };
+        let mut entries = [(0, 0, 0); WAYS];
+        let mut count = 0;
+        older.each_of(keeper.next_bucket, |position, slot| {
+            entries[count] = (position, slot, hash_of(self.key_of(keeper, slot)));
+            count += 1;
+        });
+        for &(from, slot, hash) in &entries[..count] {
+            let (at, way, distance) = current.reserve(hash);
             // Nobody but the writer reads the distance.
+            let old_distance = self.rows.distance(slot).load(Relaxed);
             let distance = u8::try_from(distance).unwrap_or(FAR);
             self.rows.distance(slot).store(distance, Relaxed);
-            new.bucket(at).publish(way, tag_of(hash), slot);
-            (position, new.position(at, way))
-        });
-        let moves = moves.collect();
-        (new, moves)
-    }
-
-    /// Makes a table the current one. Readers of the old one may go on with it.
-    pub(crate) fn set_table(&self, keeper: &mut Keeper, table: Box<Table>) {
-        self.check(keeper);
-        let old = self.table.swap(Box::into_raw(table), Release);
-        let epoch = READERS.advance();
-        keeper.tables.push((epoch, AtomicPtr::new(old)));
+            current.bucket(at).publish(way, tag_of(hash), slot);
+            older.vacate(
+                from,
+                (old_distance != FAR).then_some(usize::from(old_distance)),
+            );
+            moved(keeper, from, current.position(at, way));
+        }
+        let bucket_count = older.bucket_count();
+        let is_last = keeper.next_bucket + 1 == bucket_count;
+        keeper.next_bucket += 1;
+        if is_last {
+            let old = self.older.swap(null_mut(), Release);
+            let epoch = READERS.advance();
+            keeper.tables.push(Replaced {
+                epoch,
+                bucket_count,
+                table: AtomicPtr::new(old),
+            });
+        }
     }
 
     /// Drops all pairs. Called once, when the map and its keeper are dropped.
@@ -448,19 +581,18 @@ impl<K, V> Map<K, V> {
         self.check(keeper);
         let mut slots = take(&mut keeper.young);
         slots.append(&mut keeper.old);
-        let table = self.table.load(Acquire);
-        // SAFETY: the map is borrowed exclusively and the pointer is valid until it is dropped.
-        let table = unsafe { &*table };
-        table.each(|position, slot| {
-            slots.push(slot);
-            table.vacate(position, None);
-        });
+        for table in self.tables(keeper).each() {
+            table.each(|position, slot| {
+                slots.push(slot);
+                table.vacate(position, None);
+            });
+        }
         if !needs_drop::<(K, V)>() {
             return;
         }
         let mut pairs = Vec::with_capacity(slots.len());
         for slot in slots {
-            let pair = self.rows.pair(slot).cast::<(K, V)>();
+            let pair = self.rows.pair::<(K, V)>(slot);
             // SAFETY: each slot with a pair is either in the table or retired, and was taken out of
             // both above, so that it is read once.
             pairs.push(unsafe { pair.read() });
@@ -475,6 +607,11 @@ impl<K, V> Drop for Map<K, V> {
         let table = std::mem::replace(self.table.get_mut(), null_mut());
         // SAFETY: the pointer came from a box, and no thread uses the map any more.
         drop(unsafe { Box::from_raw(table) });
+        let older = std::mem::replace(self.older.get_mut(), null_mut());
+        if !older.is_null() {
+            // SAFETY: likewise.
+            drop(unsafe { Box::from_raw(older) });
+        }
     }
 }
 
@@ -492,25 +629,31 @@ impl Keeper {
 
     /// Drops replaced tables that no reader uses, if `oldest` is the earliest epoch of a reader.
     fn drop_tables(&mut self, oldest: u64) {
-        self.tables.retain(|(epoch, table)| {
-            let is_used = oldest < *epoch;
+        self.tables.retain(|replaced| {
+            let is_used = oldest < replaced.epoch;
             if !is_used {
-                // SAFETY: the pointer came from a box that `set_table` took over, and leaves the
+                // SAFETY: the pointer came from a box that `begin_growth` took over, and leaves the
                 // list with this call.
-                drop(unsafe { Box::from_raw(table.load(Relaxed)) });
+                drop(unsafe { Box::from_raw(replaced.table.load(Relaxed)) });
             }
             is_used
         });
     }
 
-    /// Number of slots that are retired and not free yet.
-    pub(crate) fn retired(&self) -> usize {
-        self.young.len() + self.old.len()
+    /// Whether slots or tables are retired and not free yet.
+    pub(crate) fn has_retired(&self) -> bool {
+        !(self.young.is_empty() && self.old.is_empty() && self.tables.is_empty())
     }
 
-    /// Heap bytes of the lists.
+    /// Heap bytes of the lists and of replaced tables.
     pub(crate) fn heap_bytes(&self) -> usize {
+        let buckets: usize = self
+            .tables
+            .iter()
+            .map(|replaced| replaced.bucket_count)
+            .sum();
         4 * (self.free.capacity() + self.young.capacity() + self.old.capacity())
+            + buckets * size_of::<[u64; 8]>()
     }
 }
 

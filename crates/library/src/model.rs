@@ -158,3 +158,53 @@ fn threads_claim_different_cells() {
         assert_ne!(own, thread.join().expect("no panic"));
     });
 }
+
+#[test]
+fn an_entry_that_moves_to_a_larger_table_is_never_absent() {
+    loom::model(|| {
+        let tables = Arc::new([Table::new(1, 0), Table::new(2, 1)]);
+        // Numbers of the older table, if there is one, and of the current one.
+        let older = Arc::new(AtomicU32::new(u32::MAX));
+        let current = Arc::new(AtomicU32::new(0));
+        let (_, way, _) = tables[0].reserve(HASH);
+        tables[0].bucket(0).publish(way, tag_of(HASH), 5);
+        let position = tables[0].position(0, way);
+        let thread = {
+            let (tables, older, current) = (tables.clone(), older.clone(), current.clone());
+            thread::spawn(move || {
+                let look = |table: u32| {
+                    let table = tables.get(table as usize)?;
+                    let bucket = table.bucket(table.home(HASH));
+                    let ways = bucket.matches(tag_of(HASH));
+                    (ways != 0).then(|| bucket.slot(ways.trailing_zeros() as usize))
+                };
+                // The loads of `Map::find` and then of `Map::find_moving`, in their order.
+                let table = current.load(Ordering::Acquire);
+                let is_alone = older.load(Ordering::Acquire) == u32::MAX;
+                let found = look(table).or_else(|| {
+                    if is_alone && current.load(Ordering::Acquire) == table {
+                        return None;
+                    }
+                    loop {
+                        let table = current.load(Ordering::Acquire);
+                        let first = look(older.load(Ordering::Acquire));
+                        if let Some(found) = first.or_else(|| look(table)) {
+                            return Some(found);
+                        }
+                        if current.load(Ordering::Acquire) == table {
+                            return None;
+                        }
+                    }
+                });
+                assert_eq!(found, Some(5));
+            })
+        };
+        older.store(0, Ordering::Release);
+        current.store(1, Ordering::Release);
+        let (at, way, _) = tables[1].reserve(HASH);
+        tables[1].bucket(at).publish(way, tag_of(HASH), 5);
+        tables[0].vacate(position, Some(0));
+        older.store(u32::MAX, Ordering::Release);
+        thread.join().expect("the reader does not panic");
+    });
+}

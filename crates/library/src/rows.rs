@@ -1,12 +1,12 @@
 //! Memory of entries: rows of four, in chunks that are never moved or freed while the cache exists.
 //!
 //! ```text
-//! row     deadlines 4 × 8, if the cache has deadlines
-//!         limits    4 × 8, if it has idle times too: the deadline that reads do not exceed
+//! row     pairs     4 × (K, V), first, so that their addresses need no offset
 //!         policy    4 × 1, 2, 4 or 8, as the policy needs
 //!         weights   4 × 4, if it has a weigher
 //!         distances 4 × 1: buckets between the home of the key and its bucket; 255 is "unknown"
-//!         pairs     4 × (K, V)
+//!         deadlines 4 × 8, if the cache has deadlines
+//!         limits    4 × 8, if it has idle times too: the deadline that reads do not exceed
 //! ```
 //!
 //! A row of two `u64` without deadlines takes 72 bytes under S3-FIFO, 18 an entry, and 104 with
@@ -48,14 +48,18 @@ pub(crate) struct Columns {
     pub policy_bits: u32,
 }
 
+/// Offset of deadlines that a row does not have. Pairs or the policy's bits are at this one.
+const ABSENT: u32 = 0;
+
 /// Offsets within a row, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
+    /// [`ABSENT`] in a cache without deadlines.
+    deadlines: u32,
     limits: u32,
     policy: u32,
     weights: u32,
     distances: u32,
-    pairs: u32,
     row: u32,
 }
 
@@ -68,7 +72,8 @@ pub(crate) struct Rows {
     first_slots: u32,
     columns: Columns,
     policy_bytes: u32,
-    pair_bytes: u32,
+    /// Size of a pair, by which the map's typed access is checked.
+    pair_bytes: usize,
     offsets: Offsets,
     layout: Layout,
 }
@@ -101,13 +106,13 @@ impl Rows {
             }
             start as u32
         };
-        let deadlines = place(columns.has_deadlines, 8 * LANES, 8);
-        assert_eq!(deadlines, 0);
-        let limits = place(columns.has_limits, 8 * LANES, 8);
+        let pairs = place(true, pair.size() * LANES, pair.align());
+        assert_eq!(pairs, 0);
         let policy = place(true, policy_bytes * LANES, policy_bytes);
         let weights = place(columns.has_weights, 4 * LANES, 4);
         let distances = place(true, LANES, 1);
-        let pairs = place(true, pair.size() * LANES, pair.align());
+        let deadlines = place(columns.has_deadlines, 8 * LANES, 8);
+        let limits = place(columns.has_limits, 8 * LANES, 8);
         let align = pair.align().max(8);
         let row = place(false, 0, align);
         Rows {
@@ -116,13 +121,17 @@ impl Rows {
             first_slots,
             columns,
             policy_bytes: policy_bytes as u32,
-            pair_bytes: pair.size() as u32,
+            pair_bytes: pair.size(),
             offsets: Offsets {
+                deadlines: if columns.has_deadlines {
+                    deadlines
+                } else {
+                    ABSENT
+                },
                 limits,
                 policy,
                 weights,
                 distances,
-                pairs,
                 row,
             },
             layout: Layout::from_size_align(row as usize, align).expect("a row is small"),
@@ -136,6 +145,9 @@ impl Rows {
     /// Returns the chunk of a slot and the first slot of that chunk.
     #[inline(always)]
     fn chunk_of(&self, slot: u32) -> (usize, u32) {
+        if slot >> self.first_bits == 0 {
+            return (0, 0);
+        }
         let chunk = 32 - (slot >> self.first_bits).leading_zeros();
         let first = ((1u32 << chunk) >> 1) << self.first_bits;
         (chunk as usize, first)
@@ -172,10 +184,14 @@ impl Rows {
     /// Returns the columns of a slot.
     #[inline(always)]
     pub(crate) fn lane(&self, slot: u32) -> Lane<'_> {
-        let (chunk, first) = self.chunk_of(slot);
-        let memory = self.chunks[chunk].load(Acquire);
+        // All slots of a cache whose size is known are in the first chunk.
+        let (memory, index) = if slot < self.first_slots {
+            (self.chunks[0].load(Acquire), slot)
+        } else {
+            self.later(slot)
+        };
         assert!(!memory.is_null(), "a slot that was handed out has memory");
-        let index = (slot - first) as usize;
+        let index = index as usize;
         let at = index / LANES * self.offsets.row as usize;
         // SAFETY: the chunk has memory for all its slots, and the slot is one of them.
         let row = unsafe { memory.add(at) };
@@ -186,9 +202,17 @@ impl Rows {
         }
     }
 
-    /// Returns the memory of the slot's pair.
+    /// Returns the memory of the chunk of a slot that is not in the first one, and the slot's
+    /// number there.
     #[inline(always)]
-    pub(crate) fn pair(&self, slot: u32) -> *mut u8 {
+    fn later(&self, slot: u32) -> (*mut u8, u32) {
+        let (chunk, first) = self.chunk_of(slot);
+        (self.chunks[chunk].load(Acquire), slot - first)
+    }
+
+    /// Returns the memory of the slot's pair. `P` is its type.
+    #[inline(always)]
+    pub(crate) fn pair<P>(&self, slot: u32) -> *mut P {
         self.lane(slot).pair()
     }
 
@@ -243,17 +267,19 @@ impl<'a> Lane<'a> {
         unsafe { self.row.add(offset as usize + self.lane * bytes) }
     }
 
-    /// Returns the memory of the slot's pair.
+    /// Returns the memory of the slot's pair. `P` is its type.
     #[inline(always)]
-    pub(crate) fn pair(self) -> *mut u8 {
-        self.column(self.rows.offsets.pairs, self.rows.pair_bytes as usize)
+    pub(crate) fn pair<P>(self) -> *mut P {
+        debug_assert_eq!(size_of::<P>(), self.rows.pair_bytes);
+        self.column(0, size_of::<P>()).cast()
     }
 
     /// Returns the word of the deadline. The cache must have deadlines.
     #[inline(always)]
     pub(crate) fn deadline(self) -> &'a AtomicU64 {
-        assert!(self.rows.columns.has_deadlines);
-        let word = self.column(0, 8).cast::<AtomicU64>();
+        let offset = self.rows.offsets.deadlines;
+        assert_ne!(offset, ABSENT, "the cache has deadlines");
+        let word = self.column(offset, 8).cast::<AtomicU64>();
         // SAFETY: the column holds zeroed words of 8 bytes, aligned by `new`, that are only
         // accessed as atomics and exist as long as the rows.
         unsafe { &*word }
@@ -262,7 +288,7 @@ impl<'a> Lane<'a> {
     /// Returns the deadline, if the cache has deadlines and the entry has one.
     #[inline(always)]
     pub(crate) fn deadline_if_any(self) -> Option<Tick> {
-        if !self.rows.columns.has_deadlines {
+        if self.rows.offsets.deadlines == ABSENT {
             return None;
         }
         let deadline = self.deadline().load(Relaxed) >> LINK_BITS;
@@ -300,6 +326,15 @@ impl<'a> Lane<'a> {
             .column(self.rows.offsets.distances, 1)
             .cast::<AtomicU8>();
         // SAFETY: as for deadlines, with bytes.
+        unsafe { &*byte }
+    }
+
+    /// Returns the policy's byte. The policy must have at most 8 bits.
+    #[inline(always)]
+    pub(crate) fn byte(self) -> &'a AtomicU8 {
+        debug_assert_eq!(self.rows.policy_bytes, 1);
+        let byte = self.column(self.rows.offsets.policy, 1).cast::<AtomicU8>();
+        // SAFETY: the column holds at least one byte per lane, only accessed as atomics.
         unsafe { &*byte }
     }
 
@@ -424,7 +459,7 @@ mod tests {
                     .store(slot << 8 | 3, Relaxed);
                 rows.distance(slot).store(slot as u8 ^ 4, Relaxed);
                 rows.set_bits(slot, u64::from(slot) & 0x7f);
-                let at = rows.pair(slot);
+                let at = rows.lane(slot).column(0, pair.size());
                 assert_eq!(at.align_offset(pair.align()), 0);
                 // SAFETY: the memory of a pair is the caller's to write.
                 unsafe { at.write_bytes(slot as u8, pair.size()) };
@@ -446,7 +481,7 @@ mod tests {
                 assert_eq!(rows.bits(slot), 5, "another value is kept");
                 for byte in 0..pair.size() {
                     // SAFETY: the byte is within the pair.
-                    let at = unsafe { rows.pair(slot).add(byte) };
+                    let at = unsafe { rows.lane(slot).column(0, pair.size()).add(byte) };
                     // SAFETY: the byte was written above.
                     assert_eq!(unsafe { at.read() }, slot as u8);
                 }

@@ -8,7 +8,6 @@
 
 use crate::cause::Cause;
 use crate::core::{Core, Keys, deadline_in, word_of};
-use crate::epoch::Pinned;
 use crate::hits::HitBuffers;
 use crate::map::{Keeper, Loose, Map};
 use crate::rows::{Columns, Rows};
@@ -58,6 +57,8 @@ pub(crate) struct Shard<K, V> {
     writer: Apart<Mutex<Writer>>,
     /// Earliest instant at which the index has work.
     due: AtomicU64,
+    /// Entries whose hits do not count, see [`policy::Marker::young`].
+    young: AtomicU64,
 }
 
 /// Entries that leave during one change, until the lock is released.
@@ -101,9 +102,9 @@ macro_rules! view {
             keeper: &$writer.keeper,
             hash_of: $hash_of,
         };
-        let table = $shard.map.table_of(&$writer.keeper);
+        let tables = $shard.map.tables(&$writer.keeper);
         #[allow(unused_mut, reason = "some calls only read")]
-        let mut $view = $writer.core.view($shard.map.rows(), table, &keys, $now);
+        let mut $view = $writer.core.view($shard.map.rows(), tables, &keys, $now);
     };
 }
 
@@ -147,6 +148,7 @@ impl<K, V> Shard<K, V> {
             hits,
             writer: Apart(Mutex::new(Writer { keeper, core })),
             due: AtomicU64::new(u64::MAX),
+            young: AtomicU64::new(0),
         }
     }
 
@@ -159,10 +161,24 @@ impl<K, V> Shard<K, V> {
         self.due.load(SeqCst)
     }
 
-    fn publish_due(&self, writer: &Writer) {
+    /// Entries whose hits do not count.
+    #[inline(always)]
+    pub(crate) fn young(&self) -> u64 {
+        self.young.load(Relaxed)
+    }
+
+    /// Publishes what readers and the timer use of the writer's state. Called before the lock is
+    /// released, after any change.
+    fn publish(&self, writer: &Writer) {
         let due = writer.core.due();
         if self.due.load(Relaxed) != due {
             self.due.store(due, SeqCst);
+        }
+        // The set changes some fifty times while a queue is renewed.
+        if let Some(young) = writer.core.young()
+            && self.young.load(Relaxed) != young
+        {
+            self.young.store(young, Relaxed);
         }
     }
 
@@ -174,7 +190,9 @@ impl<K, V> Shard<K, V> {
         }
         view!(view = self, writer, hash_of, now);
         hits.drain(|position, slot| {
-            if view.table.slot_at(position) == Some(slot) {
+            writer.core.begin();
+            view.requests = writer.core.requests();
+            if view.tables.slot_at(position) == Some(slot) {
                 writer.core.hit(&mut view, position);
             }
         });
@@ -183,20 +201,20 @@ impl<K, V> Shard<K, V> {
     /// Registers a hit with a policy that changes its structure, unless others are at it.
     pub(crate) fn reorder<H: Fn(&K) -> u64>(
         &self,
-        pinned: &Pinned,
+        thread: usize,
         position: u32,
         slot: u32,
         hash_of: &H,
         now: impl FnOnce() -> Tick,
     ) {
         let Some(hits) = &self.hits else { return };
-        if hits.push(pinned.number(), position, slot) {
+        if hits.push(thread, position, slot) {
             return;
         }
         if let Ok(mut writer) = self.writer.0.try_lock() {
             self.replay(&mut writer, hash_of, now());
         } else {
-            hits.forget(pinned.number());
+            hits.forget(thread);
         }
     }
 
@@ -216,7 +234,7 @@ impl<K, V> Shard<K, V> {
         cause: Cause,
         leaving: &mut Leaving<K, V>,
     ) {
-        let slot = self.map.table_of(&writer.keeper).slot_at(position);
+        let slot = self.map.tables(&writer.keeper).slot_at(position);
         let weight = self.weight(slot.expect("the entry is live"));
         writer.core.left(weight, cause);
         let loose = self.map.unlink(&mut writer.keeper, position);
@@ -246,24 +264,27 @@ impl<K, V> Shard<K, V> {
         }
     }
 
-    /// Doubles the table. All entries get new positions, in one go: 50 to 100 ns each.
+    /// Makes room in the table for one more entry. A growing table takes over the entries of one
+    /// bucket of the old one per call, at most twelve.
     fn grow<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
-        // The caller's hash function may panic here, where nothing has changed yet.
-        let (new, moves) = self.map.enlarged(&writer.keeper, hash_of);
-        {
+        if self.map.is_full(&writer.keeper, writer.core.len) {
+            self.map.begin_growth(&mut writer.keeper);
+        }
+        if !self.map.is_growing() {
+            self.map.reclaim_tables(&mut writer.keeper);
+            return;
+        }
+        let Writer { keeper, core } = writer;
+        // The caller's hash function may panic here, where nothing of this bucket has moved.
+        self.map.move_bucket(keeper, hash_of, |keeper, from, to| {
             let keys = KeysOf {
                 map: &self.map,
-                keeper: &writer.keeper,
+                keeper,
                 hash_of,
             };
-            let old = self.map.table_of(&writer.keeper);
-            let mut view = writer.core.view(self.map.rows(), &new, &keys, now);
-            for (from, to) in moves {
-                view.old = Some((old, from + 1));
-                writer.core.moved(&mut view, from, to);
-            }
-        }
-        self.map.set_table(&mut writer.keeper, new);
+            let mut view = core.view(self.map.rows(), self.map.tables(keeper), &keys, now);
+            core.moved(&mut view, from, to);
+        });
     }
 
     /// Removes up to a slice of due entries. Returns whether more may be due.
@@ -310,14 +331,14 @@ impl<K, V> Shard<K, V> {
         let result = self.expire_some(&mut writer, now, SLICE, hash_of, leaving);
         self.map
             .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
-        self.publish_due(&writer);
+        self.publish(&writer);
         result
     }
 
     /// Frees what was retired, as far as no reader may see it.
     pub(crate) fn reclaim(&self, leaving: &mut Leaving<K, V>) {
         let mut writer = self.writer();
-        if writer.keeper.retired() > 0 {
+        if writer.keeper.has_retired() {
             self.map
                 .reclaim(&mut writer.keeper, true, &mut leaving.garbage);
         }
@@ -354,17 +375,17 @@ impl<K, V> Shard<K, V> {
         if !is_expected {
             return (Inserted::Conflict, Some((key, value)));
         }
-        writer.core.begin();
         self.replay(writer, hash_of, now);
+        writer.core.begin();
         if self.due.load(Relaxed) <= now.0 {
             // The entry itself may be due; it is then absent.
             self.expire_some(writer, now, BESIDES, hash_of, leaving);
         }
         let found = found.filter(|&(position, slot)| {
-            self.map.table_of(&writer.keeper).slot_at(position) == Some(slot)
+            self.map.tables(&writer.keeper).slot_at(position) == Some(slot)
         });
         if found.is_none() && matches!(expect, Expect::Slot(_)) {
-            self.publish_due(writer);
+            self.publish(writer);
             return (Inserted::Conflict, Some((key, value)));
         }
         let found = found.map(|(position, _)| position);
@@ -380,7 +401,7 @@ impl<K, V> Shard<K, V> {
         );
         self.map
             .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
-        self.publish_due(writer);
+        self.publish(writer);
         (inserted, None)
     }
 
@@ -425,9 +446,7 @@ impl<K, V> Shard<K, V> {
                 Inserted::Rejected
             }
             None => {
-                if self.map.is_full(&writer.keeper, writer.core.len) {
-                    self.grow(writer, hash_of, now);
-                }
+                self.grow(writer, hash_of, now);
                 self.make_room(writer, u64::from(terms.weight), hash_of, now, leaving);
                 self.add(writer, hash, key, value, terms, hash_of, now);
                 Inserted::New
@@ -594,7 +613,7 @@ impl<K, V> Shard<K, V> {
         self.remove_at(writer, position, cause, hash_of, now, leaving);
         self.map
             .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
-        self.publish_due(writer);
+        self.publish(writer);
         !is_dead
     }
 
@@ -611,7 +630,7 @@ impl<K, V> Shard<K, V> {
     ) -> bool {
         let mut guard = self.writer();
         let writer = &mut *guard;
-        if self.map.table_of(&writer.keeper).slot_at(position) != Some(slot) {
+        if self.map.tables(&writer.keeper).slot_at(position) != Some(slot) {
             return false;
         }
         view!(view = self, writer, hash_of, now);
@@ -630,7 +649,7 @@ impl<K, V> Shard<K, V> {
             });
             writer.core.refiled(&mut view, position, old);
         }
-        self.publish_due(writer);
+        self.publish(writer);
         true
     }
 
@@ -660,7 +679,7 @@ impl<K, V> Shard<K, V> {
         }
         self.map
             .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
-        self.publish_due(writer);
+        self.publish(writer);
         writer.core.weight > writer.core.capacity
     }
 
@@ -668,7 +687,7 @@ impl<K, V> Shard<K, V> {
     pub(crate) fn clock_went_back(&self, now: Tick) {
         let mut writer = self.writer();
         writer.core.clock_went_back(now);
-        self.publish_due(&writer);
+        self.publish(&writer);
     }
 
     /// Calls the listener with entries that have left, and drops values. To be called without the
@@ -760,7 +779,7 @@ impl<K, V> Shard<K, V> {
     /// Bytes of table, rows and structures.
     pub(crate) fn bytes(&self) -> usize {
         let writer = self.writer();
-        let table = self.map.table_of(&writer.keeper).bucket_count() * size_of::<[u64; 8]>();
+        let table = self.map.tables(&writer.keeper).bucket_count() * size_of::<[u64; 8]>();
         let lists = writer.keeper.heap_bytes() + writer.core.heap_bytes();
         table + self.map.rows().bytes() + lists
     }
@@ -773,12 +792,14 @@ impl<K, V> Shard<K, V> {
         assert!(weight <= writer.core.capacity || writer.core.capacity == 0);
         let (mut count, mut sum) = (0, 0);
         let rows = self.map.rows();
-        self.map.table_of(&writer.keeper).each(|_, slot| {
-            count += 1;
-            sum += rows
-                .weight(slot)
-                .map_or(1, |word| u64::from(word.load(Relaxed)));
-        });
+        for table in self.map.tables(&writer.keeper).each() {
+            table.each(|_, slot| {
+                count += 1;
+                sum += rows
+                    .weight(slot)
+                    .map_or(1, |word| u64::from(word.load(Relaxed)));
+            });
+        }
         assert_eq!((count, sum), (len, weight));
         view!(view = self, writer, hash_of, now);
         writer.core.check(&view);

@@ -2,7 +2,7 @@
 
 use crate::cause::Cause;
 use crate::core::Departures;
-use crate::epoch::Pinned;
+use crate::epoch::Guard;
 use crate::lag::Lag;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,6 +13,7 @@ const STRIPES: usize = 32;
 /// What a reader counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
+    /// Stale ones included.
     Hit,
     StaleHit,
     Absent,
@@ -30,23 +31,28 @@ const READS: usize = 7;
 struct Stripe([AtomicU64; READS]);
 
 /// Counters of all threads.
-pub(crate) struct Counters(Box<[Stripe]>);
+pub(crate) struct Counters(Box<[Stripe; STRIPES + 1]>);
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Counters((0..=STRIPES).map(|_| Stripe::default()).collect())
+        Counters(Box::new(std::array::from_fn(|_| Stripe::default())))
     }
 
-    #[inline]
-    pub(crate) fn count(&self, pinned: &Pinned, read: Read) {
-        let number = pinned.number();
+    #[inline(always)]
+    pub(crate) fn count(&self, guard: &impl Guard, read: Read) {
+        let number = guard.number();
         if number < STRIPES {
             // No other thread writes here, so that no atomic addition is needed.
             let counter = &self.0[number].0[read as usize];
             counter.store(counter.load(Relaxed) + 1, Relaxed);
         } else {
-            self.0[STRIPES].0[read as usize].fetch_add(1, Relaxed);
+            self.count_shared(read);
         }
+    }
+
+    #[inline(never)]
+    fn count_shared(&self, read: Read) {
+        self.0[STRIPES].0[read as usize].fetch_add(1, Relaxed);
     }
 
     fn sum(&self, read: Read) -> u64 {
@@ -100,7 +106,7 @@ pub struct Stats {
 
 impl Stats {
     pub(crate) fn read(&mut self, counters: &Counters) {
-        self.hits = counters.sum(Read::Hit) + counters.sum(Read::StaleHit);
+        self.hits = counters.sum(Read::Hit);
         self.stale_hits = counters.sum(Read::StaleHit);
         self.misses_absent = counters.sum(Read::Absent);
         self.misses_expired = counters.sum(Read::Expired);

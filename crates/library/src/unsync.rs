@@ -9,8 +9,8 @@ use crate::clock::{Clock, after, ms_of};
 use crate::epoch;
 use crate::rows::Columns;
 use crate::shard::{Expect, Leaving, Shard, Terms};
-use policy::Tick;
 use policy::any::{AnyPolicy, PolicySpec};
+use policy::{Marker, Policy, Tick};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub struct Cache<K, V, S = RandomState> {
     hasher: S,
     ttl: Option<Duration>,
     clock: Clock,
+    /// Whether hits store the time.
+    has_stamps: bool,
 }
 
 /// Settings of a cache for one thread.
@@ -86,6 +88,7 @@ impl Settings {
             .min(1 << 20);
         let now = self.clock.now();
         Ok(Cache {
+            has_stamps: policy.marker() == Marker::Stamp,
             shard: Shard::new(columns, policy, self.capacity, expected, now),
             hasher,
             ttl: self.ttl,
@@ -137,7 +140,11 @@ where
     {
         let position = self.find(key)?;
         let hasher = &self.hasher;
-        let now = Tick(1);
+        // Only a policy that stores the time of hits needs it.
+        let now = match self.has_stamps {
+            true => self.clock.now(),
+            false => Tick(1),
+        };
         self.shard
             .hit_mut(position, &|key| hasher.hash_one(key), now);
         Some(self.shard.value_mut(position))

@@ -82,7 +82,8 @@ fn a_panic_anywhere_leaves_the_cache_whole() {
         Part::Listener,
         Part::Decide,
     ] {
-        for policy in ["s3fifo", "lru", "w-tinylfu"] {
+        // Miri interprets, some thousand times as slowly.
+        for policy in &["s3fifo", "lru", "w-tinylfu"][..if cfg!(miri) { 1 } else { 3 }] {
             let (census, clock) = (Census::default(), ManualClock::new());
             let cache: Cache<Brittle, Brittle> = Cache::builder(60)
                 .policy_named(policy)
@@ -101,7 +102,7 @@ fn a_panic_anywhere_leaves_the_cache_whole() {
                 counted: census.value(number),
             };
             let mut panics = 0;
-            for round in 0..600_u64 {
+            for round in 0..if cfg!(miri) { 24 } else { 600_u64 } {
                 FUSE.set((part, 1 + round as u32 % 7));
                 let act = || match round % 6 {
                     0 | 1 => cache.insert(brittle(round % 90), brittle(round)),
@@ -122,7 +123,10 @@ fn a_panic_anywhere_leaves_the_cache_whole() {
                 FUSE.set((Part::Nothing, 0));
                 cache.check();
             }
-            assert!(panics > 10, "{part:?} panicked {panics} times");
+            assert!(
+                panics > 10 || cfg!(miri),
+                "{part:?} panicked {panics} times"
+            );
             drop(cache);
             assert_eq!(census.count(), 0, "{part:?}: {} leak", census.count());
         }
