@@ -2,11 +2,22 @@
 
 /// Runs `body` on `cases` mutations of `samples`. An input that panics is reduced, and printed with
 /// its seed before the test fails.
+///
+/// With `MAYFLY_FUZZ_SECONDS` in the environment, more cases follow for this time.
 pub fn run(seed: u64, cases: u64, samples: &[&[u8]], words: &[&[u8]], body: fn(&[u8])) {
     for sample in samples {
         check(sample, "a sample", body);
     }
-    for case in 0..cases {
+    let seconds = std::env::var("MAYFLY_FUZZ_SECONDS").ok();
+    let seconds = seconds.and_then(|text| text.parse().ok());
+    let end =
+        seconds.map(|seconds| std::time::Instant::now() + std::time::Duration::from_secs(seconds));
+    let mut count = 0;
+    for case in 0.. {
+        if case >= cases && end.is_none_or(|end| std::time::Instant::now() >= end) {
+            break;
+        }
+        count += 1;
         let case_seed = seed.wrapping_add(case);
         let mut random = Random::new(case_seed);
         let mut input = samples[random.below(samples.len())].to_vec();
@@ -14,6 +25,9 @@ pub fn run(seed: u64, cases: u64, samples: &[&[u8]], words: &[&[u8]], body: fn(&
             mutate(&mut input, words, samples, &mut random);
         }
         check(&input, &format!("seed {case_seed}"), body);
+    }
+    if let Some(seconds) = seconds {
+        eprintln!("{count} cases in {seconds} s");
     }
 }
 

@@ -9,7 +9,7 @@ const REQUESTS_MAX: usize = 10_000;
 
 /// Names selected by the first byte of an input: every format uncompressed, and text in every
 /// compression.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 22] = [
     "t.csv",
     "t.twitter.csv",
     "t.oracleGeneral.bin",
@@ -30,6 +30,8 @@ pub const NAMES: [&str; 20] = [
     "t.csv.gz",
     "t.csv.xz",
     "t.vscsi.zst",
+    "t.prepared",
+    "t.prepared.zst",
 ];
 
 /// Runs the target. The first byte selects the format.
@@ -80,6 +82,7 @@ fn write_and_read(requests: &[Request]) {
         format: Some(Format::CSV),
         columns: Some(columns.into()),
         statistics: None,
+        memory_limit: None,
     };
     let mut writer = Writer::new("t.csv", Vec::new(), &csv).expect("the columns are known");
     for request in requests {

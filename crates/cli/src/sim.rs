@@ -11,7 +11,7 @@ use crate::pages::Pages;
 use ::sim::report::{self, Row};
 use ::sim::segments::{self, SegmentsSpec};
 use ::sim::{
-    Columns, Configuration, Contestant, Interner, Interning, ReplayResult, Rules, Size, Spec, Unit,
+    Columns, Configuration, Contestant, Interning, ReplayResult, Rules, Size, Spec, Unit,
     replay_count, scaled, sweep,
 };
 use anyhow::{Context, Result};
@@ -23,9 +23,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use trace::Sample;
-
-/// Requests between two updates of the progress bar while a trace is read.
-const READ_STRIDE: u64 = 1 << 16;
 
 /// Arguments of `mayfly sim`.
 #[derive(Args)]
@@ -225,13 +222,13 @@ impl Arguments {
             sample: self.sample.map(|share| Sample::of_share(share, seed)),
             ..self.replaying.interning()
         };
-        let mut interner = Interner::new(&self.name_of(&name), how);
+        let memory_limit = Some(how.memory_limit);
         let bar = ProgressBar::no_length().with_style(style("{spinner} {msg} [{elapsed}]"));
-        let mut count = 0u64;
         let options = trace::Options {
             format: self.format,
             columns: self.columns.clone(),
             skip_bad: self.skip_bad,
+            memory_limit,
             ..trace::Options::default()
         };
         let mut reader = match &*name {
@@ -241,20 +238,16 @@ impl Arguments {
                 trace::open_file(&name, file, &options)?
             }
         };
-        for request in &mut reader {
-            interner.push(&request?)?;
-            count += 1;
-            if count.is_multiple_of(READ_STRIDE) {
-                bar.set_message(format!("{name}: {count} requests read"));
-                bar.tick();
-            }
-        }
+        let columns = ::sim::read(&self.name_of(&name), how, &mut reader, |count| {
+            bar.set_message(format!("{name}: {count} requests read"));
+            bar.tick();
+        })?;
         bar.finish_and_clear();
         if let Some(first) = reader.first_skipped() {
             let count = reader.skipped();
             eprintln!("mayfly: {name}: skipped {count} malformed records; the first: {first}");
         }
-        Ok(interner.finish()?)
+        Ok(columns)
     }
 
     /// Returns the name of the trace in reports: the file name without endings, or the path if

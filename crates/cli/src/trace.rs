@@ -7,12 +7,14 @@ mod made;
 mod output;
 mod show;
 
+use crate::sim::replaying::stem;
 use crate::trace::arguments::Span;
 use crate::trace::input::Input;
 use crate::trace::output::Output;
 use ::trace::{Error, FixedSizeSample, NextAccess, Request, Sample};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
 
 /// Arguments of `mayfly trace`.
 #[derive(Args)]
@@ -29,6 +31,8 @@ enum Command {
     Analyze(analyze::Arguments),
     /// Write a trace in another format or compression.
     Convert(Convert),
+    /// Convert a trace once to columns of dense ids, from which replays start at once.
+    Prepare(Prepare),
     /// Keep the requests of a range of request numbers or of time.
     Cut(Cut),
     /// Keep all requests of a sample of the objects, chosen by the hash of their keys (SHARDS).
@@ -43,6 +47,16 @@ struct Convert {
     input: Input,
     #[command(flatten)]
     output: Output,
+}
+
+#[derive(Args)]
+struct Prepare {
+    #[command(flatten)]
+    input: Input,
+    /// File to write, which ends in .prepared, plain or compressed (.prepared.zst, .gz, .xz); - for
+    /// standard output [default: the trace's name with the ending .prepared, beside it]
+    #[arg(value_name = "OUTPUT")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -82,6 +96,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Show(show) => show.run(),
         Command::Analyze(analyze) => analyze.run(),
         Command::Convert(convert) => convert.run(),
+        Command::Prepare(prepare) => prepare.run(),
         Command::Cut(cut) => cut.run(),
         Command::Sample(sampling) => sampling.run(),
         Command::Generate(made) => made.run(),
@@ -92,6 +107,24 @@ impl Convert {
     fn run(&self) -> Result<()> {
         let mut opened = self.input.open()?;
         self.output.write(opened.requests())?;
+        opened.finish();
+        Ok(())
+    }
+}
+
+impl Prepare {
+    fn run(&self) -> Result<()> {
+        let output = match &self.output {
+            Some(output) => output.clone(),
+            None if self.input.is_stream() => bail!("expected an output for standard input"),
+            None => {
+                let name = self.input.name();
+                Path::new(&name).with_file_name(format!("{}.prepared", stem(&name)))
+            }
+        };
+        let output = Output::prepared(output)?;
+        let mut opened = self.input.open()?;
+        output.write(opened.requests())?;
         opened.finish();
         Ok(())
     }

@@ -309,3 +309,49 @@ fn no_file_but_the_output_is_overwritten() {
     refused(&["convert", &folder.path("none.csv"), &output]);
     assert_eq!(folder.names(), ["out.csv", "out.csv.part", "small.csv"]);
 }
+
+/// A prepared trace is read by every command, and `prepare` names its output after the trace.
+#[test]
+fn a_prepared_trace_is_shown_converted_and_replayed() {
+    let folder = Folder::new("prepare");
+    let csv = folder.path("made.csv");
+    let text = "time,key,size,op,ttl\n5,7,100,get,60\n6,900000000000,200,set,0\n8,7,100,delete,0\n";
+    fs::write(&csv, text).expect("the folder is writable");
+    output_of(&["prepare", &csv]);
+    assert_eq!(folder.names(), ["made.csv", "made.prepared"]);
+    let prepared = folder.path("made.prepared");
+    let again = output_of(&[
+        "convert",
+        &prepared,
+        "-",
+        "--to-columns",
+        "time,key,size,op,ttl",
+    ]);
+    let wanted = text.replace("5,7,100,get", "5.000,7,100,get");
+    let seconds = |text: &str| text.replace(".000,", ",");
+    assert_eq!(seconds(&again), seconds(&wanted));
+    let packed = folder.path("packed.prepared.zst");
+    output_of(&["prepare", &csv, &packed]);
+    assert_eq!(
+        output_of(&["show", &packed]),
+        output_of(&["show", &prepared])
+    );
+    let replayed = |path: &str| {
+        let program = env!("CARGO_BIN_EXE_mayfly");
+        let mut command = Command::new(program);
+        command.args(["sim", path, "-p", "lru", "-s", "150", "--csv"]);
+        let output = command
+            .output()
+            .expect("the program was built for this test");
+        let text = String::from_utf8(output.stdout).expect("it is text");
+        let row = text.lines().nth(1).expect("a result").to_owned();
+        row.split(',').skip(1).take(6).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(replayed(&prepared), replayed(&csv));
+    let other = refused(&["prepare", &csv, &folder.path("made.txt")]);
+    assert!(other.contains("must end in .prepared"), "{other}");
+    let bytes = fs::read(&prepared).expect("it was written");
+    fs::write(folder.path("cut.prepared"), &bytes[..60]).expect("the folder is writable");
+    let cut = refused(&["show", &folder.path("cut.prepared")]);
+    assert!(cut.contains("cut.prepared: byte 48"), "{cut}");
+}

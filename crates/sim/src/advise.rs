@@ -9,6 +9,7 @@
 
 mod gather;
 mod page;
+mod robust;
 mod search;
 mod statements;
 mod text;
@@ -19,7 +20,7 @@ pub use statements::server_overhead;
 
 use crate::curve::{Named, Point};
 use crate::{Contestant, Error, Rules, Unit};
-use policy::any::PolicySpec;
+use policy::any::{POLICIES, PolicySpec};
 use search::{Choice, Evaluator};
 use serde::Serialize;
 use std::sync::atomic::AtomicU64;
@@ -103,6 +104,8 @@ pub struct Recommendation {
     pub byte_miss_ratio: Option<f64>,
     /// Whether the ratio comes from a full simulation.
     pub is_exact: bool,
+    /// Policy with the fewest misses on this trace, if a more robust one is recommended instead.
+    pub fewest_misses: Option<String>,
     /// Estimate of the sample, if the ratio comes from a full simulation.
     pub estimate: Option<Ratio>,
     /// Whether the target is reached; `None` without a target.
@@ -134,7 +137,8 @@ pub struct Advice {
     pub statements: Vec<Statement>,
     /// Statements that the trace does not allow, with the reasons.
     pub left_out: Vec<String>,
-    /// Miss ratios over sizes from the sample: of each policy, and of two policies without TTLs.
+    /// Miss ratios over sizes from the sample: of each policy, the recommended one and LRU first,
+    /// and of two policies without TTLs.
     pub curves: Vec<Named>,
     #[serde(skip)]
     counts: Option<Unit>,
@@ -151,6 +155,16 @@ impl Advice {
     fn unit(&self) -> Unit {
         self.counts.unwrap_or(Unit::Objects)
     }
+}
+
+/// Names of the policies that are compared by default: all that the server offers and that choose
+/// by the requests alone. Those that draw victims at random, and those that keep memory in slabs of
+/// one size class, are left out, because another policy with the same state misses less.
+pub fn candidates() -> impl Iterator<Item = &'static str> {
+    const LEFT_OUT: [&str; 4] = ["random", "sampled", "sampled-ttl", "memcached-lru"];
+    let served = POLICIES.iter().filter(|about| about.meta_bits.is_some());
+    let names = served.map(|about| about.name);
+    names.filter(|name| !LEFT_OUT.contains(name) && !name.starts_with("slab-"))
 }
 
 /// Computes advice on a trace. `policies` are compared with LRU, which is added if it is missing;
@@ -188,7 +202,7 @@ pub fn advise(
         None => evaluator.reaching(&survey, wanted)?,
     };
     let recommendation = recommendation(&evaluator, &survey, &chosen, target)?;
-    let mut curves = survey.named(&evaluator);
+    let mut curves = survey.named(&evaluator, &chosen);
     let mut statements =
         statements::of_choice(&evaluator, &survey, &chosen, &recommendation, constraints)?;
     let mut left_out = statements::left_out(&inputs.analysis);
@@ -263,6 +277,9 @@ fn recommendation(
         ratio: Ratio::of(&chosen.point),
         byte_miss_ratio: chosen.point.byte_miss_ratio,
         is_exact: chosen.is_exact,
+        fewest_misses: chosen
+            .instead_of
+            .map(|(policy, _)| evaluator.policies[policy].0.clone()),
         estimate,
         reaches_target: target.map(|target| chosen.point.miss_ratio <= target),
         lru: Ratio::of(&lru_here),

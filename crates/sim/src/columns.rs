@@ -1,4 +1,5 @@
-//! A trace in memory, as columns, with keys interned to dense ids.
+//! A trace in memory, as columns, with keys interned to dense ids: the part of a
+//! [`trace::prepared::Prepared`] that replays use.
 //!
 //! ```text
 //! by request   id 4 · gap to the previous one 4* · operation 1* · TTL 4* · size 4* · next 4*
@@ -12,108 +13,25 @@
 use crate::{Error, Rules, Unit};
 use std::sync::OnceLock;
 use trace::Op;
+pub use trace::prepared::REQUESTS_MAX;
+use trace::prepared::{Column, Gaps, ShortTtl};
 
-/// Maximum number of requests of a trace: request numbers fit 32 bits, and one value means "never".
-pub const REQUESTS_MAX: usize = u32::MAX as usize - 1;
-/// Requests interned between two checks of the memory in use.
-pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 12;
-
-/// A column that ends at its last value that differs from the default.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SparseColumn<T> {
-    values: Vec<T>,
-}
-
-impl<T: Copy + Default + PartialEq> SparseColumn<T> {
-    /// Sets the value of a row, which may be beyond the end.
-    pub(crate) fn set(&mut self, row: usize, value: T) {
-        if row < self.values.len() {
-            self.values[row] = value;
-        } else if value != T::default() {
-            self.values.resize(row, T::default());
-            self.values.push(value);
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self, row: usize) -> T {
-        self.values.get(row).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.values.capacity() * size_of::<T>()
-    }
-
-    pub(crate) fn shrink(&mut self) {
-        self.values.shrink_to_fit();
-    }
-
-    /// Maximum bytes that the next pushes may allocate in addition to the current buffer.
-    pub(crate) fn growth_bytes(&self) -> usize {
-        growth_bytes(&self.values)
-    }
-}
-
-/// Maximum bytes that a vector may allocate for the next pushes while it still holds its current
-/// buffer.
-pub(crate) fn growth_bytes<T>(values: &Vec<T>) -> usize {
-    let is_near = values.capacity() - values.len() < ROWS_BETWEEN_CHECKS;
-    if is_near {
-        2 * values.capacity() * size_of::<T>()
-    } else {
-        0
-    }
-}
-
-/// A duration in 32 bits: milliseconds below 2^31 (24 days), seconds rounded up above. 0 means
-/// none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShortTtl(u32);
-
-impl ShortTtl {
-    const SECONDS: u32 = 1 << 31;
-
-    pub(crate) fn of_ms(ms: u64) -> Self {
-        if ms < u64::from(Self::SECONDS) {
-            return ShortTtl(ms as u32);
-        }
-        let seconds = ms.div_ceil(1000).min(u64::from(Self::SECONDS - 1));
-        ShortTtl(seconds as u32 | Self::SECONDS)
-    }
-
-    #[inline]
-    pub(crate) fn ms(self) -> u64 {
-        if self.0 & Self::SECONDS == 0 {
-            u64::from(self.0)
-        } else {
-            u64::from(self.0 & !Self::SECONDS) * 1000
-        }
-    }
-}
-
-/// Marks a gap that does not fit its column and is in `long_gaps` instead.
-pub(crate) const LONG_GAP: u32 = u32::MAX;
-
-/// A whole interned trace, made by [`crate::Interner`].
+/// A whole interned trace, made by [`crate::Interner`] or read in its prepared form
+/// ([`crate::read`]).
 #[derive(Debug, Default)]
 pub struct Columns {
     pub(crate) name: String,
     pub(crate) ids: Vec<u32>,
-    pub(crate) gaps: SparseColumn<u32>,
-    pub(crate) long_gaps: Vec<(u32, u64)>,
-    pub(crate) ops: SparseColumn<u8>,
+    pub(crate) gaps: Gaps,
+    pub(crate) ops: Column<u8>,
     /// By request: the last TTL given for its object.
-    pub(crate) ttls: SparseColumn<ShortTtl>,
+    pub(crate) ttls: Column<ShortTtl>,
     /// By object: TTLs of a mix, which replace `ttls`.
-    pub(crate) object_ttls: SparseColumn<ShortTtl>,
+    pub(crate) object_ttls: Column<ShortTtl>,
     /// By object: size at its first request, at least 1.
     pub(crate) sizes: Vec<u32>,
     /// By request: size, or 0 for the size at the object's first request.
-    pub(crate) new_sizes: SparseColumn<u32>,
+    pub(crate) new_sizes: Column<u32>,
     pub(crate) footprint_bytes: u64,
     /// Whether the trace is a part of another one. Then the next accesses that it states may lie
     /// outside of it.
@@ -223,7 +141,6 @@ impl Columns {
         let lazy = [&self.next, &self.counts].map(|column| column.get().map_or(0, Vec::capacity));
         let bytes = self.ids.capacity() * 4
             + self.gaps.heap_bytes()
-            + self.long_gaps.capacity() * size_of::<(u32, u64)>()
             + self.ops.heap_bytes()
             + self.ttls.heap_bytes()
             + self.object_ttls.heap_bytes()
@@ -270,19 +187,7 @@ impl Columns {
     /// Milliseconds between request `index` and the one before.
     #[inline(always)]
     pub(crate) fn gap_ms(&self, index: usize) -> u64 {
-        match self.gaps.get(index) {
-            LONG_GAP => self.long_gap_ms(index),
-            gap => u64::from(gap),
-        }
-    }
-
-    #[cold]
-    fn long_gap_ms(&self, index: usize) -> u64 {
-        let found = self
-            .long_gaps
-            .binary_search_by_key(&(index as u32), |&(row, _)| row);
-        let at = found.expect("every long gap is in the list");
-        self.long_gaps[at].1
+        self.gaps.get(index)
     }
 
     /// For each request, the number of the next request for the same object; `u32::MAX` if there is

@@ -54,6 +54,8 @@ pub enum Error {
         /// Description of the problem.
         problem: String,
     },
+    /// The caller stopped the replays before their end (see [`crate::STOPPED`]).
+    Stopped,
     /// The cache size is not valid for the trace.
     BadSize {
         /// Size as given.
@@ -100,6 +102,7 @@ impl fmt::Display for Error {
                  be used: leave it out, or use the whole trace"
             ),
             Error::Segments { problem } => write!(f, "segcache: {problem}"),
+            Error::Stopped => f.write_str("the replays were stopped before their end"),
             Error::Cluster { problem } => f.write_str(problem),
             Error::BadSize { given, problem } => write!(f, "size {given}: {problem}"),
         }

@@ -28,6 +28,8 @@ use std::cmp::Ordering;
 pub const OBJECTS_MIN: u64 = 100;
 /// Relative difference below which ratios count as equal.
 const TIE: f64 = 0.0005;
+/// Largest probability of a split by chance with which a claim is reproduced or refuted.
+const CHANCE_MAX: f64 = 0.05;
 /// Number of the best policies that are named for each trace.
 const BEST: usize = 3;
 
@@ -307,11 +309,7 @@ impl<'a> Group<'a> {
         let better = values.iter().filter(|&&value| value > TIE).count();
         let worse = values.iter().filter(|&&value| value < -TIE).count();
         let mean = mean(&values);
-        let verdict = match (mean > 0.0, better.cmp(&worse)) {
-            (true, Ordering::Greater) => "reproduced",
-            (false, Ordering::Less) => "refuted",
-            _ => "undecided",
-        };
+        let verdict = verdict_of(better, worse, mean);
         let end =
             |(trace, value): &(&str, f64)| Cell::Text(format!("{:+.1} % {trace}", value * 1e2));
         Some(vec![
@@ -327,6 +325,36 @@ impl<'a> Group<'a> {
             verdict.into(),
         ])
     }
+}
+
+/// Returns the verdict on a claim that holds on some traces and not on others: *reproduced* or
+/// *refuted* if so uneven a split of the traces that differ would come by chance in fewer than
+/// [`CHANCE_MAX`] of all cases (a paired sign test) and the mean agrees; *in direction* or
+/// *against* if the majority and the mean agree and the traces are too few or too divided for that.
+fn verdict_of(better: usize, worse: usize, mean: f64) -> &'static str {
+    let is_clear = by_chance(better.max(worse), better + worse) < CHANCE_MAX;
+    match (mean > 0.0, better.cmp(&worse)) {
+        (true, Ordering::Greater) if mean < TIE => "undecided",
+        (true, Ordering::Greater) if is_clear => "reproduced",
+        (true, Ordering::Greater) => "in direction",
+        (false, Ordering::Less) if is_clear => "refuted",
+        (false, Ordering::Less) => "against",
+        _ => "undecided",
+    }
+}
+
+/// Probability that at least `most` of `all` fair coins fall alike on a given side.
+fn by_chance(most: usize, all: usize) -> f64 {
+    let mut ways = 1.0;
+    let mut sum = 0.0;
+    for heads in (0..=all).rev() {
+        if heads >= most {
+            sum += ways;
+        }
+        // The number of choices of one coin fewer.
+        ways = ways * heads as f64 / (all - heads + 1) as f64;
+    }
+    sum / 2f64.powi(all as i32)
 }
 
 /// Returns the values that are present.
@@ -470,4 +498,23 @@ fn points(group: &Group<'_>) -> Plot {
         Axis::linear("reduction, %"),
     );
     Plot::scatter(&title, x, y, clouds.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_needs_a_split_that_chance_hardly_gives() {
+        assert!((by_chance(5, 5) - 1.0 / 32.0).abs() < 1e-12);
+        assert!((by_chance(3, 5) - 0.5).abs() < 1e-12);
+        assert!((by_chance(0, 0) - 1.0).abs() < 1e-12);
+        assert_eq!(verdict_of(5, 0, 0.1), "reproduced");
+        assert_eq!(verdict_of(3, 2, 0.1), "in direction");
+        assert_eq!(verdict_of(3, 2, 0.0), "undecided");
+        assert_eq!(verdict_of(3, 2, 0.0004), "undecided");
+        assert_eq!(verdict_of(0, 5, -0.1), "refuted");
+        assert_eq!(verdict_of(2, 3, -0.1), "against");
+        assert_eq!(verdict_of(2, 3, 0.1), "undecided");
+    }
 }

@@ -1,7 +1,8 @@
 //! The simulator: replays traces through eviction policies and expiry indexes, in the host that
 //! serves.
 //!
-//! [`Interner`] reads a trace once and makes [`Columns`] of it, in which each key is a dense id.
+//! [`read`] reads a trace once and makes [`Columns`] of it, in which each key is a dense id; a
+//! prepared trace has these columns already.
 //! From then on an id is a slot: [`sweep`] replays the trace for each policy and size through
 //! [`cache::Shard`] over arrays, without hashing a key again. Hits, misses, evictions and
 //! expirations run the same shard code as in the server.
@@ -38,11 +39,12 @@ pub use columns::{Columns, REQUESTS_MAX};
 pub use contestant::{BadContestant, Contestant};
 pub use error::Error;
 pub use explain::{CLASSES, Explained, PARTS};
-pub use intern::{Interner, Interning};
+pub use intern::{Interner, Interning, read};
 pub use learn::any::Spec;
 pub use learn::evict::gl_cache::feature_names;
 pub use learned::Learned;
+pub use replay::STOPPED;
 pub use result::{Counts, ReplayResult};
 pub use rules::{Rules, Unit};
 pub use size::{BadSize, Size, scaled};
-pub use sweep::{Configuration, replay_count, sweep};
+pub use sweep::{Configuration, replay_count, replay_policy, sweep};

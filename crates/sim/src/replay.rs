@@ -23,6 +23,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use trace::Op;
 
+/// Bit of the counter of requests that ends a sweep. After a caller has set it, each replay stops
+/// within 65,536 requests, and the sweep returns [`crate::Error::Stopped`].
+pub const STOPPED: u64 = 1 << 63;
+
 /// Number of requests ahead of which entries are prefetched.
 const AHEAD: usize = 16;
 /// Number of requests between two updates of the progress counter.
@@ -165,9 +169,10 @@ where
             let end = if from < warm_up { warm_up } else { len };
             let to = end.min(from + STRIDE);
             stretch(&mut self, from, to);
-            self.job
-                .done
-                .fetch_add((to - from) as u64, Ordering::Relaxed);
+            let done = self.job.done;
+            if done.fetch_add((to - from) as u64, Ordering::Relaxed) & STOPPED != 0 {
+                break;
+            }
             if to == warm_up {
                 at_start = self.counts;
                 self.start = self.now;
@@ -252,7 +257,9 @@ where
                     .set_upcoming(slot, self.job.future[index]);
             }
             if self.shard.entries.contains(slot) {
-                self.shard.hit(slot);
+                if P::READS_COUNT || !columns.op(index).is_read() {
+                    self.shard.hit(slot);
+                }
                 continue;
             }
             let weight = self.shard.entries.weight(slot);
@@ -424,7 +431,9 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
             observer.requested(index, slot, is_miss, counted > 0);
         }
         if !is_miss {
-            self.shard.hit(slot);
+            if P::READS_COUNT || !op.is_read() {
+                self.shard.hit(slot);
+            }
             if self.filter_listens
                 && let Some(filter) = &mut self.filter
             {

@@ -10,9 +10,10 @@ use crate::Error;
 use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::learned::{self, Learned};
+use crate::replay::STOPPED;
 use crate::result::{Counts, ReplayResult};
 use crate::rules::{Rules, Unit};
-use crate::sweep::run_parallel;
+use crate::sweep::{complete, run_parallel};
 use learn::{CacheTotals, GroupLearner, GroupLearnerConfig};
 use policy::{Budget, Tick};
 use segment::{
@@ -182,10 +183,11 @@ pub(crate) fn sweep_objects(
         drop(engine.map_err(|error| refused(format!("a cache of {capacity} bytes: {error}")))?);
         engines.push((config, *spec));
     }
-    Ok(run_parallel(engines.len(), jobs, |index| {
+    let found = run_parallel(engines.len(), jobs, |index| {
         let (config, spec) = &engines[index];
         SegmentReplay::new(columns, rules, config, spec).run(done)
-    }))
+    });
+    complete(found, done)
 }
 
 /// State of a replay.
@@ -252,7 +254,9 @@ impl<'a> SegmentReplay<'a> {
             for index in from..to {
                 self.request(index);
             }
-            done.fetch_add((to - from) as u64, Ordering::Relaxed);
+            if done.fetch_add((to - from) as u64, Ordering::Relaxed) & STOPPED != 0 {
+                break;
+            }
             if to == warm_up {
                 self.misses.fill(0);
                 at_start = (self.counts, self.cache.stats());

@@ -1,12 +1,13 @@
 //! Replays of one trace under many configurations, several in parallel.
 
 use crate::learned;
-use crate::replay::{BytesPerObject, Job};
+use crate::replay::{BytesPerObject, Job, STOPPED};
 use crate::result::ReplayResult;
 use crate::rules::Rules;
 use crate::{Columns, Error, Unit};
 use learn::any::Spec;
-use policy::any::PolicySpec;
+use policy::Policy;
+use policy::any::{PolicySpec, Visitor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -110,11 +111,8 @@ fn run(
         &[]
     };
     let jobs = affordable_jobs(columns, rules, configurations, jobs)?;
-    let requested_weight = match rules.unit {
-        Unit::Objects => columns.len().saturating_sub(rules.warm_up) as u64,
-        Unit::Bytes => columns.bytes_from(rules.warm_up),
-    };
-    Ok(run_parallel(configurations.len(), jobs, |index| {
+    let requested_weight = requested_weight(columns, rules);
+    let found = run_parallel(configurations.len(), jobs, |index| {
         let configuration = &configurations[index];
         learned::begin(&rules.hidden_features);
         let policy = configuration.policy.with_maker(learned::maker());
@@ -127,7 +125,71 @@ fn run(
             done,
             counts_objects,
         })
-    }))
+    });
+    complete(found, done)
+}
+
+/// Replays the trace through a policy of any crate at each size, one after the other. The host, its
+/// rules and its counters are those of [`sweep`]. `done` counts requests.
+///
+/// ```
+/// use policy::evict::lru::Lru;
+/// use sim::{Interner, Interning, Rules, replay_policy};
+/// use std::sync::atomic::AtomicU64;
+///
+/// let keys = [1, 2, 1, 3, 1, 2];
+/// let requests = keys.map(|key| Ok(trace::Request::new(0, key, 1)));
+/// let columns = Interner::all("tiny", Interning::default(), requests)?;
+/// let found = replay_policy::<Lru>(&columns, &Rules::default(), &(), &[2], &AtomicU64::new(0))?;
+/// assert_eq!(found[0].counts.misses, 4);
+/// # Ok::<(), sim::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`sweep`].
+pub fn replay_policy<P: Policy + 'static>(
+    columns: &Columns,
+    rules: &Rules,
+    config: &P::Config,
+    capacities: &[u64],
+    done: &AtomicU64,
+) -> Result<Vec<ReplayResult>, Error> {
+    let future: &[u32] = if P::NEEDS_FUTURE {
+        columns.future()?
+    } else {
+        &[]
+    };
+    let bytes_per_object = BytesPerObject(rules).visit::<P>(config) + POLICY_BYTES_PER_OBJECT;
+    jobs_within(columns, rules, bytes_per_object)?;
+    let found = capacities.iter().map(|&capacity| {
+        let job = Job {
+            columns,
+            rules,
+            capacity,
+            future,
+            requested_weight: requested_weight(columns, rules),
+            done,
+            counts_objects: false,
+        };
+        job.visit::<P>(config).0
+    });
+    complete(found.collect(), done)
+}
+
+/// Returns the results, unless the sweep was stopped and they are of a part of the trace.
+pub(crate) fn complete<T>(found: Vec<T>, done: &AtomicU64) -> Result<Vec<T>, Error> {
+    match done.load(Ordering::Relaxed) & STOPPED {
+        0 => Ok(found),
+        _ => Err(Error::Stopped),
+    }
+}
+
+/// Total weight of the requests after the warm-up.
+fn requested_weight(columns: &Columns, rules: &Rules) -> u64 {
+    match rules.unit {
+        Unit::Objects => columns.len().saturating_sub(rules.warm_up) as u64,
+        Unit::Bytes => columns.bytes_from(rules.warm_up),
+    }
 }
 
 /// Runs `count` pieces of work, `jobs` in parallel, and returns their results in order.
@@ -175,7 +237,14 @@ fn affordable_jobs(
     let costs = configurations
         .iter()
         .map(|configuration| configuration.policy.visit(BytesPerObject(rules)));
-    let job_bytes = (costs.max().unwrap_or(0) + POLICY_BYTES_PER_OBJECT) * columns.objects() as u64;
+    let bytes_per_object = costs.max().unwrap_or(0) + POLICY_BYTES_PER_OBJECT;
+    let jobs = jobs_within(columns, rules, bytes_per_object)?;
+    Ok(wanted.clamp(1, configurations.len().max(1)).min(jobs))
+}
+
+/// Number of replays that the memory allowed suffices for.
+fn jobs_within(columns: &Columns, rules: &Rules, bytes_per_object: u64) -> Result<usize, Error> {
+    let job_bytes = bytes_per_object * columns.objects() as u64;
     let left = rules.memory_limit.saturating_sub(columns.heap_bytes());
     match left / job_bytes.max(1) {
         0 => Err(Error::TooLarge {
@@ -185,8 +254,6 @@ fn affordable_jobs(
             needed: columns.heap_bytes() + job_bytes,
             limit: rules.memory_limit,
         }),
-        jobs => Ok(wanted
-            .clamp(1, configurations.len().max(1))
-            .min(jobs.try_into().unwrap_or(usize::MAX))),
+        jobs => Ok(jobs.try_into().unwrap_or(usize::MAX)),
     }
 }

@@ -95,14 +95,14 @@ fn a_better_policy_is_confirmed_and_a_worse_one_refuted() {
     let verdict = text
         .lines()
         .find(|line| line.starts_with("| s3fifo over fifo "));
-    assert!(verdict.is_some_and(|line| line.ends_with("| +20.0 % there | reproduced |")));
+    assert!(verdict.is_some_and(|line| line.ends_with("| +20.0 % there | in direction |")));
     rename(&mut measured, "fifo", "s3-sieve");
     let text = Headlines::of(&measured).markdown();
     let verdict = text
         .lines()
         .find(|line| line.starts_with("| s3-sieve over s3fifo "));
     assert!(verdict.is_some_and(|line| line.contains("| 0 : 1 of 1 | -20.0 % |")));
-    assert!(verdict.is_some_and(|line| line.ends_with("| refuted |")));
+    assert!(verdict.is_some_and(|line| line.ends_with("| against |")));
 }
 
 #[test]

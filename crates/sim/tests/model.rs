@@ -1,6 +1,7 @@
 //! Replays compared with a simple model: an LRU list of entries with weights and deadlines.
 
 use policy::any::POLICIES;
+use policy::evict::sieve::Sieve;
 use proptest::prelude::*;
 use sim::Spec;
 use sim::{Columns, Configuration, Interner, Interning, ReplayResult, Rules, Unit, sweep};
@@ -366,4 +367,30 @@ fn twenty_four_bytes_per_object_suffice() {
     }
     let per_request = columns.heap_bytes() as f64 / columns.len() as f64;
     assert!(per_request <= 16.0, "{per_request} bytes");
+}
+
+#[test]
+fn a_stopped_sweep_returns_an_error_and_no_result() {
+    let columns = intern(&stream(5, 5_000));
+    let configuration = Configuration {
+        policy: "lru".parse().expect("a policy of the list"),
+        capacity: 10,
+    };
+    let done = AtomicU64::new(sim::STOPPED);
+    let found = sweep(&columns, &Rules::default(), &[configuration], 1, &done);
+    assert!(matches!(found, Err(sim::Error::Stopped)), "{found:?}");
+}
+
+#[test]
+fn a_policy_given_by_its_type_has_the_counts_of_its_name() {
+    let columns = intern(&stream(6, 5_000));
+    let rules = Rules::default();
+    let done = AtomicU64::new(0);
+    let found = sim::replay_policy::<Sieve>(&columns, &rules, &(), &[10, 100], &done);
+    let found = found.expect("memory is not limited");
+    assert_eq!(done.into_inner(), 2 * 5_000);
+    for (found, capacity) in found.iter().zip([10, 100]) {
+        let by_name = replay(&columns, &rules, "sieve", capacity);
+        assert_eq!(found.counts, by_name.counts);
+    }
 }

@@ -5,9 +5,10 @@ use serde_json::Value;
 use sim::Spec;
 use sim::analyze::{Analysis, Analyzer};
 use sim::curve::{Curve, Sampler, Sampling, spread};
-use sim::{Interning, Rules, Unit};
+use sim::{Columns, Configuration, Interner, Interning, Rules, Unit, sweep};
 use std::sync::atomic::AtomicU64;
-use trace::{Op, Random, Request, Zipf};
+use trace::prepared::Preparer;
+use trace::{Op, Random, Request, TtlMix, Zipf};
 
 const YEAR_MS: u64 = 365 * 86_400_000;
 
@@ -219,4 +220,86 @@ fn trace_names_are_shown_as_text() {
         "&quot;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\n&amp;amp;\u{FFFD}\u{FFFD}.csv"
     ));
     assert!(!page.contains('\0'));
+}
+
+/// A prepared trace replays as the trace that it was made of, whatever is ignored, drawn or
+/// sampled.
+#[test]
+fn a_prepared_trace_replays_as_its_trace() {
+    let configuration = Configuration {
+        policy: "lru".parse::<Spec>().expect("a policy's name"),
+        capacity: 20_000,
+    };
+    let mix = TtlMix::parse("20s:0.5 1h:0.5").expect("a mix");
+    let hows = [
+        Interning::default(),
+        Interning {
+            ignores_ttls: true,
+            ..Interning::default()
+        },
+        Interning {
+            ttl_mix: Some((mix, 3)),
+            ..Interning::default()
+        },
+        Interning {
+            sample: Some(trace::Sample::of_share(0.5, 7)),
+            ..Interning::default()
+        },
+    ];
+    let mut preparer = Preparer::new(true);
+    for request in full() {
+        preparer.push(&request).expect("it fits");
+    }
+    let prepared = preparer.finish();
+    for how in hows {
+        let from_trace = Interner::all("made", how.clone(), full().into_iter().map(Ok));
+        let from_prepared = Columns::of_prepared("made", how, prepared.clone());
+        let results = [from_trace, from_prepared].map(|columns| {
+            let columns = columns.expect("it fits");
+            let rules = Rules {
+                unit: Unit::Bytes,
+                follows_sizes: true,
+                ..Rules::default()
+            };
+            let configurations = std::slice::from_ref(&configuration);
+            let found = sweep(&columns, &rules, configurations, 1, &AtomicU64::new(0));
+            (columns.share(), found.expect("it fits")[0].counts)
+        });
+        assert_eq!(results[0], results[1]);
+        assert!(results[0].1.misses > 1000);
+    }
+}
+
+fn misses_of(policy: &str, requests: &[Request]) -> u64 {
+    let all = requests.iter().copied().map(Ok::<_, trace::Error>);
+    let columns = Interner::all("made", Interning::default(), all).expect("it fits");
+    let configuration = Configuration {
+        policy: policy.parse::<Spec>().expect("a name"),
+        capacity: 20,
+    };
+    let rules = Rules::default();
+    let found = sweep(&columns, &rules, &[configuration], 1, &AtomicU64::new(0));
+    found.expect("it runs")[0].counts.misses
+}
+
+#[test]
+fn only_writes_renew_an_entry_under_lrm() {
+    // Key 0 is requested every other time, and new keys come between.
+    let polled = |op: Op| -> Vec<Request> {
+        let request = |n: u64| match n % 2 {
+            0 => Request {
+                op,
+                ..Request::new(n, 0, 1)
+            },
+            _ => Request::new(n, n, 1),
+        };
+        (0..400).map(request).collect()
+    };
+    let (read, written) = (polled(Op::Get), polled(Op::Set));
+    assert_eq!(misses_of("lru", &read), 201);
+    // Without writes it is FIFO: key 0 leaves each time that 20 keys have come after it.
+    assert_eq!(misses_of("lrm", &read), misses_of("fifo", &read));
+    assert!(misses_of("lrm", &read) > 205);
+    assert_eq!(misses_of("lrm", &written), 201);
+    assert!(misses_of("fifo", &written) > 205);
 }

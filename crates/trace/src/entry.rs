@@ -3,7 +3,8 @@
 //!
 //! A format is one file with one [`Entry`], and a line in the list of `format.rs`.
 
-use crate::error::Fault;
+use crate::error::{Error, Fault};
+use crate::prepared::Prepared;
 use crate::request::Request;
 use crate::summary::Statistics;
 use std::io::{self, Read, Seek};
@@ -54,7 +55,7 @@ pub enum Workload {
     Web,
 }
 
-/// Layout of a trace in text columns. Formats without columns ignore it.
+/// Layout of a trace in text columns, and its bound. Formats without columns ignore the layout.
 pub(crate) struct TextLayout<'o> {
     /// Names of the columns, separated by commas; `None` if the first line names them.
     pub(crate) columns: Option<&'o str>,
@@ -62,6 +63,8 @@ pub(crate) struct TextLayout<'o> {
     pub(crate) delimiter: Option<u8>,
     /// Lines to skip at the beginning.
     pub(crate) skip_lines: u64,
+    /// Maximum bytes of memory of a format that is read as a whole.
+    pub(crate) memory_limit: Option<u64>,
 }
 
 /// Facts about a trace that are available before its first row is written.
@@ -98,6 +101,12 @@ pub(crate) trait Source {
     /// Returns the next request, or `None` at the end. After [`Fault::Malformed`] the next call
     /// continues after the refused line or record.
     fn next(&mut self) -> Result<Option<Request>, Fault>;
+
+    /// Takes the whole trace if it is a prepared one of which no request was taken. Then no request
+    /// is left.
+    fn take_prepared(&mut self) -> Option<Prepared> {
+        None
+    }
 }
 
 /// Reason why a stream cannot be opened.
@@ -106,6 +115,19 @@ pub(crate) enum OpenError {
     Fault(Fault),
     /// The options or the kind of input do not fit the format.
     Unfit(String),
+}
+
+impl OpenError {
+    /// Adds the name of the trace.
+    pub(crate) fn named(self, file: &str) -> Error {
+        match self {
+            OpenError::Fault(fault) => fault.named(file),
+            OpenError::Unfit(reason) => Error::Unfit {
+                file: file.into(),
+                reason,
+            },
+        }
+    }
 }
 
 impl From<Fault> for OpenError {
@@ -118,6 +140,8 @@ impl From<Fault> for OpenError {
 pub(crate) enum Encoding {
     /// A header, and then one row or record for each request.
     Rows { header: Vec<u8>, encode: EncodeRow },
+    /// A prepared trace, which is written when all requests are known.
+    Prepared,
     /// A Parquet table, which is written a group of rows at a time.
     #[cfg(feature = "parquet")]
     Parquet,

@@ -6,12 +6,13 @@ use crate::error::Error;
 use crate::parquet_absent::PARQUET;
 #[cfg(feature = "parquet")]
 use crate::parquet_reader::PARQUET;
+use crate::prepared_source::PREPARED;
 use crate::{blocks, csv, jsonl, lcs, lists, vscsi};
 use std::fmt;
 use std::str::FromStr;
 
 /// Every format. Help and messages list them in this order.
-static FORMATS: [&Entry; 16] = [
+static FORMATS: [&Entry; 17] = [
     &csv::TWITTER,
     &csv::CSV,
     &csv::TSV,
@@ -28,6 +29,7 @@ static FORMATS: [&Entry; 16] = [
     &lists::LIRS,
     &lists::IDS,
     &PARQUET,
+    &PREPARED,
 ];
 
 /// Encoding of a trace; docs/reference/traces.md describes each. A format is found by its own name,

@@ -61,7 +61,7 @@ pub(crate) fn thousandths(text: &[u8]) -> Option<u64> {
 /// Returns the key of a text: the number, if it is one below 2^64 in its shortest form, and
 /// otherwise the hash of the text.
 #[inline]
-pub(crate) fn key(text: &[u8]) -> u64 {
+pub fn key(text: &[u8]) -> u64 {
     let is_shortest = text[..] == *b"0" || text.first() != Some(&b'0');
     match whole(text) {
         Some(number) if is_shortest => number,

@@ -4,6 +4,7 @@ use crate::compression;
 use crate::entry::{Columns, Input, OpenError, Source, TextLayout};
 use crate::error::{Error, Fault};
 use crate::format::{Compression, Format};
+use crate::prepared::Prepared;
 use crate::request::{NextAccess, Request};
 use std::io::{Read, Seek};
 
@@ -22,6 +23,8 @@ pub struct Options {
     pub skip_lines: u64,
     /// Whether malformed lines and records are skipped and counted instead of ending the stream.
     pub skip_bad: bool,
+    /// Maximum bytes of memory of a prepared trace, which is read as a whole [default: no limit].
+    pub memory_limit: Option<u64>,
 }
 
 /// Stream of requests. It ends after the first error, unless malformed input is skipped.
@@ -87,6 +90,33 @@ pub fn open_file(
     }
 }
 
+/// Reads the file of a prepared trace, compressed as the ending of its name says. `memory_limit`
+/// bounds the bytes of the columns.
+///
+/// ```
+/// let mut file = Vec::new();
+/// let mut preparer = trace::prepared::Preparer::new(true);
+/// preparer.push(&trace::Request::new(0, 5, 100)).unwrap();
+/// preparer.finish().write(&mut file).unwrap();
+/// let prepared = trace::read_prepared("t.prepared", &file[..], None).unwrap();
+/// assert_eq!(prepared.keys, [5]);
+/// ```
+///
+/// # Errors
+/// The stream cannot be read, is no prepared trace of this version, is damaged or truncated, or
+/// takes more memory than allowed.
+pub fn read_prepared(
+    name: &str,
+    input: impl Read,
+    memory_limit: Option<u64>,
+) -> Result<Prepared, Error> {
+    let (compression, _) = Compression::of_name(name);
+    let input = compression::expand(compression, input);
+    let mut input = input.map_err(|fault| fault.named(name))?;
+    let read = Prepared::read(&mut input, memory_limit);
+    read.map_err(|error| OpenError::from(error).named(name))
+}
+
 fn open_input<'a>(name: &str, input: Input<'a>, options: &Options) -> Result<Reader<'a>, Error> {
     let format = options.format.map_or_else(|| Format::of_name(name), Ok)?;
     check_fit(name, format, options)?;
@@ -94,12 +124,10 @@ fn open_input<'a>(name: &str, input: Input<'a>, options: &Options) -> Result<Rea
         columns: options.columns.as_deref(),
         delimiter: options.delimiter,
         skip_lines: options.skip_lines,
+        memory_limit: options.memory_limit,
     };
     let source = (format.entry().open)(input, &layout);
-    let source = source.map_err(|error| match error {
-        OpenError::Fault(fault) => fault.named(name),
-        OpenError::Unfit(reason) => unfit(name, reason),
-    })?;
+    let source = source.map_err(|error| error.named(name))?;
     Ok(Reader::new(name, source, options))
 }
 
@@ -143,6 +171,12 @@ impl<'a> Reader<'a> {
             first_skipped: None,
             is_over: false,
         }
+    }
+
+    /// Takes the whole trace if it is a prepared one of which no request was taken. Then the reader
+    /// has no more requests.
+    pub fn take_prepared(&mut self) -> Option<Prepared> {
+        self.source.take_prepared()
     }
 
     /// Number of malformed lines or records that were skipped.
@@ -199,6 +233,7 @@ mod tests {
         delimiter: None,
         skip_lines: 0,
         skip_bad: true,
+        memory_limit: None,
     };
 
     #[test]

@@ -6,6 +6,7 @@ use crate::error::{Error, Position};
 use crate::format::{Compression, Format};
 #[cfg(feature = "parquet")]
 use crate::parquet_writer::ParquetWriter;
+use crate::prepared::{Preparer, ROWS_BETWEEN_CHECKS};
 use crate::request::Request;
 use crate::summary::Statistics;
 use std::io::{self, Write};
@@ -22,6 +23,9 @@ pub struct WriteOptions {
     pub columns: Option<String>,
     /// Statistics for the header of lcs [default: an empty header].
     pub statistics: Option<Statistics>,
+    /// Maximum bytes of memory of a prepared trace, which is written at the end [default: no
+    /// limit].
+    pub memory_limit: Option<u64>,
 }
 
 /// Writer of requests.
@@ -29,6 +33,7 @@ pub struct Writer<W: Write + Send> {
     sink: Sink<W>,
     file: String,
     count: u64,
+    memory_limit: u64,
 }
 
 enum Sink<W: Write + Send> {
@@ -37,6 +42,11 @@ enum Sink<W: Write + Send> {
         encode: EncodeRow,
         output: Packer<W>,
         block: Vec<u8>,
+    },
+    /// A prepared trace, written at the end.
+    Prepared {
+        preparer: Box<Preparer>,
+        output: Packer<W>,
     },
     /// A table, which compresses its pages itself.
     #[cfg(feature = "parquet")]
@@ -89,6 +99,10 @@ impl<W: Write + Send> Writer<W> {
             Encoding::Parquet => {
                 Sink::Parquet(Box::new(ParquetWriter::new(output).map_err(unwritable)?))
             }
+            Encoding::Prepared => Sink::Prepared {
+                preparer: Box::new(Preparer::new(true)),
+                output: Packer::new(compression, output).map_err(unwritable)?,
+            },
             Encoding::Rows { header, encode } => Sink::Rows {
                 encode,
                 output: Packer::new(compression, output).map_err(unwritable)?,
@@ -99,6 +113,7 @@ impl<W: Write + Send> Writer<W> {
             sink,
             file: name.into(),
             count: 0,
+            memory_limit: options.memory_limit.unwrap_or(u64::MAX),
         })
     }
 
@@ -111,6 +126,16 @@ impl<W: Write + Send> Writer<W> {
         let written = match &mut self.sink {
             #[cfg(feature = "parquet")]
             Sink::Parquet(table) => table.write(request),
+            Sink::Prepared { preparer, .. } => {
+                if preparer.push(request).is_err() {
+                    let expected = "at most 2^32 − 2 requests in a prepared trace";
+                    return Err(self.misfit(expected, self.count));
+                }
+                if self.count.is_multiple_of(ROWS_BETWEEN_CHECKS) {
+                    return self.check_memory();
+                }
+                return Ok(());
+            }
             Sink::Rows {
                 encode,
                 output,
@@ -138,11 +163,41 @@ impl<W: Write + Send> Writer<W> {
         let finished = match self.sink {
             #[cfg(feature = "parquet")]
             Sink::Parquet(table) => table.finish(),
+            Sink::Prepared {
+                preparer,
+                mut output,
+            } => {
+                let mut pack = |bytes: &[u8]| output.write_all(bytes);
+                let written = preparer.finish().write_to(&mut pack);
+                written.and_then(|()| output.finish())
+            }
             Sink::Rows {
                 mut output, block, ..
             } => output.write_all(&block).and_then(|()| output.finish()),
         };
         finished.map_err(|source| unwritable(&self.file, source))
+    }
+
+    /// Refuses a prepared trace that takes more memory than allowed.
+    fn check_memory(&self) -> Result<(), Error> {
+        let Sink::Prepared { preparer, .. } = &self.sink else {
+            return Ok(());
+        };
+        let needed = (preparer.heap_bytes() + preparer.growth_bytes()) as u64;
+        if needed <= self.memory_limit {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} requests prepared need {} MiB of memory, but {} MiB are allowed: prepare a part or a \
+             sample of the trace",
+            self.count,
+            needed.div_ceil(1 << 20),
+            self.memory_limit >> 20
+        );
+        Err(Error::Unfit {
+            file: self.file.clone(),
+            reason,
+        })
     }
 
     #[cold]

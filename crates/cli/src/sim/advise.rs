@@ -3,7 +3,7 @@
 use super::replaying::{Replaying, read_share_above_0, stem};
 use crate::pages::Pages;
 use crate::trace::input::Input;
-use ::sim::advise::{Advice, Collector, Constraints, Inputs, advise, refine};
+use ::sim::advise::{Advice, Collector, Constraints, Inputs, advise, candidates, refine};
 use ::sim::curve::Sampling;
 use ::sim::{Contestant, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
@@ -27,13 +27,8 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE", value_parser = read_share_above_0)]
     target_miss_ratio: Option<f64>,
     /// Policies to choose from; segcache is the segment engine. LRU is always compared
-    #[arg(
-        long,
-        short,
-        value_name = "POLICIES",
-        value_delimiter = ',',
-        default_value = "lru,clock,sieve,s3fifo,s3fifo-w,arc,twoq,lirs,w-tinylfu"
-    )]
+    /// [default: all that the server offers]
+    #[arg(long, short, value_name = "POLICIES", value_delimiter = ',')]
     policy: Vec<String>,
     /// Estimate from a sample, which grows until its bounds are narrow enough, and replay nothing
     /// in full: for traces that would take too long. Chosen automatically if the trace does not fit
@@ -68,7 +63,11 @@ impl Arguments {
             let spec = text.parse().with_context(|| format!("--policy {text}"))?;
             Ok((text.clone(), spec))
         };
-        let policies: Vec<_> = self.policy.iter().map(read).collect::<Result<_>>()?;
+        let names: Vec<String> = match self.policy.is_empty() {
+            true => candidates().map(str::to_owned).collect(),
+            false => self.policy.clone(),
+        };
+        let policies: Vec<_> = names.iter().map(read).collect::<Result<_>>()?;
         self.pages.prepare()?;
         let objects = self.sample_objects as usize;
         let advice = match self.input.is_stream() {

@@ -6,7 +6,7 @@ use crate::trace::input::Input;
 use ::sim::curve::{
     Curve, Named, Point, Sample, Sampler, Sampling, exact, page, spread, table, text,
 };
-use ::sim::{Columns, Contestant, Interner, Rules, Size, Unit};
+use ::sim::{Columns, Contestant, Rules, Size, Unit};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
@@ -121,13 +121,10 @@ impl Arguments {
 
     fn exact(&self, policies: &[Contestant]) -> Result<Curves> {
         let name = self.input.name();
-        let mut interner = Interner::new(stem(&name), self.replaying.interning());
         let mut opened = self.input.open()?;
-        for request in opened.requests() {
-            interner.push(&request?)?;
-        }
+        let how = self.replaying.interning();
+        let columns = opened.columns(stem(&name), how)?;
         opened.finish();
-        let columns = interner.finish()?;
         let rules = self.rules(&columns, policies)?;
         let footprint = columns.footprint(rules.unit);
         let sizes = self.sizes(rules.unit, footprint, columns.name())?;

@@ -1,6 +1,8 @@
 //! Input traces: a file or standard input, with a progress bar.
 
 use super::arguments;
+use crate::sim::replaying::memory_share;
+use ::sim::{Columns, Interning};
 use ::trace::{Error, Format, Options, Reader, Request};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -15,7 +17,7 @@ pub struct Input {
     /// Trace to read; - for standard input
     trace: PathBuf,
     /// Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent,
-    /// alibaba, mqsim, lis, trc, txt or parquet [default: by the file name's ending]
+    /// alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name's ending]
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
     /// Column names of a CSV file without a header, such as time,key,-,size; or the names that a
@@ -58,6 +60,7 @@ impl Input {
             delimiter: self.delimiter,
             skip_lines: self.skip_lines,
             skip_bad: self.skip_bad,
+            memory_limit: Some(memory_share()),
         };
         let name = self.name();
         if self.is_stream() {
@@ -84,6 +87,11 @@ impl Opened {
     /// Iterates over the remaining requests.
     pub fn requests(&mut self) -> impl Iterator<Item = Result<Request, Error>> + '_ {
         self.reader.by_ref()
+    }
+
+    /// Reads the rest of the trace for replays.
+    pub fn columns(&mut self, name: &str, how: Interning) -> Result<Columns, sim::Error> {
+        sim::read(name, how, &mut self.reader, |_| {})
     }
 
     /// Ends the progress bar and reports on standard error how many records were skipped.

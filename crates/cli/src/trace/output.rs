@@ -1,5 +1,6 @@
 //! Output traces: a file or standard output.
 
+use crate::sim::replaying::memory_share;
 use ::trace::{Error, Format, Request, Spool, Summary, WriteOptions, Writer};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -16,8 +17,8 @@ pub struct Output {
     /// File to write; - for standard output, which is CSV unless --to is given
     #[arg(value_name = "OUTPUT", default_value = "-")]
     output: PathBuf,
-    /// Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name's
-    /// ending]
+    /// Output format: csv, twitter, oracleGeneral, lcs, parquet, prepared or txt [default: by the
+    /// file name's ending]
     #[arg(long, value_name = "NAME")]
     to: Option<Format>,
     /// Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]
@@ -26,6 +27,25 @@ pub struct Output {
 }
 
 impl Output {
+    /// Returns the output of `mayfly trace prepare`.
+    pub fn prepared(output: PathBuf) -> Result<Self> {
+        let name = output.display().to_string();
+        let to = match name.as_str() {
+            "-" => "prepared".parse().ok(),
+            _ => Some(Format::of_name(&name)?),
+        };
+        anyhow::ensure!(
+            to == "prepared".parse().ok(),
+            "{name}: the name of a prepared trace must end in .prepared, plain or followed by .zst, .gz \
+             or .xz"
+        );
+        Ok(Output {
+            output,
+            to,
+            to_columns: None,
+        })
+    }
+
     /// Writes all requests. A file is renamed to its final name when it is complete.
     pub fn write(&self, requests: impl Iterator<Item = Result<Request, Error>>) -> Result<()> {
         let name = self.output.display().to_string();
@@ -67,6 +87,7 @@ impl Output {
             format: Some(format),
             columns: self.to_columns.clone(),
             statistics: None,
+            memory_limit: Some(memory_share()),
         };
         let asks_for_next = self
             .to_columns

@@ -2,8 +2,13 @@
 
 use super::{Advice, Recommendation, statements};
 use crate::curve;
-use ::report::{Axis, Bars, Cell, Page, Plot, Table};
+use ::report::{Axis, Bars, Cell, Page, Plot, Table, distinct};
 use units::show::{count, percent};
+
+/// Maximum number of policies whose curves are drawn.
+const LINES_MAX: usize = 6;
+/// Maximum number of policies with a bar; the recommended one has one in any case.
+const BARS_MAX: usize = 12;
 
 impl Advice {
     /// Page with the statements, the numbers behind them, the policies side by side and the curves.
@@ -28,11 +33,20 @@ impl Advice {
         }
         page.section("Numbers and their certainty")
             .table(self.figures());
-        curve::add_sections(&mut page, (&self.trace, unit), &self.curves);
+        curve::add_sections(&mut page, (&self.trace, unit), &self.shown_curves());
         page
     }
 
-    /// Miss ratios of all policies at the surveyed size that is nearest to the recommended one.
+    /// Curves of the recommended policy, of LRU, and of the best others.
+    fn shown_curves(&self) -> Vec<curve::Named> {
+        let policies = distinct(self.curves.iter().map(|named| named.policy.as_str()));
+        let shown: Vec<&str> = policies.into_iter().take(LINES_MAX).collect();
+        let is_shown = |named: &&curve::Named| shown.contains(&named.policy.as_str());
+        self.curves.iter().filter(is_shown).cloned().collect()
+    }
+
+    /// Misses saved against LRU by the best policies, at the surveyed size that is nearest to the
+    /// recommended one. Bars start at LRU, so that differences show.
     fn policies_at_size(&self) -> Plot {
         let wanted = self.recommendation.cache_size as f64;
         let own = self
@@ -49,21 +63,33 @@ impl Advice {
         let mut found: Vec<(String, curve::Point)> = own
             .filter_map(|named| Some((named.policy.clone(), nearest(&named.curve.points)?)))
             .collect();
+        let lru = found.iter().find(|(name, _)| name == "lru");
+        let lru = lru
+            .map_or(1.0, |(_, point)| point.miss_ratio)
+            .max(f64::MIN_POSITIVE);
         found.sort_by(|a, b| a.1.miss_ratio.total_cmp(&b.1.miss_ratio));
+        let is_own = |name: &str| name == self.recommendation.policy;
+        let places = (0..found.len()).filter(|&at| at < BARS_MAX || is_own(&found[at].0));
+        let found: Vec<(String, curve::Point)> = places.map(|at| found[at].clone()).collect();
         let size = found.first().map_or(0, |(_, point)| point.capacity);
-        let values = found
-            .iter()
-            .map(|(_, point)| Some(point.miss_ratio))
-            .collect();
-        let ranges = found
-            .iter()
-            .map(|(_, point)| (point.low < point.high).then_some((point.low, point.high)));
-        let bars = Bars::new("", values).with_ranges(ranges.collect());
-        let names = found.iter().map(|(name, _)| name.clone()).collect();
+        let saved = |ratio: f64| (lru - ratio) / lru * 100.0;
+        let values = found.iter().map(|(_, point)| Some(saved(point.miss_ratio)));
+        let ranges = found.iter().map(|(_, point)| {
+            (point.low < point.high).then_some((saved(point.high), saved(point.low)))
+        });
+        let bars = Bars::new("", values.collect()).with_ranges(ranges.collect());
+        let names = found.iter().map(|(name, _)| match is_own(name) {
+            true => format!("{name} (recommended)"),
+            false => name.clone(),
+        });
         let is_exact = self.curves.iter().all(|named| named.curve.is_exact);
         let by = if is_exact { "" } else { ", from the sample" };
-        let title = format!("Policies with {}{by}", statements::size(self.unit(), size));
-        Plot::bars(&title, Axis::linear("miss ratio"), names, vec![bars])
+        let title = format!(
+            "Misses saved against LRU with {}{by}",
+            statements::size(self.unit(), size)
+        );
+        let axis = Axis::linear("% of LRU's misses");
+        Plot::bars(&title, axis, names.collect(), vec![bars])
     }
 
     fn figures(&self) -> Table {

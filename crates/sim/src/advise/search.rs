@@ -1,6 +1,7 @@
 //! Search for the best policy and size: on the sample first, then by full simulation.
 
 use super::Inputs;
+use super::robust::{self, LARGER_MAX, PREFERRED};
 use crate::curve::{Curve, Named, Point, exact, spread};
 use crate::{Contestant, Error, Rules, Unit};
 use policy::any::PolicySpec;
@@ -10,8 +11,11 @@ use std::sync::atomic::AtomicU64;
 /// footprint; the largest is the footprint.
 const POINTS: usize = 24;
 const SMALLEST_SHARE: f64 = 0.001;
-/// Number of policies that are simulated in full: those with the best results on the sample.
+/// Number of policies whose smallest size is searched: those with the best results on the sample.
 const CANDIDATES: usize = 3;
+/// Number of policies that are evaluated at a size that is given: those with the best results on
+/// the sample, and the preferred one.
+const CANDIDATES_AT_SIZE: usize = 12;
 /// Number of sizes of one step of the search for the smallest size. Each step narrows the range to
 /// a fifth.
 const STEP: usize = 6;
@@ -52,6 +56,9 @@ pub(super) struct Choice {
     pub policy: usize,
     pub point: Point,
     pub is_exact: bool,
+    /// Best policy on this trace and its point, if a more robust one is chosen that misses hardly
+    /// more.
+    pub instead_of: Option<(usize, Point)>,
 }
 
 impl Survey {
@@ -79,6 +86,18 @@ impl Survey {
         self.curves[policy].points.get(place)
     }
 
+    /// Largest excess of a policy's misses over those of the best policy at the same size, as a
+    /// share, over the sizes at which a sample is meaningful.
+    fn worst_excess(&self, policy: usize) -> f64 {
+        let own = self.curves[policy].points.iter().enumerate();
+        let excess = own.filter(|(_, own)| own.is_trusted).map(|(at, own)| {
+            let all = self.curves.iter().filter_map(|curve| curve.points.get(at));
+            let best = all.map(|point| point.miss_ratio).fold(1.0, f64::min);
+            own.miss_ratio / best.max(f64::MIN_POSITIVE) - 1.0
+        });
+        excess.fold(0.0, f64::max)
+    }
+
     /// Size of the survey that is nearest to this one.
     pub fn nearest(&self, size: u64) -> u64 {
         let distance = |other: u64| (other.max(1) as f64 / size.max(1) as f64).ln().abs();
@@ -87,16 +106,24 @@ impl Survey {
         nearest.expect("a survey has sizes")
     }
 
-    pub fn named(&self, evaluator: &Evaluator<'_>) -> Vec<Named> {
-        let named = evaluator.policies.iter().zip(&self.curves);
-        let has_ttls = evaluator.has_ttls();
-        named
-            .map(|((policy, _), curve)| Named {
-                policy: policy.clone(),
-                has_ttls,
-                curve: curve.clone(),
-            })
-            .collect()
+    /// Returns the curves by name: that of the chosen policy, of LRU, and of the others, the fewest
+    /// misses near the chosen size first.
+    pub fn named(&self, evaluator: &Evaluator<'_>, chosen: &Choice) -> Vec<Named> {
+        let size = self.nearest(chosen.point.capacity);
+        let ratio = |policy: usize| self.at(policy, size).map_or(1.0, |point| point.miss_ratio);
+        let rank = |policy: usize| match policy {
+            policy if policy == chosen.policy => 0,
+            policy if policy == evaluator.lru() => 1,
+            _ => 2,
+        };
+        let mut order: Vec<usize> = (0..self.curves.len()).collect();
+        order.sort_by(|&a, &b| rank(a).cmp(&rank(b)).then(ratio(a).total_cmp(&ratio(b))));
+        let named = |policy: usize| Named {
+            policy: evaluator.policies[policy].0.clone(),
+            has_ttls: evaluator.has_ttls(),
+            curve: self.curves[policy].clone(),
+        };
+        order.into_iter().map(named).collect()
     }
 }
 
@@ -221,17 +248,24 @@ impl Evaluator<'_> {
             .filter_map(|policy| Some((policy, survey.at(policy, memory)?.miss_ratio)))
             .collect();
         ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
-        if !self.is_exact() {
-            ranked.truncate(CANDIDATES);
-        }
-        let mut best: Option<Choice> = None;
-        for (policy, _) in ranked {
-            let point = self.at(policy, memory)?;
-            if best.is_none_or(|best| point.miss_ratio < best.point.miss_ratio) {
-                best = Some(self.chosen(policy, point));
-            }
-        }
-        let best = best.expect("LRU is among the policies");
+        let is_preferred = |policy: usize| self.policies[policy].0 == PREFERRED;
+        let left = ranked.split_off(ranked.len().min(CANDIDATES_AT_SIZE));
+        ranked.extend(left.into_iter().filter(|(policy, _)| is_preferred(*policy)));
+        let points: Vec<(usize, Point)> = ranked
+            .into_iter()
+            .map(|(policy, _)| Ok((policy, self.at(policy, memory)?)))
+            .collect::<Result<_, Error>>()?;
+        let by_ratio =
+            |a: &&(usize, Point), b: &&(usize, Point)| a.1.miss_ratio.total_cmp(&b.1.miss_ratio);
+        let first = points.iter().min_by(by_ratio).copied();
+        let first = first.expect("LRU is among the policies");
+        let worst_excess = |policy: usize| survey.worst_excess(policy);
+        let found = robust::recommended(&points, is_preferred, worst_excess);
+        let (policy, point) = found.unwrap_or(first);
+        let best = Choice {
+            instead_of: (policy != first.0).then_some(first),
+            ..self.chosen(policy, point)
+        };
         match target {
             Some(target) if best.point.miss_ratio <= target => {
                 let reaching = self.reaching(survey, target)?;
@@ -247,6 +281,7 @@ impl Evaluator<'_> {
             policy,
             point,
             is_exact: self.is_exact(),
+            instead_of: None,
         }
     }
 
@@ -276,9 +311,32 @@ impl Evaluator<'_> {
             }
         }
         match best {
-            Some(best) => Ok(best),
+            Some(best) => self.robust(survey, best, target),
             None => self.unlimited(survey),
         }
+    }
+
+    /// Returns the choice of the preferred policy instead of `best`, the smallest cache that
+    /// reaches the target, if the preferred policy reaches it with hardly more memory.
+    fn robust(&self, survey: &Survey, best: Choice, target: f64) -> Result<Choice, Error> {
+        let preferred = self.policies.iter().position(|(name, _)| name == PREFERRED);
+        let other = preferred.filter(|policy| *policy != best.policy);
+        let Some(policy) = other.filter(|_| best.point.miss_ratio <= target) else {
+            return Ok(best);
+        };
+        let here = self.at(policy, best.point.capacity)?;
+        if here.miss_ratio > robust::equal_up_to(&best.point) {
+            return Ok(best);
+        }
+        let most = best.point.capacity as f64 * LARGER_MAX;
+        let point = self.least(survey, policy, target)?;
+        let point = point.filter(|point| point.capacity as f64 <= most);
+        Ok(point.map_or(best, |point| Choice {
+            policy,
+            point,
+            instead_of: Some((best.policy, best.point)),
+            ..best
+        }))
     }
 
     /// Returns the size at which a policy's curve on the sample crosses the target, interpolated

@@ -1,5 +1,6 @@
 //! Statements about policies and memory.
 
+use super::robust::{MARGIN, PREFERRED};
 use super::search::{Choice, Evaluator, Survey};
 use super::{Constraints, Figure, Ratio, Recommendation, Statement};
 use crate::analyze::Analysis;
@@ -9,6 +10,8 @@ use units::show::{bytes, count, percent};
 
 /// Minimum saving that is mentioned, as a share of LRU's misses.
 const WORTH_IT: f64 = 0.005;
+/// Maximum number of other policies in one sentence.
+const OTHERS_MAX: usize = 8;
 /// Bytes of an entry in this server in addition to key and value: header 4, table 9, rounding up to
 /// 8.
 const ENTRY_BYTES: f64 = 17.0;
@@ -59,6 +62,7 @@ pub(super) fn of_choice(
     constraints: Constraints,
 ) -> Result<Vec<Statement>, Error> {
     let mut all = vec![choice(evaluator, chosen, found, constraints)?];
+    all.extend(robust(evaluator, chosen));
     all.push(setting(&evaluator.policies[chosen.policy].1));
     all.extend(shortfall(evaluator, survey, chosen, found, constraints));
     all.push(saving(evaluator, found));
@@ -86,6 +90,9 @@ fn choice(
              {misses} of the requests.",
             percent(target)
         ),
+        (Some(_), ..) if chosen.instead_of.is_some() => {
+            format!("Use {policy}: with {memory} it misses {misses} of the requests.")
+        }
         (Some(_), ..) if found.cache_size > evaluator.footprint() => format!(
             "Use {policy}: with {memory} it misses {misses} of the requests, the fewest of the policies \
              compared. All objects together take at most {}.",
@@ -133,6 +140,33 @@ fn choice(
         text,
         certainty: certainty(found.is_exact, found.ratio),
         figures,
+    })
+}
+
+/// Statement about a policy that misses less on this trace and is not recommended.
+fn robust(evaluator: &Evaluator<'_>, chosen: &Choice) -> Option<Statement> {
+    let (policy, point) = chosen.instead_of?;
+    let name = &evaluator.policies[policy].0;
+    let own = &evaluator.policies[chosen.policy].0;
+    let reason = match own == PREFERRED {
+        true => "its mean of misses over many traces is the lowest",
+        false => "over all sizes it stays closest to the best policy of each",
+    };
+    Some(Statement {
+        topic: "robust",
+        text: format!(
+            "{name} misses {} with {}. The difference is within {} of the misses or the bounds of the \
+             sample, which the next trace of the same workload may reverse, so {own} is recommended: \
+             {reason}.",
+            percent(point.miss_ratio),
+            size(evaluator.rules.unit, point.capacity),
+            percent(MARGIN),
+        ),
+        certainty: certainty(chosen.is_exact, Ratio::of(&point)),
+        figures: vec![
+            figure("fewest misses", point.miss_ratio),
+            figure("its cache size", point.capacity as f64),
+        ],
     })
 }
 
@@ -281,28 +315,43 @@ fn others(
     survey: &Survey,
     chosen: &Choice,
 ) -> Result<Option<Statement>, Error> {
-    let all: Vec<usize> = (0..evaluator.policies.len()).collect();
     let size = match evaluator.is_exact() {
         true => chosen.point.capacity,
         false => survey.nearest(chosen.point.capacity),
     };
+    // Only the best of the survey are replayed at the size.
+    let near = survey.nearest(size);
+    let surveyed = |policy: usize| {
+        survey
+            .at(policy, near)
+            .map_or(1.0, |point| point.miss_ratio)
+    };
+    let is_other = |policy: &usize| *policy != chosen.policy && *policy != evaluator.lru();
+    let mut all: Vec<usize> = (0..evaluator.policies.len()).filter(is_other).collect();
+    all.sort_by(|a, b| surveyed(*a).total_cmp(&surveyed(*b)));
+    let which = match all.len() > OTHERS_MAX {
+        true => format!("best {OTHERS_MAX} of the {} other", all.len()),
+        false => "other".into(),
+    };
+    all.truncate(OTHERS_MAX);
+    all.push(chosen.policy);
     let curves = evaluator.curves(evaluator.rules, &all, &[size])?;
-    let named = evaluator.policies.iter().zip(&curves).enumerate();
-    let others = named.filter(|(at, ((name, _), _))| *at != chosen.policy && name != "lru");
-    let mut others: Vec<(&str, f64)> = others
-        .map(|(_, ((name, _), curve))| (name.as_str(), curve.points[0].miss_ratio))
+    let ratio = |at: usize| curves[at].points[0].miss_ratio;
+    let last = all.len() - 1;
+    let mut others: Vec<(&str, f64)> = (0..last)
+        .map(|at| (evaluator.policies[all[at]].0.as_str(), ratio(at)))
         .collect();
     others.sort_by(|a, b| a.1.total_cmp(&b.1));
     let names: Vec<String> = others
         .iter()
         .map(|(name, ratio)| format!("{name} {}", percent(*ratio)))
         .collect();
-    let point = curves[chosen.policy].points[0];
+    let point = curves[last].points[0];
     let error = (point.high - point.low) / 2.0;
     Ok((!names.is_empty()).then(|| Statement {
         topic: "others",
         text: format!(
-            "Miss ratios of the other policies with {}: {}.",
+            "Miss ratios of the {which} policies with {}: {}.",
             self::size(evaluator.rules.unit, size),
             names.join(", ")
         ),

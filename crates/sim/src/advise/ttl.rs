@@ -42,7 +42,8 @@ pub(super) fn add(
     own.extend((policy != evaluator.lru()).then(|| evaluator.lru()));
     let without = evaluator.sampled(&without_expiry, &own, &sizes)?;
     statements.push(cost(evaluator, found, policy, &without_expiry)?);
-    statements.extend(room(evaluator, &curves[policy].curve, &without[0]));
+    // The curve of the recommended policy is the first.
+    statements.extend(room(evaluator, &curves[0].curve, &without[0]));
     for (at, curve) in own.into_iter().zip(without) {
         curves.push(Named {
             policy: evaluator.policies[at].0.clone(),

@@ -7,6 +7,9 @@ use ::report::{Axis, Cell, Column, Line, Page, Plot, Section, Table};
 use serde::Serialize;
 use units::show::{bytes, count};
 
+/// Maximum number of lines of a plot with bands, which hide each other.
+const BANDS_MAX: usize = 2;
+
 /// A curve with its policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Named {
@@ -45,8 +48,8 @@ pub(crate) fn add_sections(page: &mut Page, (trace, unit): (&str, Unit), curves:
                 continue;
             };
             let lines = vec![
-                line("with TTLs", unit, with, miss_ratio),
-                line("nothing expires", unit, without, miss_ratio),
+                line("with TTLs", unit, with, miss_ratio, true),
+                line("nothing expires", unit, without, miss_ratio, true),
             ];
             let title = format!("{}, with and without TTLs", with.policy);
             section.plot(plot(&title, unit, "miss ratio", lines));
@@ -61,8 +64,8 @@ fn introduction(unit: Unit, curves: &[Named]) -> String {
         return "Every point is a replay of the whole trace.".into();
     }
     let mut text = String::from(
-        "Estimated from a sample of the objects. The result of a full simulation is within the band with \
-         a probability of 95 %.",
+        "Estimated from a sample of the objects. The result of a full simulation is within the band, or \
+         within the bounds of the table, with a probability of 95 %. At most two bands share a plot.",
     );
     let doubtful = points().filter(|point| !point.is_trusted);
     if let Some(largest) = doubtful.map(|point| point.capacity).max() {
@@ -99,11 +102,19 @@ fn curve_plots(section: &mut Section, unit: Unit, curves: &[Named]) {
             (_, true) => ", with TTLs",
             (_, false) => ", nothing expires",
         };
+        let has_bands = own.len() <= BANDS_MAX;
         let all = |value: fn(&Point) -> Option<f64>| {
             own.iter()
-                .map(|named| line(&named.policy, unit, named, value))
+                .map(|named| line(&named.policy, unit, named, value, has_bands))
                 .collect()
         };
+        if !has_bands && own.iter().any(|named| !named.curve.is_exact) {
+            let second = own.iter().skip(1).find(|named| named.policy == "lru");
+            let pair = own.first().into_iter().chain(second.or(own.get(1)));
+            let lines = pair.map(|named| line(&named.policy, unit, named, miss_ratio, true));
+            let title = format!("Miss ratio with its bounds{note}");
+            section.plot(plot(&title, unit, "miss ratio", lines.collect()));
+        }
         section.plot(plot(
             &format!("Miss ratio{note}"),
             unit,
@@ -133,16 +144,25 @@ fn plot(title: &str, unit: Unit, label: &str, lines: Vec<Line>) -> Plot {
     Plot::lines(title, Axis::log(size), Axis::linear(label), lines)
 }
 
-fn line(name: &str, unit: Unit, named: &Named, value: fn(&Point) -> Option<f64>) -> Line {
+/// Line of one curve with its bounds, as a band if `has_band` is set.
+fn line(
+    name: &str,
+    unit: Unit,
+    named: &Named,
+    value: fn(&Point) -> Option<f64>,
+    has_band: bool,
+) -> Line {
     let (_, scale) = size_axis(unit);
     let size = |point: &Point| point.capacity as f64 / scale;
     let points = named.points().filter_map(|p| Some((size(p), value(p)?)));
     let line = Line::new(name, points.collect());
     // Bounds exist only for the miss ratio by requests.
-    let has_band = !named.curve.is_exact && named.points().all(|p| value(p) == miss_ratio(p));
-    match has_band {
-        true => line.with_band(named.points().map(|p| (size(p), p.low, p.high)).collect()),
-        false => line,
+    let has_bounds = !named.curve.is_exact && named.points().all(|p| value(p) == miss_ratio(p));
+    let bounds = || named.points().map(|p| (size(p), p.low, p.high)).collect();
+    match (has_bounds, has_band) {
+        (true, true) => line.with_band(bounds()),
+        (true, false) => line.with_bounds(bounds()),
+        (false, _) => line,
     }
 }
 

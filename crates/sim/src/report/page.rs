@@ -66,6 +66,16 @@ fn over_traces(section: &mut Section, rows: &[Row]) {
             let of_base = of_size().find(|other| other.trace == row.trace && other.policy == base);
             Some(saving(of_base?.miss_ratio()?, row.miss_ratio()?))
         };
+        let by_trace = Table::of(of_size())
+            .column(Column::text("policy"), |row| &row.policy)
+            .column(Column::text("trace"), |row| &row.trace)
+            .column(Column::change("saved"), saved)
+            .finish()
+            .pivot(&["policy"], "trace", "saved")
+            .with_caption(&format!(
+                "Misses saved against {base} on each trace, {size}"
+            ));
+        section.table(by_trace.coloured());
         let others = Table::of(of_size().filter(|row| row.policy != base))
             .column(Column::text("policy"), |row| &row.policy)
             .column(Column::change("saved"), saved)
