@@ -1,5 +1,7 @@
 //! SHA-1, by which clients name scripts. It is a name here, not a protection.
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
 /// Returns the SHA-1 digest of `input`.
 ///
 /// ```
@@ -7,7 +9,7 @@
 /// assert_eq!(&script::hex(&digest), b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
 /// ```
 pub fn sha1(input: &[u8]) -> [u8; 20] {
-    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, input);
+    let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, input);
     digest.as_ref().try_into().expect("a digest has 20 bytes")
 }
 

@@ -1,6 +1,10 @@
 //! Arguments and texts of scripts, and what the libraries decode. The fuzz target `scripts` is the
 //! larger version of this test.
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a campaign runs for a time that its environment sets"
+)]
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;
 #[path = "../../../fuzz/bodies/scripts.rs"]

@@ -12,6 +12,9 @@
 //! shards together. Another client may take the element in between; then the blocked client remains
 //! blocked.
 //!
+//! A server that becomes a replica ends all waits, because its keys are no longer those that its
+//! clients may change.
+//!
 //! A reply that was sent to the worker of a client that disconnects is lost, as on a broken
 //! connection.
 //!
@@ -23,10 +26,11 @@ use crate::clients::flag as client_flag;
 use crate::clock::Moment;
 use crate::command::effects;
 use crate::command::permission::check_session;
+use crate::config::Id;
 use crate::context::{Ctx, Table};
 use crate::engine::slab::Slab;
 use crate::locks::Locks;
-use crate::message::Message;
+use crate::message::{Message, Subscriber};
 use crate::queue::Transaction;
 use crate::session::Session;
 use crate::spec::flag;
@@ -40,6 +44,10 @@ use wire::{Args, Output, Reply};
 
 /// Reply of CLIENT UNBLOCK … ERROR to the blocked command.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
+/// Reply to the blocked commands of a primary that becomes a replica.
+const BECAME_REPLICA: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
 /// Time after which a command that waits for an instant is tried again if CLIENT PAUSE or a stop
 /// holds it.
@@ -157,22 +165,33 @@ fn serve_key<'v>(
     locks: &mut Locks,
     key: &Key<'_>,
 ) {
-    let mut skipped = 0;
+    let (mut skipped, mut was_released) = (0, false);
     while let Some(id) = view.waiter(key, skipped) {
         let kind = view.kind(key);
         let waiter = server.blocking.get(id).expect("it is in a queue");
-        if kind != Some(waiter.kind) && !waiter.may_fail {
+        if kind != Some(waiter.kind) && !waiter.may_fail || is_read_only(server, table, &waiter) {
             skipped += 1;
         } else if is_passed_over(server, table, &waiter) {
             server.long.pass_over(key.db, key.bytes);
             skipped += 1;
         } else if lock_also(server, view, locks, &waiter.shards) {
             // The queue may have changed while the locks were released.
-            skipped = 0;
+            (skipped, was_released) = (0, true);
+        } else if was_released && server.pause.holds(true, server.clock.moment()) {
+            retry_later(server, &waiter);
+            skipped += 1;
         } else if !retry(server, table, view, locks, &waiter) {
             skipped += 1;
         }
     }
+}
+
+/// Whether a blocked command would write to a replica whose clients may only read.
+fn is_read_only(server: &Server, table: &'static Table, waiter: &Waiter) -> bool {
+    let writes = |(index, args)| table.choose(index, args).flags() & flag::WRITE != 0;
+    server.is_replica()
+        && server.config.is_on(Id::ReplicaReadOnly)
+        && waiter.call.iter().any(writes)
 }
 
 /// Whether the stored call of a blocked client needs a key that a long command works on.
@@ -186,6 +205,20 @@ fn is_passed_over(server: &Server, table: &'static Table, waiter: &Waiter) -> bo
                 is_needed
             })
         })
+}
+
+/// Makes a blocked command run again when writes are no longer held.
+fn retry_later(server: &Server, waiter: &Waiter) {
+    let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
+    waiter.retry_at.fetch_min(at, Relaxed);
+    plan(server, waiter);
+}
+
+/// Lets the worker of a blocked client set its timer again.
+fn plan(server: &Server, waiter: &Waiter) {
+    let info = &waiter.info;
+    let message = Message::Plan(info.slot, info.id);
+    server.inboxes[info.worker].push(info.worker, message);
 }
 
 /// Locks these shards in addition to those of the view. Returns whether any of them was not locked
@@ -256,9 +289,7 @@ fn retry<'v>(
     waiter.own_nanos.fetch_add(nanos, Relaxed);
     if matches!(session.blocking_state, BlockingState::StillBlocked) {
         if waiter.retry_at.load(Relaxed) != retry_at {
-            let info = &waiter.info;
-            let message = Message::Plan(info.slot, info.id);
-            server.inboxes[info.worker].push(info.worker, message);
+            plan(server, waiter);
         }
         return false;
     }
@@ -292,7 +323,7 @@ pub fn retry_in_time(
         let at = server.clock.moment().0.saturating_add(HELD_RETRY_MS);
         return waiter.retry_at.store(at, Relaxed);
     }
-    if server.blocking.holds(waiter) {
+    if server.blocking.holds(waiter) && !is_read_only(server, table, waiter) {
         retry(server, table, &mut view, &locks, waiter);
         serve(server, table, &mut view, &mut locks);
         view.take_events(events);
@@ -329,4 +360,29 @@ pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
     }
     answer(server, &waiter, output);
     true
+}
+
+/// Ends the waits of all clients with an error, because the server becomes a replica: the waits for
+/// keys, and those for replicas and for the append-only file. All shards are locked, so that no
+/// client begins to wait for a key meanwhile.
+pub fn unblock_all(server: &Server, view: &mut View<'_>) {
+    let error = |protocol| {
+        let mut output = Output::default();
+        Reply::new(&mut output, protocol).error(BECAME_REPLICA);
+        output
+    };
+    for waiter in server.blocking.list() {
+        server.blocking.withdraw(&server.keyspace, view, &waiter);
+        answer(server, &waiter, error(waiter.protocol));
+    }
+    for wait in server.replication.waits.take(|_| true) {
+        let Subscriber {
+            worker,
+            slot,
+            client,
+        } = wait.client;
+        let worker = worker.min(server.threads - 1);
+        let message = Message::Answer(slot, client, error(wait.protocol));
+        server.inboxes[worker].push(worker, message);
+    }
 }

@@ -2,26 +2,22 @@
 //! writes the part before the damage to a new file.
 
 pub mod commands;
+pub mod survey;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::path::Path;
+use survey::{Large, Survey, kept, kind_name, shown};
 use units::show::{bytes, count};
 use wire::dump::{Element, Sink, StreamPart, ValueType};
 use wire::rdb::{Framing, HEADER_BYTES, HEADER_PENDING, Item, Kind, RdbError, Reader, Version};
 
-/// Upper bounds of the TTLs that are counted together, in milliseconds, with their names.
-const TTLS: [(u64, &str); 5] = [
-    (60_000, "up to a minute"),
-    (3_600_000, "up to an hour"),
-    (86_400_000, "up to a day"),
-    (7 * 86_400_000, "up to a week"),
-    (u64::MAX, "longer"),
-];
 /// Maximum number of databases and of modules that are counted by name.
 const NAMES_MAX: usize = 1000;
+/// Number of prefixes in the text.
+const PREFIXES_SHOWN: usize = 10;
 /// Size of the pieces in which a file is copied.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -36,22 +32,27 @@ pub struct Contents {
     /// Number of values and of other data by module.
     modules: BTreeMap<String, u64>,
     libraries: u64,
-    /// Number of keys by TTL, as in `TTLS`.
-    ttls: [u64; TTLS.len()],
+    survey: Survey,
     /// Offset behind the last item that is not damaged.
     end: u64,
 }
 
 /// Sums over the values of a type.
 #[derive(Debug, Default)]
-struct Sums {
-    keys: u64,
-    with_deadline: u64,
-    expired: u64,
-    elements: u64,
-    elements_with_deadline: u64,
-    bytes: u64,
-    /// Size and key of the largest value.
+pub struct Sums {
+    /// Number of keys.
+    pub keys: u64,
+    /// Number of keys with a deadline.
+    pub with_deadline: u64,
+    /// Number of keys that have expired.
+    pub expired: u64,
+    /// Number of elements; a string is one.
+    pub elements: u64,
+    /// Number of elements with a deadline of their own.
+    pub elements_with_deadline: u64,
+    /// Bytes of keys and values, without what a format or a server adds.
+    pub bytes: u64,
+    /// Size of the largest value in bytes, and its key.
     largest: (u64, Vec<u8>),
 }
 
@@ -118,51 +119,77 @@ impl Contents {
                     let kind = entry.kind.clone();
                     let (key, deadline) = (entry.key.to_vec(), entry.deadline);
                     let mut one = One::default();
-                    let name = match kind {
+                    let kind = match kind {
                         Kind::Value(kind) => {
                             reader.value(&mut one)?;
-                            kind.name()
+                            Some(kind)
                         }
                         Kind::Module(module) => {
                             reader.skip()?;
                             count_name(&mut self.modules, module);
-                            "module"
+                            None
                         }
                     };
                     count_name(&mut self.databases, database);
-                    self.add(name, key, deadline, &one, now_ms);
+                    let ttl_ms = deadline.and_then(|deadline| deadline.checked_sub(now_ms));
+                    let (with_deadline, value_bytes) = (one.with_deadline, one.bytes);
+                    let one = Large {
+                        bytes: one.bytes + key.len() as u64,
+                        elements: one.elements,
+                        database,
+                        key: kept(&key),
+                        kind: kind_name(kind),
+                        ttl_ms,
+                    };
+                    self.add(one, with_deadline, deadline.map(|_| ttl_ms), value_bytes);
                 }
                 Item::End => return Ok(()),
             }
         }
     }
 
+    /// Adds a key with `elements_with_deadline`. `deadline` is the remaining time, or `None` inside
+    /// if the key has expired.
     fn add(
         &mut self,
-        kind: &'static str,
-        key: Vec<u8>,
-        deadline: Option<u64>,
-        one: &One,
-        now_ms: u64,
+        one: Large,
+        elements_with_deadline: u64,
+        deadline: Option<Option<u64>>,
+        value_bytes: u64,
     ) {
-        let sums = self.types.entry(kind).or_default();
+        let sums = self.types.entry(one.kind).or_default();
         sums.keys += 1;
+        sums.with_deadline += u64::from(deadline.is_some());
+        sums.expired += u64::from(deadline == Some(None));
         sums.elements += one.elements;
-        sums.elements_with_deadline += one.with_deadline;
-        sums.bytes += one.bytes + key.len() as u64;
-        if one.bytes > sums.largest.0 || sums.keys == 1 {
-            sums.largest = (one.bytes, key);
+        sums.elements_with_deadline += elements_with_deadline;
+        sums.bytes += one.bytes;
+        if value_bytes > sums.largest.0 || sums.keys == 1 {
+            sums.largest = (value_bytes, one.key.clone());
         }
-        if let Some(deadline) = deadline {
-            sums.with_deadline += 1;
-            match deadline.checked_sub(now_ms) {
-                None => sums.expired += 1,
-                Some(ttl) => {
-                    let place = TTLS.iter().position(|(bound, _)| ttl <= *bound);
-                    self.ttls[place.expect("the last bound is the largest")] += 1;
-                }
-            }
-        }
+        self.survey.add(one, deadline);
+    }
+
+    /// Returns the version of the file and the server that wrote it, as text.
+    pub fn origin(&self) -> Option<String> {
+        let writer = self.writer.as_deref().unwrap_or("an unknown server");
+        self.version
+            .map(|version| format!("{version}, written by {writer}"))
+    }
+
+    /// Returns the sums of each type by its name.
+    pub fn types(&self) -> &BTreeMap<&'static str, Sums> {
+        &self.types
+    }
+
+    /// Returns the number of keys by database.
+    pub fn databases(&self) -> &BTreeMap<u64, u64> {
+        &self.databases
+    }
+
+    /// Returns the distributions over the keys.
+    pub fn survey(&self) -> &Survey {
+        &self.survey
     }
 
     /// Copies the part of a file that is not damaged to a new file, with a checksum of its own.
@@ -209,11 +236,10 @@ fn count_name<N: Ord>(counts: &mut BTreeMap<N, u64>, name: N) {
 
 impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(version) = self.version else {
+        let Some(origin) = self.origin() else {
             return Ok(());
         };
-        let writer = self.writer.as_deref().unwrap_or("an unknown server");
-        writeln!(f, "{version}, written by {writer}")?;
+        writeln!(f, "{origin}")?;
         let sum = |of: fn(&Sums) -> u64| self.types.values().map(of).sum::<u64>();
         writeln!(
             f,
@@ -229,11 +255,28 @@ impl fmt::Display for Contents {
         let databases = self.databases.iter();
         let databases = databases.map(|(number, keys)| format!("{number} ({keys} keys)"));
         listed(f, "databases", databases)?;
-        let ttls = TTLS.iter().zip(self.ttls).filter(|(_, keys)| *keys > 0);
+        let counted = |name: &str, keys: u64| format!("{name} {keys}");
+        let ttls = self.survey.ttls().into_iter();
+        let ttls = ttls.filter(|(name, _)| !matches!(*name, "none" | "expired"));
         listed(
             f,
             "TTLs",
-            ttls.map(|((_, name), keys)| format!("{name} {keys}")),
+            ttls.map(|(name, share)| counted(name, share.keys)),
+        )?;
+        let sizes = self.survey.sizes().into_iter();
+        listed(
+            f,
+            "sizes",
+            sizes.map(|(name, share)| counted(&name, share.keys)),
+        )?;
+        let prefixes = self.survey.prefixes().into_iter().take(PREFIXES_SHOWN);
+        listed(
+            f,
+            "largest prefixes",
+            prefixes.map(|(name, share)| {
+                let (keys, size) = (count(share.keys as f64), bytes(share.bytes as f64));
+                format!("{name} ({keys} keys, {size})")
+            }),
         )?;
         let modules = self.modules.iter();
         listed(
@@ -253,9 +296,7 @@ impl Contents {
         )?;
         for (name, sums) in &self.types {
             let number = |number: u64| count(number as f64);
-            let key = String::from_utf8_lossy(&sums.largest.1)
-                .escape_debug()
-                .to_string();
+            let key = shown(&sums.largest.1);
             writeln!(
                 f,
                 "{name:<8}{:>14}{:>14}{:>14}{:>16}{:>16}{:>12}  {} in '{}'",

@@ -41,6 +41,10 @@ pub struct OutputLimit {
     pub soft_seconds: u64,
 }
 
+/// Minimum of [`Config::output_max`]. A smaller limit would disconnect a client at the reply to any
+/// command, also the one that could change the limit.
+const HARD_BYTES_MIN: u64 = 16 << 10;
+
 /// A line of the configuration that defines a user: its place, and its words.
 pub type UserLine = (String, Vec<String>);
 
@@ -211,7 +215,7 @@ impl Config {
     pub fn output_max(&self, class: ClientClass) -> usize {
         match self.output_limit(class).hard_bytes {
             0 => usize::MAX,
-            hard => hard as usize,
+            hard => hard.max(HARD_BYTES_MIN) as usize,
         }
     }
 
@@ -277,6 +281,16 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_hard_limit_of_output_does_not_disconnect_every_client() {
+        let config = Config::default();
+        let param = find("client-output-buffer-limit").expect("a setting");
+        for (text, expected) in [("normal 1 1 1", 16 << 10), ("normal 20000 1 1", 20_000)] {
+            config.set(param, text).expect("valid limits");
+            assert_eq!(config.output_max(ClientClass::Normal), expected, "{text}");
+        }
+    }
 
     #[test]
     fn the_settings_are_in_the_order_of_their_ids_and_their_defaults_are_valid() {

@@ -4,10 +4,12 @@ use crate::command::refusal::Answer;
 use crate::engine::Strings;
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
-use crate::locks::lock;
+use crate::locks::{Room, lock};
+use crate::pubsub::Space;
 use crate::session::Session;
 use crate::spec;
 use crate::state::Server;
+use crate::waiting::BlockingState;
 use store::{Class, Edited, Key, Keyspace, Kind, View};
 use wire::{Args, Reply};
 
@@ -37,6 +39,13 @@ pub enum Work {
     /// The command works on each of its keys by itself and replies with a sum. On many keys it runs
     /// in steps.
     InSteps,
+    /// The command uses no keys and confirms each of its names by a message. With many names it
+    /// runs in steps.
+    Confirmed,
+    /// As [`Work::Confirmed`]; without names, it removes all subscriptions of a namespace.
+    Unsubscribes(Space),
+    /// The command removes all subscriptions of the client. It runs in steps if they are many.
+    Resets,
     /// The command lists all names of a database. It runs in steps if they are many.
     Names,
     /// The lengths of the strings under the keys, once a string is long enough to matter.
@@ -130,6 +139,25 @@ impl Run {
     /// Declares that a command on many keys runs in steps.
     pub const fn in_steps(self) -> Run {
         let work = Work::InSteps;
+        Run { work, ..self }
+    }
+
+    /// Declares that a command uses no keys and confirms each of its names by a message.
+    pub const fn confirmed(self) -> Run {
+        let work = Work::Confirmed;
+        Run { work, ..self }
+    }
+
+    /// Declares that a command confirms each of its names by a message, and that it removes all
+    /// subscriptions of a namespace without them.
+    pub const fn unsubscribes(self, space: Space) -> Run {
+        let work = Work::Unsubscribes(space);
+        Run { work, ..self }
+    }
+
+    /// Declares that a command removes all subscriptions of the client.
+    pub const fn resets(self) -> Run {
+        let work = Work::Resets;
         Run { work, ..self }
     }
 
@@ -240,6 +268,26 @@ impl<E: Strings> Ctx<'_, '_, E> {
 }
 
 impl<'v> Ctx<'_, 'v> {
+    /// Makes room for what a transaction or a script may write. Returns whether memory is full.
+    /// Returns `None` if a stop or FAILOVER has begun to hold writes while the shards were
+    /// released; then the command must end without an effect, and runs again later.
+    pub fn make_room(&mut self) -> Option<bool> {
+        let is_of_client = self.session.info.id != 0;
+        // Between two commands of a transaction the shards are not released.
+        if is_of_client && matches!(self.session.blocking_state, BlockingState::MustReply) {
+            return Some(self.view.view.is_out_of_memory());
+        }
+        let room = self.view.make_room();
+        if room == Room::Made
+            && is_of_client
+            && self.server.pause.holds(true, self.server.clock.moment())
+        {
+            self.session.is_held_late = true;
+            return None;
+        }
+        Some(room == Room::None)
+    }
+
     /// Runs `work` while no shard is locked, because it takes the keyspace's locks itself (INFO,
     /// CONFIG SET maxmemory). Locks the same shards again afterwards. Other workers may change them
     /// in between.

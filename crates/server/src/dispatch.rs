@@ -18,10 +18,11 @@ use crate::clients;
 use crate::clock::Moment;
 use crate::command::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
 use crate::command::{self, effects, tracking};
-use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec, Work};
+use crate::config::Id;
+use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
-use crate::locks::{Locks, has_no_room, lock};
+use crate::locks::{Locks, Room, lock, make_room};
 use crate::notify;
 use crate::replication::primary;
 use crate::saving::work::refuses_writes;
@@ -53,7 +54,7 @@ pub const BATCH_CALLS_MAX: usize = 64;
 pub struct Call {
     /// Offset of the command in the input.
     pub start: usize,
-    /// Length of the command in bytes.
+    /// Length of the command in bytes; 0 for a part of a command that runs in steps.
     pub len: usize,
     /// Index of its first span.
     pub first: usize,
@@ -302,17 +303,17 @@ impl<'s> Executor<'s> {
         out: &mut Output,
     ) -> Step {
         let server = self.server;
-        let (spec, len) = (chosen.spec, call.len);
+        let (spec, flags, len) = (chosen.spec, chosen.flags(), call.len);
         let mut reply = Reply::new(out, session.protocol);
         if let Err(why) = check(server, session, chosen, args) {
             session.break_transaction();
             reply.error(&why);
             return Step::Refused;
         }
-        if server.pause.is_set() && is_held(server, session, spec, self.moment) {
+        if server.pause.is_set() && is_held(server, session, (spec, flags), self.moment) {
             return Step::Held;
         }
-        let refusal = match spec.has(flag::WRITE) {
+        let refusal = match flags & flag::WRITE != 0 {
             true => refuses_writes(server),
             false => None,
         };
@@ -324,12 +325,13 @@ impl<'s> Executor<'s> {
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
             return self.queue(session, *chosen, *args, &mut reply);
         }
-        // A command that waited was shown before.
-        if server.monitors.is_on() && session.ticket.is_none() {
+        // A command that waited was shown before, and so was one of which this is a part.
+        if server.monitors.is_on() && session.ticket.is_none() && call.len > 0 {
             tracking::show(server, session, false, *chosen, *args);
         }
         self.has_written |= spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0;
-        if args.len() > steps::KEYS_PER_STEP + 1 && matches!(spec.run.work, Work::InSteps) {
+        let is_on_segment = matches!(self.engine, Engine::Segment(_));
+        if steps::runs_in_steps(session, spec, args.len(), is_on_segment) {
             return Step::IsLong;
         }
         let call = (spec, args, call.memo.as_ref());
@@ -348,8 +350,7 @@ impl<'s> Executor<'s> {
         }
         lock_for(server, held, session, spec, *args, call.2);
         let mut view = lock(&server.keyspace, &held.locks, self.now);
-        // A snapshot for a stop may have begun before the shards were locked.
-        if server.pause.is_set() && is_held(server, session, spec, self.moment) {
+        if is_late(server, session, (spec, flags), self.moment) {
             return Step::Held;
         }
         let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
@@ -390,11 +391,11 @@ impl<'s> Executor<'s> {
         let (server, now) = (self.server, self.now);
         match &mut self.engine {
             Engine::Slab(held) => match held.whole.as_mut() {
-                Some(view) => has_no_room(&server.keyspace, view, &Locks::All),
+                Some(view) => make_room(&server.keyspace, view, &Locks::All) == Room::None,
                 None => {
                     let locks = Locks::Some(Vec::new());
                     let mut view = lock(&server.keyspace, &locks, now);
-                    has_no_room(&server.keyspace, &mut view, &locks)
+                    make_room(&server.keyspace, &mut view, &locks) == Room::None
                 }
             },
             Engine::Segment(_) => false,
@@ -440,7 +441,7 @@ impl<'s> Executor<'s> {
 
     /// Removes all state of a client that disconnects.
     pub fn forget(&mut self, session: &mut Session) {
-        session.unsubscribe_all(&self.server.pubsub);
+        session.forget_subscriptions(&self.server.pubsub);
         session.end_transaction();
         self.end_wait(session);
         if session.tracking.is_some() || session.has_flag(clients::flag::MONITOR) {
@@ -502,7 +503,12 @@ pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usi
 /// Whether CLIENT PAUSE or a stop holds a command of this client. As in Redis, a command that is
 /// refused anyway is not held, and EXEC is held like the commands that it runs.
 #[cold]
-fn is_held(server: &Server, session: &Session, spec: &Spec, moment: Moment) -> bool {
+fn is_held(
+    server: &Server,
+    session: &Session,
+    (spec, flags): (&Spec, u32),
+    moment: Moment,
+) -> bool {
     if spec.has(flag::NO_PAUSE) || session.info.id == 0 {
         return false;
     }
@@ -510,11 +516,27 @@ fn is_held(server: &Server, session: &Session, spec: &Spec, moment: Moment) -> b
     let may_write = match (spec.keys, &session.transaction) {
         (Keys::Queued, Some(transaction)) => transaction
             .iter()
-            .any(|(index, _)| command::table()[index as usize].flags & WRITES != 0),
+            .any(|(index, args)| command::table().choose(index, args).flags() & WRITES != 0),
         (Keys::Queued, None) => false,
-        _ => spec.flags & WRITES != 0,
+        _ => flags & WRITES != 0,
     };
     server.pause.holds(may_write, moment)
+}
+
+/// Whether a command that was allowed before its shards were locked must be checked again: a stop
+/// or FAILOVER holds it now, or the server has become a replica.
+#[inline]
+fn is_late(
+    server: &Server,
+    session: &Session,
+    (spec, flags): (&Spec, u32),
+    moment: Moment,
+) -> bool {
+    let is_refused = || {
+        flags & flag::WRITE != 0 && server.config.is_on(Id::ReplicaReadOnly) && session.info.id != 0
+    };
+    server.pause.is_set() && is_held(server, session, (spec, flags), moment)
+        || server.is_replica() && is_refused()
 }
 
 /// Runs a command on locked shards, unless it is a long one or has to wait.
@@ -555,10 +577,6 @@ fn run_on_segment<'a, 's>(
 ) -> Step {
     let table = command::table();
     match spec.run.segment {
-        Segment::Own(_) if long::is_beyond_limit(server, spec, *args) => {
-            reply.error(BEYOND_LIMIT);
-            Step::Refused
-        }
         Segment::Own(run) => {
             let mut ctx = Ctx {
                 view: handle,
@@ -613,13 +631,30 @@ fn context<'a, 'v>(
 /// Runs a command whose shards are locked, if there is room for what it may write.
 #[inline]
 fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: &Args<'_>) -> Step {
-    if spec.has(flag::DENYOOM) && ctx.view.is_full() {
-        ctx.reply.error(OUT_OF_MEMORY);
-        return Step::Refused;
+    if spec.has(flag::DENYOOM) {
+        let server = ctx.server;
+        match ctx.view.make_room() {
+            Room::Free => {}
+            Room::Made => {
+                let moment = server.clock.moment();
+                if is_late(server, ctx.session, (spec, spec.flags), moment) {
+                    return Step::Held;
+                }
+            }
+            Room::None => {
+                ctx.reply.error(OUT_OF_MEMORY);
+                return Step::Refused;
+            }
+        }
     }
+    let position = ctx.reply.position();
     match ctx.server.feed.is_on() {
         false => (spec.run.slab)(ctx, *args),
         true => effects::run(ctx, spec, *args),
+    }
+    if std::mem::take(&mut ctx.session.is_held_late) {
+        ctx.reply.truncate(position);
+        return Step::Held;
     }
     if ctx.session.tracking.is_some() {
         tracking::remember(ctx, spec, *args);

@@ -89,6 +89,7 @@ pub struct Feed {
     has_bytes: Condvar,
     has_room: Condvar,
     end: AtomicU64,
+    parts: AtomicU64,
 }
 
 impl Feed {
@@ -124,7 +125,7 @@ impl Feed {
     }
 
     /// Adds one command that changes a database. The shards of its keys are locked by the caller.
-    pub fn append<'a>(&self, db: u8, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+    pub fn append<'a>(&self, db: u8, args: impl ExactSizeIterator<Item = &'a [u8]> + Clone) {
         let mut state = self.room();
         let has_selected = state.db == Some(db);
         state.db = Some(db);
@@ -146,6 +147,18 @@ impl Feed {
         state.db = batch.last_db();
         batch.write(state.blocks.last(), has_selected);
         self.added(&mut state);
+    }
+
+    /// Adds the commands of a batch, which are a part of what is one step for clients. Readers
+    /// execute each part as a step.
+    pub fn append_part(&self, batch: &mut Batch) {
+        self.parts.fetch_add(1, Relaxed);
+        self.append_batch(batch);
+    }
+
+    /// Returns the number of parts of steps that were added.
+    pub fn parts(&self) -> u64 {
+        self.parts.load(Relaxed)
     }
 
     /// Adds the commands of a batch, each as a step of its own, and empties the batch.

@@ -8,8 +8,9 @@
 //!
 //! Only GET and HEAD are served, without bodies. Connections, the bytes and the time of a request,
 //! and replies are bounded, so that nobody can take more than a few megabytes and this thread's
-//! time. Workers are disturbed by a census at most ten times per second, however many requests
-//! there are.
+//! time. A connection gets a bounded number of replies per turn of the event loop, so that it does
+//! not delay the others or the end of the server. Workers are disturbed by a census at most ten
+//! times per second, however many requests there are.
 
 mod connection;
 pub mod request;
@@ -30,10 +31,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Maximum number of connections. One that waits for its next request gives way to a new one.
+/// Maximum number of connections. If all are taken, `Connection::rank` determines which one gives
+/// way to a new one.
 pub const CONNECTIONS_MAX: usize = 32;
 /// Maximum number of connections that are accepted before others are served.
 const ACCEPTS_MAX: usize = 32;
+/// Maximum number of requests of a connection that are answered before others are served.
+const ANSWERS_MAX: usize = 16;
 /// Age of a census up to which it is used again.
 const CENSUS_AGE_MAX: Duration = Duration::from_millis(100);
 /// Maximum time for which a request waits for a census. Then the last one is used.
@@ -88,15 +92,7 @@ pub fn start(
         .map_err(named)?;
     let waker = Waker::new(registry, WAKER).map_err(named)?;
     server.scrape.set_waker(waker);
-    let mut http = Http {
-        server: Arc::clone(server),
-        poll,
-        listener,
-        connections: (0..CONNECTIONS_MAX).map(|_| None).collect(),
-        may_accept: true,
-        accepts_at: None,
-        pages: [None, None],
-    };
+    let mut http = Http::new(Arc::clone(server), poll, listener);
     let thread = std::thread::Builder::new().name("http".to_owned());
     thread.spawn(move || http.run()).map_err(named)
 }
@@ -110,6 +106,9 @@ struct Http {
     poll: Poll,
     listener: TcpListener,
     connections: Vec<Option<Connection>>,
+    /// Whether each connection may have bytes to read or may take bytes. The system reports a
+    /// change only once.
+    ready: [bool; CONNECTIONS_MAX],
     /// Whether connections may be waiting.
     may_accept: bool,
     /// Time at which accepting is tried again after a failure.
@@ -119,6 +118,19 @@ struct Http {
 }
 
 impl Http {
+    fn new(server: Arc<Server>, poll: Poll, listener: TcpListener) -> Http {
+        Http {
+            server,
+            poll,
+            listener,
+            connections: (0..CONNECTIONS_MAX).map(|_| None).collect(),
+            ready: [false; CONNECTIONS_MAX],
+            may_accept: true,
+            accepts_at: None,
+            pages: [None, None],
+        }
+    }
+
     fn run(&mut self) -> Result<(), String> {
         let mut events = Events::with_capacity(CONNECTIONS_MAX + 2);
         while !self.server.stops() {
@@ -135,9 +147,10 @@ impl Http {
                 match event.token() {
                     WAKER => {}
                     LISTENER => self.may_accept = true,
-                    Token(index) => self.serve(index, now),
+                    Token(index) => self.ready[index] = true,
                 }
             }
+            self.serve_ready(now);
             self.end_waits(now);
             self.close_late(now);
             if self.accepts_at.is_some_and(|at| at <= now) {
@@ -153,7 +166,7 @@ impl Http {
 
     /// Returns how long to wait for events; `None` means without a limit.
     fn timeout(&self, now: Instant) -> Option<Duration> {
-        if self.may_accept {
+        if self.may_accept || self.ready.contains(&true) {
             return Some(Duration::ZERO);
         }
         let connections = self.connections.iter().flatten();
@@ -184,17 +197,17 @@ impl Http {
         self.may_accept = true;
     }
 
-    /// Adds a connection. If there is no place, the one that has been idle the longest is closed;
-    /// if none is idle, the new one is.
+    /// Adds a connection. If there is no place, the one with the lowest rank is closed; if none has
+    /// a rank, the new one is.
     fn admit(&mut self, mut stream: mio::net::TcpStream, now: Instant) {
         let free = self.connections.iter().position(Option::is_none);
         let index = free.or_else(|| {
             let all = self.connections.iter().enumerate();
-            let idle = all.filter_map(|(index, connection)| {
-                let connection = connection.as_ref().filter(|one| one.is_idle())?;
-                Some((connection.deadline(), index))
+            let ranks = all.filter_map(|(index, connection)| {
+                let rank = connection.as_ref().and_then(Connection::rank)?;
+                Some((rank, index))
             });
-            idle.min().map(|(_, index)| index)
+            ranks.min().map(|(_, index)| index)
         });
         let Some(index) = index else {
             return;
@@ -212,10 +225,22 @@ impl Http {
         }
     }
 
-    /// Serves a connection as far as its socket allows. Requests that were sent together are
-    /// answered one after the other.
+    /// Serves the connections that may be ready. One with further requests remains so.
+    fn serve_ready(&mut self, now: Instant) {
+        for index in 0..CONNECTIONS_MAX {
+            if std::mem::take(&mut self.ready[index]) {
+                self.serve(index, now);
+            }
+        }
+    }
+
+    /// Serves a connection as far as its socket and the bound of a turn allow. Requests that were
+    /// sent together are answered one after the other.
     fn serve(&mut self, index: usize, now: Instant) {
-        while let Some(connection) = self.connections[index].as_mut() {
+        for _ in 0..ANSWERS_MAX {
+            let Some(connection) = self.connections[index].as_mut() else {
+                return;
+            };
             let next = match connection.serve(now) {
                 Next::Wait => return,
                 Next::Answer(request) => self.answer(index, request, now),
@@ -229,6 +254,7 @@ impl Http {
                 self.connections[index] = None;
             }
         }
+        self.ready[index] = true;
     }
 
     /// Answers a request, or keeps it until there is a census.
@@ -366,4 +392,88 @@ fn text(status: Status, body: String) -> Reply {
 /// Returns the configured address.
 pub fn address(config: &Config) -> Option<SocketAddr> {
     value::address(&config.text(Id::Http)).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use connection::REQUEST_TIME_MAX;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    const REQUEST: &[u8] = b"GET /none HTTP/1.1\r\n\r\n";
+
+    fn http() -> Http {
+        let server = Server::new(Config::default(), Clock::System).expect("a server");
+        let listener = TcpListener::bind("127.0.0.1:0".parse().expect("an address"));
+        let poll = Poll::new().expect("a poll");
+        Http::new(Arc::new(server), poll, listener.expect("a free port"))
+    }
+
+    /// Connects a client that has sent these bytes.
+    fn client(http: &Http, bytes: &[u8]) -> TcpStream {
+        let address = http.listener.local_addr().expect("an address");
+        let mut client = TcpStream::connect(address).expect("a connection");
+        client.write_all(bytes).expect("sent");
+        client
+    }
+
+    /// Returns the number of replies that a client has received and not read.
+    fn replies(client: &mut TcpStream) -> usize {
+        client.set_nonblocking(true).expect("nonblocking");
+        let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = client.read(&mut bytes) {
+            text.extend_from_slice(&bytes[..count]);
+        }
+        text.windows(9).filter(|part| part == b"HTTP/1.1 ").count()
+    }
+
+    #[test]
+    fn one_turn_answers_a_bounded_number_of_requests_of_a_connection() {
+        let mut http = http();
+        let now = Instant::now();
+        let mut many = client(&http, &REQUEST.repeat(ANSWERS_MAX + 3));
+        http.accept(now);
+        assert_eq!(replies(&mut many), ANSWERS_MAX);
+        assert_eq!(http.timeout(now), Some(Duration::ZERO));
+        let mut one = client(&http, REQUEST);
+        http.accept(now);
+        assert_eq!(replies(&mut one), 1);
+        http.serve_ready(now);
+        assert_eq!(replies(&mut many), 3);
+        http.accept(now);
+        assert_ne!(http.timeout(now), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_request_that_begins_behind_another_has_the_time_of_a_request() {
+        let mut http = http();
+        let now = Instant::now();
+        let _client = client(&http, &[REQUEST, b"G"].concat());
+        http.accept(now);
+        let connection = http.connections[0].as_ref().expect("a connection");
+        assert_eq!(connection.deadline(), now + REQUEST_TIME_MAX);
+    }
+
+    #[test]
+    fn the_oldest_incomplete_request_gives_way_to_a_new_connection() {
+        let mut http = http();
+        let now = Instant::now();
+        let parts = [REQUEST, b"G"].concat();
+        let _clients: Vec<TcpStream> = (0..CONNECTIONS_MAX as u64)
+            .map(|index| {
+                let client = client(&http, &parts);
+                http.accept(now + Duration::from_millis(index ^ 8));
+                client
+            })
+            .collect();
+        assert!(http.connections.iter().all(Option::is_some));
+        let mut last = client(&http, REQUEST);
+        http.accept(now + Duration::from_secs(1));
+        assert_eq!(replies(&mut last), 1);
+        // The ninth connection was accepted first. Its place now waits for the next request.
+        let kept = http.connections[8].as_ref().expect("a connection");
+        assert!(kept.deadline() > now + REQUEST_TIME_MAX * 2);
+    }
 }

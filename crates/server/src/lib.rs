@@ -21,6 +21,7 @@ pub mod engine;
 pub mod expiry;
 pub mod feed;
 pub mod fieldsets;
+pub mod files;
 pub mod freeing;
 pub mod glob;
 pub mod histogram;

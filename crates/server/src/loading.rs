@@ -11,6 +11,7 @@
 //! `file.rs` loads a file; this module is the state that others read.
 
 pub mod file;
+mod strings;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 

@@ -22,14 +22,26 @@ pub fn lock<'s>(space: &'s Keyspace, locks: &Locks, now: Tick) -> View<'s> {
     }
 }
 
-/// Whether memory is full and nothing can be evicted, neither from the locked shards nor from the
-/// others.
-pub fn has_no_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks) -> bool {
+/// Room for what a command may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is room.
+    Free,
+    /// There is room. The shards were released and locked again, so that what held before must be
+    /// checked again.
+    Made,
+    /// Memory is full and nothing can be evicted. The shards may have been released meanwhile.
+    None,
+}
+
+/// Makes room, from the locked shards or from the others.
+#[inline]
+pub fn make_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks) -> Room {
     if !view.is_out_of_memory() {
-        return false;
+        return Room::Free;
     }
     if *locks == Locks::All {
-        return true;
+        return Room::None;
     }
     // Two steps, so that locks are always taken in ascending order. The locked shards are released
     // in between, before anything was changed in them.
@@ -37,5 +49,8 @@ pub fn has_no_room<'v>(space: &'v Keyspace, view: &mut View<'v>, locks: &Locks) 
     view.exchange(space.lock_many(&[], now));
     let is_full = space.lock_all(now).is_out_of_memory();
     view.exchange(lock(space, locks, now));
-    is_full
+    match is_full {
+        true => Room::None,
+        false => Room::Made,
+    }
 }

@@ -113,7 +113,12 @@ fn now_ms() -> u64 {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::max_level()
+        // Libraries log what their authors need, such as each registration of a socket.
+        let is_ours = matches!(
+            metadata.target().split("::").next(),
+            Some("server" | "node" | "mayfly")
+        );
+        metadata.level() <= log::max_level() && (is_ours || metadata.level() <= Level::Warn)
     }
 
     fn log(&self, record: &Record<'_>) {

@@ -37,6 +37,8 @@ pub struct Job {
     pub annex: Keyspace,
     /// What was moved there.
     pub leases: Vec<Lease>,
+    /// Whether the server was a primary when the command began.
+    pub is_of_primary: bool,
     /// Whether the client caches the keys that the command reads.
     pub is_tracked: bool,
     /// Time at which the command runs.

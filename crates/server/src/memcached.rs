@@ -149,16 +149,16 @@ pub(crate) fn refuse_write(request: &Request, error: &str, out: &mut Output) -> 
     true
 }
 
-/// Refuses a request because a file is loaded, unless it concerns no keys. Returns whether it was
-/// refused.
-pub(crate) fn refuse_during_load(request: &Request, out: &mut Output) -> bool {
+/// Refuses a request because the keys are not served at present, with the text of an error, unless
+/// it concerns no keys. Returns whether it was refused.
+pub(crate) fn refuse_keys(request: &Request, text: &str, out: &mut Output) -> bool {
     if request.key_count == 0 && !is_whole(request.verb) {
         return false;
     }
     match request.binary {
         Some(header) => wire::memcached::binary::refuse(out, header, Status::TemporaryFailure),
         None if request.is_noreply => {}
-        None => line(out, answers::LOADING),
+        None => line(out, &format!("SERVER_ERROR {text}")),
     }
     true
 }

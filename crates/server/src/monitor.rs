@@ -11,6 +11,8 @@ use wire::Args;
 const ARGUMENT_BYTES_MAX: usize = 4096;
 /// Maximum number of arguments shown.
 const ARGUMENTS_MAX: usize = 1024;
+/// Digits of escaped bytes.
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// All clients that sent MONITOR.
 #[derive(Debug, Default)]
@@ -88,7 +90,10 @@ fn quote(arg: &[u8], line: &mut Vec<u8>) {
             7 => line.extend_from_slice(b"\\a"),
             8 => line.extend_from_slice(b"\\b"),
             b' '..=b'~' => line.push(byte),
-            _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+            _ => {
+                let digit = |nibble: u8| HEX_DIGITS[nibble as usize];
+                line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+            }
         }
     }
     line.push(b'"');

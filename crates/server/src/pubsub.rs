@@ -2,15 +2,25 @@
 //! workers.
 
 mod batch;
+mod channels;
 
 pub use batch::Batch;
+
+use self::channels::Channels;
 
 use crate::glob;
 use crate::inbox::Inbox;
 use crate::message::{Message, Publication, Source, Subscriber};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+/// Number of subscriptions that a client adds or removes at once. More of them are added, and
+/// removed, in steps of this number, because each takes about two microseconds.
+pub const AT_ONCE_MAX: usize = 256;
+
+/// Maximum number of names of a command that MULTI queues, because EXEC is one step.
+pub const QUEUED_MAX: usize = 1024;
 
 /// The three separate namespaces of subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +73,20 @@ impl Subscriptions {
         was_there
     }
 
+    /// Returns the number of all subscriptions.
+    pub fn len(&self) -> usize {
+        self.names.iter().map(BTreeSet::len).sum()
+    }
+
+    /// Removes and returns the first name, of any namespace.
+    fn pop(&mut self) -> Option<(Space, Vec<u8>)> {
+        let spaces = [Space::Channel, Space::Pattern, Space::Shard];
+        let pop = |space: Space| Some((space, self.names[space as usize].pop_first()?));
+        let popped = spaces.into_iter().find_map(pop)?;
+        self.bytes -= cost_of(&popped.1);
+        Some(popped)
+    }
+
     /// Returns the bytes that the subscriptions take on the heap, here and in the table of all
     /// subscriptions.
     pub fn heap_bytes(&self) -> usize {
@@ -88,8 +112,8 @@ type Listeners = Vec<Subscriber>;
 
 #[derive(Default)]
 struct Tables {
-    channels: HashMap<Vec<u8>, Listeners>,
-    shards: HashMap<Vec<u8>, Listeners>,
+    channels: Channels,
+    shards: Channels,
     patterns: BTreeMap<Arc<[u8]>, Listeners>,
 }
 
@@ -98,6 +122,9 @@ struct Tables {
 pub struct PubSub {
     tables: RwLock<Tables>,
     count: AtomicUsize,
+    /// Subscriptions of clients that have disconnected, which are removed in steps.
+    forgotten: Mutex<VecDeque<(Subscriptions, Subscriber)>>,
+    forgotten_count: AtomicUsize,
 }
 
 impl PubSub {
@@ -110,8 +137,8 @@ impl PubSub {
     pub fn subscribe(&self, space: Space, name: &[u8], subscriber: Subscriber) {
         let mut tables = self.tables.write().expect("the lock is not poisoned");
         let listeners = match space {
-            Space::Channel => tables.channels.entry(name.to_vec()).or_default(),
-            Space::Shard => tables.shards.entry(name.to_vec()).or_default(),
+            Space::Channel => tables.channels.entry(name),
+            Space::Shard => tables.shards.entry(name),
             Space::Pattern => tables.patterns.entry(Arc::from(name)).or_default(),
         };
         listeners.push(subscriber);
@@ -137,11 +164,58 @@ impl PubSub {
         self.count.fetch_sub(before - listeners.len(), Relaxed);
         if listeners.is_empty() {
             match space {
-                Space::Channel => drop(channels.remove(name)),
-                Space::Shard => drop(shards.remove(name)),
+                Space::Channel => channels.remove(name),
+                Space::Shard => shards.remove(name),
                 Space::Pattern => drop(patterns.remove(name)),
             }
         }
+    }
+
+    /// Removes some subscriptions of a client, at most [`AT_ONCE_MAX`].
+    pub fn unsubscribe_some(&self, subscriptions: &mut Subscriptions, subscriber: Subscriber) {
+        for _ in 0..AT_ONCE_MAX {
+            let Some((space, name)) = subscriptions.pop() else {
+                return;
+            };
+            self.unsubscribe(space, &name, subscriber);
+        }
+    }
+
+    /// Removes the subscriptions of a client that has disconnected. Many are removed later, by
+    /// [`PubSub::step`]. Messages to the client are dropped meanwhile; its id is not used again.
+    pub fn forget(&self, mut subscriptions: Subscriptions, subscriber: Subscriber) {
+        self.unsubscribe_some(&mut subscriptions, subscriber);
+        if subscriptions.is_empty() {
+            return;
+        }
+        let mut forgotten = self.forgotten();
+        forgotten.push_back((subscriptions, subscriber));
+        self.forgotten_count.store(forgotten.len(), Relaxed);
+    }
+
+    /// Whether subscriptions of disconnected clients are still to be removed.
+    #[inline]
+    pub fn has_forgotten(&self) -> bool {
+        self.forgotten_count.load(Relaxed) > 0
+    }
+
+    /// Removes some subscriptions of a disconnected client. The list is not locked meanwhile, so
+    /// that no other worker waits.
+    pub fn step(&self) {
+        let taken = self.forgotten().pop_front();
+        let Some((mut subscriptions, subscriber)) = taken else {
+            return;
+        };
+        self.unsubscribe_some(&mut subscriptions, subscriber);
+        let mut forgotten = self.forgotten();
+        if !subscriptions.is_empty() {
+            forgotten.push_front((subscriptions, subscriber));
+        }
+        self.forgotten_count.store(forgotten.len(), Relaxed);
+    }
+
+    fn forgotten(&self) -> MutexGuard<'_, VecDeque<(Subscriptions, Subscriber)>> {
+        self.forgotten.lock().expect("the lock is not poisoned")
     }
 
     /// Sends a message to all subscribers of the channel. Returns their number.
@@ -195,11 +269,8 @@ impl PubSub {
         };
         let is_wanted =
             |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
-        table
-            .keys()
-            .filter(|name| is_wanted(name))
-            .cloned()
-            .collect()
+        let names = table.iter().map(|(name, _)| name);
+        names.filter(|name| is_wanted(name)).cloned().collect()
     }
 
     /// Returns the number of subscribers of a channel.
@@ -219,13 +290,13 @@ impl PubSub {
         let mut all = |space, name: &[u8], listeners: &Listeners| {
             listeners.iter().for_each(|to| visit(space, name, *to));
         };
-        for (name, listeners) in &tables.channels {
+        for (name, listeners) in tables.channels.iter() {
             all(Space::Channel, name, listeners);
         }
         for (name, listeners) in &tables.patterns {
             all(Space::Pattern, name, listeners);
         }
-        for (name, listeners) in &tables.shards {
+        for (name, listeners) in tables.shards.iter() {
             all(Space::Shard, name, listeners);
         }
     }

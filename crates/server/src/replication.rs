@@ -8,17 +8,21 @@
 //! As a *replica*, a thread (`link.rs`) connects to the primary, receives the snapshot into a file,
 //! loads it in place of the present keys, and then executes the primary's commands
 //! (`dispatch/apply.rs`). They run at an early instant, because only the primary decides what has
-//! expired; clients do not see what has expired by this server's clock, and its memory is freed
-//! when the primary deletes it, or by this server once the primary has been unreachable for a
-//! while. The bytes of the primary's feed become this server's feed, with the same positions, so
+//! expired; clients do not see what has expired by this server's clock. `removal.rs` describes when
+//! its memory is freed.
+//!
+//! The bytes of the primary's feed become this server's feed, with the same positions, so
 //! that replicas of this server, and this server after a promotion, continue the same history.
 //!
 //! A history has an identifier. A promoted replica begins a new one and remembers the old one with
 //! the position up to which it is the same.
 
+pub mod failover;
 pub mod link;
 pub mod primary;
+pub mod removal;
 pub mod role;
+pub mod stream;
 pub mod waits;
 
 use crate::message::Subscriber;
@@ -27,10 +31,14 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use store::Tick;
 use waits::Waits;
 
 /// Number of digits of a history's identifier.
 pub const ID_DIGITS: usize = 40;
+
+/// Instant at which nothing has expired.
+pub const EARLIEST: Tick = Tick(1);
 
 /// Error for writes on a replica.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
@@ -105,6 +113,26 @@ pub struct PrimaryState {
     pub number: u64,
 }
 
+/// A change of roles in progress.
+#[derive(Clone, Debug)]
+pub struct Failover {
+    /// Replica that becomes the primary; any that is up to date if this is `None`.
+    pub target: Option<(String, u16)>,
+    /// End of the wait for the replica.
+    pub deadline: Option<Instant>,
+    /// Whether the target becomes the primary at the deadline even if it lacks writes.
+    pub is_forced: bool,
+    /// Number that distinguishes this change from earlier ones.
+    pub number: u64,
+    /// Whether no write is in progress that was not held.
+    pub is_held: bool,
+    /// Whether this server follows the target already.
+    pub is_proceeding: bool,
+    /// Whether the target was requested to take over. From then on it may be a primary, so that
+    /// this server must not become one because a connection fails.
+    pub is_requested: bool,
+}
+
 #[derive(Default)]
 struct State {
     /// Identifier of the history.
@@ -114,6 +142,8 @@ struct State {
     replicas: BTreeMap<u64, ReplicaState>,
     primary: Option<PrimaryState>,
     primary_number: u64,
+    failover: Option<Failover>,
+    failover_number: u64,
     /// Database that the primary's feed has selected.
     stream_db: u8,
     /// Whether a snapshot for replicas is in progress or requested.
@@ -138,6 +168,14 @@ pub struct Replication {
     pub partial_syncs: AtomicU64,
     /// Number of partial synchronizations that were not possible.
     pub refused_syncs: AtomicU64,
+    /// Number of times that expiry on this replica was allowed up to a later instant.
+    pub removal_limits: AtomicU64,
+    /// Whether the connection to the primary is in place.
+    is_connected: AtomicBool,
+    /// Number of bytes received from primaries.
+    pub input_bytes: AtomicU64,
+    /// Number of bytes sent to replicas: snapshots and the feed.
+    pub output_bytes: AtomicU64,
     /// Clients that wait for replicas or for the append-only file.
     pub waits: Waits,
 }
@@ -158,16 +196,37 @@ impl Replication {
         self.state.lock().expect("the lock is not poisoned")
     }
 
-    /// Sleeps until the primary changes.
-    fn sleep(&self, time: Duration) {
-        let waited = self.bell.wait_timeout(self.state(), time);
-        drop(waited.expect("the lock is not poisoned"));
+    /// Sleeps for this time, or until the primary is another one than that with this number.
+    /// Returns whether it is. The number is compared under the lock, so that no change is missed
+    /// that came before the sleep.
+    fn sleep(&self, number: u64, time: Duration) -> bool {
+        let is_same = |state: &mut State| state.primary_number == number;
+        let waited = self.bell.wait_timeout_while(self.state(), time, is_same);
+        let (state, _) = waited.expect("the lock is not poisoned");
+        state.primary_number != number
+    }
+
+    /// Returns the number of the present primary, or of the present state without one.
+    fn number(&self) -> u64 {
+        self.state().primary_number
+    }
+
+    /// Sets what [`Replication::is_replica`] returns.
+    #[cfg(test)]
+    pub(crate) fn set_replica(&self, is_replica: bool) {
+        self.is_replica.store(is_replica, Relaxed);
     }
 
     /// Whether the server follows a primary.
     #[inline]
     pub fn is_replica(&self) -> bool {
         self.is_replica.load(Relaxed)
+    }
+
+    /// Whether the server follows a primary to which there is no connection.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.is_replica() && !self.is_connected.load(Relaxed)
     }
 
     /// Whether there are replicas.
@@ -207,8 +266,38 @@ impl Replication {
         self.state().replicas.get(&client).cloned()
     }
 
+    /// Returns the change of roles in progress.
+    pub fn failover(&self) -> Option<Failover> {
+        self.state().failover.clone()
+    }
+
     /// Returns the primary.
     pub fn primary(&self) -> Option<PrimaryState> {
         self.state().primary.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::state::Server;
+
+    #[test]
+    fn a_primary_that_is_set_before_the_sleep_ends_it() {
+        // Regression: the thread that follows primaries found none, then one was set, and then the
+        // thread slept for a minute. FAILOVER did not end meanwhile.
+        let clock = Clock::manual(1_700_000_000_000);
+        let server = Server::new(Config::default(), clock).expect("valid settings");
+        let number = server.replication.number();
+        assert!(server.replication.primary().is_none());
+        role::follow(&server, "127.0.0.1", 1);
+        assert!(server.replication.sleep(number, Duration::from_secs(3600)));
+        let number = server.replication.number();
+        role::promote(&server);
+        assert!(server.replication.sleep(number, Duration::from_secs(3600)));
+        let number = server.replication.number();
+        assert!(!server.replication.sleep(number, Duration::ZERO));
     }
 }

@@ -7,6 +7,7 @@ use crate::command::acl::{check_users, load_at_start};
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, TABLE, bytes_for_people};
 use crate::dispatch::long;
+use crate::engine::segment;
 use crate::http;
 use crate::learner;
 use crate::loading::file as loading;
@@ -14,10 +15,11 @@ use crate::logging;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
-use crate::replication::{link, role};
+use crate::replication::{link, removal, role};
 use crate::saving::{work, writer};
-use crate::state::Server;
+use crate::state::{Server, thread_count};
 use crate::tls::Tls;
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -85,7 +87,7 @@ impl Running {
 /// Checks what [`start`] reads besides the settings: users, certificates, new names of commands,
 /// ports and paths. Opens no port and writes no file. Returns what is wrong.
 pub fn check(config: &Config) -> Vec<String> {
-    let mut problems = Listeners::check(config);
+    let mut problems = conflicts(config);
     let others = [
         command::rename(&config.renames()),
         check_users(config).map(drop),
@@ -96,12 +98,48 @@ pub fn check(config: &Config) -> Vec<String> {
     problems
 }
 
+/// Checks what depends on the settings and the file system only. Returns what is wrong.
+fn conflicts(config: &Config) -> Vec<String> {
+    let mut problems = Listeners::check(config, http::address(config));
+    let segments = match config.number(Id::Engine) {
+        SEGMENT_ENGINE => segment::check(config, thread_count(config)),
+        _ => Ok(()),
+    };
+    let others = [primary(config).map(drop), check_dir(config), segments];
+    problems.extend(others.into_iter().filter_map(Result::err));
+    problems
+}
+
+fn check_dir(config: &Config) -> Result<(), String> {
+    let dir = config.text(Id::Dir);
+    match fs::metadata(&dir) {
+        Ok(found) if !found.is_dir() => Err(format!("dir {dir}: expected a folder, found a file")),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the host and the port of the primary; `None` if the server is none's replica.
+fn primary(config: &Config) -> Result<Option<(String, u16)>, String> {
+    let primary = config.text(Id::ReplicaOf);
+    if primary.is_empty() || primary.eq_ignore_ascii_case("no one") {
+        return Ok(None);
+    }
+    let words = primary.split_once(' ');
+    let address = words.and_then(|(host, port)| Some((host.to_owned(), port.trim().parse().ok()?)));
+    address
+        .map(Some)
+        .ok_or_else(|| format!("replicaof '{primary}': expected a host and a port"))
+}
+
 /// Starts a server with the given settings.
 ///
 /// # Errors
 /// An address cannot be bound, or a setting is invalid. The message is meant for users.
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     command::rename(&config.renames())?;
+    if let Some(problem) = conflicts(&config).into_iter().next() {
+        return Err(problem);
+    }
     let listeners = Listeners::bind(&config)?;
     let http_listener = http::bind(http::address(&config))?;
     let addresses = listeners.addresses(PortProtocol::Resp, false);
@@ -245,20 +283,17 @@ fn start_aof(server: &Arc<Server>) -> Result<JoinHandle<Result<(), String>>, Str
 /// Starts the thread that follows a primary. Nobody waits for it, because it may wait for a
 /// network.
 fn start_link(server: &Arc<Server>) -> Result<(), String> {
-    let primary = server.config.text(Id::ReplicaOf);
-    if !primary.is_empty() && !primary.eq_ignore_ascii_case("no one") {
-        let words = primary.split_once(' ');
-        let address = words.and_then(|(host, port)| Some((host, port.trim().parse().ok()?)));
-        let (host, port) =
-            address.ok_or_else(|| format!("replicaof '{primary}': expected a host and a port"))?;
-        role::follow(server, host, port);
+    if let Some((host, port)) = primary(&server.config)? {
+        role::follow(server, &host, port);
     }
     let server = Arc::clone(server);
     let thread = thread_for_scripts("primary".to_owned());
-    let spawned = thread.spawn(move || link::run(&server));
-    spawned
-        .map(|_| ())
-        .map_err(|error| format!("thread that follows a primary: {error}"))
+    let followed = Arc::clone(&server);
+    let link = thread.spawn(move || link::run(&followed));
+    let thread = Builder::new().name("primary-time".to_owned());
+    let watch = thread.spawn(move || removal::run(&server));
+    let failed = |error| format!("threads that follow a primary: {error}");
+    link.and(watch).map(|_| ()).map_err(failed)
 }
 
 /// Starts the workers. The first one gets the listeners.
@@ -356,10 +391,16 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         bytes => bytes_for_people(bytes),
     };
     let engine = server.engine().describe(&server.config);
+    let path = server.config.text(Id::UnixSocket);
+    let places = match (addresses.is_empty(), path.is_empty()) {
+        (_, true) => shown(addresses),
+        (true, false) => format!("the local socket {path}"),
+        (false, false) => format!("{} and the local socket {path}", shown(addresses)),
+    };
     log::info!(
         "mayfly {} serves on {} with {} data thread{}, memory {maxmemory}, {}",
         env!("CARGO_PKG_VERSION"),
-        shown(addresses),
+        places,
         server.threads,
         if server.threads == 1 { "" } else { "s" },
         engine,
@@ -421,5 +462,74 @@ mod tests {
         let engine = find("engine").expect("a setting");
         config.set(engine, "segment").expect("an engine");
         assert!(unused_settings(&config).is_empty());
+    }
+
+    /// Returns what a check reports about settings, and the error of a start with them.
+    fn refused(settings: &[(&str, &str)]) -> (Vec<String>, Option<String>) {
+        let config = || {
+            let config = Config::default();
+            for (name, value) in settings {
+                let param = find(name).expect("a setting");
+                config.set(param, value).expect("a valid value");
+            }
+            config
+        };
+        let started = start(config(), Clock::System);
+        (check(&config()), started.err())
+    }
+
+    #[test]
+    fn a_check_reports_what_a_start_refuses() {
+        let name = format!("mayfly-conflicts-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("file");
+        fs::write(&file, b"x").expect("a file");
+        let file = file.to_str().expect("a path");
+        let absent = folder.join("absent/socket");
+        let absent = absent.to_str().expect("a path");
+        for (settings, text) in [
+            (
+                &[("replicaof", "127.0.0.1")][..],
+                "expected a host and a port",
+            ),
+            (
+                &[("replicaof", "127.0.0.1 99999")],
+                "expected a host and a port",
+            ),
+            (&[("bind", "")], "no address to listen on"),
+            (&[("bind", "a.b")], "expected an IP address"),
+            (&[("dir", file)], "expected a folder"),
+            (&[("unixsocket", absent)], "there is no folder"),
+            (&[("unixsocket", file)], "not a socket"),
+            (
+                &[("unixsocket", "s"), ("memcached-unixsocket", "s")],
+                "the same path",
+            ),
+            (
+                &[("port", "28555"), ("http", "127.0.0.1:28555")],
+                "the same port",
+            ),
+            (
+                &[("port", "28555"), ("http", "[::]:28555")],
+                "the same port",
+            ),
+            (
+                &[("engine", "segment"), ("maxmemory", "1mb")],
+                "is too little",
+            ),
+            (
+                &[("engine", "segment"), ("appendonly", "yes")],
+                "no append-only file",
+            ),
+        ] {
+            let (problems, error) = refused(settings);
+            assert!(
+                problems.iter().any(|one| one.contains(text)),
+                "{settings:?}: {problems:?}"
+            );
+            assert_eq!(error.as_ref(), problems.first(), "{settings:?}");
+        }
+        fs::remove_dir_all(&folder).expect("removed");
     }
 }

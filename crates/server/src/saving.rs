@@ -209,6 +209,13 @@ impl Saving {
         Ok(replaced.map(|request| request.then))
     }
 
+    /// Declares that changes were made by loading a file: they need not be saved.
+    pub fn ignore_changes(&self, count: u64) {
+        let mut state = self.state();
+        state.saved_changes = state.saved_changes.wrapping_add(count);
+        state.started_changes = state.started_changes.wrapping_add(count);
+    }
+
     /// Cancels or aborts a snapshot.
     fn end_early(
         &self,

@@ -79,12 +79,18 @@ pub struct Session {
     /// Whether the error that the current command has replied with is that of a command it ran,
     /// which was counted then.
     pub is_error_counted: bool,
+    /// Whether the current command has found, after its shards were released and locked again, that
+    /// writes are held. It has done nothing then, and runs again later.
+    pub is_held_late: bool,
     /// Effects of the commands that the present transaction or script has run.
     pub effects: Option<Box<Batch>>,
     /// What REPLCONF has announced, if the client is or may become a replica.
     pub announced: Option<Box<Announced>>,
     /// Whether the client is a replica.
     pub is_replica: bool,
+    /// Whether it executes commands of a primary or of an append-only file, which were executed
+    /// before and are not refused.
+    pub is_of_feed: bool,
     /// Fieldsets of HIMPORT, if the client has prepared any.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// Record of the client that other workers can read.
@@ -98,6 +104,13 @@ impl Default for Session {
 }
 
 impl Session {
+    /// Creates the state of a feed's commands.
+    pub fn of_feed() -> Session {
+        let mut session = Session::new();
+        session.is_of_feed = true;
+        session
+    }
+
     /// Creates a session without a connection, with all permissions.
     pub fn new() -> Session {
         let mut session = Session::of(Arc::new(ClientInfo::new(
@@ -135,9 +148,11 @@ impl Session {
             subscriptions: None,
             tracking: None,
             is_error_counted: false,
+            is_held_late: false,
             effects: None,
             announced: None,
             is_replica: false,
+            is_of_feed: false,
             fieldsets: None,
             info,
         }
@@ -197,6 +212,12 @@ impl Session {
         subscriptions.map_or(0, |subscriptions| subscriptions.count(space))
     }
 
+    /// Returns the number of subscriptions in one namespace alone.
+    pub fn subscription_len(&self, space: Space) -> usize {
+        let subscriptions = self.subscriptions.as_deref();
+        subscriptions.map_or(0, |all| all.names(space).len())
+    }
+
     /// Whether the client has any subscription.
     pub fn is_subscriber(&self) -> bool {
         let subscriptions = self.subscriptions.as_deref();
@@ -217,20 +238,37 @@ impl Session {
         }
     }
 
-    /// Removes all subscriptions.
-    pub fn unsubscribe_all(&mut self, pubsub: &PubSub) {
-        let Some(subscriptions) = self.subscriptions.take() else {
-            return;
-        };
-        for space in [Space::Channel, Space::Pattern, Space::Shard] {
-            for name in subscriptions.names(space) {
-                pubsub.unsubscribe(space, name, self.subscriber());
-            }
+    /// Removes all subscriptions of a client that disconnects.
+    pub fn forget_subscriptions(&mut self, pubsub: &PubSub) {
+        if let Some(subscriptions) = self.subscriptions.take() {
+            pubsub.forget(*subscriptions, self.subscriber());
+            self.update_subscription_counts();
         }
-        self.info.channels.store(0, Relaxed);
-        self.info.patterns.store(0, Relaxed);
-        self.info.shard_channels.store(0, Relaxed);
-        self.set_flag(flag::PUBSUB, false);
+    }
+
+    /// Removes all subscriptions if they are few, and some of them otherwise. Returns whether none
+    /// is left.
+    pub fn unsubscribe_some(&mut self, pubsub: &PubSub) -> bool {
+        let subscriber = self.subscriber();
+        if let Some(subscriptions) = &mut self.subscriptions {
+            pubsub.unsubscribe_some(subscriptions, subscriber);
+            self.update_subscription_counts();
+        }
+        self.subscriptions.is_none()
+    }
+
+    /// Updates the counts of subscriptions that other workers read, and frees the subscriptions if
+    /// none is left.
+    pub fn update_subscription_counts(&mut self) {
+        let count = |space| self.subscription_len(space) as u32;
+        self.info.channels.store(count(Space::Channel), Relaxed);
+        self.info.patterns.store(count(Space::Pattern), Relaxed);
+        self.info.shard_channels.store(count(Space::Shard), Relaxed);
+        let is_subscriber = self.is_subscriber();
+        self.set_flag(flag::PUBSUB, is_subscriber);
+        if !is_subscriber {
+            self.subscriptions = None;
+        }
     }
 
     /// Adds a watched key. Returns false if it was watched already.

@@ -158,6 +158,9 @@ pub struct LocalListener {
     inode: u64,
 }
 
+/// Error for a path of a local socket with another file.
+pub const NOT_A_SOCKET: &str = "the file exists and is not a socket";
+
 impl LocalListener {
     /// Listens at a path. The file gets these permissions before the first connection is possible;
     /// 0 keeps those of the process. A file that another process has left is replaced.
@@ -198,8 +201,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(file) if !file.file_type().is_socket() => {
-            let text = "the file exists and is not a socket";
-            return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+            return Err(io::Error::new(ErrorKind::AlreadyExists, NOT_A_SOCKET));
         }
         Ok(_) => {}
     }

@@ -21,6 +21,8 @@ pub enum Keys {
     /// No named keys, but the command reads or changes the whole keyspace. Therefore it locks all
     /// shards.
     Whole,
+    /// The argument after the first one, if the first one is one of these words (DEBUG).
+    After(&'static [&'static str]),
     /// Every `step`-th argument from index `first` to index `last`, in the order `first`, `last`,
     /// `step` of the COMMAND reply. A negative `last` counts from the end.
     Range(i16, i16, i16),
@@ -66,6 +68,12 @@ impl Keys {
                 let last = i64::from(last);
                 let last = if last < 0 { len + last } else { last };
                 (i64::from(first), last, i64::from(step))
+            }
+            Keys::After(words) => {
+                if args.len() > 2 && words.iter().any(|word| args.is(1, word)) {
+                    each(2);
+                }
+                return;
             }
             Keys::Counted(at) | Keys::Script(at) => counted(args, at, 1),
             Keys::FirstAndCounted(at) => {

@@ -56,6 +56,8 @@ pub struct Pause {
     holds_all: AtomicBool,
     /// Whether a stop holds commands that may write.
     holds_for_stop: AtomicBool,
+    /// Whether FAILOVER holds commands that may write.
+    holds_for_failover: AtomicBool,
 }
 
 impl Pause {
@@ -73,10 +75,15 @@ impl Pause {
         (until > now).then_some(until)
     }
 
+    /// Whether commands that may write are held without a known end.
+    fn holds_writes(&self) -> bool {
+        self.holds_for_stop.load(Relaxed) || self.holds_for_failover.load(Relaxed)
+    }
+
     /// Returns the time until which commands are held, if any are. Its end is not known during a
-    /// stop.
+    /// stop or FAILOVER.
     pub fn until(&self, now: Moment) -> Option<Moment> {
-        match self.holds_for_stop.load(Relaxed) {
+        match self.holds_writes() {
             true => Some(Moment(u64::MAX)),
             false => self.client_until(now),
         }
@@ -98,7 +105,7 @@ impl Pause {
         if !self.is_set() {
             return false;
         }
-        may_write && self.holds_for_stop.load(Relaxed)
+        may_write && self.holds_writes()
             || self.client_until(now).is_some() && (may_write || self.holds_all.load(Relaxed))
     }
 }
@@ -297,6 +304,21 @@ impl Server {
         }
     }
 
+    /// Sets the memory limit of the keyspace: `maxmemory`, or none on a replica that leaves
+    /// eviction to its primary.
+    pub fn apply_maxmemory(&self) {
+        let is_ignored = self.is_replica() && self.config.is_on(Id::ReplicaIgnoreMaxMemory);
+        self.keyspace.set_maxmemory(match is_ignored {
+            true => 0,
+            false => self.config.maxmemory_bytes(),
+        });
+    }
+
+    /// Begins or ends holding commands that may write for FAILOVER.
+    pub fn hold_for_failover(&self, on: bool) {
+        self.change_pause(|pause| pause.holds_for_failover.store(on, Relaxed));
+    }
+
     /// Begins CLIENT PAUSE: holds commands until the given time, and stops expiry and eviction, so
     /// that the keys do not change.
     pub fn begin_pause(&self, until: Moment, holds_all: bool) {
@@ -326,7 +348,7 @@ impl Server {
         let pause = &self.pause;
         let _changing = pause.change.lock().expect("the lock is not poisoned");
         change(pause);
-        let is_set = pause.holds_for_stop.load(Relaxed) || pause.until_ms.load(Relaxed) != 0;
+        let is_set = pause.holds_writes() || pause.until_ms.load(Relaxed) != 0;
         pause.is_set.store(is_set, Relaxed);
         self.keyspace.set_frozen(is_set);
     }
@@ -429,10 +451,11 @@ impl Server {
         (limit > 0).then_some(limit.max(CLIENT_BYTES_MIN))
     }
 
-    /// Returns the memory in use in bytes: keys, their indexes and client buffers. Updates the
-    /// peak.
+    /// Returns the memory in use in bytes: keys, their indexes, values that wait to be freed, and
+    /// client buffers. Updates the peak.
     pub fn used_bytes(&self) -> u64 {
-        let used = self.engine().used_bytes() + self.client_bytes();
+        let keys = self.engine().used_bytes() + self.keyspace.pending_bytes();
+        let used = keys + self.client_bytes();
         self.stats.note_peak(used, self.clock.now_us() / 1_000_000);
         used
     }
@@ -455,7 +478,8 @@ pub const LIMITS: [(Id, &str); 12] = [
 ];
 
 /// Returns the number of data threads that the settings request.
-fn thread_count(config: &Config) -> usize {
+/// Returns the number of data threads that the settings mean on this machine.
+pub fn thread_count(config: &Config) -> usize {
     match config.number(Id::Threads) {
         0 => match std::thread::available_parallelism().map_or(1, usize::from) {
             0..=2 => 1,

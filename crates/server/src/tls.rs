@@ -3,16 +3,21 @@
 //! They are read from files when the server starts, by CONFIG SET of any of them, and on SIGHUP. If
 //! they cannot be used, the previous ones stay in force. Connections keep what they began with.
 
+pub mod client;
+
 use crate::config::words::{NO_AUTHENTICATION, OPTIONAL_AUTHENTICATION};
 use crate::config::{Config, Id, TABLE};
-use rustls::crypto::ring::{cipher_suite as suites, default_provider};
-use rustls::pki_types::pem::PemObject;
+use crate::files;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite as suites, default_provider};
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
-use std::fs::File;
-use std::io::Read;
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+};
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 /// Maximum size of a file with certificates or a key, in bytes.
@@ -118,17 +123,8 @@ fn is_used(config: &Config) -> bool {
 
 fn read(config: &Config) -> Result<ServerConfig, String> {
     let chain = certificates(config, Id::TlsCertFile)?;
-    let (name, path, bytes) = contents(config, Id::TlsKeyFile)?;
-    let key = PrivateKeyDer::from_pem_slice(&bytes)
-        .map_err(|error| format!("{name} {path}: no unencrypted private key in PEM: {error}"))?;
-    let mut provider = default_provider();
-    provider.cipher_suites = [
-        chosen(config, Id::TlsCiphersuites, CIPHERSUITES)?,
-        chosen(config, Id::TlsCiphers, CIPHERS)?,
-    ]
-    .concat();
-    let provider = Arc::new(provider);
-    let versions = chosen(config, Id::TlsProtocols, PROTOCOLS)?;
+    let key = private_key(config)?;
+    let (provider, versions) = algorithms(config)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
         .map_err(|error| format!("tls-protocols, tls-ciphers, tls-ciphersuites: {error}"))?;
@@ -136,11 +132,7 @@ fn read(config: &Config) -> Result<ServerConfig, String> {
     let builder = if authentication == NO_AUTHENTICATION {
         builder.with_no_client_auth()
     } else {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(config, Id::TlsCaCertFile)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| format!("tls-ca-cert-file: {error}"))?;
-        }
+        let roots = roots(config)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = match authentication {
             OPTIONAL_AUTHENTICATION => verifier.allow_unauthenticated(),
@@ -157,9 +149,53 @@ fn read(config: &Config) -> Result<ServerConfig, String> {
     // Sessions are resumed by tickets, so that the server stores none. Tickets of previous settings
     // are not accepted, because other clients may have been trusted then.
     made.session_storage = Arc::new(NoServerSessionStorage {});
-    made.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| error.to_string())?;
+    made.ticketer = Ticketer::new().map_err(|error| error.to_string())?;
     made.send_tls13_tickets = 1;
     Ok(made)
+}
+
+/// Returns the ciphers and the versions that the settings choose.
+fn algorithms(
+    config: &Config,
+) -> Result<(Arc<CryptoProvider>, Vec<&'static SupportedProtocolVersion>), String> {
+    let mut provider = default_provider();
+    provider.cipher_suites = [
+        chosen(config, Id::TlsCiphersuites, CIPHERSUITES)?,
+        chosen(config, Id::TlsCiphers, CIPHERS)?,
+    ]
+    .concat();
+    let versions = chosen(config, Id::TlsProtocols, PROTOCOLS)?;
+    Ok((Arc::new(provider), versions))
+}
+
+/// Returns the authorities that `tls-ca-cert-file` names.
+fn roots(config: &Config) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(config, Id::TlsCaCertFile)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| format!("tls-ca-cert-file: {error}"))?;
+    }
+    Ok(roots)
+}
+
+/// Returns the settings of a connection to a primary: as those of the server's own ports, with its
+/// certificate as that of the client if there is one.
+///
+/// # Errors
+/// The setting that cannot be used, and why. The message is for the log.
+pub fn client_config(config: &Config) -> Result<Arc<ClientConfig>, String> {
+    let (provider, versions) = algorithms(config)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions)
+        .map_err(|error| format!("tls-protocols, tls-ciphers, tls-ciphersuites: {error}"))?
+        .with_root_certificates(roots(config)?);
+    if config.text(Id::TlsCertFile).is_empty() {
+        return Ok(Arc::new(builder.with_no_client_auth()));
+    }
+    let chain = certificates(config, Id::TlsCertFile)?;
+    let made = builder.with_client_auth_cert(chain, private_key(config)?);
+    made.map(Arc::new)
+        .map_err(|error| format!("tls-cert-file and tls-key-file: {error}"))
 }
 
 /// Returns the items that a setting names, in its order; all if it is empty.
@@ -189,16 +225,33 @@ fn contents(config: &Config, id: Id) -> Result<(&'static str, String, Vec<u8>), 
     if path.is_empty() {
         return Err(format!("{name} is required for TLS"));
     }
-    let mut bytes = Vec::new();
-    let read = File::open(&path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| format!("{name} {path}: {error}"))?;
-    if read as u64 > FILE_BYTES_MAX {
-        return Err(format!(
-            "{name} {path}: expected at most {FILE_BYTES_MAX} bytes"
-        ));
-    }
+    let read = files::read(Path::new(&path), FILE_BYTES_MAX);
+    let bytes = read.map_err(|error| format!("{name} {path}: {error}"))?;
     Ok((name, path, bytes))
+}
+
+/// Reads the file with the key.
+fn private_key(config: &Config) -> Result<PrivateKeyDer<'static>, String> {
+    let (name, path, bytes) = contents(config, Id::TlsKeyFile)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
+        let error = shown(&error);
+        format!("{name} {path}: no unencrypted private key in PEM: {error}")
+    })
+}
+
+/// Returns the description of an error in a PEM file. The library shows names as lists of numbers.
+fn shown(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let end = String::from_utf8_lossy(end_marker);
+            format!("the section {end} has no end, so that the file may be cut off")
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            let line = String::from_utf8_lossy(line);
+            format!("the line '{}' does not begin a section", line.trim_end())
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Reads a file with certificates.
@@ -208,7 +261,7 @@ fn certificates(config: &Config, id: Id) -> Result<Vec<CertificateDer<'static>>,
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
         Ok(_) => Err(format!("{name} {path}: no certificate in PEM")),
-        Err(error) => Err(format!("{name} {path}: {error}")),
+        Err(error) => Err(format!("{name} {path}: {}", shown(&error))),
     }
 }
 
@@ -264,6 +317,18 @@ fn take_value<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_off_certificate_is_reported_by_the_name_of_its_section() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/server.crt");
+        let text = std::fs::read(path).expect("a certificate");
+        let cut = &text[..text.len() / 2];
+        let error = CertificateDer::from_pem_slice(cut).expect_err("a cut-off file");
+        assert!(
+            shown(&error).starts_with("the section CERTIFICATE has no end"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn the_common_name_of_a_certificate_is_read() {

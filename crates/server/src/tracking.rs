@@ -19,6 +19,9 @@ use wire::{Output, Protocol, Reply};
 /// to it.
 pub const CHANNEL: &[u8] = b"__redis__:invalidate";
 
+/// Maximum number of prefixes of a client.
+pub const PREFIXES_MAX: usize = 4096;
+
 /// Keys that a client is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -42,8 +45,8 @@ pub struct TrackingOptions {
     pub is_noloop: bool,
     /// Id of the client that receives the invalidations; 0 means the client itself.
     pub redirect: u64,
-    /// Prefixes of [`Mode::Broadcast`], of which none begins with another one; the empty one
-    /// includes all keys.
+    /// Prefixes of [`Mode::Broadcast`] in ascending order, of which none begins with another one;
+    /// the empty one includes all keys. There are at most [`PREFIXES_MAX`].
     pub prefixes: Vec<Vec<u8>>,
     /// Last CLIENT CACHING, until the end of the next command or transaction.
     pub caching: Option<bool>,
@@ -70,8 +73,18 @@ impl TrackingOptions {
         if self.is_noloop && is_writer && cause == InvalidationCause::Command {
             return false;
         }
-        self.mode != Mode::Broadcast || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+        self.mode != Mode::Broadcast || has_prefix(&self.prefixes, key)
     }
+}
+
+/// Whether a key begins with one of these prefixes, which are in ascending order and of which none
+/// begins with another one. Then only the greatest one that is not greater than the key can be a
+/// prefix of it: one between the two would begin with the same bytes.
+fn has_prefix(prefixes: &[Vec<u8>], key: &[u8]) -> bool {
+    let end = prefixes.partition_point(|prefix| prefix.as_slice() <= key);
+    prefixes[..end]
+        .last()
+        .is_some_and(|prefix| key.starts_with(prefix))
 }
 
 #[derive(Debug)]
@@ -245,5 +258,39 @@ fn push(inboxes: &[Inbox], to: Subscriber, message: Message) {
         && !inbox.push(to.worker, message)
     {
         inbox.push(to.worker, Message::Kill(to.slot, to.client));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_found_among_sorted_ones_as_by_comparing_with_each() {
+        let mut prefixes: Vec<Vec<u8>> = [
+            "a:", "ab", "b", "ca", "cb:", "cc:1", "cc:2", "d:\u{7f}", "e\u{7f}",
+        ]
+        .iter()
+        .map(|text| text.as_bytes().to_vec())
+        .collect();
+        prefixes.sort_unstable();
+        let mut keys = vec![Vec::new()];
+        for _ in 0..4 {
+            let longer = |key: &Vec<u8>| {
+                let bytes = b":12abcde\x7f".iter();
+                let key = key.clone();
+                bytes.map(move |byte| [key.as_slice(), &[*byte]].concat())
+            };
+            let more: Vec<Vec<u8>> = keys.iter().flat_map(longer).collect();
+            keys.extend(more);
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        for key in &keys {
+            let expected = prefixes.iter().any(|prefix| key.starts_with(prefix));
+            assert_eq!(has_prefix(&prefixes, key), expected, "{key:?}");
+        }
+        assert!(has_prefix(&[Vec::new()], b"") && has_prefix(&[Vec::new()], b"k"));
+        assert!(!has_prefix(&[], b"k"));
     }
 }

@@ -119,6 +119,11 @@ impl Blocking {
             .count()
     }
 
+    /// Returns all blocked commands.
+    pub fn list(&self) -> Vec<Arc<Waiter>> {
+        self.all().values().cloned().collect()
+    }
+
     /// Returns the blocked command of a client.
     pub fn get(&self, client: u64) -> Option<Arc<Waiter>> {
         self.all().get(&client).cloned()

@@ -25,10 +25,12 @@ fn random_commands_get_the_replies_of_the_model() {
 
 #[test]
 fn an_acl_file_is_refused_or_written_and_read_again() {
-    let samples: [&[u8]; 3] = [
+    let samples: [&[u8]; 4] = [
         b"user default on nopass ~* &* +@all\nuser a on >pw ~a:* %R~b* &c* +@read -keys",
         b"user b off #5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8 -@all +config|get +select|0 (+set ~x) (%W~y -@all)",
         b"user c reset on <x !zz resetkeys allchannels (+get\n\nuser",
+        // Regression: ACL SAVE wrote the pattern `)` before other rules and so ended the selector.
+        b"user a (+set ~))",
     ];
     let words: &[&[u8]] = &[
         b"user d ",
@@ -65,8 +67,15 @@ fn a_damaged_feed_is_refused_or_executed() {
         b"$99999999\r\n",
         b"*1048576\r\n",
         b" type h\n",
+        b"*1\r\n$5\r\nMULTI\r\n",
     ];
     mutate::run(0x5EED_0007, 3000, &samples, words, feed::run);
+}
+
+#[test]
+fn a_feed_that_ends_within_a_transaction_in_a_transaction_is_cut_before_both() {
+    // Regression: it was cut behind the first MULTI.
+    feed::run(b"*1\r\n$5\r\nMULTI\r\n*1\r\n$5\r\nMULTI\r\n");
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl TtlSums {
 
 fn add_memory(locked: &Locked, facts: &mut MemoryFacts) {
     facts.pending_objects += locked.pending_objects();
+    facts.pending_bytes += locked.pending_bytes();
     for db in locked.dbs.iter().flatten() {
         let (policies, index) = db.algorithm_bytes();
         facts.entry_bytes += db.entries.entry_bytes();

@@ -563,9 +563,14 @@ impl Elements {
     /// must not be used for anything else afterwards.
     pub fn dismantle(&mut self, steps: u32) -> bool {
         for _ in 0..steps {
-            if self.outside.pop().is_none() && self.pages.pop().is_none() {
-                return false;
+            if let Some(body) = self.outside.pop() {
+                self.held_bytes -= body.map_or(0, |body| body.len());
+                continue;
             }
+            let Some(page) = self.pages.pop() else {
+                return false;
+            };
+            self.held_bytes -= page.heap_bytes();
         }
         true
     }

@@ -111,6 +111,8 @@ pub struct MemoryFacts {
     pub arena_free_bytes: u64,
     /// Number of large values and of keys of flushed databases that wait to be dropped.
     pub pending_objects: u64,
+    /// Number of bytes of these values. They are not part of `used_bytes`.
+    pub pending_bytes: u64,
 }
 
 /// State of the expiry indexes.

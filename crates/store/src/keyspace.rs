@@ -91,10 +91,12 @@ impl Keyspace {
                 notify: AtomicBool::new(false),
                 frozen: AtomicBool::new(false),
                 names_elements: AtomicBool::new(false),
+                removes_until: AtomicU64::new(u64::MAX),
                 expires_actively: AtomicBool::new(true),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
                 has_huge_strings: AtomicBool::new(false),
+                has_timed_collections: AtomicBool::new(false),
                 limits: Limits::default(),
                 settings: Mutex::new(policy),
                 settings_number: AtomicU64::new(0),
@@ -128,10 +130,12 @@ impl Keyspace {
                 notify: AtomicBool::new(own.is_notifying()),
                 frozen: AtomicBool::new(own.is_frozen()),
                 names_elements: AtomicBool::new(own.names_elements()),
+                removes_until: AtomicU64::new(own.removes_until.load(Ordering::Relaxed)),
                 expires_actively: AtomicBool::new(own.expires_actively.load(Ordering::Relaxed)),
                 event_count: AtomicU64::new(0),
                 turn: AtomicUsize::new(0),
                 has_huge_strings: AtomicBool::new(false),
+                has_timed_collections: AtomicBool::new(false),
                 limits: own.limits.clone(),
                 settings: Mutex::new(PolicyChoice::none()),
                 settings_number: AtomicU64::new(0),
@@ -207,6 +211,24 @@ impl Keyspace {
         self.shared.frozen.store(on, Ordering::Relaxed);
     }
 
+    /// Makes expiry remove only what has expired at an instant, which the caller moves forward: the
+    /// keys are a copy whose changes arrive late, and a change may need an entry that has expired
+    /// by the present clock. What has expired since then is hidden. `None` ends this.
+    pub fn set_removal_limit(&self, until: Option<Tick>) {
+        let until = until.map_or(u64::MAX, |until| until.0);
+        self.shared.removes_until.store(until, Ordering::Relaxed);
+    }
+
+    /// Whether the removal of what has expired waits for [`Keyspace::set_removal_limit`].
+    pub fn has_removal_limit(&self) -> bool {
+        self.shared.removes_until.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// Returns the instant by which [`Keyspace::expire`] removes entries at `now`.
+    pub fn removal_instant(&self, now: Tick) -> Tick {
+        self.shared.removal_instant(now)
+    }
+
     /// Sets whether events name the fields and members that have changed or expired.
     pub fn set_names_elements(&self, on: bool) {
         self.shared.names_elements.store(on, Ordering::Relaxed);
@@ -221,6 +243,11 @@ impl Keyspace {
     /// Whether [`Keyspace::expire`] removes anything.
     pub fn expires_actively(&self) -> bool {
         self.shared.expires_actively.load(Ordering::Relaxed) && !self.is_frozen()
+    }
+
+    /// Whether [`Keyspace::expire`] removes what expires as time passes.
+    pub fn expires_by_clock(&self) -> bool {
+        self.expires_actively() && !self.has_removal_limit()
     }
 
     /// Whether [`Keyspace::set_frozen`] is in force.
@@ -349,6 +376,7 @@ impl Keyspace {
         let used_before = locked.used_bytes();
         let mut budget = Budget(steps);
         locked.observe_clock(now);
+        let now = self.removal_instant(now);
         let keys_before = locked.counters.expired_keys;
         expired.more = locked.expire(now, &mut budget, &self.shared, &mut |deadline, count| {
             expired.count += count;
@@ -359,7 +387,7 @@ impl Keyspace {
         expired.next_due = locked.next_due();
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
-        let deferred = locked.take_deferred();
+        let deferred = locked.take_deferred(&self.shared);
         let blocks = std::mem::take(&mut locked.large_blocks);
         drop(locked);
         drop(deferred);
@@ -392,7 +420,7 @@ impl Keyspace {
         // Removals can leave work for the index, which then requires an earlier run.
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
-        let deferred = locked.take_deferred();
+        let deferred = locked.take_deferred(&self.shared);
         let more = more || !locked.deferred.is_empty();
         let blocks = std::mem::take(&mut locked.large_blocks);
         drop(locked);
@@ -431,6 +459,12 @@ impl Keyspace {
                     .apply_settings(db, self.shared.seed ^ shard as u64 ^ (i as u64) << 32);
             }
         }
+    }
+
+    /// Returns the bytes of values and flushed databases that wait to be freed. They are not in
+    /// [`Keyspace::published_bytes`].
+    pub fn pending_bytes(&self) -> u64 {
+        self.shared.memory.pending_bytes()
     }
 
     /// Sets the maximum memory in bytes; 0 means no limit. Background work evicts until the memory

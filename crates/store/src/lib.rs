@@ -54,7 +54,7 @@ pub use keyspace::{Keyspace, Options};
 pub use lifetimes::{SPAN_BINS, Spans};
 pub use limits::Limits;
 pub use policy::Tick;
-pub use saving::{Batch, Record, RecordValue, SnapshotSink};
+pub use saving::{Batch, PackedRecord, Record, RecordValue, SnapshotSink};
 pub use shared::{DATABASES_MAX, Key};
 pub use sizes::{SIZE_BINS, SizeHistograms};
 pub use snapshot::{Loan, SnapshotStep};

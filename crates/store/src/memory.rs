@@ -12,6 +12,8 @@ pub(crate) struct Memory {
     used_bytes: AtomicU64,
     /// Bytes that the host uses outside the shards and counts against the limit.
     outside_bytes: AtomicU64,
+    /// Bytes of values that entries no longer hold and that wait to be freed.
+    pending_bytes: AtomicU64,
     /// Maximum number of bytes; 0 means no limit.
     max_bytes: AtomicU64,
     /// Number of shards in which the arena of a database has nearly used up its slot numbers. That
@@ -42,6 +44,18 @@ impl Memory {
         self.outside_bytes
             .fetch_add(change as u64, Ordering::Relaxed);
     }
+    /// Returns the bytes of values that wait to be freed.
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending_bytes.load(Ordering::Relaxed)
+    }
+    /// Adds a value that waits to be freed.
+    pub fn add_pending(&self, bytes: u64) {
+        self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+    /// Removes a value that was freed.
+    pub fn subtract_pending(&self, bytes: u64) {
+        self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
     /// Publishes that a shard's memory changed from `old` to `new`.
     pub fn publish(&self, old: u64, new: u64) {
         // The addition wraps because shards may publish in an order in which the sum is temporarily
@@ -68,11 +82,23 @@ impl Memory {
     pub fn is_over(&self) -> bool {
         self.lacks(0)
     }
-    /// Returns whether the memory would be over its limit with this number of bytes more.
+    /// Returns whether the memory would be over its limit with this number of bytes more. Values
+    /// that wait to be freed do not count, because evicting would not make room for them.
     #[inline]
     pub fn lacks(&self, bytes: usize) -> bool {
+        self.exceeds(bytes as u64)
+    }
+    /// Returns whether the memory in use and values that wait to be freed exceed the limit in sum.
+    /// Then writes must free some of them.
+    #[inline]
+    pub fn must_free(&self, bytes: usize) -> bool {
+        let pending = self.pending_bytes();
+        pending > 0 && self.exceeds(pending.saturating_add(bytes as u64))
+    }
+    #[inline]
+    fn exceeds(&self, more: u64) -> bool {
         let max = self.max_bytes();
         let used = self.used_bytes().saturating_add(self.outside_bytes());
-        max > 0 && used.saturating_add(bytes as u64) > max
+        max > 0 && used.saturating_add(more) > max
     }
 }

@@ -1,11 +1,13 @@
 //! Entries on their way from a shard to the receiver of a snapshot: batches of copied entries, and
 //! the state of a shard whose entries were not all passed yet. `snapshot` describes the whole.
 
+use crate::elements::packed::{Tail, elements_of};
+use crate::facts::Kind;
 use crate::item::{ItemHead, value_of};
 use crate::lent::Lent;
 use crate::object::{Object, kind_of};
 use crate::shared::{Db, Shared};
-use crate::tags::{TAG_ITEM, TAG_STRING};
+use crate::tags::{TAG_HASH, TAG_ITEM, TAG_SET, TAG_SORTED_SET, TAG_STRING};
 use crate::types::{Hash, List, Set, SortedSet, Stream};
 use cache::{Outside, Value};
 use policy::{Slot, Tick};
@@ -15,6 +17,8 @@ use std::sync::Arc;
 const LARGE_BYTES: usize = 64 << 10;
 /// Size of a batch in bytes. A shard collects at most this much, and one entry.
 const BATCH_BYTES: usize = 64 << 10;
+/// Memory of a batch beyond its size, for its last entry.
+const SPARE_BYTES: usize = 4 << 10;
 /// Number of bytes that are copied in one step of the walk.
 const BYTES_PER_STEP: usize = 512;
 /// Tag of an entry whose value is an object of the batch.
@@ -25,8 +29,10 @@ const HEAD_BYTES: usize = 18;
 /// Receiver of the entries of a snapshot.
 pub trait SnapshotSink: Send + Sync {
     /// Receives entries. The shard that they come from is locked, so that an implementation that
-    /// waits here delays commands.
-    fn put(&self, batch: Batch);
+    /// waits here delays commands. Returns an empty batch, if possible with the memory of one that
+    /// was used, because the allocator returns freed memory to the system at once and each page of
+    /// new memory costs a fault.
+    fn put(&self, batch: Batch) -> Batch;
 }
 
 /// Entries of a snapshot, in no particular order.
@@ -72,6 +78,45 @@ pub enum RecordValue<'a> {
     Hash(&'a Hash),
     /// A stream.
     Stream(&'a Stream),
+    /// A small hash, set or sorted set whose elements have no deadlines.
+    Packed(PackedRecord<'a>),
+}
+
+/// A hash, set or sorted set without deadlines of elements, in one byte array.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRecord<'a> {
+    kind: Kind,
+    tail: Tail,
+    bytes: &'a [u8],
+}
+
+impl<'a> PackedRecord<'a> {
+    fn of(tag: u8, bytes: &'a [u8]) -> Option<PackedRecord<'a>> {
+        let (kind, tail) = match tag {
+            TAG_HASH => (Kind::Hash, Tail::Value),
+            TAG_SET => (Kind::Set, Tail::Nothing),
+            TAG_SORTED_SET => (Kind::SortedSet, Tail::Score),
+            _ => return None,
+        };
+        Some(PackedRecord { kind, tail, bytes })
+    }
+
+    /// Returns the type.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns an upper bound of the length of all elements.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns each field with its value, each member, or each member with the eight bytes of its
+    /// score, the lowest first.
+    #[inline(always)]
+    pub fn elements(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        elements_of(self.bytes, self.tail)
+    }
 }
 
 impl<'a> RecordValue<'a> {
@@ -94,6 +139,23 @@ impl<'a> RecordValue<'a> {
 }
 
 impl Batch {
+    /// Creates an empty batch with memory for its entries.
+    pub fn with_memory() -> Batch {
+        Batch {
+            bytes: Vec::with_capacity(BATCH_BYTES + SPARE_BYTES),
+            ..Batch::default()
+        }
+    }
+
+    /// Empties the batch and keeps its memory. Returns `None` if it has more than a usual one.
+    pub fn reused(mut self) -> Option<Batch> {
+        self.bytes.clear();
+        self.objects = Vec::new();
+        self.object_bytes = 0;
+        let capacity = self.bytes.capacity();
+        ((BATCH_BYTES..4 * BATCH_BYTES).contains(&capacity)).then_some(self)
+    }
+
     /// Returns the number of bytes that the entries occupy.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + self.object_bytes
@@ -102,11 +164,14 @@ impl Batch {
     fn push(&mut self, db: u8, tag: u8, key: &[u8], deadline: Option<Tick>, value: &[u8]) {
         let length = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
         debug_assert!(key.len().max(value.len()) <= u32::MAX as usize);
-        self.bytes.extend_from_slice(&[db, tag]);
         let deadline = deadline.map_or(u64::MAX, |deadline| deadline.0);
-        self.bytes.extend_from_slice(&deadline.to_le_bytes());
-        self.bytes.extend_from_slice(&length(key));
-        self.bytes.extend_from_slice(&length(value));
+        let mut head = [db; HEAD_BYTES];
+        head[1] = tag;
+        head[2..10].copy_from_slice(&deadline.to_le_bytes());
+        head[10..14].copy_from_slice(&length(key));
+        head[14..].copy_from_slice(&length(value));
+        self.bytes.reserve(HEAD_BYTES + key.len() + value.len());
+        self.bytes.extend_from_slice(&head);
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
     }
@@ -134,10 +199,13 @@ impl Batch {
                 TAG_STRING => Some(RecordValue::String(bytes)),
                 TAG_ITEM => Some(RecordValue::item(bytes)),
                 TAG_OBJECT => objects.next().and_then(RecordValue::of),
-                tag => {
-                    unpacked = Object::unpack(tag, bytes.to_vec());
-                    RecordValue::of(&unpacked)
-                }
+                tag => match PackedRecord::of(tag, bytes) {
+                    Some(packed) => Some(RecordValue::Packed(packed)),
+                    None => {
+                        unpacked = Object::unpack(tag, bytes.to_vec());
+                        RecordValue::of(&unpacked)
+                    }
+                },
             };
             if let Some(value) = value {
                 each(&Record {
@@ -232,7 +300,7 @@ impl Saving {
 
     pub fn flush(&mut self) {
         if self.out.bytes() > 0 {
-            self.sink.put(std::mem::take(&mut self.out));
+            self.out = self.sink.put(std::mem::take(&mut self.out));
         }
     }
 

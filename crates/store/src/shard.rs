@@ -27,6 +27,9 @@ const EVICT_STEPS: u32 = 128;
 const BYTES_PER_STEP: usize = 32;
 /// Maximum number of steps per write, a few milliseconds. Background work does the rest.
 const EVICT_STEPS_MAX: u32 = 1 << 15;
+/// Number of steps that a write frees of values that wait for it, while they and the memory in use
+/// exceed the limit. A step frees at least the hundred bytes that a small write adds.
+const FREE_STEPS: u32 = 16;
 /// Number of entries moved to a new policy before eviction is tried again.
 const DRAIN_STEPS: u32 = 32;
 /// Maximum number of deferred values that one call drops.
@@ -40,6 +43,9 @@ const LARGE_BLOCK_MIN: usize = 4 << 20;
 const PURGE_STEPS: u32 = 256;
 /// Number of writes between two calls of [`Locked::resize_policies`].
 const RESIZE_INTERVAL_WRITES: u32 = 4096;
+/// Reciprocal of the change of the shard's bytes after which [`Locked::resize_policies`] is called
+/// at once. While a small cache fills, its first estimates would otherwise stay until it is full.
+const RESIZE_CHANGE: u64 = 32;
 
 #[derive(Default)]
 pub(crate) struct Locked {
@@ -59,18 +65,19 @@ pub(crate) struct Locked {
     pub lifetimes: Lifetimes,
     /// Number of changes by commands.
     pub changes: u64,
+    /// Number of bytes of deferred values and of flushed databases.
+    pending_bytes: u64,
     /// Values that are to be dropped outside the lock, a limited number at a time.
     pub deferred: Vec<Object>,
     /// Large byte arrays, which [`crate::Keyspace::take_large_blocks`] returns.
     pub large_blocks: Vec<Vec<u8>>,
     /// Values with many parts that are to be freed in steps.
-    pub deferred_large: Vec<Object>,
+    pub deferred_large: Vec<Waste<Object>>,
     /// Snapshot in progress; `None` without one, or if it has all entries of this shard.
     pub saving: Option<Box<Saving>>,
     /// Flushed databases that are to be freed in steps, after a snapshot in progress has passed
     /// them.
-    #[expect(clippy::vec_box, reason = "the databases are boxed already")]
-    pub flushed: Vec<Box<Db>>,
+    pub flushed: Vec<Waste<Box<Db>>>,
     /// Number of times that a database was flushed or swapped.
     pub flushes: u64,
     /// Number of bytes that the shard has contributed to the published sum.
@@ -81,6 +88,8 @@ pub(crate) struct Locked {
     db_bytes: Vec<u64>,
     used_bytes: u64,
     writes: u32,
+    /// Bytes of the shard when the capacity of its policies was last set.
+    resized_at_bytes: u64,
     /// Positions at which the drain of a replaced policy continues, by database.
     drain_cursors: Vec<u32>,
     /// Number of the settings that the shard's policies follow. A lower number than that of the
@@ -95,6 +104,13 @@ pub(crate) struct Locked {
     pub changed: Option<(u8, u64, Vec<Vec<u8>>)>,
     /// Cas number of the last write of an item.
     pub last_cas: u64,
+}
+
+/// A value or a database that is freed in steps.
+pub(crate) struct Waste<T> {
+    pub data: T,
+    /// Number of bytes that count as used until it is freed.
+    pub bytes: u64,
 }
 
 impl Locked {
@@ -172,7 +188,10 @@ impl Locked {
             }
         }
         self.writes = self.writes.wrapping_add(1);
-        if self.writes.is_multiple_of(RESIZE_INTERVAL_WRITES) {
+        let change = self.used_bytes.abs_diff(self.resized_at_bytes);
+        if self.writes.is_multiple_of(RESIZE_INTERVAL_WRITES)
+            || change > self.resized_at_bytes / RESIZE_CHANGE
+        {
             self.resize_policies(shared);
         }
     }
@@ -186,13 +205,16 @@ impl Locked {
     }
 
     /// Sets the capacity of the policies. It is the part of the shard's share of memory that is
-    /// left for entries; the present sizes of tables, indexes and ghosts are subtracted.
+    /// left for entries; the present sizes of tables, indexes and ghosts are subtracted, and the
+    /// bytes that the host uses outside the shards, which count against the limit, too.
     pub fn resize_policies(&mut self, shared: &Shared) {
+        self.resized_at_bytes = self.used_bytes;
         let max = shared.memory.max_bytes();
         if max == 0 || self.used_bytes == 0 {
             return;
         }
-        let share = max / shared.shard_count as u64;
+        let inside = max.saturating_sub(shared.memory.outside_bytes());
+        let share = inside / shared.shard_count as u64;
         for (db, bytes) in self.dbs.iter_mut().zip(&self.db_bytes) {
             let Some(db) = db else { continue };
             let part = u128::from(share) * u128::from(db.entries.entry_bytes());
@@ -225,19 +247,27 @@ impl Locked {
 
     /// Keeps a value that an entry no longer holds, so that it is dropped later outside the lock.
     #[inline]
-    pub fn defer_drop(&mut self, object: Option<Object>) {
+    pub fn defer_drop(&mut self, object: Option<Object>, shared: &Shared) {
         if let Some(object) = object {
-            self.defer(object);
+            self.defer(object, shared);
         }
     }
 
-    fn defer(&mut self, object: Object) {
+    fn defer(&mut self, object: Object, shared: &Shared) {
+        let bytes = object.heap_bytes() as u64;
         match object {
             Object::String(bytes) | Object::Item(bytes) if bytes.capacity() >= LARGE_BLOCK_MIN => {
                 self.large_blocks.push(bytes);
             }
-            object if object.inline().is_none() => self.deferred_large.push(object),
-            object => self.deferred.push(object),
+            object if object.inline().is_none() => {
+                self.add_pending(bytes, shared);
+                let data = object;
+                self.deferred_large.push(Waste { data, bytes });
+            }
+            object => {
+                self.add_pending(bytes, shared);
+                self.deferred.push(object);
+            }
         }
     }
 
@@ -262,7 +292,7 @@ impl Locked {
         };
         let now = data.entries.now().max(self.last_seen);
         let age = self.lifetimes.removed(data.entries.removed_hash(), db, now);
-        self.defer_drop(object);
+        self.defer_drop(object, shared);
         let (class, name) = match removal {
             Removal::Deleted | Removal::Emptied(_) => (Class::Generic, "del"),
             Removal::ExpiredOnAccess | Removal::ExpiredByIndex => {
@@ -328,11 +358,24 @@ impl Locked {
     /// If the policy has changed, entries that do not belong to it yet are moved to it first, so
     /// that a keyspace that is full when eviction is turned on refuses no write.
     pub fn make_room(&mut self, first: u8, room: Room, shared: &Shared) -> bool {
-        if !shared.memory.lacks(room.needed_bytes) {
-            return true;
-        }
         let more = u32::try_from(room.written_bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
-        let mut budget = Budget(EVICT_STEPS.saturating_add(more).min(EVICT_STEPS_MAX));
+        if shared.memory.must_free(room.needed_bytes) {
+            self.free_waste(FREE_STEPS.saturating_add(more).min(EVICT_STEPS_MAX), shared);
+        }
+        let budget = Budget(EVICT_STEPS.saturating_add(more).min(EVICT_STEPS_MAX));
+        let has_room =
+            !shared.memory.lacks(room.needed_bytes) || self.evict(first, room, budget, shared);
+        // Small values, above all those of victims, are freed at once then, because the next write
+        // to this shard may be far.
+        if !self.deferred.is_empty() && shared.memory.must_free(room.needed_bytes) {
+            drop(self.take_deferred(shared));
+        }
+        has_room
+    }
+
+    /// Evicts entries until there is room or the budget is spent. Returns false if no entry can be
+    /// evicted and the limit is exceeded.
+    fn evict(&mut self, first: u8, room: Room, mut budget: Budget, shared: &Shared) -> bool {
         let others = 0..self.dbs.len();
         for db in std::iter::once(first as usize).chain(others) {
             while let Some(Some(data)) = self.dbs.get_mut(db) {
@@ -441,7 +484,7 @@ impl Locked {
 
     /// Returns some of the deferred values and removes them from the queue. The caller drops them
     /// after it has released the lock.
-    pub fn take_deferred(&mut self) -> Vec<Object> {
+    pub fn take_deferred(&mut self, shared: &Shared) -> Vec<Object> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while taken.len() < DROPS_PER_CALL
             && bytes < DROPPED_BYTES_MAX
@@ -450,14 +493,31 @@ impl Locked {
             bytes += object.heap_bytes();
             taken.push(object);
         }
+        self.subtract_pending(bytes as u64, shared);
         self.counters.dropped_objects += taken.len() as u64;
         taken
     }
 
     /// Returns the number of deferred values and of keys of flushed databases.
     pub fn pending_objects(&self) -> u64 {
-        let keys: usize = self.flushed.iter().map(|db| db.entries.len()).sum();
+        let keys = self.flushed.iter().map(|waste| waste.data.entries.len());
+        let keys: usize = keys.sum();
         (self.deferred.len() + self.deferred_large.len() + keys) as u64
+    }
+
+    /// Returns the number of bytes of deferred values and of flushed databases.
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending_bytes
+    }
+
+    fn add_pending(&mut self, bytes: u64, shared: &Shared) {
+        self.pending_bytes += bytes;
+        shared.memory.add_pending(bytes);
+    }
+
+    fn subtract_pending(&mut self, bytes: u64, shared: &Shared) {
+        self.pending_bytes -= bytes;
+        shared.memory.subtract_pending(bytes);
     }
 
     /// Panics if a structure is inconsistent.
@@ -474,6 +534,11 @@ impl Locked {
             }
         }
         assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
+        let small = self.deferred.iter().map(|o| o.heap_bytes() as u64);
+        let large = self.deferred_large.iter().map(|waste| waste.bytes);
+        let flushed = self.flushed.iter().map(|waste| waste.bytes);
+        let pending: u64 = small.chain(large).chain(flushed).sum();
+        assert_eq!(pending, self.pending_bytes);
     }
 
     /// Does up to `steps` steps of background work and returns whether there is more.
@@ -500,16 +565,31 @@ impl Locked {
             self.account(db as u8, shared);
         }
         self.publish_bytes(shared);
-        if let Some(object) = self.deferred_large.last_mut() {
-            if !object.dismantle(steps) {
+        more | self.free_waste(steps, shared)
+    }
+
+    /// Frees up to `steps` parts of values and flushed databases that wait for it. Returns whether
+    /// there are more.
+    fn free_waste(&mut self, steps: u32, shared: &Shared) -> bool {
+        let mut more = false;
+        if let Some(waste) = self.deferred_large.last_mut() {
+            let has_more = waste.data.dismantle(steps);
+            let left = match has_more {
+                true => waste.bytes.min(waste.data.heap_bytes() as u64),
+                false => 0,
+            };
+            let freed = waste.bytes - left;
+            waste.bytes = left;
+            self.subtract_pending(freed, shared);
+            if !has_more {
                 self.deferred_large.pop();
                 self.counters.dropped_objects += 1;
             }
             more |= !self.deferred_large.is_empty();
         }
-        let is_saved = |db: &Db| db.entries.saving_label().is_none();
-        if let Some(at) = self.flushed.iter().rposition(|db| is_saved(db)) {
-            let db = &mut self.flushed[at];
+        let is_saved = |waste: &Waste<Box<Db>>| waste.data.entries.saving_label().is_none();
+        if let Some(at) = self.flushed.iter().rposition(is_saved) {
+            let db = &mut self.flushed[at].data;
             let blocks = &mut self.large_blocks;
             let each = |object: Object| match object {
                 Object::String(bytes) | Object::Item(bytes)
@@ -521,11 +601,19 @@ impl Locked {
             };
             if !db.entries.dismantle(steps, each) {
                 self.counters.dropped_objects += db.entries.len() as u64;
-                self.flushed.remove(at);
+                let waste = self.flushed.remove(at);
+                self.subtract_pending(waste.bytes, shared);
             }
-            more |= self.flushed.iter().any(|db| is_saved(db));
+            more |= self.flushed.iter().any(is_saved);
         }
         more
+    }
+
+    /// Leaves a database to be freed in steps.
+    pub fn defer_database(&mut self, data: Box<Db>, shared: &Shared) {
+        let bytes = db_bytes(&data);
+        self.add_pending(bytes, shared);
+        self.flushed.push(Waste { data, bytes });
     }
 }
 

@@ -49,12 +49,17 @@ pub(crate) struct Shared {
     pub names_elements: AtomicBool,
     /// Whether expired entries are hidden but not removed, and nothing is evicted.
     pub frozen: AtomicBool,
+    /// Instant before which deadlines must lie for an entry to be removed by expiry. The maximum if
+    /// this keyspace decides by its own clock.
+    pub removes_until: AtomicU64,
     /// Whether expired entries are removed without being accessed.
     pub expires_actively: AtomicBool,
     pub event_count: AtomicU64,
     pub turn: AtomicUsize,
     /// Whether a string longer than [`HUGE_BYTES`] was ever stored.
     pub has_huge_strings: AtomicBool,
+    /// Whether a large collection with deadlines of elements was ever stored.
+    pub has_timed_collections: AtomicBool,
     /// Large byte arrays that no entry holds any more.
     pub large_blocks: Mutex<Vec<Vec<u8>>>,
     pub limits: Limits,
@@ -82,6 +87,23 @@ impl Shared {
     #[inline]
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Relaxed)
+    }
+
+    /// Returns the instant by which entries are removed at `now`; 0 if none are.
+    #[inline]
+    pub fn removal_instant(&self, now: Tick) -> Tick {
+        match self.is_frozen() {
+            true => Tick(0),
+            false => now.min(Tick(self.removes_until.load(Ordering::Relaxed))),
+        }
+    }
+
+    /// Records that a large collection with deadlines of elements was stored.
+    #[inline]
+    pub fn note_timed_collection(&self) {
+        if !self.has_timed_collections.load(Ordering::Relaxed) {
+            self.has_timed_collections.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Returns the next value of a counter. Callers use it to begin at another shard each time.

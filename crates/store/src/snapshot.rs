@@ -117,7 +117,8 @@ impl Locked {
         let mut steps = steps as usize;
         let dbs = self.dbs.iter_mut().enumerate();
         let live = dbs.filter_map(|(db, data)| Some((db, data.as_mut()?, false)));
-        let flushed = self.flushed.iter_mut().map(|data| (0, data, true));
+        let flushed = self.flushed.iter_mut();
+        let flushed = flushed.map(|waste| (0, &mut waste.data, true));
         for (db, data, is_flushed) in live.chain(flushed) {
             match saving.walk(data, is_flushed, &mut steps, shared) {
                 None => {}
@@ -153,7 +154,8 @@ impl Keyspace {
             let locked = &mut *locked;
             locked.saving = None;
             let dbs = locked.dbs.iter_mut().flatten();
-            for data in dbs.chain(&mut locked.flushed) {
+            let flushed = locked.flushed.iter_mut().map(|waste| &mut waste.data);
+            for data in dbs.chain(flushed) {
                 data.entries.end_saving();
             }
         }
@@ -225,7 +227,8 @@ impl View<'_> {
     pub fn take_loan_back(&mut self, loan: Loan) {
         let key = self.space.key(loan.db, &loan.key);
         if let Some(object) = self.put_lent_back(&key, loan.object) {
-            self.parts(&key).2.defer_drop(Some(object));
+            let (space, _, locked) = self.parts(&key);
+            locked.defer_drop(Some(object), space.shared());
         }
     }
 }

@@ -195,7 +195,7 @@ impl<'a> View<'a> {
         let now = self.now;
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
-        if shared.is_frozen() {
+        if shared.removal_instant(now) < now {
             // Readers skip expired elements, so that only the key's own deadline matters.
             let own = self.db(key).entries.own_deadline(slot);
             return own.is_none_or(|own| now <= own).then_some(slot);
@@ -448,7 +448,7 @@ impl<'a> View<'a> {
         if let Some(slot) = found {
             let (slot, dropped) = db.change(slot, value, at);
             db.hit(slot);
-            locked.defer_drop(dropped);
+            locked.defer_drop(dropped, shared);
             locked.make_room(key.db, Room::written(value_bytes), shared);
         } else {
             let weight = (key.bytes.len() + value_bytes + 8) as u32;

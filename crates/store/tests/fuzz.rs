@@ -1,6 +1,10 @@
 //! Random operations on a stream against a model. The fuzz target `streams` is the larger version
 //! of this test.
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a campaign runs for a time that its environment sets"
+)]
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;
 #[path = "../../../fuzz/bodies/streams.rs"]

@@ -94,10 +94,11 @@ type Copied = BTreeMap<(u8, Vec<u8>), (Option<Tick>, String)>;
 struct Collected(Mutex<Vec<Batch>>);
 
 impl SnapshotSink for Collected {
-    fn put(&self, batch: Batch) {
+    fn put(&self, batch: Batch) -> Batch {
         assert!(batch.bytes() > 0);
         let mut batches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         batches.push(batch);
+        Batch::with_memory()
     }
 }
 
@@ -129,6 +130,14 @@ fn text_of(value: &RecordValue<'_>, space: &Keyspace, now: u64) -> String {
         }
         RecordValue::Hash(hash) => hash.each(scene, |name, value, deadline| {
             elements.push(format!("{} {} {deadline:?}", text(name), text(value)));
+        }),
+        RecordValue::Packed(packed) => packed.elements().for_each(|(name, tail)| {
+            let score = || f64::from_le_bytes(tail.try_into().unwrap_or_default());
+            elements.push(match packed.kind() {
+                Kind::Hash => format!("{} {} None", text(name), text(tail)),
+                Kind::SortedSet => format!("{} {} Some(None)", text(name), score()),
+                _ => format!("{} Some(None)", text(name)),
+            });
         }),
         RecordValue::Stream(stream) => {
             for entry in stream.range(StreamId::MIN, StreamId::MAX, scene) {

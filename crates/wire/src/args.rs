@@ -94,7 +94,7 @@ impl<'a> Args<'a> {
     }
     /// Returns the arguments in order.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let input = self.input;
         self.spans.iter().map(move |span| &input[span.range()])
     }

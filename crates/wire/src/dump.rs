@@ -27,6 +27,7 @@ mod input;
 mod libraries;
 mod packed;
 mod read;
+mod space;
 mod stream;
 mod value;
 mod write;
@@ -38,10 +39,11 @@ pub(crate) use libraries::{LIBRARY, VERSION as LIBRARY_VERSION};
 pub use libraries::{read_libraries, write_libraries};
 pub use read::read;
 pub(crate) use read::{read_value, type_of};
+pub(crate) use space::{Cursor, LENGTH_BYTES_MAX, Space};
 pub use stream::{StreamForm, StreamWriter};
 pub use value::{DumpError, DumpId, Element, Encoding, Sink, StreamNumbers, StreamPart, ValueType};
+pub(crate) use write::HEAD_BYTES_MAX;
 pub use write::Writer;
-pub(crate) use write::{push_element, push_head, push_length, push_string};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,10 @@
 mod dump;
 #[path = "../../../fuzz/bodies/memcached.rs"]
 mod memcached;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a campaign runs for a time that its environment sets"
+)]
 #[path = "../../../fuzz/bodies/mutate.rs"]
 mod mutate;
 #[path = "../../../fuzz/bodies/number.rs"]

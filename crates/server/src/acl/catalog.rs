@@ -1,6 +1,7 @@
 //! The commands as access rules name them: their names, containers and categories.
 
-use crate::spec::{SpecIndex, Table, flag};
+use crate::spec::{COMMANDS_MAX, Keys, SpecIndex, Table, flag};
+use std::collections::BTreeMap;
 
 /// Names of the categories, in the order of ACL CAT. A set of categories has the bit of each one's
 /// position.
@@ -117,10 +118,50 @@ pub struct Entry {
     pub categories: u32,
 }
 
+/// A set of commands and subcommands: the bit of each one's index.
+pub type CommandSet = [u64; COMMANDS_MAX / 64];
+
+/// Whether an index is in a set.
+#[inline]
+pub fn contains(set: &CommandSet, index: SpecIndex) -> bool {
+    set[index as usize / 64] & (1 << (index % 64)) != 0
+}
+
+/// Returns the set of the entries in a category, with their subcommands.
+fn members(entries: &[Entry], place: usize) -> CommandSet {
+    let mut set = CommandSet::default();
+    for (index, entry) in entries.iter().enumerate() {
+        if entry.categories & 1 << place != 0 {
+            let own = index as SpecIndex..index as SpecIndex + 1;
+            for index in own.chain(entry.subcommands.clone()) {
+                set[index as usize / 64] |= 1 << (index % 64);
+            }
+        }
+    }
+    set
+}
+
+/// Commands without subcommands by the arguments whose use depends on rights.
+#[derive(Clone, Debug, Default)]
+pub struct Shapes {
+    /// Commands that name no key.
+    pub keyless: CommandSet,
+    /// Commands whose only key is the first argument.
+    pub one_key: CommandSet,
+    /// Commands that may name a channel.
+    pub on_channels: CommandSet,
+}
+
 /// All commands and subcommands, in the order of their indexes.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     entries: Vec<Entry>,
+    /// Index of each entry by its name, which is in lower case.
+    by_name: BTreeMap<&'static str, SpecIndex>,
+    /// Commands and subcommands of each category, with the subcommands of its commands.
+    members: Vec<CommandSet>,
+    /// Sets of commands by their arguments.
+    pub shapes: Shapes,
 }
 
 impl Catalog {
@@ -134,6 +175,20 @@ impl Catalog {
             let count = (start..subcommands.len()).take_while(is_own).count();
             (first + start) as SpecIndex..(first + start + count) as SpecIndex
         };
+        let mut shapes = Shapes::default();
+        for (index, spec) in table.iter().enumerate() {
+            let (word, bit) = (index / 64, 1 << (index % 64));
+            match spec.keys {
+                Keys::None | Keys::Whole | Keys::Queued | Keys::Watched => {
+                    shapes.keyless[word] |= bit;
+                }
+                Keys::Range(1, 1, 1) => shapes.one_key[word] |= bit,
+                _ => {}
+            }
+            if spec.has(flag::PUBSUB) {
+                shapes.on_channels[word] |= bit;
+            }
+        }
         let commands = table.iter().map(|spec| {
             let subcommands = range_of(spec.name);
             // A container does nothing by itself.
@@ -159,16 +214,29 @@ impl Catalog {
                 subcommands: 0..0,
             }
         });
+        let entries: Vec<Entry> = commands.chain(subcommands).collect();
+        let names = entries.iter().enumerate();
         Catalog {
-            entries: commands.chain(subcommands).collect(),
+            members: (0..CATEGORIES.len())
+                .map(|place| members(&entries, place))
+                .collect(),
+            by_name: names
+                .map(|(index, entry)| (entry.name, index as SpecIndex))
+                .collect(),
+            entries,
+            shapes,
         }
     }
 
-    /// Returns the index of the command or subcommand with this name. Case is ignored.
-    pub fn find(&self, name: &[u8]) -> Option<SpecIndex> {
-        let is_named = |entry: &Entry| entry.name.as_bytes().eq_ignore_ascii_case(name);
-        let found = self.entries.iter().position(is_named);
-        found.map(|index| index as SpecIndex)
+    /// Returns the index of the command or subcommand with this name, in lower case.
+    pub fn find(&self, name: &str) -> Option<SpecIndex> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Returns the commands and subcommands of the category with this bit, and the subcommands of
+    /// its commands.
+    pub fn members(&self, category: u32) -> &CommandSet {
+        &self.members[category.trailing_zeros() as usize]
     }
 
     /// Returns the command or subcommand with this index.

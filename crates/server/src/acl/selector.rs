@@ -1,6 +1,6 @@
 //! A selector: commands, keys and channels that a user may use together.
 
-use super::catalog::{Catalog, category};
+use super::catalog::{Catalog, CommandSet, Shapes, category, contains};
 use crate::glob;
 use crate::spec::{COMMANDS_MAX, SpecIndex};
 
@@ -11,6 +11,10 @@ pub const WRITE: u8 = 2;
 
 /// Maximum number of patterns, and of rules about commands, of one selector.
 pub const RULES_MAX: usize = 1024;
+
+/// Maximum length of a name times the number of patterns with special characters. A longer name
+/// matches none of these patterns, so that one check takes a bounded time.
+const GLOB_WORK_MAX: usize = 1 << 22;
 
 /// Reason why a rule is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub enum RuleError {
     Digest,
     /// A first argument was allowed for a subcommand.
     FirstArgument,
+    /// A rule of a selector ends with a parenthesis, which ends the selector.
+    Parenthesis,
     /// A user or a selector has too many rules.
     TooMany,
 }
@@ -55,6 +61,7 @@ impl RuleError {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
             RuleError::FirstArgument => "Allowing first-arg of a subcommand is not supported",
+            RuleError::Parenthesis => "A rule of a selector can't end with a parenthesis",
             RuleError::TooMany => "A user has at most 1024 rules of one kind",
         }
     }
@@ -65,6 +72,15 @@ impl RuleError {
 struct Pattern {
     text: Box<[u8]>,
     form: Form,
+}
+
+/// A prefix of at most eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ShortPrefix {
+    /// The bytes of the prefix; the rest is zero.
+    bytes: u64,
+    /// Bits of `bytes` that belong to the prefix.
+    mask: u64,
 }
 
 /// How a pattern is matched.
@@ -92,7 +108,6 @@ impl Pattern {
         }
     }
 
-    #[inline]
     fn matches(&self, name: &[u8]) -> bool {
         match self.form {
             Form::Exact => name == &self.text[..],
@@ -100,13 +115,33 @@ impl Pattern {
             Form::Glob => glob::matches(&self.text, name, false),
         }
     }
+
+    fn short_prefix(&self) -> Option<ShortPrefix> {
+        let prefix = match self.form {
+            Form::Prefix if self.text.len() <= 9 => &self.text[..self.text.len() - 1],
+            _ => return None,
+        };
+        let (mut bytes, mut mask) = ([0; 8], [0; 8]);
+        bytes[..prefix.len()].copy_from_slice(prefix);
+        mask[..prefix.len()].fill(u8::MAX);
+        Some(ShortPrefix {
+            bytes: u64::from_le_bytes(bytes),
+            mask: u64::from_le_bytes(mask),
+        })
+    }
 }
 
 /// Commands, keys and channels that may be used together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     /// Bit of each allowed command and subcommand, by its index.
-    commands: [u64; COMMANDS_MAX / 64],
+    commands: CommandSet,
+    /// Commands without subcommands that are allowed whatever their arguments are. It follows from
+    /// the other fields.
+    free: CommandSet,
+    /// Commands that are allowed on each key for which all rights are given; none if all keys are
+    /// allowed. It follows from the other fields.
+    on_key: CommandSet,
     /// Whether the rules about commands start from all commands instead of none.
     starts_from_all: bool,
     /// Rules about commands after the start, in the order in which they apply.
@@ -118,8 +153,13 @@ pub struct Selector {
     keys: Vec<(Pattern, u8)>,
     /// Whether each pattern of keys allows reading and writing.
     has_full_patterns: bool,
+    /// Patterns of keys that are short prefixes and allow reading and writing. It follows from
+    /// `keys`.
+    prefixes: Vec<ShortPrefix>,
     has_all_channels: bool,
     channels: Vec<Pattern>,
+    /// Maximum length of a name that patterns with special characters match, in bytes.
+    glob_bytes_max: usize,
 }
 
 impl Selector {
@@ -127,14 +167,18 @@ impl Selector {
     pub fn new(has_all_channels: bool) -> Selector {
         Selector {
             commands: [0; COMMANDS_MAX / 64],
+            free: [0; COMMANDS_MAX / 64],
+            on_key: [0; COMMANDS_MAX / 64],
             starts_from_all: false,
             rules: Vec::new(),
             first_arguments: Vec::new(),
             has_all_keys: false,
             keys: Vec::new(),
             has_full_patterns: true,
+            prefixes: Vec::new(),
             has_all_channels,
             channels: Vec::new(),
+            glob_bytes_max: GLOB_WORK_MAX,
         }
     }
 
@@ -142,6 +186,7 @@ impl Selector {
     pub fn unrestricted() -> Selector {
         Selector {
             commands: [u64::MAX; COMMANDS_MAX / 64],
+            free: [u64::MAX; COMMANDS_MAX / 64],
             starts_from_all: true,
             has_all_keys: true,
             ..Selector::new(true)
@@ -179,6 +224,24 @@ impl Selector {
         self.has_full_patterns
     }
 
+    #[inline]
+    fn matches(&self, pattern: &Pattern, name: &[u8]) -> bool {
+        (name.len() <= self.glob_bytes_max || pattern.form != Form::Glob) && pattern.matches(name)
+    }
+
+    /// Returns the number of patterns with special characters.
+    pub fn glob_count(&self) -> usize {
+        let patterns = self.keys.iter().map(|(pattern, _)| pattern);
+        let globs = patterns.chain(&self.channels);
+        globs.filter(|pattern| pattern.form == Form::Glob).count()
+    }
+
+    /// Bounds the length of names by the number of patterns with special characters that the user
+    /// has.
+    pub fn bound_names(&mut self, glob_count: usize) {
+        self.glob_bytes_max = GLOB_WORK_MAX / glob_count.max(1);
+    }
+
     /// Whether a key is allowed with these rights.
     #[inline]
     pub fn allows_key(&self, key: &[u8], rights: u8) -> bool {
@@ -186,14 +249,63 @@ impl Selector {
             || self
                 .keys
                 .iter()
-                .any(|(pattern, given)| given & rights == rights && pattern.matches(key))
+                .any(|(pattern, given)| given & rights == rights && self.matches(pattern, key))
     }
 
-    /// Whether a command without subcommands is allowed on one key with all rights.
+    /// Whether a command without subcommands is allowed whatever its arguments are. If not,
+    /// it may be allowed with some.
+    #[inline]
+    pub fn allows_freely(&self, index: SpecIndex) -> bool {
+        contains(&self.free, index)
+    }
+
+    /// Whether a command without subcommands, whose only key this is, is allowed with all rights on
+    /// the key. If not, it may be allowed with fewer rights.
     #[inline]
     pub fn allows_on_key(&self, index: SpecIndex, key: &[u8]) -> bool {
-        self.commands[index as usize / 64] & (1 << (index % 64)) != 0
-            && self.allows_key(key, READ | WRITE)
+        if !contains(&self.on_key, index) {
+            return false;
+        }
+        // Most names are long enough for one comparison of eight bytes.
+        if let Some(first) = key.first_chunk() {
+            let first = u64::from_le_bytes(*first);
+            // A loop, because the compiler does not inline the closure of an iterator here.
+            for prefix in &self.prefixes {
+                if (first ^ prefix.bytes) & prefix.mask == 0 {
+                    return true;
+                }
+            }
+        }
+        self.allows_key_with_all_rights(key)
+    }
+
+    #[inline(never)]
+    fn allows_key_with_all_rights(&self, key: &[u8]) -> bool {
+        self.allows_key(key, READ | WRITE)
+    }
+
+    /// Determines what follows from the rules: the prefixes of keys, and the commands that need no
+    /// check, or a check of one key only.
+    pub fn settle(&mut self, shapes: &Shapes) {
+        let is_full = |(_, rights): &(Pattern, u8)| *rights == READ | WRITE;
+        self.has_full_patterns = self.keys.iter().all(is_full);
+        let full = self.keys.iter().filter(|entry| is_full(entry));
+        self.prefixes = full
+            .filter_map(|(pattern, _)| pattern.short_prefix())
+            .collect();
+        for (word, allowed) in self.commands.iter().enumerate() {
+            let allowed = match self.has_all_channels {
+                true => *allowed,
+                false => *allowed & !shapes.on_channels[word],
+            };
+            (self.free[word], self.on_key[word]) = match self.has_all_keys {
+                true => (allowed, 0),
+                false => (
+                    allowed & shapes.keyless[word],
+                    allowed & shapes.one_key[word],
+                ),
+            };
+        }
     }
 
     /// Whether every key may be read.
@@ -212,11 +324,11 @@ impl Selector {
         self.has_all_channels
             || self.channels.iter().any(|pattern| match is_pattern {
                 true => *pattern.text == *name,
-                false => pattern.matches(name),
+                false => self.matches(pattern, name),
             })
     }
 
-    /// Applies a rule about commands, keys or channels.
+    /// Applies a rule about commands, keys or channels. [`Selector::settle`] follows the last one.
     ///
     /// # Errors
     /// The rule is not valid.
@@ -242,8 +354,6 @@ impl Selector {
             }
             _ => return Err(RuleError::Syntax),
         }
-        let is_full = |(_, rights): &(Pattern, u8)| *rights == READ | WRITE;
-        self.has_full_patterns = self.keys.iter().all(is_full);
         Ok(())
     }
 
@@ -301,21 +411,15 @@ impl Selector {
         }
         if let Some(name) = name.strip_prefix('@') {
             let bit = category(name.as_bytes()).ok_or(RuleError::Unknown)?;
-            for (index, entry) in catalog.iter() {
-                if entry.categories & bit != 0 {
-                    self.set_command(index, allows, catalog);
-                }
-            }
-        } else if let Some(index) = catalog.find(name.as_bytes()) {
+            self.set_commands(catalog.members(bit), allows);
+        } else if let Some(index) = catalog.find(name) {
             self.set_command(index, allows, catalog);
         } else {
             let (container, argument) = match name.rsplit_once('|') {
                 Some(parts) if allows => parts,
                 _ => return Err(RuleError::Unknown),
             };
-            let index = catalog
-                .find(container.as_bytes())
-                .ok_or(RuleError::Unknown)?;
+            let index = catalog.find(container).ok_or(RuleError::Unknown)?;
             match catalog.get(index) {
                 entry if entry.is_subcommand => return Err(RuleError::FirstArgument),
                 _ if argument.is_empty() => return Err(RuleError::Syntax),
@@ -328,6 +432,15 @@ impl Selector {
         }
         self.replace_rule(allows, name);
         Ok(())
+    }
+
+    /// Allows or denies all commands of a set.
+    fn set_commands(&mut self, set: &CommandSet, allows: bool) {
+        for (word, bits) in self.commands.iter_mut().zip(set) {
+            *word = if allows { *word | bits } else { *word & !bits };
+        }
+        self.first_arguments
+            .retain(|(index, _)| !contains(set, *index));
     }
 
     /// Allows or denies a command and its subcommands.
@@ -429,5 +542,29 @@ fn check_pattern(pattern: &[u8], count: usize) -> Result<(), RuleError> {
     match count < RULES_MAX {
         true => Ok(()),
         false => Err(RuleError::TooMany),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The comparison of eight bytes at once agrees with that of bytes at every pair of lengths.
+    #[test]
+    fn prefixes_of_all_lengths_are_compared() {
+        let text = b"abcdefghijklmnop";
+        for len in 0..text.len() {
+            let pattern = Pattern::new(&[&text[..len], b"*"].concat());
+            assert_eq!(pattern.form, Form::Prefix);
+            for end in 0..=text.len() {
+                assert_eq!(pattern.matches(&text[..end]), end >= len, "{len} {end}");
+                for at in 0..end {
+                    let mut other = text[..end].to_vec();
+                    other[at] ^= 1;
+                    let expected = end >= len && at >= len;
+                    assert_eq!(pattern.matches(&other), expected, "{len} {end} {at}");
+                }
+            }
+        }
     }
 }

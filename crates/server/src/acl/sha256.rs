@@ -1,11 +1,13 @@
 //! SHA-256, for passwords.
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 /// A digest.
 pub type Digest = [u8; 32];
 
 /// Returns the digest of a text.
 pub fn sha256(text: &[u8]) -> Digest {
-    let digest = ring::digest::digest(&ring::digest::SHA256, text);
+    let digest = digest(&SHA256, text);
     digest.as_ref().try_into().expect("a digest has 32 bytes")
 }
 

@@ -63,6 +63,10 @@ fn a_rule_that_is_not_valid_is_named_with_its_place() {
             "1 Unmatched parenthesis in acl selector starting at '(+get'.",
         ),
         (
+            "(+set ~))",
+            "0 Error in ACL SETUSER modifier '(+set ~))': A rule of a selector can't end with a parenthesis",
+        ),
+        (
             "(+get ~a ) off (off)",
             "4 Error in ACL SETUSER modifier '(off)': Syntax error",
         ),
@@ -101,6 +105,20 @@ fn patterns_match_as_globs() {
     ] {
         assert_eq!(root.allows_key(key.as_bytes(), rights), expected, "{key}");
     }
+}
+
+#[test]
+fn patterns_with_special_characters_match_names_of_bounded_length_only() {
+    let long = [&b"a".repeat(1 << 20)[..], b"b"].concat();
+    let allows = |text: &str| {
+        let user = user(text);
+        let root = user.selectors().next().expect("a root");
+        root.allows_key(&long, READ)
+    };
+    assert!(allows("~a*b ~c?"));
+    let many: Vec<String> = (0..1000).map(|number| format!("~a*{number}b")).collect();
+    assert!(!allows(&format!("~a*b {}", many.join(" "))));
+    assert!(allows(&format!("~a* {}", many.join(" "))));
 }
 
 #[test]
@@ -167,7 +185,7 @@ fn shared_commands_have_the_categories_of_redis() {
     let mut differing = Vec::new();
     for line in include_str!("categories.txt").lines().skip(1) {
         let (name, expected) = line.split_once(' ').unwrap_or((line, ""));
-        let Some(index) = CATALOG.find(name.as_bytes()) else {
+        let Some(index) = CATALOG.find(name) else {
             continue;
         };
         let names: Vec<&str> = names_of(CATALOG.get(index).categories).collect();
@@ -281,4 +299,57 @@ proptest! {
         let again = users.expect("what was written can be read");
         prop_assert!(*again["u"] == user, "{}", String::from_utf8_lossy(&line));
     }
+}
+
+/// What the check at the entry of dispatch allows at once, the full check allows, too; and it
+/// decides most calls.
+#[test]
+fn calls_that_are_allowed_at_once_are_allowed_by_the_full_check() {
+    use crate::command::permission::check;
+    use wire::Span;
+    let table = command::table();
+    let mut decided = 0;
+    for text in [
+        "on +@all ~* &*",
+        "on +@all ~*",
+        "on +@all -@dangerous ~* &*",
+        "on +@read ~a*",
+        "on +@all %R~a* &b*",
+        "on +@all %R~a* %W~a* resetchannels",
+        "on +get|a +config|get ~abcdefghijk*",
+        "on +@all ~a ~?b",
+        "on ~* &*",
+        "on +@all (~* +get)",
+    ] {
+        let user = user(text);
+        for index in 0..table.len() {
+            for key in ["a", "b", "ab", "abcdefghijkl"] {
+                let words = [table[index].name, key, "1", "a", "b"];
+                let input = words.concat();
+                let mut start = 0;
+                let spans = words.map(|word| {
+                    let span = Span {
+                        start,
+                        len: word.len() as u32,
+                    };
+                    start += span.len;
+                    span
+                });
+                let args = wire::Args::new(input.as_bytes(), &spans);
+                let chosen = table.choose(index as u16, args);
+                if chosen.spec.has(crate::spec::flag::CONTAINER) {
+                    continue;
+                }
+                let root = user.root();
+                let is_allowed = root.allows_freely(chosen.index)
+                    || root.allows_on_key(chosen.index, key.as_bytes());
+                if is_allowed {
+                    decided += 1;
+                    let result = check(&user, chosen, args);
+                    assert_eq!(result, Ok(()), "{text}: {} {key}", words[0]);
+                }
+            }
+        }
+    }
+    assert!(decided > 1000, "{decided}");
 }

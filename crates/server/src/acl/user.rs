@@ -149,6 +149,11 @@ impl User {
                 error: Some(error),
             })?;
         }
+        self.root.settle(&rules.catalog.shapes);
+        let glob_count = self.selectors().map(Selector::glob_count).sum();
+        for selector in std::iter::once(&mut self.root).chain(&mut self.selectors) {
+            selector.bound_names(glob_count);
+        }
         let is_unrestricted = self.selectors().any(Selector::is_unrestricted);
         self.is_unrestricted = is_unrestricted;
         Ok(())
@@ -188,8 +193,14 @@ impl User {
                 let mut selector = Selector::new(rules.has_all_channels);
                 let words = inner.split(|byte| *byte == b' ');
                 for word in words.filter(|word| !word.is_empty()) {
+                    // ACL SAVE writes the rules in another order, so that it would end the selector
+                    // too early.
+                    if word.ends_with(b")") {
+                        return Err(RuleError::Parenthesis);
+                    }
                     selector.apply(word, rules.catalog)?;
                 }
+                selector.settle(&rules.catalog.shapes);
                 if self.selectors.len() >= RULES_MAX {
                     return Err(RuleError::TooMany);
                 }

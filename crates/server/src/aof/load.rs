@@ -60,9 +60,6 @@ pub fn prepare(server: &Server) -> Result<Option<Start>, String> {
     if !server.config.is_on(Id::AppendOnly) {
         return Ok(None);
     }
-    if server.segments.is_some() {
-        return Err("appendonly yes: the segment engine has no append-only file".to_owned());
-    }
     let names = Names::of(server);
     let one = Path::new(&server.config.text(Id::Dir)).join(&names.stem);
     let found = match Manifest::read(&names.folder.join(names.manifest()))? {
@@ -87,10 +84,12 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     let names = Names::of(server);
     server.keyspace.set_frozen(true);
     server.keyspace.set_maxmemory(0);
+    let changes = server.keyspace.changes();
     let loaded = load_found(server, &names, start.found);
     server
-        .keyspace
-        .set_maxmemory(server.config.maxmemory_bytes());
+        .saving
+        .ignore_changes(server.keyspace.changes().wrapping_sub(changes));
+    server.apply_maxmemory();
     server.keyspace.set_frozen(false);
     server.scripting.free_functions();
     server.wake_all();
@@ -233,7 +232,15 @@ fn execute(
         match reader.next_command() {
             Ok(Some(args)) => {
                 commands += 1;
+                let is_single = !applier.is_in_transaction();
                 if let Err(error) = applier.apply(args, now) {
+                    if !is_single {
+                        return Err(format!(
+                            "{}: offset {offset}: {error}; the transaction from offset \
+                             {transaction_at} on cannot be executed",
+                            path.display()
+                        ));
+                    }
                     refused += 1;
                     if refused <= LOGGED_MAX {
                         log::warn!("{}: offset {offset}: {error}", path.display());
@@ -320,4 +327,59 @@ fn open(server: &Server, names: &Names, mut manifest: Manifest) -> Result<(), St
     server.aof.bell.notify_all();
     server.feed.wake();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+
+    /// Executes a file of these lines. Returns the result and the number of keys.
+    fn run(name: &str, lines: &str) -> (Result<u64, String>, usize) {
+        let server = Server::new(Config::default(), Clock::manual(1_700_000_000_000));
+        let server = server.expect("valid settings");
+        let file = format!("mayfly-{name}-{:x}", crate::random::chance(0));
+        let path = std::env::temp_dir().join(file);
+        fs::write(&path, lines).expect("a file");
+        let file = File::open(&path).expect("a file");
+        let mut reader = CommandReader::new(file, Vec::new(), 0);
+        let result = execute(&server, &mut reader, Tick(1), &path, true);
+        let _ = fs::remove_file(&path);
+        let keys = server.keyspace.lock_all(Tick(1)).len(0);
+        (result, keys)
+    }
+
+    /// Returns the bytes of commands.
+    fn commands(lines: &[&str]) -> String {
+        let mut bytes = Vec::new();
+        for line in lines {
+            crate::feed::put_command(
+                &mut bytes,
+                line.split(' ')
+                    .map(str::as_bytes)
+                    .collect::<Vec<_>>()
+                    .into_iter(),
+            );
+        }
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn a_transaction_that_cannot_be_executed_ends_the_load() {
+        // Regression: it was left out with a warning.
+        let (result, keys) = run("aof-part", &commands(&["SET a 1", "NO-SUCH b", "SET c 1"]));
+        assert_eq!((result, keys), (Ok(3), 2), "a single command is left out");
+        let bytes = commands(&["SET a 1", "MULTI", "SET b 1", "NO-SUCH c", "EXEC"]);
+        let (result, keys) = run("aof-transaction", &bytes);
+        let error = result.expect_err("it is refused");
+        let first = commands(&["SET a 1"]).len();
+        let at = commands(&["SET a 1", "MULTI", "SET b 1"]).len();
+        let ending = format!(
+            "offset {at}: there is no command 'no-such'; the transaction from offset {first} on \
+             cannot be executed"
+        );
+        assert!(error.ends_with(&ending), "{error}");
+        assert_eq!(keys, 1);
+    }
 }

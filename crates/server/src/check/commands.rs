@@ -38,7 +38,8 @@ impl Commands {
                 Err(damage) => return (commands, Some(damage)),
             };
             match &name[..] {
-                "multi" => transaction_at = Some(offset),
+                // A further one is refused and does not begin another transaction.
+                "multi" => _ = transaction_at.get_or_insert(offset),
                 "exec" => transaction_at = None,
                 _ => {}
             }
@@ -76,6 +77,10 @@ mod tests {
         assert!(damage.is_none());
         assert!(commands.to_string().starts_with("2 commands\nset "));
         let (commands, damage) = Commands::read(&[&set[..], multi, set].concat()[..]);
+        assert!(matches!(damage, Some(Damage::Truncated(at)) if at == set.len() as u64));
+        assert_eq!(commands.end, set.len() as u64);
+        // Regression: the end was behind the first of two beginnings.
+        let (commands, damage) = Commands::read(&[&set[..], multi, set, multi, set].concat()[..]);
         assert!(matches!(damage, Some(Damage::Truncated(at)) if at == set.len() as u64));
         assert_eq!(commands.end, set.len() as u64);
     }

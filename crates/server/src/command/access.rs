@@ -66,7 +66,9 @@ const ACCESSES: &[(Access, Option<Access>, &[&str])] = &[
         Some(OVERWRITE),
         &["copy", "georadius", "georadiusbymember", "sort"],
     ),
-    ("RW access", None, &["pfcount"]),
+    ("RW access", None, &["pfcount", "pfdebug"]),
+    // It changes the group, not the entries, so that it needs the right to read only, as in Redis.
+    (READ, None, &["xreadgroup"]),
     (
         "RW access delete",
         None,

@@ -12,6 +12,7 @@ use crate::config::rewrite::UserChange;
 use crate::config::words::ALL_CHANNELS;
 use crate::config::{Config, Id, Value};
 use crate::context::{Ctx, Run, Spec};
+use crate::files;
 use crate::pubsub::Space;
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
@@ -63,6 +64,10 @@ const HELP: &[&str] = &[
 
 const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.";
 const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// Maximum size of an ACL file and of a file with a password. 10,000 users with a hundred rules
+/// each take less.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Maximum number of bits that ACL GENPASS returns.
 const PASSWORD_BITS_MAX: i64 = 4096;
@@ -373,7 +378,8 @@ fn load_file(server: &Server, path: &str) -> Result<(), String> {
 
 /// Returns the users that an ACL file defines.
 fn read_file(config: &Config, path: &str) -> Result<Users, String> {
-    let text = std::fs::read(path).map_err(|error| format!("ACL file {path}: {error}"))?;
+    let text = files::read(Path::new(path), FILE_BYTES_MAX);
+    let text = text.map_err(|error| format!("ACL file {path}: {error}"))?;
     let default = User::default_with(&config.text(Id::RequirePass));
     parse(&text, path, rules(config), default)
 }
@@ -446,14 +452,18 @@ pub fn reload(server: &Server) {
     }
 }
 
-/// Reads the password of the default user from the file that the settings name.
-fn read_password(config: &Config) -> Result<(), String> {
+/// Reads the password of the default user from the file that the settings name, if they name one.
+///
+/// # Errors
+/// The file cannot be read, has no password, or there is another password in the settings.
+pub fn read_password(config: &Config) -> Result<(), String> {
     let path = config.text(Id::RequirePassFile);
     if path.is_empty() {
         return Ok(());
     }
     let failed = |why: &str| format!("requirepass-file {path}: {why}");
-    let text = std::fs::read_to_string(&path).map_err(|error| failed(&error.to_string()))?;
+    let bytes = files::read(Path::new(&path), FILE_BYTES_MAX).map_err(|error| failed(&error))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("expected a text in UTF-8"))?;
     match text.lines().next() {
         _ if !config.text(Id::RequirePass).is_empty() => {
             Err(failed("requirepass is set too; use one of them"))

@@ -197,6 +197,9 @@ fn apply(server: &Server, id: Id) -> Result<(), String> {
     server.engine().apply(id, &server.config)?;
     match id {
         Id::RequirePass => server.apply_password(),
+        Id::MaxMemory | Id::ReplicaIgnoreMaxMemory if server.segments.is_none() => {
+            server.apply_maxmemory();
+        }
         Id::AppendOnly => aof::apply(server)?,
         Id::AppendFsync => aof::apply_sync(server),
         Id::NotifyKeyspaceEvents => server.apply_notifications(),

@@ -39,7 +39,7 @@ pub const TABLE: &[Spec] = commands! {
         "Authenticates the connection.";
     "quit" -1, ALWAYS, Keys::None, "1.0.0", Run::any(quit),
         "Closes the connection.";
-    "reset" 1, ALWAYS, Keys::Watched, "6.2.0", Run::any(reset),
+    "reset" 1, ALWAYS, Keys::Watched, "6.2.0", Run::any(reset).resets(),
         "Resets the connection to its initial state.";
     in "cluster":
     "readonly" 1, FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
@@ -257,7 +257,7 @@ fn quit(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.end_transaction();
     transaction::forget_watched(ctx);
-    ctx.session.unsubscribe_all(&ctx.server.pubsub);
+    while !ctx.session.unsubscribe_some(&ctx.server.pubsub) {}
     tracking::stop(ctx);
     ctx.session.fieldsets = None;
     ctx.session.db = 0;

@@ -5,6 +5,7 @@ use super::key::object::encoding_name;
 use super::refusal::{Answer, Refusal};
 use super::subcommand::help;
 use super::table::commands;
+use super::work;
 use crate::config::Id;
 use crate::config::value::bytes;
 use crate::config::words::{DEBUG_LOCAL, DEBUG_REFUSED};
@@ -12,7 +13,8 @@ use crate::context::{Ctx, Run, Spec, settle};
 use crate::glob;
 use crate::loading::file;
 use crate::message::Subscriber;
-use crate::saving::{Then, Waiting, work};
+use crate::saving::work::request;
+use crate::saving::{Then, Waiting};
 use crate::session::Session;
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, PROTECTED, STALE};
@@ -23,12 +25,11 @@ use std::time::Duration;
 use wire::number::{parse_f64, parse_i64};
 use wire::{Args, Protocol};
 
-/// Table of this family's commands. The key of OBJECT and LISTPACK is locked; what the other
-/// subcommands have in its place does no harm as the name of a key.
+/// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "server":
-    "debug" -2, ADMIN | NOSCRIPT | LOADING | STALE | PROTECTED, Keys::Range(2, 2, 1), "1.0.0",
-        Run::any(|ctx, args| settle(ctx, args, debug)),
+    "debug" -2, ADMIN | NOSCRIPT | LOADING | STALE | PROTECTED, Keys::After(&["object", "listpack"]), "1.0.0",
+        Run::any(|ctx, args| settle(ctx, args, debug)).estimated(work::debugged),
         "A container for debugging commands.";
 };
 
@@ -170,7 +171,7 @@ fn reload(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         protocol: ctx.session.protocol,
     };
     let then = Then::Reload(waiting, flushes);
-    work::request(ctx.server, "DEBUG RELOAD".to_owned(), then).map_err(Refusal::Message)?;
+    request(ctx.server, "DEBUG RELOAD".to_owned(), then).map_err(Refusal::Message)?;
     ctx.session.blocking_state = BlockingState::RunsLong;
     Ok(())
 }

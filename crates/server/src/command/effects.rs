@@ -76,7 +76,10 @@ pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
         Some(batch) => *batch,
         None => {
             let has_changed = ctx.view.changes() != ran.changes_before;
-            if has_changed && form(ran.index) == Form::Same && !ctx.view.has_removed() {
+            if !has_changed && !ctx.view.has_removed() && form(ran.index) != Form::Library {
+                return;
+            }
+            if has_changed && form(ran.index).is_same(ran.args) && !ctx.view.has_removed() {
                 let spec = ctx.table[ran.index as usize];
                 return server.feed.append(ctx.session.db, named(spec, ran.args));
             }
@@ -87,17 +90,27 @@ pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
     server.feed.append_batch(&mut batch);
 }
 
+/// Maximum number of bytes of effects that are collected before they are added to the feed. A
+/// transaction or a script with more is several steps for readers.
+pub const STEP_BYTES_MAX: usize = 32 << 20;
+
 /// Collects the effect of a command that a transaction or a script has run.
 pub fn add_inner(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
     let mut batch = ctx.session.effects.take().unwrap_or_default();
     collect(ctx, ran, &mut batch);
+    if batch.len() >= STEP_BYTES_MAX {
+        ctx.server.feed.append_part(&mut batch);
+    }
     if !batch.is_empty() {
         ctx.session.effects = Some(batch);
     }
 }
 
 /// Returns the arguments with the command's own name, which `rename-command` does not change.
-fn named<'a>(spec: &'static Spec, args: Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> {
+fn named<'a>(
+    spec: &'static Spec,
+    args: Args<'a>,
+) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
     args.iter()
         .enumerate()
         .map(move |(index, arg)| match index {

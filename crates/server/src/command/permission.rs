@@ -6,7 +6,7 @@ use crate::acl::{READ, Selector, User, WRITE};
 use crate::config::Id;
 use crate::context::Chosen;
 use crate::session::Session;
-use crate::spec::{Keys, flag};
+use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use std::sync::LazyLock;
 use wire::Args;
@@ -87,21 +87,28 @@ pub fn check_session(
     result
 }
 
-/// Whether the user's own rules allow a call with all rights on its only key, as most calls are. If
-/// not, [`check_session`] decides.
-#[inline(never)]
-pub fn is_allowed_on_key(
+/// Checks the rights of a session's user to a call.
+///
+/// # Errors
+/// The error to reply with.
+pub fn check_rights(
     server: &Server,
-    session: &Session,
-    chosen: &Chosen,
-    args: &Args<'_>,
-) -> bool {
-    let key = args
-        .get(1)
-        .filter(|_| chosen.spec.keys == Keys::Range(1, 1, 1));
-    let root = session.user.root();
-    session.has_current_user(&server.acl)
-        && key.is_some_and(|key| root.allows_on_key(chosen.index, key))
+    session: &mut Session,
+    chosen: Chosen,
+    args: Args<'_>,
+    context: Context,
+) -> Result<(), String> {
+    check_session(server, session, chosen, args, context).map_err(|denied| {
+        let text = denied.text(&session.user, chosen, args, false);
+        format!("NOPERM {text}")
+    })
+}
+
+/// Whether the user's own rules allow a command of which this is the only key, as most commands
+/// have one. If not, [`check_session`] decides.
+#[inline(never)]
+pub fn is_allowed_on_key(rules: &Selector, index: SpecIndex, key: &[u8]) -> bool {
+    rules.allows_on_key(index, key)
 }
 
 #[cold]

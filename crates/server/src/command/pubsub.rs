@@ -2,14 +2,12 @@
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
-use crate::clients;
 use crate::context::{Ctx, Run, Spec};
 use crate::pubsub::Space;
 use crate::spec::Keys;
 use crate::spec::flag::{
     CONTAINER, FAST, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, PUSHES, STALE, SUBSCRIBER,
 };
-use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 
 const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE | SUBSCRIBER | NO_PAUSE | PUSHES;
@@ -18,17 +16,17 @@ const SAY: u32 = PUBSUB | LOADING | STALE | FAST | MAY_WRITE;
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "pubsub":
-    "subscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(subscribe),
+    "subscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(subscribe).confirmed(),
         "Subscribes to channels.";
-    "unsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(unsubscribe),
+    "unsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(unsubscribe).unsubscribes(Space::Channel),
         "Unsubscribes from channels.";
-    "psubscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(psubscribe),
+    "psubscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(psubscribe).confirmed(),
         "Subscribes to the channels that match patterns.";
-    "punsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(punsubscribe),
+    "punsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(punsubscribe).unsubscribes(Space::Pattern),
         "Unsubscribes from patterns.";
-    "ssubscribe" -2, LISTEN, Keys::None, "7.0.0", Run::any(ssubscribe),
+    "ssubscribe" -2, LISTEN, Keys::None, "7.0.0", Run::any(ssubscribe).confirmed(),
         "Subscribes to shard channels.";
-    "sunsubscribe" -1, LISTEN, Keys::None, "7.0.0", Run::any(sunsubscribe),
+    "sunsubscribe" -1, LISTEN, Keys::None, "7.0.0", Run::any(sunsubscribe).unsubscribes(Space::Shard),
         "Unsubscribes from shard channels.";
     "publish" 3, SAY, Keys::None, "2.0.0", Run::any(publish),
         "Publishes a message to a channel.";
@@ -86,7 +84,7 @@ fn listen(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
         }
         confirm(ctx, word, Some(name), space);
     }
-    update_counts(ctx);
+    ctx.session.update_subscription_counts();
 }
 
 fn stop_listening(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &str) {
@@ -108,7 +106,7 @@ fn stop_listening(ctx: &mut Ctx<'_, '_>, args: Args<'_>, space: Space, word: &st
     if names.is_empty() {
         confirm(ctx, word, None, space);
     }
-    update_counts(ctx);
+    ctx.session.update_subscription_counts();
 }
 
 fn confirm(ctx: &mut Ctx<'_, '_>, word: &str, name: Option<&[u8]>, space: Space) {
@@ -122,32 +120,28 @@ fn confirm(ctx: &mut Ctx<'_, '_>, word: &str, name: Option<&[u8]>, space: Space)
     ctx.reply.integer(count as i64);
 }
 
-/// Updates the counts of subscriptions that other workers read.
-fn update_counts(ctx: &mut Ctx<'_, '_>) {
-    let subscriptions = ctx.session.subscriptions.as_deref();
-    let count = |space| subscriptions.map_or(0, |all| all.names(space).len() as u32);
-    let info = &ctx.session.info;
-    info.channels.store(count(Space::Channel), Relaxed);
-    info.patterns.store(count(Space::Pattern), Relaxed);
-    info.shard_channels.store(count(Space::Shard), Relaxed);
-    let is_subscriber = ctx.session.is_subscriber();
-    ctx.session.set_flag(clients::flag::PUBSUB, is_subscriber);
-    if !is_subscriber {
-        ctx.session.subscriptions = None;
-    }
-}
-
 fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let count = ctx
         .server
         .pubsub
         .publish(&ctx.server.inboxes, &args[1], &args[2]);
+    send_to_replicas(ctx, b"PUBLISH", args);
     ctx.reply.integer(count as i64);
+}
+
+/// Adds a message to the feed for the subscribers of replicas. A message on a replica stays there.
+fn send_to_replicas(ctx: &Ctx<'_, '_>, name: &[u8], args: Args<'_>) {
+    let server = ctx.server;
+    if server.has_replicas() && server.feed.is_on() && !server.is_replica() {
+        let command = [name, &args[1], &args[2]];
+        server.feed.append(ctx.session.db, command.into_iter());
+    }
 }
 
 fn spublish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let pubsub = &ctx.server.pubsub;
     let count = pubsub.publish_sharded(&ctx.server.inboxes, &args[1], &args[2]);
+    send_to_replicas(ctx, b"SPUBLISH", args);
     ctx.reply.integer(count as i64);
 }
 

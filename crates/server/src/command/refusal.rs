@@ -11,6 +11,9 @@ pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'max
 pub const BEYOND_LIMIT: &str = "ERR the estimated work of the command exceeds atomic-work-limit";
 
 /// Error reply to commands that are not allowed while a file is loaded.
+pub const NO_PRIMARY: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+/// Error for commands on keys while a file is loaded.
 pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
 /// Error reply when the memory for a value or an argument cannot be allocated.

@@ -8,10 +8,11 @@ use crate::context::{Ctx, Run, Spec};
 use crate::message::Subscriber;
 use crate::replication::primary::{self, Sync};
 use crate::replication::waits::Wait;
-use crate::replication::{Phase, PrimaryState, role};
+use crate::replication::{Phase, PrimaryState, failover, role};
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::waiting::BlockingState;
+use std::time::Duration;
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -27,6 +28,8 @@ pub const TABLE: &[Spec] = commands! {
         "Makes the server a replica of another one, or a primary.";
     "slaveof" 3, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(replica_of),
         "Makes the server a replica of another one, or a primary.";
+    "failover" -1, ADMIN | NOSCRIPT | STALE, Keys::None, "6.2.0", Run::any(fail_over),
+        "Exchanges the roles of this server and one of its replicas.";
     "replconf" -1, ADMIN_ALWAYS, Keys::None, "3.0.0", Run::any(configure),
         "Passes facts between a replica and its primary. Replicas send it.";
     "psync" -3, ADMIN | NOSCRIPT | NO_MULTI, Keys::None, "2.8.0", Run::any(synchronize),
@@ -102,6 +105,52 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     ctx.reply.ok();
 }
 
+fn fail_over(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if args.len() == 2 && args.is(1, "abort") {
+        return match ctx.unlocked(failover::abort) {
+            Ok(()) => ctx.reply.ok(),
+            Err(error) => ctx.reply.error(error),
+        };
+    }
+    let (mut target, mut timeout, mut is_forced, mut at) = (None, None, false, 1);
+    while at < args.len() {
+        let rest = args.len() - at - 1;
+        if args.is(at, "to") && rest >= 2 && target.is_none() {
+            let port = parse_i64(&args[at + 2]).and_then(|port| u16::try_from(port).ok());
+            let Some(port) = port else {
+                return ctx.reply.error(NOT_INTEGER);
+            };
+            target = Some((String::from_utf8_lossy(&args[at + 1]).into_owned(), port));
+            at += 3;
+        } else if args.is(at, "timeout") && rest >= 1 && timeout.is_none() {
+            let Some(span) = parse_i64(&args[at + 1]) else {
+                return ctx.reply.error(NOT_INTEGER);
+            };
+            let Some(span) = u64::try_from(span).ok().filter(|span| *span > 0) else {
+                return ctx
+                    .reply
+                    .error("ERR FAILOVER timeout must be greater than 0");
+            };
+            timeout = Some(Duration::from_millis(span));
+            at += 2;
+        } else if args.is(at, "force") && !is_forced {
+            is_forced = true;
+            at += 1;
+        } else {
+            return ctx.reply.error("ERR syntax error");
+        }
+    }
+    if is_forced && (target.is_none() || timeout.is_none()) {
+        return ctx.reply.error(
+            "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
+        );
+    }
+    match ctx.unlocked(|server| failover::begin(server, target, timeout, is_forced)) {
+        Ok(()) => ctx.reply.ok(),
+        Err(error) => ctx.reply.error(error),
+    }
+}
+
 fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if args.len().is_multiple_of(2) {
         return ctx.reply.error("ERR syntax error");
@@ -158,6 +207,18 @@ fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     if ctx.session.is_replica {
         return;
     }
+    let id = args.get(1).map(String::from_utf8_lossy);
+    let next = args.get(2).and_then(parse_i64);
+    // The position of the first byte is 1 in this command and 0 in the feed.
+    let position = next.and_then(|next| u64::try_from(next.checked_sub(1)?).ok());
+    if args.is(3, "failover") {
+        let id = id.as_deref().unwrap_or_default();
+        let is_forced = args.is(4, "force");
+        let taken = ctx.unlocked(|server| failover::take_over(server, id, position, is_forced));
+        if let Err(error) = taken {
+            return ctx.reply.error(error);
+        }
+    }
     let primary = server.replication.primary();
     if primary.is_some_and(|primary| !primary.is_connected) {
         return ctx
@@ -172,10 +233,6 @@ fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         .cloned()
         .unwrap_or_default();
     announced.is_old = is_old;
-    let id = args.get(1).map(String::from_utf8_lossy);
-    let next = args.get(2).and_then(parse_i64);
-    // The position of the first byte is 1 in this command and 0 in the feed.
-    let position = next.and_then(|next| u64::try_from(next - 1).ok());
     let wanted = id.as_deref().zip(position).filter(|(id, _)| *id != "?");
     let info = std::sync::Arc::clone(&ctx.session.info);
     ctx.session.is_replica = true;

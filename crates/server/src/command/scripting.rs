@@ -164,7 +164,9 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
         return Err("ERR Can not execute a script with write flag using *_ro command.".into());
     }
     let is_read_only = is_read_only || no_writes;
-    let is_full = !is_read_only && !flags.has(Flags::ALLOW_OOM) && ctx.view.is_full();
+    let may_grow = !is_read_only && !flags.has(Flags::ALLOW_OOM);
+    // The error of a script that is held is not sent.
+    let is_full = may_grow && ctx.make_room().ok_or("ERR writes are held")?;
     if is_full && !is_compatible {
         let text = "OOM allow-oom flag is not set on the script, can not run it when used memory > \
                     'maxmemory'";

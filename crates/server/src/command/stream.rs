@@ -44,7 +44,7 @@ pub const TABLE: &[Spec] = commands! {
         "Records that an entry is a message of a producer, which is recognized when it is sent again.";
     "xinfo" -2, READONLY | CONTAINER, Keys::Range(2, 2, 1), "5.0.0", on_slab!(info::xinfo).estimated(work::group),
         "A container for commands that describe streams.";
-    "xlen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xlen),
+    "xlen" 2, READONLY | FAST, Keys::Range(1, 1, 1), "5.0.0", on_slab!(range::xlen).estimated(work::stream_len),
         "Returns the number of entries of a stream.";
     "xpending" -3, READONLY, Keys::Range(1, 1, 1), "5.0.0", on_slab!(pending::xpending).estimated(work::pending),
         "Returns entries that were delivered to consumers of a group and not acknowledged.";

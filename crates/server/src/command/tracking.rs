@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::state::Server;
-use crate::tracking::{Mode, TrackingOptions};
+use crate::tracking::{Mode, PREFIXES_MAX, TrackingOptions};
 use std::sync::Arc;
 use store::View;
 use wire::Args;
@@ -87,6 +87,9 @@ fn read_tracking(ctx: &Ctx<'_, '_>, args: Args<'_>) -> Result<Option<TrackingOpt
             b"noloop" => options.is_noloop = true,
             b"prefix" if at + 1 < args.len() => {
                 at += 1;
+                if options.prefixes.len() == PREFIXES_MAX {
+                    return Err(too_many_prefixes());
+                }
                 options.prefixes.push(args[at].to_vec());
             }
             _ => return Err(SYNTAX.into()),
@@ -159,6 +162,7 @@ fn check_prefixes(prefixes: &mut Vec<Vec<u8>>) -> Result<(), String> {
     prefixes.dedup();
     // After sorting, a prefix of another one stands directly before one that begins with it.
     match prefixes.windows(2).find(|two| two[1].starts_with(&two[0])) {
+        None if prefixes.len() > PREFIXES_MAX => Err(too_many_prefixes()),
         None => Ok(()),
         Some(two) => {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -169,6 +173,10 @@ fn check_prefixes(prefixes: &mut Vec<Vec<u8>>) -> Result<(), String> {
             ))
         }
     }
+}
+
+fn too_many_prefixes() -> String {
+    format!("ERR A client can have at most {PREFIXES_MAX} prefixes")
 }
 
 /// CLIENT CACHING.

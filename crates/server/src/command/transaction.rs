@@ -12,7 +12,8 @@ use super::work;
 use crate::clients;
 use crate::command::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
 use crate::config::Id;
-use crate::context::{Ctx, Run, Spec};
+use crate::context::{Ctx, Run, Spec, Work};
+use crate::pubsub::QUEUED_MAX;
 use crate::queue::Transaction;
 use crate::saving::work::refuses_writes;
 use crate::session::Session;
@@ -24,6 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
+
+/// Work of adding or removing a subscription, which takes about two microseconds.
+const NAME_UNITS: u64 = 20;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
@@ -59,7 +63,15 @@ pub fn queue(
         reply.error("ERR Command not allowed inside a transaction");
         return false;
     }
-    if transaction.heap_bytes() > limit {
+    if has_many_names(spec, args) {
+        transaction.is_broken = true;
+        let name = spec.name;
+        reply.error(&format!(
+            "ERR '{name}' accepts at most {QUEUED_MAX} names in a transaction"
+        ));
+        return false;
+    }
+    if transaction.heap_bytes() > limit && !session.is_of_feed {
         // The transaction will not run, so its queue is freed at once.
         **transaction = Transaction::default();
         transaction.is_broken = true;
@@ -77,6 +89,12 @@ pub fn queue(
     session.info.queued.store(transaction.len() as i64, Relaxed);
     reply.simple("QUEUED");
     true
+}
+
+/// Whether a command confirms more names than one step of EXEC may contain.
+fn has_many_names(spec: &Spec, args: Args<'_>) -> bool {
+    let confirms = matches!(spec.run.work, Work::Confirmed | Work::Unsubscribes(_));
+    confirms && args.len() > QUEUED_MAX + 1
 }
 
 fn multi(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
@@ -147,7 +165,7 @@ fn renew_flag(ctx: &mut Ctx<'_, '_>) {
 
 fn exec(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     run_queued(ctx);
-    if ctx.server.monitors.is_on() {
+    if ctx.server.monitors.is_on() && !ctx.session.is_held_late {
         tracking::send_line(ctx.server, ctx.session, false, args);
     }
 }
@@ -157,12 +175,18 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     let Some(transaction) = ctx.session.transaction.take() else {
         return ctx.reply.error("ERR EXEC without MULTI");
     };
-    let grows = |(index, _): (SpecIndex, Args<'_>)| ctx.table[index as usize].has(flag::DENYOOM);
+    let is_of_feed = ctx.session.is_of_feed;
     // This comes first, because it may release the locks.
-    let is_full = transaction.iter().any(grows) && ctx.view.is_full();
+    let Some(is_full) = is_full_for(ctx, &transaction) else {
+        ctx.session.transaction = Some(transaction);
+        return;
+    };
     // The commands may have been queued before the last snapshot failed.
-    let writes = |(index, _): (SpecIndex, Args<'_>)| ctx.table[index as usize].has(flag::WRITE);
+    let writes = |(index, args): (SpecIndex, Args<'_>)| {
+        ctx.table.choose(index, args).flags() & flag::WRITE != 0
+    };
     let refusal = match is_full {
+        _ if is_of_feed => None,
         true => Some(OUT_OF_MEMORY),
         false => refuses_writes(ctx.server).filter(|_| transaction.iter().any(writes)),
     };
@@ -182,7 +206,7 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
             "EXECABORT Transaction discarded because of: {refusal}"
         ));
     }
-    if work::is_beyond_limit(ctx.server, work_of(ctx, &transaction)) {
+    if !is_of_feed && work::is_beyond_limit(ctx.server, work_of(ctx, &transaction)) {
         return ctx.reply.error(
             "EXECABORT Transaction discarded because of: its estimated work exceeds atomic-work-limit",
         );
@@ -195,7 +219,7 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
         // Commands before this one may have made its values larger than they were when the sum was
         // estimated.
         let units = done.saturating_add(units_of(ctx, ctx.session.db, spec, args));
-        if work::is_beyond_limit(ctx.server, units) {
+        if !is_of_feed && work::is_beyond_limit(ctx.server, units) {
             ctx.refuse_inner(Some(chosen), BEYOND_LIMIT, Caller::Transaction);
             continue;
         }
@@ -206,6 +230,21 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
         }
     }
     ctx.session.blocking_state = blocking_state;
+}
+
+/// Makes room for the commands. Returns whether memory is full for one of them, and `None` if the
+/// transaction is held, see [`Ctx::make_room`].
+fn is_full_for(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> Option<bool> {
+    let is_any = |flags: u32| {
+        let mut indexes = transaction.iter().map(|(index, _)| index);
+        indexes.any(|index| ctx.table[index as usize].has(flags))
+    };
+    // A script makes no room itself, because that may release the locks.
+    let (grows, may_grow) = (is_any(flag::DENYOOM), is_any(MAY_WRITE));
+    match !ctx.session.is_of_feed && (grows || may_grow) {
+        true => ctx.make_room().map(|is_full| is_full && grows),
+        false => Some(false),
+    }
 }
 
 /// Returns the estimated work of all commands.
@@ -224,6 +263,15 @@ fn work_of(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> u64 {
 
 /// Returns the estimated work of a queued command: one at least, and one for each of its keys.
 fn units_of(ctx: &mut Ctx<'_, '_>, db: u8, spec: &Spec, args: Args<'_>) -> u64 {
+    let names = match spec.run.work {
+        Work::Confirmed => args.len() - 1,
+        Work::Unsubscribes(space) if args.len() == 1 => ctx.session.subscription_len(space),
+        Work::Unsubscribes(_) => args.len() - 1,
+        _ => 0,
+    };
+    if names > 0 {
+        return names as u64 * NAME_UNITS;
+    }
     let units = work::units(ctx.server, ctx.view.view, (db, 1), spec, args);
     units.max(spec.keys.count(args) as u64).max(1)
 }

@@ -48,7 +48,9 @@ pub fn units<'v>(
     args: Args<'_>,
 ) -> u64 {
     let estimate = match spec.run.work {
-        Work::Short | Work::InSteps => return 0,
+        Work::Short | Work::InSteps | Work::Resets => return 0,
+        // With many names it runs in steps.
+        Work::Confirmed | Work::Unsubscribes(_) => return 0,
         Work::Names => return view.len(db) as u64,
         Work::ByArguments => return args.len() as u64,
         Work::Strings => strings,
@@ -136,15 +138,42 @@ pub fn entries(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
 }
 
 /// `XINFO CONSUMERS | XGROUP DELCONSUMER key group …`: the consumers and pending entries of the
-/// group. `XINFO STREAM key FULL`: the whole stream. A group that is destroyed is freed in steps.
+/// group. `XINFO GROUPS key`: the groups. `XINFO STREAM key FULL`: the whole stream. In each case
+/// the entries of the stream while some have expired. A destroyed group is freed in steps.
 pub fn group(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     let has_word = |at: usize, words: &[&str]| words.iter().any(|word| args.is(at, word));
-    if has_word(1, &["consumers", "delconsumer"]) {
+    let of_words = if has_word(1, &["consumers", "delconsumer"]) {
         group_len(probe, args, 2)
-    } else if args.is(1, "stream") && args.is(3, "full") {
-        whole(probe, args)
+    } else if has_word(1, &["stream", "groups"]) && args.len() > 2 {
+        let key = probe.key(&args[2]);
+        let groups = probe.view.group_count(&key) as u64;
+        match has_word(3, &["full"]) {
+            true => whole(probe, args).saturating_add(groups),
+            false if args.is(1, "groups") => groups,
+            false => 0,
+        }
     } else {
         0
+    };
+    of_words.max(args.get(2).map_or(0, |name| overdue(probe, name)))
+}
+
+/// Number of entries of a stream while some of them have expired and are not removed yet.
+pub fn overdue(probe: &mut Probe<'_, '_>, name: &[u8]) -> u64 {
+    let key = probe.key(name);
+    probe.view.overdue_len(&key) as u64
+}
+
+/// `XLEN key`: the entries of the stream while some of them have expired.
+pub fn stream_len(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    overdue(probe, &args[1])
+}
+
+/// `DEBUG OBJECT key`: the whole value.
+pub fn debugged(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
+    match args.is(1, "object") {
+        true => whole(probe, args),
+        false => 0,
     }
 }
 
@@ -196,8 +225,8 @@ pub fn pending(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     let count = args.get(5).and_then(parse_i64).unwrap_or(0);
     let is_short = count.unsigned_abs() <= probe.threshold;
     match args.len() > 3 && !args.is(3, "idle") && is_short {
-        true => 0,
-        false => group_len(probe, args, 1),
+        true => overdue(probe, &args[1]),
+        false => group_len(probe, args, 1).max(overdue(probe, &args[1])),
     }
 }
 

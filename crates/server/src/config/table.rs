@@ -106,6 +106,7 @@ settings! {
     TlsCaCertFile "tls-ca-cert-file", Text, "", true, "File with the certificates in PEM of the authorities that clients' certificates are checked against.";
     TlsAuthClients "tls-auth-clients", Choice(CLIENT_AUTHENTICATION), "yes", true, "Whether TLS clients must have a certificate: yes, no, or optional, which checks a certificate if the client has one.";
     TlsAuthClientsUser "tls-auth-clients-user", Choice(CERTIFICATE_USERS), "off", true, "Part of a client's certificate that names the user that the client becomes without a password: CN is the common name, SAN the DNS names, off none. See [TLS](../guide/tls.md).";
+    TlsReplication "tls-replication", Bool, "no", true, "Whether the connection to a primary uses TLS. The primary's certificate is checked against tls-ca-cert-file and the host in replicaof.";
     TlsProtocols "tls-protocols", Text, "", true, "Versions of TLS, separated by blanks: TLSv1.2 and TLSv1.3; empty means both.";
     TlsCiphers "tls-ciphers", Text, "", true, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
     TlsCiphersuites "tls-ciphersuites", Text, "", true, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
@@ -216,6 +217,8 @@ settings! {
     MasterUser "masteruser", Text, "", true, "User of the primary as which this server authenticates; empty means the default user.";
     MasterAuth "masterauth", Secret, "", true, "Password with which this server authenticates at its primary; empty means none.";
     ReplicaReadOnly "replica-read-only" or "slave-read-only", Bool, "yes", true, "Whether a replica refuses writes of its clients.";
+    ReplicaServeStale "replica-serve-stale-data" or "slave-serve-stale-data", Bool, "yes", true, "Whether a replica without a connection to its primary serves the data that it has; if not, it answers MASTERDOWN.";
+    ReplicaIgnoreMaxMemory "replica-ignore-maxmemory" or "slave-ignore-maxmemory", Bool, "yes", true, "Whether a replica evicts nothing and leaves eviction to its primary.";
     ReplicaPriority "replica-priority" or "slave-priority", Int(0, 2_147_483_647), "100", true, "Rank of this replica for Sentinel: lower numbers are promoted first, 0 never.";
     ReplicaAnnounceIp "replica-announce-ip" or "slave-announce-ip", Text, "", true, "Address of this replica that its primary reports; empty means that of the connection.";
     ReplicaAnnouncePort "replica-announce-port" or "slave-announce-port", Int(0, 65535), "0", true, "Port of this replica that its primary reports; 0 means port.";

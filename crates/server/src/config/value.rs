@@ -51,7 +51,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             Some(percent) => percent
                 .parse::<i64>()
                 .ok()
-                .filter(|percent| (0..=100).contains(percent))
+                .filter(|percent| (1..=100).contains(percent))
                 .map(|percent| Value::Number(-percent))
                 .ok_or_else(|| BYTES_OR_PERCENT.into()),
             None => bytes(text)
@@ -259,7 +259,7 @@ mod tests {
         for wrong in ["", "8", "1000", "-1", "rwx"] {
             assert!(permissions(wrong).is_err(), "{wrong}");
         }
-        for wrong in ["", "%", "-5%", "101%", "5 %", "x%", "-1", "5.5%"] {
+        for wrong in ["", "%", "0%", "-5%", "101%", "5 %", "x%", "-1", "5.5%"] {
             assert!(number(wrong).is_err(), "{wrong}");
         }
     }

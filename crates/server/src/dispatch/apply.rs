@@ -39,7 +39,7 @@ impl<'s> Applier<'s> {
         let all = command::table().iter().enumerate();
         Applier {
             server,
-            session: Session::new(),
+            session: Session::of_feed(),
             commands: all
                 .map(|(index, spec)| (spec.name, index as SpecIndex))
                 .collect(),
@@ -92,16 +92,18 @@ impl<'s> Applier<'s> {
                 spec.name,
                 "select" | "multi" | "exec" | "script" | "pfcount"
             );
-        let is_without_effect = matches!(spec.name, "ping" | "replconf" | "publish" | "echo");
-        if !is_of_feed && !is_without_effect {
-            return Err(format!("'{}' does not belong there", spec.name));
-        }
-        if is_without_effect && spec.name != "echo" {
-            return Ok(());
-        }
-        if spec.name == "echo" {
-            self.take_message(&args[1], now);
-            return Ok(());
+        match spec.name {
+            "ping" | "replconf" => return Ok(()),
+            "publish" | "spublish" => {
+                self.publish(spec.name == "spublish", args);
+                return Ok(());
+            }
+            "echo" => {
+                self.take_message(&args[1], now);
+                return Ok(());
+            }
+            _ if is_of_feed => {}
+            _ => return Err(format!("'{}' does not belong there", spec.name)),
         }
         self.out.clear();
         let server = self.server;
@@ -141,6 +143,15 @@ impl<'s> Applier<'s> {
         }
         wake_owners(server, usize::MAX, &self.held.locks);
         self.result(spec.name)
+    }
+
+    /// Sends a message of a primary's client to the subscribers of this server.
+    fn publish(&self, is_sharded: bool, args: Args<'_>) {
+        let (pubsub, inboxes) = (&self.server.pubsub, &self.server.inboxes);
+        match is_sharded {
+            true => pubsub.publish_sharded(inboxes, &args[1], &args[2]),
+            false => pubsub.publish(inboxes, &args[1], &args[2]),
+        };
     }
 
     fn result(&self, name: &str) -> Result<(), String> {

@@ -2,16 +2,27 @@
 //! delay of attempts to authenticate.
 
 use super::Executor;
+use super::steps::checked_at_once;
+use crate::acl::Selector;
 use crate::acl::log::Context;
 use crate::clock::Moment;
 use crate::command;
-use crate::command::permission::{check_session, is_allowed_on_key};
-use crate::command::refusal::LOADING;
-use crate::context::{Chosen, Spec};
+use crate::command::permission::{check_rights, is_allowed_on_key};
+use crate::command::refusal::{LOADING, NO_PRIMARY};
+use crate::config::Id;
+use crate::context::{Chosen, Spec, Work};
 use crate::session::Session;
-use crate::spec::{Keys, flag};
+use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use wire::{Args, Protocol};
+
+/// Maximum number of keys of a command that can block. The client's wait is added to the queues of
+/// all keys in one step, and removed in one.
+pub const BLOCKING_KEYS_MAX: usize = 4096;
+/// Maximum number of arguments of a command without keys that does not run in steps.
+pub const KEYLESS_ARGUMENTS_MAX: usize = 16_384;
+/// Number of arguments up to which these bounds need not be checked.
+const ARGUMENTS_MANY: usize = 4096;
 
 /// Checks the conditions that every command must meet before it runs or is queued: arity,
 /// authentication, the rights of the user, and the state of the session.
@@ -26,13 +37,25 @@ pub(super) fn check(
     let is_plain = session.subscriptions.is_none()
         && chosen.spec.flags & RARE == 0
         && chosen.spec.accepts(args.len())
+        && args.len() <= ARGUMENTS_MANY
         && !server.loading.is_on()
+        && !server.replication.is_stale()
         && (session.has_all_rights(&server.acl)
-            || is_allowed_on_key(server, session, chosen, args));
+            || session.has_current_user(&server.acl)
+                && is_allowed(session.user.root(), chosen.index, args));
     if is_plain {
         return Ok(());
     }
     check_all(server, session, *chosen, *args)
+}
+
+/// Whether a user's own rules allow a call for a reason that is found at once.
+#[inline(always)]
+fn is_allowed(rules: &Selector, index: SpecIndex, args: &Args<'_>) -> bool {
+    rules.allows_freely(index)
+        || args
+            .get(1)
+            .is_some_and(|key| is_allowed_on_key(rules, index, key))
 }
 
 #[inline(never)]
@@ -52,6 +75,9 @@ fn check_all(
         None if chosen.is_unknown => return Err(unknown_subcommand(spec, args)),
         _ => {}
     }
+    if args.len() > ARGUMENTS_MANY {
+        check_count(spec, args)?;
+    }
     if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
         return Err("NOAUTH Authentication required.".into());
     }
@@ -59,10 +85,13 @@ fn check_all(
         Some(_) => Context::Transaction,
         None => Context::TopLevel,
     };
-    if let Err(denied) = check_session(server, session, chosen, args, context) {
-        let text = denied.text(&session.user, chosen, args, false);
-        return Err(format!("NOPERM {text}"));
-    }
+    check_rights(
+        server,
+        session,
+        chosen,
+        checked_at_once(spec, args),
+        context,
+    )?;
     if spec.has(flag::PROTECTED) && !command::debug::is_allowed(server, session) {
         return Err(command::debug::NOT_ALLOWED.into());
     }
@@ -76,18 +105,41 @@ fn check_all(
             spec.name
         ));
     }
-    if server.loading.is_on() && !runs_during_load(session, spec) {
+    if server.loading.is_on() && !runs_with(flag::LOADING, session, spec) {
         return Err(LOADING.into());
+    }
+    if server.replication.is_stale()
+        && !server.config.is_on(Id::ReplicaServeStale)
+        && !runs_with(flag::STALE, session, spec)
+    {
+        return Err(NO_PRIMARY.into());
     }
     Ok(())
 }
 
-/// Whether a command may run while a file is loaded. EXEC may if each of its commands may.
-fn runs_during_load(session: &Session, spec: &Spec) -> bool {
+/// Checks the bounds of commands that are one step and access many names.
+#[cold]
+fn check_count(spec: &Spec, args: Args<'_>) -> Result<(), String> {
+    let name = spec.name;
+    if spec.has(flag::BLOCKING) && spec.keys.count(args) > BLOCKING_KEYS_MAX {
+        return Err(format!(
+            "ERR '{name}' accepts at most {BLOCKING_KEYS_MAX} keys"
+        ));
+    }
+    let is_one_step = !matches!(spec.run.work, Work::Confirmed | Work::Unsubscribes(_));
+    if spec.keys == Keys::None && is_one_step && args.len() > KEYLESS_ARGUMENTS_MAX {
+        return Err(format!(
+            "ERR '{name}' accepts at most {KEYLESS_ARGUMENTS_MAX} arguments"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a command has a flag. EXEC has it if each of its commands does.
+fn runs_with(flag: u32, session: &Session, spec: &Spec) -> bool {
     let queued = session.transaction.iter().flat_map(|queue| queue.iter());
     let mut specs = queued.map(|(index, _)| command::table()[index as usize]);
-    spec.has(flag::LOADING)
-        && (spec.keys != Keys::Queued || specs.all(|spec| spec.has(flag::LOADING)))
+    spec.has(flag) && (spec.keys != Keys::Queued || specs.all(|spec| spec.has(flag)))
 }
 
 impl Executor<'_> {

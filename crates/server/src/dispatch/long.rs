@@ -3,17 +3,19 @@
 
 use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
-use super::{Engine, Executor, context, is_held, publish};
+use super::{Engine, Executor, context, is_late, publish};
 use crate::blocking;
 use crate::command::effects::{self, Ran, ReplyAt};
 use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self, tracking, work};
 use crate::config::Id;
 use crate::context::{Spec, Work};
-use crate::locks::{Locks, lock};
+use crate::locks::{Locks, Room, lock, make_room};
 use crate::long::{Job, Task};
+use crate::memcached;
 use crate::message::Message;
 use crate::queue::OwnedCall;
+use crate::replication::{READ_ONLY, role};
 use crate::saving;
 use crate::session::Session;
 use crate::spec::{Keys, flag};
@@ -24,6 +26,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 use store::{Loan, Tick, View};
+use wire::number::parse_i64;
 use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys of a long command. A command on more keys runs at once, within
@@ -68,8 +71,16 @@ pub(super) fn way<'v>(
     spec: &'static Spec,
     args: &Args<'_>,
 ) -> Way {
+    if server.feed.is_on()
+        && view.has_timed_collections()
+        && must_purge_first(server, view, session, spec, *args)
+    {
+        return Way::Later;
+    }
     let is_short = match spec.run.work {
-        Work::Short | Work::InSteps => true,
+        Work::Short | Work::InSteps | Work::Confirmed | Work::Unsubscribes(_) | Work::Resets => {
+            true
+        }
         Work::ByArguments => {
             // -1, which is no threshold, becomes the greatest number.
             args.len() as u64 <= server.config.number(Id::LongCommandThreshold) as u64
@@ -87,15 +98,6 @@ pub(super) fn way<'v>(
         return Way::Now;
     }
     decide(server, view, session, spec, *args)
-}
-
-/// Whether a command names more keys than one step may access.
-#[inline]
-pub(super) fn is_beyond_limit(server: &Server, spec: &Spec, args: Args<'_>) -> bool {
-    args.len() > KEYS_MAX && {
-        let keys = spec.keys.count(args);
-        keys > KEYS_MAX && work::is_beyond_limit(server, keys as u64)
-    }
 }
 
 /// Whether each command that can be long is one, whatever its work.
@@ -186,6 +188,69 @@ fn must_save_first<'v>(
     must
 }
 
+/// Removes some of the expired elements of the large collections that a command names, while
+/// removals are recorded. Returns whether more are left, so that the command waits: it would
+/// otherwise remove all of them in one step, because the feed must contain their deletions before
+/// its effect.
+#[cold]
+fn must_purge_first<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    session: &mut Session,
+    spec: &'static Spec,
+    args: Args<'_>,
+) -> bool {
+    let mut has_more = false;
+    let mut purge = |view: &mut View<'v>, db: u8, keys: Keys, args: Args<'_>| {
+        keys.each(args, |index| {
+            has_more |= view.purge_some(&server.keyspace.key(db, &args[index]));
+        });
+    };
+    match (spec.keys, &session.transaction) {
+        (Keys::Queued, Some(transaction)) => {
+            let mut db = session.db;
+            for (index, args) in transaction.iter() {
+                let spec = command::table()[index as usize];
+                purge(view, db, spec.keys, args);
+                if spec.name == "select" {
+                    db = parse_i64(&args[1]).map_or(db, |number| number as u8);
+                }
+            }
+        }
+        _ => purge(view, session.db, spec.keys, args),
+    }
+    wait_for_removals(server, view, session, has_more);
+    has_more
+}
+
+/// As [`must_purge_first`], for the keys of a request in memcached's protocol.
+#[cold]
+pub(super) fn must_purge_names(
+    server: &Server,
+    view: &mut View<'_>,
+    session: &mut Session,
+    names: &[Vec<u8>],
+) -> bool {
+    let mut has_more = false;
+    for name in names {
+        let key = server.keyspace.key(memcached::DATABASE, name);
+        has_more |= view.purge_some(&key);
+    }
+    wait_for_removals(server, view, session, has_more);
+    has_more
+}
+
+/// Adds the removals to the feed. If there are more, lets the client wait for its next attempt.
+fn wait_for_removals(server: &Server, view: &mut View<'_>, session: &mut Session, has_more: bool) {
+    if view.has_removed() {
+        effects::add_all_removals(server, view);
+    }
+    if has_more {
+        session.ticket = Some(server.long.wait(session.ticket));
+        server.long.request_retries();
+    }
+}
+
 /// Ends the wait of a client.
 pub(super) fn leave(server: &Server, session: &mut Session) {
     if let Some(ticket) = session.ticket.take()
@@ -257,7 +322,8 @@ impl<'s> Executor<'s> {
         let spec = command::table()[call.index as usize];
         let position = out.len();
         let bytes_max = server.config.output_max(session.class());
-        let call = match Steps::new(spec.run.work, call, bytes_max) {
+        let host = (&*session, matches!(self.engine, Engine::Segment(_)));
+        let call = match Steps::new(spec, call, bytes_max, host) {
             Ok(steps) => return Begun::InSteps(Box::new(steps)),
             Err(call) => call,
         };
@@ -284,7 +350,9 @@ impl<'s> Executor<'s> {
     }
 
     /// Puts the values of a long command back, serves the clients blocked on its keys, and
-    /// publishes its events. Returns the client's position in its worker, its id and the reply.
+    /// publishes its events. If the server has become a replica meanwhile, the new primary lacks
+    /// the command: the client gets an error, and a snapshot replaces the values. Returns the
+    /// client's position in its worker, its id and the reply.
     pub fn finish_long(&mut self, mut job: Box<Job>) -> (usize, u64, Output) {
         let server = self.server;
         self.finish();
@@ -294,7 +362,11 @@ impl<'s> Executor<'s> {
         let mut view = lock(&server.keyspace, &locks, self.now);
         let changes_before = view.changes();
         put_back(server, &mut view, &mut job);
-        if server.feed.is_on() {
+        let is_lost = job.is_of_primary && server.is_replica() && view.changes() != changes_before;
+        if is_lost {
+            job.reply = Output::default();
+            Reply::new(&mut job.reply, job.protocol).error(READ_ONLY);
+        } else if server.feed.is_on() {
             add_effect(server, &mut view, &locks, &job, changes_before);
         }
         // Clients blocked on these keys may be served from now on.
@@ -310,6 +382,9 @@ impl<'s> Executor<'s> {
             blocking::serve(server, command::table(), &mut view, &mut locks);
         }
         self.end_lease(view, &locks);
+        if is_lost {
+            role::resynchronize(server);
+        }
         self.count_long(&job);
         let reply = std::mem::take(&mut job.reply);
         let (slot, id) = (job.info.slot, job.info.id);
@@ -387,7 +462,7 @@ fn begin<'v>(
 ) -> Begun {
     let mut reply = Reply::new(out, session.protocol);
     // This comes first, because it may release the locks.
-    if spec.has(flag::DENYOOM) && crate::locks::has_no_room(&server.keyspace, view, locks) {
+    if spec.has(flag::DENYOOM) && make_room(&server.keyspace, view, locks) == Room::None {
         reply.error(OUT_OF_MEMORY);
         return Begun::Refused;
     }
@@ -396,8 +471,8 @@ fn begin<'v>(
     spec.keys.each(args, |index| {
         names.insert(Box::from(&args[index]));
     });
-    // A snapshot for a stop may have begun since the command was found to be long.
-    if is_held(server, session, spec, server.clock.moment()) {
+    // A stop, FAILOVER or REPLICAOF may have begun since the command was found to be long.
+    if is_late(server, session, (spec, spec.flags), server.clock.moment()) {
         session.ticket = Some(server.long.wait(session.ticket));
         server.long.request_retries();
         server.wake_all();
@@ -426,6 +501,7 @@ fn begin<'v>(
         db: session.db,
         protocol: session.protocol,
         call,
+        is_of_primary: !server.is_replica(),
         annex,
         leases,
         is_tracked,

@@ -4,6 +4,8 @@
 use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
 use crate::command::effects;
+use crate::command::refusal::NO_PRIMARY;
+use crate::config::Id;
 use crate::engine::Strings;
 use crate::engine::slab::Slab;
 use crate::locks::{Locks, lock};
@@ -13,7 +15,7 @@ use crate::session::Session;
 use crate::state::Server;
 use crate::stats::Counts;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{Key, Keyspace, View};
+use store::{Key, Keyspace, Tick, View};
 use wire::memcached::Request;
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Output, Span};
@@ -21,6 +23,9 @@ use wire::{Output, Span};
 /// Maximum number of keys of a batch that are hashed and prefetched. A single request may name a
 /// thousand keys.
 const KEYS_NEAR_MAX: usize = 2 * BATCH_CALLS_MAX;
+
+/// Error while a file is loaded.
+const LOADING: &str = "loading the dataset in memory";
 
 /// Whether the memory for a request's value cannot be allocated.
 fn is_too_large(request: &Request) -> bool {
@@ -31,7 +36,11 @@ fn is_too_large(request: &Request) -> bool {
 /// Writes the error for a request that the state of the server does not permit. Returns whether it
 /// has.
 fn is_refused(server: &Server, request: &Request, out: &mut Output) -> bool {
-    if server.loading.is_on() && memcached::refuse_during_load(request, out) {
+    if server.loading.is_on() && memcached::refuse_keys(request, LOADING, out) {
+        return true;
+    }
+    let is_stale = server.replication.is_stale() && !server.config.is_on(Id::ReplicaServeStale);
+    if is_stale && memcached::refuse_keys(request, NO_PRIMARY, out) {
         return true;
     }
     if is_too_large(request) {
@@ -58,15 +67,52 @@ fn choose_shards(
     }
 }
 
-/// Runs a request on locked shards, and adds the present values of its keys to the feed if it has
-/// changed one.
+/// Locks the chosen shards, or all of them for a write that finds memory full, because room is made
+/// in any shard. The write must not release its shards for that after it was found not to be held.
+fn lock_with_room<'s>(
+    space: &'s Keyspace,
+    held: &mut LockedShards<'_>,
+    may_write: bool,
+    now: Tick,
+) -> View<'s> {
+    let mut view = lock(space, &held.locks, now);
+    if may_write && held.locks != Locks::All && view.is_out_of_memory() {
+        drop(view);
+        held.locks = Locks::All;
+        view = lock(space, &held.locks, now);
+    }
+    view
+}
+
+/// Whether a request must wait: for a long command on one of its keys, or for the removal of
+/// expired elements of a large collection under one of them.
+fn must_wait(view: &mut View<'_>, turn: &mut memcached::Turn<'_, ()>) -> bool {
+    let (server, request, keys, input) = (turn.server, turn.request, turn.keys, turn.input);
+    if long::needs_names(server, turn.session, keys, input) {
+        return true;
+    }
+    server.feed.is_on()
+        && view.has_timed_collections()
+        && long::must_purge_names(
+            server,
+            view,
+            turn.session,
+            &memcached::meant_keys(request, keys, input),
+        )
+}
+
+/// Runs a request on locked shards, unless it must wait, and adds the present values of its keys to
+/// the feed if it has changed one.
 fn run_on<'v>(
-    turn: memcached::Turn<'_, ()>,
+    mut turn: memcached::Turn<'_, ()>,
     view: &mut View<'v>,
     space: &'v Keyspace,
     locks: &Locks,
 ) -> Progress {
     let (server, request, keys, input) = (turn.server, turn.request, turn.keys, turn.input);
+    if must_wait(view, &mut turn) {
+        return Progress::Waits;
+    }
     let before = view.changes();
     let progress = memcached::run(&mut turn.on(Slab::new(view, space, locks)));
     if server.feed.is_on() {
@@ -175,20 +221,17 @@ impl Executor<'_> {
             }
         };
         if let Some(view) = held.whole.as_mut() {
-            if long::needs_names(server, turn.session, keys, input) {
-                return Progress::Waits;
-            }
             return run_on(turn, view, space, &Locks::All);
         }
         choose_shards(server, held, request, keys, hashes, input);
-        let mut view = lock(space, &held.locks, self.now);
-        // A snapshot for a stop may have begun before the shards were locked.
+        let mut view = lock_with_room(space, held, may_write, self.now);
+        // A stop, FAILOVER or REPLICAOF may have begun before the shards were locked.
+        if server.is_replica() && is_refused(server, request, turn.out) {
+            return Progress::Done;
+        }
         if server.pause.holds(may_write, self.moment) {
             counts.requests.fetch_sub(u64::from(is_first), Relaxed);
             return Progress::Held;
-        }
-        if long::needs_names(server, turn.session, keys, input) {
-            return Progress::Waits;
         }
         let progress = run_on(turn, &mut view, space, &held.locks);
         publish(server, &mut view, &mut self.events);

@@ -47,8 +47,11 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
         let call = OwnedCall::new(index, input, 0, spans);
         if let Begun::InSteps(mut steps) = executor.begin_long(session, call, &mut output) {
             let mut stepped = Stepped::More;
-            while let Stepped::More = stepped {
+            while let Stepped::More | Stepped::Part(_) = stepped {
                 stepped = executor.step(session, &mut steps);
+                if let Stepped::Part(reply) = &stepped {
+                    output.append(reply);
+                }
             }
             if let Stepped::Done(reply, from) = stepped {
                 output.extend_from_slice(&reply[from..]);

@@ -1,16 +1,25 @@
-//! Commands on many keys that run in steps: DEL or WATCH of a hundred thousand keys, KEYS. Each
-//! step is a short command of its own; between two of them the worker serves other clients.
+//! Commands on many keys or channels that run in steps: DEL or WATCH of a hundred thousand keys,
+//! KEYS, SUBSCRIBE. Each step is a short command of its own; between two of them the worker serves
+//! other clients.
 //!
-//! Such a command is not one step for other clients. Commands on few keys are.
+//! Such a command is not one step for other clients. Commands on few keys are. On the segment
+//! engine MGET and MSET run in steps, too.
+//!
+//! The rights to all names are checked before the first name is used, and in steps as well, because
+//! each name may be compared with a thousand patterns.
 
 use super::{Call, Engine, Executor, Step};
+use crate::acl::log::Context;
 use crate::command;
 use crate::command::key::scan::list_names;
-use crate::context::Work;
+use crate::command::permission::check_rights;
+use crate::context::{Spec, Work};
+use crate::pubsub::{self, Space};
 use crate::queue::OwnedCall;
 use crate::session::Session;
+use std::ops::Range;
 use std::time::Instant;
-use wire::{Args, Output, Reply};
+use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys in a step. A command on at most this many keys runs at once.
 pub const KEYS_PER_STEP: usize = 1024;
@@ -22,6 +31,8 @@ const HEADER_BYTES: usize = 24;
 pub struct Steps {
     call: OwnedCall,
     progress: Progress,
+    /// Index of the next argument to which the user's rights are checked.
+    unchecked: usize,
     nanos: u64,
 }
 
@@ -29,8 +40,16 @@ pub struct Steps {
 enum Progress {
     /// Index of the next key, and the sum of the replies if they are integers.
     Keys(usize, i64),
+    /// Index of the next key, and the reply so far: an array with an element for each key.
+    Values(usize, Output),
     /// Position of the scan, and the names found so far behind the space for their header.
     Names(u64, Output, usize),
+    /// Index of the next name, which a message of its own confirms.
+    Confirmed(usize),
+    /// All subscriptions of a namespace, which messages confirm.
+    Unsubscribes(Space),
+    /// All subscriptions, and then the command itself.
+    Resets,
 }
 
 /// Result of a step.
@@ -38,6 +57,8 @@ enum Progress {
 pub enum Stepped {
     /// There are more steps.
     More,
+    /// There are more steps. This is a part of the reply, which can be sent at once.
+    Part(Output),
     /// The reply is complete. The bytes before the given offset are not part of it.
     Done(Output, usize),
     /// A long command works on one of the keys.
@@ -46,12 +67,71 @@ pub enum Stepped {
     Held,
 }
 
+/// Whether a command with this number of arguments runs in steps.
+#[inline]
+pub(super) fn runs_in_steps(
+    session: &Session,
+    spec: &Spec,
+    args_len: usize,
+    is_on_segment: bool,
+) -> bool {
+    if args_len > KEYS_PER_STEP + 1 && is_on_segment && runs_in_steps_on_segment(spec, args_len) {
+        return true;
+    }
+    let subscriptions = || session.subscriptions.as_deref();
+    match spec.run.work {
+        Work::InSteps => args_len > KEYS_PER_STEP + 1,
+        Work::Confirmed => args_len > pubsub::AT_ONCE_MAX + 1,
+        Work::Unsubscribes(space) if args_len == 1 => {
+            subscriptions().is_some_and(|all| all.names(space).len() > pubsub::AT_ONCE_MAX)
+        }
+        Work::Unsubscribes(_) => args_len > pubsub::AT_ONCE_MAX + 1,
+        Work::Resets => subscriptions().is_some_and(|all| all.len() > pubsub::AT_ONCE_MAX),
+        _ => false,
+    }
+}
+
+/// Whether the segment engine, which has no transactions, runs a command on many keys in steps.
+/// MSET with a key without a value is refused as a whole.
+fn runs_in_steps_on_segment(spec: &Spec, args_len: usize) -> bool {
+    spec.name == "mget" || spec.name == "mset" && !args_len.is_multiple_of(2)
+}
+
+/// Returns the arguments to which a user's rights are checked before a command runs or is queued.
+/// If it runs in steps, the others are checked in steps. If MULTI would queue it, it is refused.
+#[inline]
+pub(super) fn checked_at_once<'a>(spec: &Spec, args: Args<'a>) -> Args<'a> {
+    let count = match spec.run.work {
+        Work::InSteps => KEYS_PER_STEP,
+        Work::Confirmed => pubsub::QUEUED_MAX,
+        _ => return args,
+    };
+    args.first(count + 1)
+}
+
 impl Steps {
     /// Prepares a command; `None` if it does not run in steps.
-    pub fn new(work: Work, call: OwnedCall, bytes_max: usize) -> Result<Steps, OwnedCall> {
-        let progress = match work {
+    pub fn new(
+        spec: &Spec,
+        call: OwnedCall,
+        bytes_max: usize,
+        (session, is_on_segment): (&Session, bool),
+    ) -> Result<Steps, OwnedCall> {
+        let len = call.args().len();
+        let mut unchecked = 1;
+        let progress = match spec.run.work {
+            _ if is_on_segment && spec.name == "mset" => Progress::Keys(1, 0),
+            _ if is_on_segment && spec.name == "mget" => {
+                let mut found = Output::new(bytes_max);
+                Reply::new(&mut found, session.protocol).array(len - 1);
+                Progress::Values(1, found)
+            }
             Work::InSteps => Progress::Keys(1, 0),
+            Work::Unsubscribes(space) if call.args().len() == 1 => Progress::Unsubscribes(space),
+            Work::Confirmed | Work::Unsubscribes(_) => Progress::Confirmed(1),
+            Work::Resets => Progress::Resets,
             Work::Names => {
+                unchecked = len;
                 let mut found = Output::new(bytes_max);
                 found.extend_from_slice(&[0; HEADER_BYTES]);
                 Progress::Names(0, found, 0)
@@ -61,16 +141,25 @@ impl Steps {
         Ok(Steps {
             call,
             progress,
+            unchecked,
             nanos: 0,
         })
+    }
+
+    /// Whether the reply consists of messages to a subscriber.
+    pub fn is_push(&self) -> bool {
+        matches!(
+            self.progress,
+            Progress::Confirmed(_) | Progress::Unsubscribes(_)
+        )
     }
 
     /// Returns the size on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.call.heap_bytes()
             + match &self.progress {
-                Progress::Keys(..) => 0,
-                Progress::Names(_, found, _) => found.capacity(),
+                Progress::Names(_, found, _) | Progress::Values(_, found) => found.capacity(),
+                _ => 0,
             }
     }
 }
@@ -79,18 +168,9 @@ impl Executor<'_> {
     /// Runs the next step of a command.
     pub fn step(&mut self, session: &mut Session, steps: &mut Steps) -> Stepped {
         let start = Instant::now();
-        let stepped = match &mut steps.progress {
-            Progress::Keys(next, sum) => self.add_step(session, &steps.call, next, sum),
-            Progress::Names(cursor, found, count) => {
-                self.list_step(session, steps.call.args(), cursor, found, count);
-                match *cursor {
-                    0 => {
-                        let found = std::mem::take(found);
-                        with_header(session, found, *count)
-                    }
-                    _ => Stepped::More,
-                }
-            }
+        let stepped = match self.check_step(session, &steps.call, &mut steps.unchecked) {
+            Some(stepped) => stepped,
+            None => self.work_step(session, steps),
         };
         steps.nanos += start.elapsed().as_nanos() as u64;
         if let Stepped::Done(reply, from) = &stepped {
@@ -105,6 +185,83 @@ impl Executor<'_> {
         stepped
     }
 
+    fn work_step(&mut self, session: &mut Session, steps: &mut Steps) -> Stepped {
+        match &mut steps.progress {
+            Progress::Values(next, found) => self.value_step(session, &steps.call, next, found),
+            Progress::Keys(next, sum) => self.add_step(session, &steps.call, next, sum),
+            Progress::Confirmed(next) => self.confirm_step(session, &steps.call, next),
+            Progress::Unsubscribes(space) => self.unsubscribe_step(session, &steps.call, *space),
+            Progress::Resets => self.reset_step(session, &steps.call),
+            Progress::Names(cursor, found, count) => {
+                self.list_step(session, steps.call.args(), cursor, found, count);
+                match *cursor {
+                    0 => {
+                        let found = std::mem::take(found);
+                        with_header(session, found, *count)
+                    }
+                    _ => Stepped::More,
+                }
+            }
+        }
+    }
+
+    /// Checks the rights to the next names. Returns `None` if all were checked before.
+    fn check_step(
+        &self,
+        session: &mut Session,
+        call: &OwnedCall,
+        next: &mut usize,
+    ) -> Option<Stepped> {
+        let len = call.args().len();
+        if *next >= len || session.has_all_rights(&self.server.acl) {
+            return None;
+        }
+        let end = (*next + KEYS_PER_STEP).min(len);
+        let (bytes, spans) = call.part(*next..end);
+        let args = Args::new(bytes, &spans);
+        let chosen = command::table().choose(call.index, args);
+        *next = end;
+        match check_rights(self.server, session, chosen, args, Context::TopLevel) {
+            Ok(()) if session.has_all_rights(&self.server.acl) => None,
+            Ok(()) => Some(Stepped::More),
+            Err(why) => {
+                let mut reply = Output::default();
+                Reply::new(&mut reply, session.protocol).error(&why);
+                Some(Stepped::Done(reply, 0))
+            }
+        }
+    }
+
+    /// Runs a command on its next keys and adds the elements of its reply, an array.
+    fn value_step(
+        &mut self,
+        session: &mut Session,
+        call: &OwnedCall,
+        next: &mut usize,
+        found: &mut Output,
+    ) -> Stepped {
+        let len = call.args().len();
+        let end = (*next + KEYS_PER_STEP).min(len);
+        let part = Output::new(found.room().saturating_add(HEADER_BYTES));
+        let reply = match self.run_part(session, call, *next..end, part) {
+            Ok(reply) => reply,
+            Err(stepped) => return stepped,
+        };
+        if reply.first() == Some(&b'-') {
+            return Stepped::Done(reply, 0);
+        }
+        let body = reply.iter().position(|byte| *byte == b'\n');
+        found.extend_from_slice(&reply[body.map_or(0, |at| at + 1)..]);
+        if reply.is_cut_off() {
+            found.append(&reply);
+        }
+        *next = end;
+        match end < len && !found.is_cut_off() {
+            true => Stepped::More,
+            false => Stepped::Done(std::mem::take(found), 0),
+        }
+    }
+
     /// Runs a command on its next keys and adds its reply, an integer, or expects OK.
     fn add_step(
         &mut self,
@@ -114,25 +271,10 @@ impl Executor<'_> {
         sum: &mut i64,
     ) -> Stepped {
         let end = (*next + KEYS_PER_STEP).min(call.args().len());
-        let (bytes, spans) = call.part(*next..end);
-        let args = Args::new(bytes, &spans);
-        let mut reply = Output::default();
-        let chosen = command::table().choose(call.index, args);
-        // The arguments are in memory already, so that their length does not matter.
-        let part = Call {
-            start: 0,
-            len: 0,
-            first: 0,
-            count: args.len(),
-            index: Some(call.index),
-            memo: None,
+        let reply = match self.run_part(session, call, *next..end, Output::default()) {
+            Ok(reply) => reply,
+            Err(stepped) => return stepped,
         };
-        match self.dispatch(session, &chosen, &args, &part, &mut reply) {
-            Step::Ran => {}
-            Step::Waits => return Stepped::Waits,
-            Step::Held => return Stepped::Held,
-            Step::Queued | Step::Refused | Step::IsLong => return Stepped::Done(reply, 0),
-        }
         let number = reply
             .strip_prefix(b":")
             .and_then(|rest| rest.strip_suffix(b"\r\n"))
@@ -148,6 +290,90 @@ impl Executor<'_> {
         let mut reply = Output::default();
         Reply::new(&mut reply, session.protocol).integer(*sum);
         Stepped::Done(reply, 0)
+    }
+
+    /// Runs a command with some of its arguments. Returns its reply, or what ends the step.
+    fn run_part(
+        &mut self,
+        session: &mut Session,
+        call: &OwnedCall,
+        arguments: Range<usize>,
+        mut reply: Output,
+    ) -> Result<Output, Stepped> {
+        let (bytes, spans) = call.part(arguments);
+        let args = Args::new(bytes, &spans);
+        let chosen = command::table().choose(call.index, args);
+        // The arguments are in memory already, so that their length does not matter.
+        let part = Call {
+            start: 0,
+            len: 0,
+            first: 0,
+            count: args.len(),
+            index: Some(call.index),
+            memo: None,
+        };
+        match self.dispatch(session, &chosen, &args, &part, &mut reply) {
+            Step::Ran => Ok(reply),
+            Step::Waits => Err(Stepped::Waits),
+            Step::Held => Err(Stepped::Held),
+            Step::Queued | Step::Refused | Step::IsLong => Err(Stepped::Done(reply, 0)),
+        }
+    }
+
+    /// Runs a command on its next names, each of which has a message of its own.
+    fn confirm_step(
+        &mut self,
+        session: &mut Session,
+        call: &OwnedCall,
+        next: &mut usize,
+    ) -> Stepped {
+        let all = call.args().len();
+        let end = (*next + pubsub::AT_ONCE_MAX).min(all);
+        match self.run_part(session, call, *next..end, Output::default()) {
+            Ok(reply) if end == all => Stepped::Done(reply, 0),
+            Ok(reply) => {
+                *next = end;
+                Stepped::Part(reply)
+            }
+            Err(stepped) => stepped,
+        }
+    }
+
+    /// Removes the next subscriptions of a namespace, each of which has a message of its own.
+    fn unsubscribe_step(
+        &mut self,
+        session: &mut Session,
+        call: &OwnedCall,
+        space: Space,
+    ) -> Stepped {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+        let mut add = |word: &[u8]| {
+            let (start, len) = (bytes.len() as u32, word.len() as u32);
+            spans.push(Span { start, len });
+            bytes.extend_from_slice(word);
+        };
+        add(call.args().name());
+        let subscriptions = session.subscriptions.as_deref();
+        let names = subscriptions.into_iter().flat_map(|all| all.names(space));
+        names.take(pubsub::AT_ONCE_MAX).for_each(|name| add(name));
+        let count = spans.len();
+        let part = OwnedCall::new(call.index, bytes, 0, spans);
+        match self.run_part(session, &part, 1..count, Output::default()) {
+            Ok(reply) if session.subscription_len(space) == 0 => Stepped::Done(reply, 0),
+            Ok(reply) => Stepped::Part(reply),
+            Err(stepped) => stepped,
+        }
+    }
+
+    /// Removes the next subscriptions, and runs the command when none is left.
+    fn reset_step(&mut self, session: &mut Session, call: &OwnedCall) -> Stepped {
+        if !session.unsubscribe_some(&self.server.pubsub) {
+            return Stepped::More;
+        }
+        match self.run_part(session, call, 1..1, Output::default()) {
+            Ok(reply) => Stepped::Done(reply, 0),
+            Err(stepped) => stepped,
+        }
     }
 
     /// Lists the names of the next keys that match the pattern of KEYS.

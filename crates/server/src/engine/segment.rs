@@ -18,6 +18,7 @@ mod setup;
 mod strings;
 
 pub use marks::Marks;
+pub use setup::check;
 
 use crate::command::lifetime::DeadlineChange;
 use crate::stats::{Stats, WorkerStats};

@@ -7,7 +7,7 @@ use super::{Facts, Strings};
 use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
 use crate::command::refusal::{Refusal, check_memory};
 use crate::config::{Config, Id};
-use crate::locks::{Locks, has_no_room};
+use crate::locks::{Locks, Room, make_room};
 use crate::stats::Stats;
 use std::ops::{Deref, DerefMut};
 use store::{Class, Counters, DbFacts, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Tick, View};
@@ -49,10 +49,17 @@ impl<'a, 'v> Slab<'a, 'v> {
 }
 
 impl Slab<'_, '_> {
-    /// Whether memory is full and nothing can be evicted.
+    /// Makes room for what a command may write.
+    #[inline]
+    pub fn make_room(&mut self) -> Room {
+        make_room(self.space, self.view, self.locks)
+    }
+
+    /// Whether memory is full and nothing can be evicted. The caller has locked all shards if there
+    /// is no room in its own.
     #[inline]
     pub fn is_full(&mut self) -> bool {
-        has_no_room(self.space, self.view, self.locks)
+        self.make_room() == Room::None
     }
 
     /// Stores a value and publishes the event. With a deadline in the past it stores the value and
@@ -335,13 +342,9 @@ impl Facts for Keyspace {
     }
 
     fn apply(&self, id: Id, config: &Config) -> Result<(), String> {
-        match id {
-            Id::MaxMemory => self.set_maxmemory(config.maxmemory_bytes()),
-            Id::MaxMemoryPolicy => {
-                self.set_policy(&config.text(id))?;
-                log::info!("maxmemory-policy is {}", self.policy().line());
-            }
-            _ => {}
+        if id == Id::MaxMemoryPolicy {
+            self.set_policy(&config.text(id))?;
+            log::info!("maxmemory-policy is {}", self.policy().line());
         }
         Ok(())
     }

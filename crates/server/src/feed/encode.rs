@@ -2,8 +2,15 @@
 
 use wire::number::Text;
 
+/// Maximum length of what surrounds an argument: its length of up to 20 digits, and line ends.
+const ARGUMENT_BYTES_MAX: usize = 1 + 20 + 2 + 2;
+
 /// Encodes one command.
-pub fn put_command<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+#[inline]
+pub fn put_command<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]> + Clone) {
+    // Without this, each part of a long command would check the capacity and perhaps grow it.
+    let texts: usize = args.clone().map(<[u8]>::len).sum();
+    out.reserve(texts + ARGUMENT_BYTES_MAX * (args.len() + 1));
     put_head(out, b'*', args.len());
     for arg in args {
         put_head(out, b'$', arg.len());
@@ -12,14 +19,20 @@ pub fn put_command<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'
     }
 }
 
+#[inline]
 fn put_head(out: &mut Vec<u8>, mark: u8, number: usize) {
-    out.push(mark);
-    if number < 10 {
-        out.push(b'0' + number as u8);
-    } else {
-        out.extend_from_slice(Text::unsigned(number as u64).as_bytes());
+    let digit = |number: usize| b'0' + (number % 10) as u8;
+    match number {
+        0..10 => out.extend_from_slice(&[mark, digit(number), b'\r', b'\n']),
+        10..100 => {
+            out.extend_from_slice(&[mark, digit(number / 10), digit(number), b'\r', b'\n']);
+        }
+        _ => {
+            out.push(mark);
+            out.extend_from_slice(Text::unsigned(number as u64).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
     }
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Encodes the selection of a database.
@@ -47,7 +60,7 @@ impl Batch {
     }
 
     /// Adds a command that changes a database.
-    pub fn add_iter<'a>(&mut self, db: u8, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+    pub fn add_iter<'a>(&mut self, db: u8, args: impl ExactSizeIterator<Item = &'a [u8]> + Clone) {
         if self.first_db.is_none() {
             self.first_db = Some(db);
         } else if self.last_db != Some(db) {
@@ -61,6 +74,11 @@ impl Batch {
     /// Whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Returns the database of the first command.

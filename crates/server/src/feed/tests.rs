@@ -1,6 +1,6 @@
 use super::*;
 
-fn args<'a>(words: &'a [&'a str]) -> impl ExactSizeIterator<Item = &'a [u8]> {
+fn args<'a>(words: &'a [&'a str]) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
     words.iter().map(|word| word.as_bytes())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum time for a request and its reply.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum time between two requests of a connection.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(120);
 
@@ -84,9 +84,17 @@ impl Connection {
         }
     }
 
-    /// Whether the connection waits for the next request.
-    pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Reading) && self.input.is_empty()
+    /// Rank of the connection among those that may give way to a new one: first those that wait for
+    /// a request, then those whose request is incomplete, then those whose client does not take the
+    /// reply, the oldest first. `None` if it waits for a census, which takes a bounded time.
+    pub fn rank(&self) -> Option<(u8, Instant)> {
+        let class = match self.state {
+            State::Reading if self.input.is_empty() => 0,
+            State::Reading => 1,
+            State::Writing(..) | State::Closing(_) => 2,
+            State::Waiting(..) => return None,
+        };
+        Some((class, self.deadline))
     }
 
     /// Reads and sends what the socket allows.
@@ -206,7 +214,12 @@ impl Connection {
             if left.is_empty() {
                 if self.keeps_alive {
                     self.state = State::Reading;
-                    self.deadline = now + IDLE_TIME_MAX;
+                    // Bytes that have been read already belong to the next request.
+                    self.deadline = now
+                        + match self.input.is_empty() {
+                            true => IDLE_TIME_MAX,
+                            false => REQUEST_TIME_MAX,
+                        };
                 } else {
                     self.state = State::Closing(DISCARDED_BYTES_MAX);
                     self.deadline = now + CLOSING_TIME_MAX;

@@ -163,6 +163,7 @@ pub(super) fn memory(report: &mut Report<'_>) {
     report.field("mem_allocator", process::allocator());
     report.field("active_defrag_running", 0);
     report.field("lazyfree_pending_objects", facts.pending_objects);
+    report.field("lazyfree_pending_bytes", facts.pending_bytes);
     let dropped = report.counters().dropped_objects;
     report.field("lazyfreed_objects", dropped);
 }
@@ -207,6 +208,7 @@ pub(super) fn persistence(report: &mut Report<'_>) {
     report.field("aof_last_bgrewrite_status", status(aof.has_rewrite_failed));
     report.field("aof_rewrites", aof.rewrites);
     report.field("aof_last_write_status", status(aof.has_write_failed));
+    report.field("feed_split_steps", report.server.feed.parts());
     report.field("aof_last_cow_size", 0);
     report.field("module_fork_in_progress", 0);
     report.field("module_fork_last_cow_size", 0);
@@ -262,10 +264,14 @@ fn traffic(report: &mut Report<'_>) {
     report.field("long_commands", long.count.load(Relaxed));
     report.field("long_commands_running", u8::from(long.is_running()));
     report.field("instantaneous_ops_per_sec", rates.commands);
-    report.field("total_net_input_bytes", input);
+    let of_primary = report.server.replication.input_bytes.load(Relaxed);
+    report.field("total_net_input_bytes", input + of_primary);
     report.field("total_net_output_bytes", output);
-    report.field("total_net_repl_input_bytes", 0);
-    report.field("total_net_repl_output_bytes", 0);
+    let replication = &report.server.replication;
+    let received = replication.input_bytes.load(Relaxed);
+    report.field("total_net_repl_input_bytes", received);
+    let sent = replication.output_bytes.load(Relaxed);
+    report.field("total_net_repl_output_bytes", sent);
     report.field("instantaneous_input_kbps", kbps(rates.input_bytes));
     report.field("instantaneous_output_kbps", kbps(rates.output_bytes));
     report.field("instantaneous_input_repl_kbps", "0.00");
@@ -417,7 +423,12 @@ pub(super) fn replication(report: &mut Report<'_>) {
         );
         report.field(&format!("slave{index}"), line);
     }
-    report.field("master_failover_state", "no-failover");
+    let failover = match replication.failover() {
+        None => "no-failover",
+        Some(failover) if failover.is_proceeding => "failover-in-progress",
+        Some(_) => "waiting-for-sync",
+    };
+    report.field("master_failover_state", failover);
     let (id, earlier) = replication.ids();
     report.field("master_replid", id);
     let (id, end) = match earlier {

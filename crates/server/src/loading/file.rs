@@ -1,9 +1,11 @@
 //! Loads a snapshot file into the keyspace.
 
+use crate::clock::Clock;
 use crate::command::key::dump::Restored;
 use crate::command::scripting::functions;
-use crate::config::Id;
+use crate::config::{Config, Id};
 use crate::loading::Loading;
+use crate::loading::strings::{BATCH_BYTES_MAX, Strings};
 use crate::state::Server;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -91,7 +93,11 @@ pub fn load(
     loading.begin(seconds(server));
     loading.total_bytes.store(total_bytes, Relaxed);
     let begun = Begun(loading);
+    let changes = server.keyspace.changes();
     let result = load_parts(server, name, source, false);
+    server
+        .saving
+        .ignore_changes(server.keyspace.changes().wrapping_sub(changes));
     server.scripting.free_functions();
     // The workers expire the keys from now on.
     server.wake_all();
@@ -180,10 +186,27 @@ struct Loader<'s, R> {
     /// Head of the memcached item that is read next.
     item: Option<ItemHead>,
     restored: Restored<'s>,
+    /// Strings that were read and not stored.
+    strings: Strings,
     now: Tick,
     /// Whether the instant is that of the file, and not the present.
     is_base: bool,
+    /// Whether nothing is stored.
+    is_trial: bool,
     keys: u64,
+}
+
+/// Reads a snapshot as a load does, and stores no key.
+///
+/// # Errors
+/// The reason for which a server with the default settings does not load it.
+pub fn try_load<R: io::Read>(source: R) -> Result<(), String> {
+    let server = Server::new(Config::default(), Clock::System)?;
+    let mut loader = Loader::new(&server, source);
+    // Nothing has expired then, so that each value is read.
+    loader.begin_base();
+    loader.is_trial = true;
+    loader.run()
 }
 
 impl<'s, R: io::Read> Loader<'s, R> {
@@ -197,7 +220,9 @@ impl<'s, R: io::Read> Loader<'s, R> {
             item: None,
             restored: Restored::new(server.keyspace.lock_many(&[], now).scene()),
             now,
+            strings: Strings::default(),
             is_base: false,
+            is_trial: false,
             keys: 0,
         }
     }
@@ -213,8 +238,18 @@ impl<'s, R: io::Read> Loader<'s, R> {
         self.restored.set_now(now);
     }
 
-    /// Reads the file to its end, or until the server stops.
+    /// Reads the file to its end, or until the server stops, and stores what was read.
     fn run(&mut self) -> Result<(), String> {
+        let result = self.read();
+        self.store_strings();
+        result
+    }
+
+    fn store_strings(&mut self) {
+        self.strings.store(&self.server.keyspace, self.now);
+    }
+
+    fn read(&mut self) -> Result<(), String> {
         let version = self.reader.begin().map_err(|error| error.to_string())?;
         log::info!("loading a snapshot file in {version}");
         loop {
@@ -291,10 +326,26 @@ impl<'s, R: io::Read> Loader<'s, R> {
                 self.database
             ));
         }
+        if self.is_trial {
+            return Ok(());
+        }
         if self.restored.has_expired() {
             self.server.loading.expired.fetch_add(1, Relaxed);
             return Ok(());
         }
+        if let Some(bytes) = self.restored.string()
+            && bytes.len() < BATCH_BYTES_MAX
+        {
+            let is_full = self
+                .strings
+                .add(self.database, &self.key, bytes, deadline, item);
+            if is_full {
+                self.store_strings();
+            }
+            return Ok(());
+        }
+        // A file may contain a key twice.
+        self.store_strings();
         let space = &self.server.keyspace;
         let key = space.key(self.database, &self.key);
         let mut view = space.lock_one(space.shard_of(&key), self.now);

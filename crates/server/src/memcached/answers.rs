@@ -4,8 +4,6 @@
 pub(super) const WRONG_TYPE: &str = "SERVER_ERROR the key holds another type than a string";
 /// Memory is full.
 pub(super) const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory storing object";
-/// A file is being loaded.
-pub(super) const LOADING: &str = "SERVER_ERROR loading the dataset in memory";
 /// The value is larger than the engine can store.
 pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 /// The value is not a number.

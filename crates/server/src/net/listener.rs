@@ -3,14 +3,16 @@
 use crate::clients::Endpoint;
 use crate::config::{Config, Id, TABLE};
 use crate::message::{Port, PortProtocol};
-use crate::socket::{Listener, LocalListener, Peer, Stream};
+use crate::socket::{Listener, LocalListener, NOT_A_SOCKET, Peer, Stream};
 use crate::state::Server;
 use mio::net::TcpListener;
 use mio::{Registry, Token};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -64,18 +66,8 @@ impl Listeners {
             PortProtocol::Memcached,
             &mut all,
         )?;
-        let is_alone = all.is_empty() && config.number(Id::TlsPort) == 0;
-        for (id, protocol, has_tls) in [
-            (Id::Port, PortProtocol::Resp, false),
-            (Id::TlsPort, PortProtocol::Resp, true),
-            (Id::Memcached, PortProtocol::Memcached, false),
-            (Id::TlsMemcached, PortProtocol::Memcached, true),
-        ] {
-            // Only the main port is chosen by the system, and only if there is no other and no
-            // local socket.
-            if config.number(id) != 0 || id == Id::Port && is_alone {
-                bind_port(config, id, Port { protocol, has_tls }, &mut all)?;
-            }
+        for (id, port) in ports(config) {
+            bind_port(config, id, port, &mut all)?;
         }
         if all.len() > LISTENERS_MAX {
             return Err(format!("more than {LISTENERS_MAX} addresses to listen on"));
@@ -87,25 +79,38 @@ impl Listeners {
         })
     }
 
-    /// Checks the settings of the listeners without opening a socket. Returns what is wrong.
-    pub fn check(config: &Config) -> Vec<String> {
-        let mut problems = Vec::new();
-        for id in [Id::UnixSocket, Id::MemcachedSocket] {
-            let path = config.text(id);
-            if !path.is_empty() && SockAddr::unix(&path).is_err() {
-                let name = TABLE[id as usize].name;
-                problems.push(format!(
-                    "{name} '{path}': the path of a local socket has at most 107 bytes"
-                ));
-            }
-        }
-        let ports = [Id::Port, Id::TlsPort, Id::Memcached, Id::TlsMemcached];
-        for (index, id) in ports.iter().enumerate() {
+    /// Checks the settings of the listeners, that of HTTP among them, without opening a socket.
+    /// Returns what is wrong.
+    pub fn check(config: &Config, http: Option<SocketAddr>) -> Vec<String> {
+        let mut problems = check_paths(config);
+        let bound: Vec<Id> = ports(config).map(|(id, _)| id).collect();
+        let is_fixed = |id: &&Id| config.number(**id) != 0;
+        for (index, id) in bound.iter().enumerate() {
             let port = config.number(*id);
-            let mut before = ports[..index].iter();
-            if let Some(other) = before.find(|other| port != 0 && config.number(**other) == port) {
+            let mut before = bound[..index].iter().filter(is_fixed);
+            if let Some(other) = before.find(|other| config.number(**other) == port) {
                 let [name, other] = [id, other].map(|id| TABLE[*id as usize].name);
                 problems.push(format!("{name} {port}: {other} is the same port"));
+            }
+        }
+        if bound.is_empty() {
+            return problems;
+        }
+        let ips = match bind_ips(config) {
+            Ok(ips) => ips,
+            Err(problem) => {
+                problems.push(problem);
+                return problems;
+            }
+        };
+        if let Some(http) = http {
+            let same = bound.iter().filter(is_fixed);
+            let mut same = same.filter(|id| config.number(**id) == i64::from(http.port()));
+            if let Some(id) = same.next()
+                && ips.iter().any(|(ip, _)| overlap(*ip, http.ip()))
+            {
+                let name = TABLE[*id as usize].name;
+                problems.push(format!("http {http}: {name} is the same port"));
             }
         }
         problems
@@ -214,6 +219,63 @@ impl Listeners {
     }
 }
 
+/// Returns the ports that the settings open.
+fn ports(config: &Config) -> impl Iterator<Item = (Id, Port)> {
+    let paths = [Id::UnixSocket, Id::MemcachedSocket];
+    let has_path = paths.iter().any(|id| !config.text(*id).is_empty());
+    let is_alone = !has_path && config.number(Id::TlsPort) == 0;
+    let all = [
+        (Id::Port, PortProtocol::Resp, false),
+        (Id::TlsPort, PortProtocol::Resp, true),
+        (Id::Memcached, PortProtocol::Memcached, false),
+        (Id::TlsMemcached, PortProtocol::Memcached, true),
+    ];
+    // Only the main port is chosen by the system, and only if there is no other and no local
+    // socket.
+    let is_open = move |id| config.number(id) != 0 || id == Id::Port && is_alone;
+    let open = all.into_iter().filter(move |(id, ..)| is_open(*id));
+    open.map(|(id, protocol, has_tls)| (id, Port { protocol, has_tls }))
+}
+
+/// Checks the paths of the local sockets. Returns what is wrong.
+fn check_paths(config: &Config) -> Vec<String> {
+    let mut problems = Vec::new();
+    let ids = [Id::UnixSocket, Id::MemcachedSocket];
+    for id in ids {
+        let path = config.text(id);
+        if path.is_empty() {
+            continue;
+        }
+        let folder = Path::new(&path).parent();
+        let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+        let file = fs::symlink_metadata(&path);
+        let problem = match folder {
+            _ if SockAddr::unix(&path).is_err() => {
+                "the path of a local socket has at most 107 bytes".to_owned()
+            }
+            Some(folder) if !folder.is_dir() => format!("there is no folder {}", folder.display()),
+            _ if file.is_ok_and(|file| !file.file_type().is_socket()) => NOT_A_SOCKET.to_owned(),
+            _ => continue,
+        };
+        problems.push(format!("{} '{path}': {problem}", TABLE[id as usize].name));
+    }
+    let [path, other] = ids.map(|id| config.text(id));
+    if !path.is_empty() && path == other {
+        let [name, other] = ids.map(|id| TABLE[id as usize].name);
+        problems.push(format!("{other} '{path}': {name} is the same path"));
+    }
+    problems
+}
+
+/// Whether two sockets of the same port cannot listen at these addresses. The second one is that of
+/// HTTP, where `::` is every address of both families.
+fn overlap(one: IpAddr, http: IpAddr) -> bool {
+    let is_same_family = one.is_ipv4() == http.is_ipv4();
+    one == http
+        || http.is_unspecified() && (is_same_family || http.is_ipv6())
+        || one.is_unspecified() && is_same_family
+}
+
 /// Listens at the path of this setting, if it is not empty.
 fn bind_path(
     config: &Config,
@@ -247,13 +309,7 @@ fn bind_port(
     let mut port = config.number(id) as u16;
     let backlog = config.number(Id::TcpBacklog) as i32;
     let before = all.len();
-    for word in config.text(Id::Bind).split_ascii_whitespace() {
-        let (word, is_optional) = match word.strip_prefix('-') {
-            Some(rest) => (rest, true),
-            None => (word, false),
-        };
-        let ip = parse_ip(word)
-            .ok_or_else(|| format!("bind '{word}': expected an IP address, localhost, * or ::*"))?;
+    for (ip, is_optional) in bind_ips(config)? {
         let address = SocketAddr::new(ip, port);
         match listen(address, backlog) {
             Ok(listener) => {
@@ -271,6 +327,28 @@ fn bind_port(
         return Err("bind: no address to listen on".into());
     }
     Ok(())
+}
+
+/// Returns the addresses of `bind`, and whether each one is optional.
+fn bind_ips(config: &Config) -> Result<Vec<(IpAddr, bool)>, String> {
+    let text = config.text(Id::Bind);
+    let ips: Result<Vec<_>, String> = text
+        .split_ascii_whitespace()
+        .map(|word| {
+            let (word, is_optional) = match word.strip_prefix('-') {
+                Some(rest) => (rest, true),
+                None => (word, false),
+            };
+            let ip = parse_ip(word).ok_or_else(|| {
+                format!("bind '{word}': expected an IP address, localhost, * or ::*")
+            })?;
+            Ok((ip, is_optional))
+        })
+        .collect();
+    match ips? {
+        ips if ips.is_empty() => Err("bind: no address to listen on".into()),
+        ips => Ok(ips),
+    }
 }
 
 fn parse_ip(word: &str) -> Option<IpAddr> {

@@ -23,7 +23,7 @@ use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
 use crate::process;
-use crate::replication::primary;
+use crate::replication::{failover, primary};
 use crate::saving::{Waiting, work as saving};
 use crate::session::Session;
 use crate::socket::{Peer, Stream};
@@ -194,6 +194,9 @@ impl Worker {
         if !server.watches.is_empty() {
             server.watches.step(&server.keyspace, executor.now());
         }
+        if server.pubsub.has_forgotten() {
+            server.pubsub.step();
+        }
         self.is_busy = self.run_expiry(executor, start, expired_at);
         saving::walk(server, self.index, expired_at.elapsed(), executor.now());
         if self.index == 0 && server.saving.has_request() {
@@ -261,7 +264,7 @@ impl Worker {
             Duration::from_micros(tick.0.saturating_mul(1000).saturating_sub(now_us))
         };
         if let Some(due) = self.due
-            && server.keyspace.expires_actively()
+            && server.keyspace.expires_by_clock()
         {
             let min = if self.expiry_driver.found_nothing() {
                 IDLE_SHARD_PAUSE
@@ -293,9 +296,11 @@ impl Worker {
         timeout
     }
 
-    /// Whether connections or a census are to be continued without an event.
+    /// Whether connections, a census or the removal of subscriptions are to be continued without an
+    /// event.
     fn has_waiting(&self) -> bool {
-        !self.again.is_empty() || !self.leaving.is_empty() || self.census.is_some()
+        let has_connections = !self.again.is_empty() || !self.leaving.is_empty();
+        has_connections || self.census.is_some() || self.server.pubsub.has_forgotten()
     }
 
     /// Serves the ready connections. Returns the time at which expiry last ran.
@@ -743,6 +748,7 @@ impl Worker {
             aof::check(server);
             let is_second = self.periodic_count.is_multiple_of(10);
             primary::check(server, is_second);
+            failover::check(server);
             let period = 10 * server.config.number(Id::ReplPingPeriod) as u64;
             if self.periodic_count.is_multiple_of(period) {
                 primary::ping(server);
@@ -771,6 +777,9 @@ impl Worker {
         }
         executor.finish();
         let bytes = server.config.maxmemory_bytes();
+        if server.segments.is_none() {
+            server.apply_maxmemory();
+        }
         match server.engine().apply(Id::MaxMemory, &server.config) {
             Ok(()) => log::info!("the memory limit has changed: maxmemory is {bytes} bytes"),
             Err(error) => log::warn!("the memory limit has changed: maxmemory {error}"),

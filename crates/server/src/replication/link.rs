@@ -1,13 +1,13 @@
 //! The server as a replica: the thread that follows the primary.
 
-use super::PrimaryState;
+use super::stream::Stream;
+use super::{EARLIEST, PrimaryState, failover, removal};
 use crate::config::Id;
 use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Begun};
 use crate::state::Server;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -26,8 +26,6 @@ const READ_BYTES: usize = 256 << 10;
 /// Commands of the primary run this long before the present, so that what has expired by this
 /// server's clock and not by the primary's is found.
 const SKEW_MS: u64 = 24 * 3_600_000;
-/// Time without a primary after which expired keys are freed by this server's clock.
-const FREES_AFTER: Duration = Duration::from_secs(10);
 
 fn is_current(server: &Server, number: u64) -> bool {
     !server.stops() && server.replication.state().primary_number == number
@@ -44,9 +42,11 @@ fn change(server: &Server, number: u64, change: impl FnOnce(&mut PrimaryState)) 
 /// Follows the primaries that are set, one after the other, until the server stops.
 pub fn run(server: &Server) {
     while !server.stops() {
+        // The number comes first: a primary that is set afterwards ends the sleep.
+        let number = server.replication.number();
         match server.replication.primary() {
             Some(primary) => follow(server, primary.number),
-            None => server.replication.sleep(IDLE_PAUSE),
+            None => _ = server.replication.sleep(number, IDLE_PAUSE),
         }
     }
 }
@@ -57,6 +57,7 @@ fn follow(server: &Server, number: u64) {
     let mut applier = Applier::new(server);
     while is_current(server, number) {
         let result = Link::connect(server, number).and_then(|mut link| link.run(&mut applier));
+        server.replication.is_connected.store(false, Relaxed);
         let was_connected = {
             let mut was = false;
             change(server, number, |primary| {
@@ -69,6 +70,9 @@ fn follow(server: &Server, number: u64) {
             });
             was
         };
+        if is_current(server, number) {
+            failover::disconnected(server);
+        }
         if !is_current(server, number) {
             return;
         }
@@ -81,10 +85,8 @@ fn follow(server: &Server, number: u64) {
             last_error = text;
         }
         let down = server.replication.primary().map(|p| p.down_since.elapsed());
-        if down.is_some_and(|down| down >= FREES_AFTER) {
-            server.keyspace.set_frozen(false);
-        }
-        server.replication.sleep(PAUSE);
+        removal::free_alone(server, down.unwrap_or_default());
+        server.replication.sleep(number, PAUSE);
     }
 }
 
@@ -95,7 +97,7 @@ fn wrong(text: String) -> io::Error {
 struct Link<'s> {
     server: &'s Server,
     number: u64,
-    stream: TcpStream,
+    stream: Stream,
     /// Bytes that were received and not used.
     input: Vec<u8>,
     timeout: Duration,
@@ -107,13 +109,7 @@ impl<'s> Link<'s> {
         let primary = server.replication.primary();
         let primary = primary.ok_or_else(|| wrong("there is no primary".to_owned()))?;
         let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
-        let mut addresses = (&primary.host[..], primary.port).to_socket_addrs()?;
-        let address = addresses.next();
-        let address = address.ok_or_else(|| wrong("the host has no address".to_owned()))?;
-        let stream = TcpStream::connect_timeout(&address, timeout)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PAUSE))?;
-        stream.set_write_timeout(Some(timeout))?;
+        let stream = Stream::open(server, &primary.host, primary.port, PAUSE)?;
         Ok(Link {
             server,
             number,
@@ -134,6 +130,8 @@ impl<'s> Link<'s> {
         match result {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => {
+                let received = &self.server.replication.input_bytes;
+                received.fetch_add(len as u64, Relaxed);
                 self.last_byte = Instant::now();
                 change(self.server, self.number, |p| p.last_byte = Instant::now());
                 Ok(true)
@@ -198,16 +196,16 @@ impl<'s> Link<'s> {
 
     fn greet(&mut self) -> io::Result<()> {
         let config = &self.server.config;
-        let (user, password) = (config.text(Id::MasterUser), config.text(Id::MasterAuth));
-        if !password.is_empty() {
-            match user.is_empty() {
-                true => self.ask(&["AUTH", &password])?,
-                false => self.ask(&["AUTH", &user, &password])?,
-            };
+        if let Some(words) = Stream::login(self.server) {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            self.ask(&words)?;
         }
         self.ask(&["PING"])?;
         let announced = config.number(Id::ReplicaAnnouncePort);
         let port = match announced {
+            0 if config.is_on(Id::TlsReplication) && config.number(Id::TlsPort) != 0 => {
+                config.number(Id::TlsPort)
+            }
             0 => i64::from(self.server.port.load(Relaxed)),
             port => port,
         };
@@ -226,15 +224,19 @@ impl<'s> Link<'s> {
         let (id, _) = self.server.replication.ids();
         let position = self.server.feed.end();
         let next = (position + 1).to_string();
-        let reply = match position {
-            0 => self.ask(&["PSYNC", "?", "-1"])?,
-            _ => self.ask(&["PSYNC", &id, &next])?,
+        let reply = match (failover::request(self.server), position) {
+            (Some(request), _) => self.hand_over(request, &id, &next)?,
+            (None, 0) => self.ask(&["PSYNC", "?", "-1"])?,
+            (None, _) => self.ask(&["PSYNC", &id, &next])?,
         };
         let words: Vec<&str> = reply.split_ascii_whitespace().collect();
         match words[..] {
             ["+CONTINUE"] => {}
             ["+CONTINUE", new] => {
                 let mut state = self.server.replication.state();
+                if state.primary_number != self.number {
+                    return Err(wrong("another primary was set".to_owned()));
+                }
                 if new != state.id {
                     let old = std::mem::replace(&mut state.id, new.to_owned());
                     state.earlier = Some((old, position));
@@ -250,6 +252,35 @@ impl<'s> Link<'s> {
         }
         log::info!("the primary continues at position {position}");
         Ok(false)
+    }
+
+    /// Requests the replica that becomes the primary to take over. Returns its reply, which is that
+    /// to a request for synchronization.
+    fn hand_over(
+        &mut self,
+        request: failover::Request,
+        id: &str,
+        next: &str,
+    ) -> io::Result<String> {
+        let mut words = vec!["PSYNC", id, next, "FAILOVER"];
+        words.extend(request.is_forced.then_some("FORCE"));
+        self.send(&words)?;
+        let mut reply = self.line()?;
+        let is_primary = reply.strip_prefix('-') == Some(failover::IS_PRIMARY);
+        if is_primary && !request.is_first {
+            // It has taken over because of an earlier request, whose reply was lost.
+            self.send(&["PSYNC", id, next])?;
+            reply = self.line()?;
+        }
+        let Some(refusal) = reply.strip_prefix('-') else {
+            failover::finish(self.server, true);
+            return Ok(reply);
+        };
+        // After a second refusal the first request may still be on its way.
+        if request.is_first {
+            failover::finish(self.server, false);
+        }
+        Err(wrong(format!("FAILOVER was refused: {refusal}")))
     }
 
     /// Receives a snapshot into a file and loads it in place of the present keys.
@@ -347,7 +378,7 @@ impl<'s> Link<'s> {
         server.loading.stream_db.store(0, Relaxed);
         let _begun = Begun(&server.loading);
         flush_all(server);
-        server.keyspace.set_frozen(true);
+        server.keyspace.set_removal_limit(Some(EARLIEST));
         let loaded = snapshots::load_parts(server, "the primary's snapshot", file, true);
         server.scripting.free_functions();
         if let Err(error) = loaded {
@@ -370,7 +401,10 @@ impl<'s> Link<'s> {
         change(server, self.number, |primary| {
             (primary.is_connected, primary.has_synced) = (true, true);
         });
-        server.keyspace.set_frozen(true);
+        server.replication.is_connected.store(true, Relaxed);
+        if !server.keyspace.has_removal_limit() {
+            server.keyspace.set_removal_limit(Some(EARLIEST));
+        }
         log::info!("following the primary from position {}", server.feed.end());
         let mut parser = Parser::new(Limits {
             bulk_bytes_max: FRAME_BYTES_MAX,

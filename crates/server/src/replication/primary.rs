@@ -241,7 +241,8 @@ pub fn forget(server: &Server, client: u64) {
 
 /// Requests all replicas to acknowledge what they have.
 pub fn request_acknowledgements(server: &Server) {
-    if server.replication.has_replicas() {
+    // Only a primary adds bytes to its history.
+    if server.replication.has_replicas() && !server.is_replica() {
         server
             .feed
             .append_raw(b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n");
@@ -338,7 +339,8 @@ pub fn new_id() -> String {
 
 /// Sends the bytes that keep the connection of each replica alive.
 pub fn ping(server: &Server) {
-    if server.replication.is_replica() {
+    // A replica that takes over must have the whole feed.
+    if server.replication.is_replica() || server.replication.failover().is_some() {
         return;
     }
     if server.replication.has_replicas() {

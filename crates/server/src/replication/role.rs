@@ -1,6 +1,7 @@
 //! The change between primary and replica.
 
-use super::{PrimaryState, primary};
+use super::{EARLIEST, PrimaryState, State, primary};
+use crate::blocking;
 use crate::command::effects;
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,6 +10,16 @@ use std::time::Instant;
 /// Makes the server follow a primary. Its keys stay until the primary's snapshot has arrived. The
 /// caller holds no shard.
 pub fn follow(server: &Server, host: &str, port: u16) {
+    follow_when(server, host, port, |_| true);
+}
+
+/// As [`follow`], if `may` returns true when all shards are locked and the feed is complete.
+pub(super) fn follow_when(
+    server: &Server,
+    host: &str,
+    port: u16,
+    may: impl FnOnce(&mut State) -> bool,
+) {
     let replication = &server.replication;
     let applying = replication
         .applying
@@ -16,10 +27,14 @@ pub fn follow(server: &Server, host: &str, port: u16) {
         .expect("the lock is not poisoned");
     {
         let mut view = server.keyspace.lock_all(server.clock.now());
-        if server.feed.is_on() {
-            effects::set_feed(server, &mut view, false);
+        let is_on = server.feed.is_on();
+        if is_on {
+            effects::add_all_removals(server, &mut view);
         }
         let mut state = replication.state();
+        if !may(&mut state) {
+            return;
+        }
         state.primary_number += 1;
         let now = Instant::now();
         state.primary = Some(PrimaryState {
@@ -32,10 +47,18 @@ pub fn follow(server: &Server, host: &str, port: u16) {
             down_since: now,
             number: state.primary_number,
         });
-        replication.is_replica.store(true, Relaxed);
+        let was_replica = replication.is_replica.swap(true, Relaxed);
+        drop(state);
+        if is_on {
+            effects::set_feed(server, &mut view, false);
+        }
+        if !was_replica {
+            blocking::unblock_all(server, &mut view);
+        }
     }
-    server.keyspace.set_frozen(true);
-    server.keyspace.set_maxmemory(0);
+    replication.is_connected.store(false, Relaxed);
+    server.keyspace.set_removal_limit(Some(EARLIEST));
+    server.apply_maxmemory();
     drop(applying);
     log::info!("following {host}:{port}");
     replication.bell.notify_all();
@@ -44,13 +67,23 @@ pub fn follow(server: &Server, host: &str, port: u16) {
 /// Makes the server a primary with its present keys, as the continuation of the history that it
 /// followed. The caller holds no shard.
 pub fn promote(server: &Server) {
+    let promoted = promote_if(server, || Ok::<(), ()>(()));
+    promoted.expect("nothing is checked");
+}
+
+/// As [`promote`], if `check` succeeds. No command of the primary is executed meanwhile.
+///
+/// # Errors
+/// The result of `check`.
+pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let replication = &server.replication;
     let applying = replication
         .applying
         .lock()
         .expect("the lock is not poisoned");
+    check()?;
     if !replication.is_replica() {
-        return;
+        return Ok(());
     }
     let mut view = server.keyspace.lock_all(server.clock.now());
     let mut state = replication.state();
@@ -66,11 +99,27 @@ pub fn promote(server: &Server) {
     effects::set_feed(server, &mut view, true);
     drop(state);
     drop(view);
-    server.keyspace.set_frozen(false);
-    server
-        .keyspace
-        .set_maxmemory(server.config.maxmemory_bytes());
+    server.keyspace.set_removal_limit(None);
+    server.apply_maxmemory();
     drop(applying);
     log::info!("this server is a primary now");
     server.wake_all();
+    Ok(())
+}
+
+/// Makes a replica request a snapshot, because its keys differ from those of its primary.
+pub fn resynchronize(server: &Server) {
+    let mut state = server.replication.state();
+    state.primary_number += 1;
+    let number = state.primary_number;
+    let Some(primary) = &mut state.primary else {
+        return;
+    };
+    primary.number = number;
+    (state.id, state.earlier) = (primary::new_id(), None);
+    drop(state);
+    log::warn!(
+        "a long command has ended after the change to a replica: a snapshot replaces its keys"
+    );
+    server.replication.bell.notify_all();
 }

@@ -1,7 +1,7 @@
 //! Entries of a snapshot in RDB format.
 
 use crate::command::key::dump::{Visit, fields, members, named, scored, stream_writer};
-use store::{End, Record, RecordValue, Scene};
+use store::{End, Kind, PackedRecord, Record, RecordValue, Scene};
 use wire::dump::{Element, Encoding};
 use wire::rdb::{ITEM_FIELD, Writer};
 
@@ -20,15 +20,16 @@ pub fn entry(
         |forms: Forms, each: &dyn Fn(Visit<'_>)| value(writer, (key, deadline), forms, each, spill);
     match record.value {
         RecordValue::String(bytes) => {
-            string(writer, key, deadline, bytes);
+            writer.string(key, deadline, bytes);
             true
         }
         RecordValue::Item(head, bytes) => {
             let (head, len) = head.encode();
             writer.field(ITEM_FIELD, &head[..len]);
-            string(writer, key, deadline, bytes);
+            writer.string(key, deadline, bytes);
             true
         }
+        RecordValue::Packed(packed) => elements(writer, (key, deadline), packed),
         RecordValue::List(list) => put(Forms::same(Encoding::List), &|visit| {
             list.iter(End::Left, 0).for_each(|e| visit(&named(e)));
         }),
@@ -69,9 +70,18 @@ impl Forms {
     }
 }
 
-fn string(writer: &mut Writer, key: &[u8], deadline: Option<u64>, bytes: &[u8]) {
-    writer.begin(key, deadline, Encoding::String, 1);
-    writer.put(&named(bytes));
+/// Writes a small collection whose elements have no deadlines.
+fn elements(writer: &mut Writer, key: (&[u8], Option<u64>), packed: PackedRecord<'_>) -> bool {
+    let count = packed.elements().count();
+    let size = (count, packed.bytes());
+    // Each call is compiled for one type of elements.
+    match packed.kind() {
+        _ if count == 0 => return false,
+        Kind::Hash => writer.elements(key, Encoding::Hash, size, packed.elements()),
+        Kind::Set => writer.elements(key, Encoding::Set, size, packed.elements()),
+        _ => writer.elements(key, Encoding::SortedSet, size, packed.elements()),
+    }
+    true
 }
 
 /// Writes a collection. `each` runs twice: to count the elements and find their earliest deadline,

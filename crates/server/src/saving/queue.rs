@@ -19,6 +19,8 @@ use store::{Batch, Loan, SnapshotSink, Tick};
 
 /// Number of queued bytes at which the walk pauses.
 const PAUSE_BYTES: usize = 4 << 20;
+/// Maximum number of empty batches that are kept, about as much memory as [`PAUSE_BYTES`].
+const SPARE_MAX: usize = 64;
 /// Maximum number of queued bytes, plus one batch per waiting worker.
 pub const BYTES_MAX: usize = 16 << 20;
 
@@ -73,6 +75,8 @@ pub enum Task {
 struct State {
     tasks: VecDeque<Task>,
     bytes: usize,
+    /// Empty batches for the workers, while a snapshot is in progress.
+    spare: Vec<Batch>,
     /// Highest number of queued bytes since the snapshot began.
     peak_bytes: usize,
     /// Snapshot whose entries are accepted.
@@ -97,8 +101,8 @@ pub struct Sink {
 }
 
 impl SnapshotSink for Sink {
-    fn put(&self, batch: Batch) {
-        self.queue.put(self.epoch, batch);
+    fn put(&self, batch: Batch) -> Batch {
+        self.queue.put(self.epoch, batch)
     }
 }
 
@@ -107,7 +111,7 @@ impl Queue {
         self.state.lock().expect("the lock is not poisoned")
     }
 
-    fn put(&self, epoch: u32, batch: Batch) {
+    fn put(&self, epoch: u32, batch: Batch) -> Batch {
         let mut state = self.state();
         while state.bytes >= BYTES_MAX && state.open == Some(epoch) {
             let waited = self.has_room.wait_timeout(state, STALL_PAUSE);
@@ -121,12 +125,26 @@ impl Queue {
             }
         }
         if state.open != Some(epoch) {
-            return;
+            return Batch::default();
         }
         state.bytes += batch.bytes();
         state.peak_bytes = state.peak_bytes.max(state.bytes);
         state.tasks.push_back(Task::Write(epoch, batch));
+        let spare = state.spare.pop();
+        drop(state);
         self.has_task.notify_one();
+        spare.unwrap_or_else(Batch::with_memory)
+    }
+
+    /// Takes a batch whose entries were written, so that a worker can use its memory.
+    pub fn reuse(&self, batch: Batch) {
+        let mut state = self.state();
+        if state.open.is_some()
+            && state.spare.len() < SPARE_MAX
+            && let Some(batch) = batch.reused()
+        {
+            state.spare.push(batch);
+        }
     }
 
     /// Adds the first task of a snapshot, whose entries are accepted from now on.
@@ -220,6 +238,7 @@ impl State {
     fn close(&mut self, epoch: Option<u32>) {
         if self.open == epoch {
             self.open = None;
+            self.spare = Vec::new();
             self.tasks.retain(|task| !matches!(task, Task::Write(..)));
             self.bytes = 0;
         }

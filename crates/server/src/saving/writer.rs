@@ -204,6 +204,7 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                 let scene = server.keyspace.scene(file.plan.now);
                 batch.each(&mut |record| file.entry(record, &scene));
             }
+            queue.reuse(batch);
         }
         Task::WriteLoan(epoch, loan, worker) => {
             if let Some(file) = of_epoch(file, epoch) {

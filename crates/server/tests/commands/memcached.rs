@@ -504,3 +504,29 @@ fn requests_that_write_are_refused_while_snapshots_fail() {
     );
     assert_eq!(answers(&server, b"mg a v\r\n"), "VA 1\r\n1\r\n");
 }
+
+#[test]
+fn a_replica_without_a_primary_serves_no_stale_items_if_that_is_disabled() {
+    // Regression: `replica-serve-stale-data no` held for Redis's protocol only.
+    let server = configured(&[
+        ("replica-serve-stale-data", "no"),
+        ("replica-read-only", "no"),
+    ]);
+    assert_eq!(answers(&server, b"set a 0 0 1\r\n1\r\n"), "STORED\r\n");
+    server::replication::role::follow(&server, "127.0.0.1", 1);
+    let text = "SERVER_ERROR MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+    for request in [
+        "get a\r\n",
+        "mg a v\r\n",
+        "set a 0 0 1\r\n2\r\n",
+        "flush_all\r\n",
+    ] {
+        assert_eq!(answers(&server, request.as_bytes()), text, "{request}");
+    }
+    assert!(answers(&server, b"version\r\n").starts_with("VERSION"));
+    server::replication::role::promote(&server);
+    assert_eq!(
+        answers(&server, b"get a\r\n"),
+        "VALUE a 0 1\r\n1\r\nEND\r\n"
+    );
+}

@@ -586,3 +586,25 @@ fn run_words(
     };
     executor.run(session, call.args(&input, &spans), &call, out);
 }
+
+#[test]
+fn many_values_are_written_and_read_in_steps_with_the_same_replies() {
+    // Regression: MGET and MSET were one step, whatever the number of their keys.
+    let mut bench = Bench::new();
+    let names: Vec<String> = (0..1500).map(|i| format!("k{i:04}")).collect();
+    let pairs: Vec<String> = names.iter().map(|name| format!("{name} v{name}")).collect();
+    assert_eq!(bench.ask(&format!("MSET {}", pairs.join(" "))), "+OK");
+    let expected: String = names.iter().map(|name| format!("$6 v{name} ")).collect();
+    let reply = bench.ask(&format!("MGET {}", names.join(" ")));
+    assert_eq!(reply, format!("*1500 {expected}").trim_end());
+    // A key without a value is refused before the first one is stored.
+    let reply = bench.ask(&format!("MSET k0000 new {} k", pairs.join(" ")));
+    assert_eq!(reply, "-ERR wrong number of arguments for 'mset' command");
+    assert_eq!(bench.ask("GET k0000"), "$6 vk0000");
+    let calls = |bench: &mut Bench| {
+        bench
+            .ask("INFO commandstats")
+            .contains("cmdstat_mget:calls=1,")
+    };
+    assert!(calls(&mut bench));
+}

@@ -7,5 +7,6 @@ mod hotkeys;
 mod learning;
 mod limits;
 mod messages;
+mod replication;
 mod sessions;
 mod workers;

@@ -83,6 +83,24 @@ pub(crate) fn own_deadline(bytes: &[u8]) -> Option<Tick> {
     }
 }
 
+/// Returns the members and the data behind them in bytes of elements without deadlines.
+#[inline(always)]
+pub(crate) fn elements_of(
+    bytes: &[u8],
+    tail: Tail,
+) -> impl Iterator<Item = (&[u8], &[u8])> + use<'_> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at >= bytes.len() {
+            return None;
+        }
+        let parts = Parts::of(bytes, at, tail);
+        at = parts.end;
+        let member = &bytes[parts.member_at..parts.tail_at];
+        Some((member, &bytes[parts.tail_at..parts.end]))
+    })
+}
+
 /// Returns the length of an element without a deadline.
 fn element_bytes(member: &[u8], value: &[u8], tail: Tail) -> usize {
     let lengths = match tail {

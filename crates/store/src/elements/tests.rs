@@ -267,3 +267,19 @@ fn every_element_is_sampled_about_equally_often() {
         "{counts:?}"
     );
 }
+
+#[test]
+fn the_size_becomes_smaller_with_each_long_element_that_is_freed() {
+    // Regression: elements outside the pages counted until the last page was freed.
+    let mut elements = Elements::new(Tail::Nothing, [1, 2], 16);
+    let member = |number: usize| format!("{number:03000}").into_bytes();
+    for number in 0..200 {
+        elements.insert(&member(number), &[]);
+        while elements.take_move().is_some() {}
+    }
+    let before = elements.heap_bytes();
+    assert!(elements.dismantle(100));
+    assert!(elements.heap_bytes() <= before - 100 * 3000);
+    while elements.dismantle(100) {}
+    assert_eq!(elements.held_bytes, 0);
+}

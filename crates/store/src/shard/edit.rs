@@ -107,7 +107,13 @@ impl Locked {
             .as_mut()
             .expect("the database holds the entry");
         let Value::Inline(tag, bytes) = data.value(slot) else {
-            return self.edit_outside_value(at, index_state, own, now, work);
+            let edited = self.edit_outside_value(at, index_state, own, now, shared, work);
+            if let Some((_, EditedValue::Stored(_, filed))) = &edited
+                && *filed != own
+            {
+                shared.note_timed_collection();
+            }
+            return edited;
         };
         let mut buffer = std::mem::take(&mut self.scratch);
         buffer.clear();
@@ -145,6 +151,7 @@ impl Locked {
         index_state: IndexState,
         own: Option<Tick>,
         now: Tick,
+        shared: &Shared,
         work: impl FnOnce(&mut Object) -> Option<R>,
     ) -> Option<(R, EditedValue)> {
         let data = self.dbs[db as usize]
@@ -175,7 +182,7 @@ impl Locked {
                 };
                 let bytes = bytes.expect("the object is small");
                 let (at, dropped) = data.change(slot, NewValue::Inline(tag, &bytes), filed);
-                self.defer_drop(dropped);
+                self.defer_drop(dropped, shared);
                 at
             }
             None => data.change(slot, NewValue::Same, filed).0,

@@ -342,6 +342,15 @@ impl Stream {
         self.body.len(scene.now)
     }
 
+    /// Returns the number of stored entries if own deadlines of some have passed, and 0 otherwise.
+    pub fn overdue_len(&self, scene: &Scene<'_>) -> usize {
+        let log = &self.body.log;
+        match log.nearest().is_some_and(|nearest| nearest < scene.now) {
+            true => log.len(),
+            false => 0,
+        }
+    }
+
     /// Returns whether there is no entry.
     pub fn is_empty(&self, scene: &Scene<'_>) -> bool {
         self.len(scene) == 0

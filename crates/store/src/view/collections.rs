@@ -251,6 +251,9 @@ impl<'a> View<'a> {
                 self.put_at(key, found, NewValue::Inline(tag, bytes), filed);
             }
             _ => {
+                if filed != own {
+                    self.space.shared().note_timed_collection();
+                }
                 object.trim();
                 self.put_at(key, found, NewValue::Outside(object), filed);
             }
@@ -324,14 +327,16 @@ impl<'a> View<'a> {
     /// Leaves a part of a stream to be freed by background work. `key` selects the shard that does
     /// it.
     pub fn defer_drop_stream(&mut self, key: &Key<'_>, waste: Stream) {
-        self.parts(key).2.defer_drop(Some(Object::Stream(waste)));
+        let (space, _, locked) = self.parts(key);
+        locked.defer_drop(Some(Object::Stream(waste)), space.shared());
     }
 
     /// Leaves the elements that were removed from a list to be freed by background work. `key`
     /// selects the shard that does it.
     pub fn defer_drop_list(&mut self, key: &Key<'_>, waste: List) {
         if !waste.is_empty() {
-            self.parts(key).2.defer_drop(Some(Object::List(waste)));
+            let (space, _, locked) = self.parts(key);
+            locked.defer_drop(Some(Object::List(waste)), space.shared());
         }
     }
 

@@ -3,7 +3,14 @@
 use super::{Guards, View};
 use crate::journal::Removed;
 use crate::keyspace::Keyspace;
-use crate::shard::Locked;
+use crate::shard::{IndexState, Locked};
+use crate::shared::{Db, Key};
+use cache::Value;
+use policy::Budget;
+use std::sync::atomic::Ordering;
+
+/// Maximum number of expired elements that [`View::purge_some`] removes.
+pub const PURGED_MAX: u32 = 1024;
 
 impl View<'_> {
     fn each_locked(&mut self, mut each: impl FnMut(&mut Locked)) {
@@ -54,6 +61,52 @@ impl View<'_> {
                 .is_some_and(|journal| !journal.is_empty());
         });
         has_some
+    }
+
+    /// Whether a large collection with deadlines of elements was ever stored.
+    #[inline]
+    pub fn has_timed_collections(&self) -> bool {
+        self.space
+            .shared()
+            .has_timed_collections
+            .load(Ordering::Relaxed)
+    }
+
+    /// Removes at most [`PURGED_MAX`] expired elements of a large collection. Returns whether more
+    /// are left. The next access to the collection would remove all of them, because removals are
+    /// recorded.
+    pub fn purge_some(&mut self, key: &Key<'_>) -> bool {
+        let now = self.now;
+        let (space, shard, locked) = self.parts(key);
+        let shared = space.shared();
+        let Some(db) = locked.dbs.get_mut(key.db as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        let is_due = |db: &Db, slot| db.entries.shape(slot).deadline.is_some_and(|at| now > at);
+        let Some(slot) = db
+            .find(key.hash, key.bytes)
+            .filter(|slot| is_due(db, *slot))
+        else {
+            return false;
+        };
+        let is_large =
+            matches!(db.value(slot), Value::Outside(object) if object.deadlines().is_some());
+        let has_own = db.entries.own_deadline(slot).is_some_and(|own| now > own);
+        if !is_large
+            || has_own
+            || locked.journal.is_none()
+            || shared.removal_instant(now) < now
+            || locked.is_unsaved_large(key.db, slot)
+        {
+            return false;
+        }
+        let (kept, mut budget) = (IndexState::Indexed, Budget(PURGED_MAX));
+        let slot = locked.expire_due(key.db, slot, kept, now, &mut budget, shared, &mut |_, _| {});
+        space.publish_deadline(shard, key.db, locked);
+        slot.is_some_and(|slot| {
+            let db = locked.db(key.db).expect("the database holds the slot");
+            is_due(db, slot)
+        })
     }
 
     /// Returns the number of changes by commands through this view. Shards that it has released and

@@ -75,6 +75,19 @@ impl View<'_> {
         group.map_or(0, |group| group.consumer_count() + group.pending_len())
     }
 
+    /// Returns the number of groups of a stream.
+    pub fn group_count(&mut self, key: &Key<'_>) -> usize {
+        let count = self.peek_large_stream(key, |stream, _| stream.group_count());
+        count.unwrap_or(0)
+    }
+
+    /// Returns the number of entries of a stream if some of them have own deadlines that have
+    /// passed, and 0 otherwise. Commands on groups look at each of these until they are removed.
+    pub fn overdue_len(&mut self, key: &Key<'_>) -> usize {
+        let len = self.peek_large_stream(key, |stream, scene| stream.overdue_len(scene));
+        len.unwrap_or(0)
+    }
+
     /// Passes a live key's stream to `read`, if it is not small. Returns `None` for any other
     /// value. Does not count the access or notify the policy.
     pub fn peek_large_stream<R>(
@@ -196,7 +209,12 @@ impl View<'_> {
             Some((tag, bytes)) if !Db::must_be_outside(key.bytes, bytes.len()) => {
                 self.put_at(key, found, NewValue::Inline(tag, bytes), filed);
             }
-            _ => self.put_at(key, found, NewValue::Outside(object), filed),
+            _ => {
+                if filed != own {
+                    self.space.shared().note_timed_collection();
+                }
+                self.put_at(key, found, NewValue::Outside(object), filed);
+            }
         }
     }
 
@@ -264,7 +282,11 @@ impl View<'_> {
             .as_mut()
             .expect("the database holds the slot");
         cache::Entries::begin(&mut db.entries, now);
-        let filed = file(&mut object, db.entries.own_deadline(slot), now);
+        let own = db.entries.own_deadline(slot);
+        let filed = file(&mut object, own, now);
+        if filed != own {
+            space.shared().note_timed_collection();
+        }
         let (slot, _) = match object.inline() {
             Some((tag, bytes)) if !Db::must_be_outside(key.bytes, bytes.len()) => {
                 db.change(slot, NewValue::Inline(tag, bytes), filed)
@@ -296,7 +318,8 @@ impl View<'_> {
         match (from.take_value(key), found) {
             // The key expired here, with its event, before the command ended.
             (Some((object, Some(own))), None) if part.was_present && self.now > own => {
-                from.parts(key).2.defer_drop(Some(object));
+                let (space, _, locked) = from.parts(key);
+                locked.defer_drop(Some(object), space.shared());
             }
             (Some((object, own)), found) => self.place(key, found, object, own),
             (None, Some(slot)) => self.remove_slot(key, slot, Removal::Deleted),

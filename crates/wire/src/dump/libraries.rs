@@ -4,8 +4,8 @@
 use super::crc::crc64;
 use super::format::version;
 use super::input::{Body, Input};
+use super::space::push_string;
 use super::value::DumpError;
-use super::write::push_string;
 
 /// Byte before the code of a library.
 pub(crate) const LIBRARY: u8 = 245;

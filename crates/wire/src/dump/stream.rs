@@ -17,8 +17,9 @@
 use super::format::{code, version};
 use super::input::{Body, Input, Read};
 use super::packed::{Entries, Entry, listpack};
+use super::space::{push_length, push_string};
 use super::value::{DumpError, DumpId, StreamNumbers, StreamPart};
-use super::write::{push_length, push_string, seal};
+use super::write::seal;
 use crate::number::{Text, parse_i64};
 
 const DELETED: i64 = 1;

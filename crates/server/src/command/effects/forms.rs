@@ -3,12 +3,16 @@
 use crate::command::table;
 use crate::spec::SpecIndex;
 use std::sync::OnceLock;
+use wire::Args;
 
 /// Form of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The command as it is. It has the same effect on the same keys at any time.
     Same,
+    /// As `Same` without options, because the command then sets the value that it names and removes
+    /// the deadline; else as `String`.
+    Set,
     /// `SET key value [PXAT instant]` with the present value, or `DEL`.
     String,
     /// As `String`, for each pair of MSETEX.
@@ -54,9 +58,18 @@ pub enum Form {
     Library,
 }
 
+impl Form {
+    /// Whether a command that has changed something is added as it is.
+    #[inline]
+    pub fn is_same(self, args: Args<'_>) -> bool {
+        self == Form::Same || self == Form::Set && args.len() == 3
+    }
+}
+
 fn form_of(name: &str) -> Form {
     match name {
-        "set" | "setex" | "psetex" | "incrbyfloat" | "increx" => Form::String,
+        "set" => Form::Set,
+        "setex" | "psetex" | "incrbyfloat" | "increx" => Form::String,
         "msetex" => Form::Strings,
         "expire" | "pexpire" | "expireat" | "pexpireat" | "getex" => Form::Deadline,
         "getdel" | "delex" => Form::Deleted,

@@ -96,7 +96,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
                 let spec = self.ctx.table[self.ran.index as usize];
                 self.batch.add_iter(self.db, named(spec, args));
             }
-            Form::String => self.string(&args[1]),
+            Form::Set | Form::String => self.string(&args[1]),
             Form::Strings => self.strings(),
             Form::Deadline => self.deadline(),
             Form::Deleted => self.add(&[b"DEL", &args[1]]),

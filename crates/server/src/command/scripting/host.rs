@@ -144,8 +144,34 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
             let caller = Caller::Script(out);
             return self.ctx.refuse_inner(Some(chosen), text, caller);
         }
+        if let Some(text) = self.purge(chosen, args) {
+            return self
+                .ctx
+                .refuse_inner(Some(chosen), text, Caller::Script(out));
+        }
         self.watch.has_written |= chosen.flags() & flag::WRITE != 0;
         self.ctx.run_inner(chosen, args, Caller::Script(out));
+    }
+
+    /// Removes the expired elements of the large collections that a command names and that the
+    /// script has not declared, while removals are recorded. The command would otherwise remove all
+    /// of them in one step. Returns the reason for which the script must end meanwhile.
+    fn purge(&mut self, chosen: Chosen, args: Args<'_>) -> Option<&'static str> {
+        let server = self.ctx.server;
+        if !server.feed.is_on() || !self.ctx.view.has_timed_collections() {
+            return None;
+        }
+        let mut names = Vec::new();
+        chosen.spec.keys.each(args, |at| names.push(at));
+        for at in names {
+            let key = self.ctx.key(&args[at]);
+            while self.ctx.view.purge_some(&key) {
+                if let Some(text) = self.watch.tick(Instant::now()) {
+                    return Some(text);
+                }
+            }
+        }
+        None
     }
 
     /// Returns the reason why a script may not call a command.

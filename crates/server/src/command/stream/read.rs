@@ -5,6 +5,7 @@ use super::arguments::{count, plain_id};
 use super::range::write_entries;
 use super::reply;
 use crate::command::refusal::{Answer, OUT_OF_MEMORY, Refusal};
+use crate::command::work;
 use crate::context::{Ctx, Probe};
 use store::stream::{ConsumerIndex, Delivery, Entry, StreamId};
 use store::{Class, Key, Kind, Scene, Stream, Tick};
@@ -250,10 +251,14 @@ pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     };
     let enough = usize::try_from(probe.threshold).unwrap_or(usize::MAX);
     // Pending entries that are claimed are counted, too.
+    let mut sum = 0usize;
     if request.count.saturating_mul(request.len) <= enough {
+        if is_group {
+            let overdue = |key| work::overdue(probe, key);
+            return request.keys().map(overdue).sum();
+        }
         return 0;
     }
-    let mut sum = 0usize;
     for (index, name) in request.keys().enumerate() {
         let key = probe.key(name);
         let entries = probe.view.peek_large_stream(&key, |stream, scene| {

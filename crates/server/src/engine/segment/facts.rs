@@ -36,6 +36,7 @@ impl Facts for Segments {
             expiry_bytes: 0,
             arena_free_bytes: stats.memory_bytes.saturating_sub(stats.live_bytes + table),
             pending_objects: 0,
+            pending_bytes: 0,
         }
     }
 

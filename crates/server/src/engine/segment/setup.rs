@@ -38,27 +38,15 @@ impl Segments {
         hash_key: [u64; 2],
         seed: u64,
     ) -> Result<Segments, String> {
-        for (id, only, why) in FOREIGN {
-            let is_set = match id {
-                Id::NotifyKeyspaceEvents => config.number(id) != 0,
-                _ => config.text(id) != only,
-            };
-            if is_set {
-                return Err(format!("engine segment: {why}"));
-            }
-        }
+        check_foreign(config)?;
+        let sizes = segment::Config {
+            seed,
+            hash_key,
+            ..sizes_of(config, threads)
+        };
         if config.number(Id::MaxMemory) == 0 {
             config.put(Id::MaxMemory, &crate::config::Value::Number(MEMORY_BYTES));
         }
-        let sizes = segment::Config {
-            memory_bytes: config.maxmemory_bytes(),
-            segment_bytes: config.number(Id::SegmentSize) as usize,
-            writers: threads as u16,
-            eviction: eviction_of(config),
-            merged: config.number(Id::SegmentMerge) as u8,
-            seed,
-            hash_key,
-        };
         let cache = Segcache::new(&sizes).map_err(|why| in_words(why, &sizes))?;
         let writer = |_| Mutex::new(cache.writer().expect("there are as many as threads"));
         Ok(Segments {
@@ -86,6 +74,48 @@ impl Segments {
                 eviction.name()
             )
         })
+    }
+}
+
+/// Checks what [`Segments::new`] would refuse, without the allocation of the engine.
+///
+/// # Errors
+/// The settings are incompatible. The message is meant for users.
+pub fn check(config: &Config, threads: usize) -> Result<(), String> {
+    check_foreign(config)?;
+    let sizes = sizes_of(config, threads);
+    <Segcache>::check_config(&sizes).map_err(|why| in_words(why, &sizes))
+}
+
+fn check_foreign(config: &Config) -> Result<(), String> {
+    if config.is_on(Id::AppendOnly) {
+        return Err("appendonly yes: the segment engine has no append-only file".to_owned());
+    }
+    for (id, only, why) in FOREIGN {
+        let is_set = match id {
+            Id::NotifyKeyspaceEvents => config.number(id) != 0,
+            _ => config.text(id) != only,
+        };
+        if is_set {
+            return Err(format!("engine segment: {why}"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the sizes of the engine, without secrets.
+fn sizes_of(config: &Config, threads: usize) -> segment::Config {
+    let memory_bytes = match config.number(Id::MaxMemory) {
+        0 => MEMORY_BYTES as u64,
+        _ => config.maxmemory_bytes(),
+    };
+    segment::Config {
+        memory_bytes,
+        segment_bytes: config.number(Id::SegmentSize) as usize,
+        writers: threads as u16,
+        eviction: eviction_of(config),
+        merged: config.number(Id::SegmentMerge) as u8,
+        ..segment::Config::default()
     }
 }
 

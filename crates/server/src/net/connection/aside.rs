@@ -90,10 +90,15 @@ impl Connection {
         };
         let stop = match executor.step(&mut self.session, &mut steps) {
             Stepped::Done(reply, from) => {
-                self.add_reply(reply, from, output);
+                self.add_reply(reply, from, steps.is_push(), output);
                 return Stop::Continues;
             }
             Stepped::More => Stop::Continues,
+            Stepped::Part(part) => {
+                // Only messages come in parts. CLIENT REPLY does not disable them.
+                output.append(&part);
+                Stop::Continues
+            }
             Stepped::Waits => Stop::Waits,
             Stepped::Held => Stop::Held,
         };
@@ -102,10 +107,14 @@ impl Connection {
     }
 
     /// Adds a reply without its first bytes to the output. A large reply is moved, not copied.
-    fn add_reply(&mut self, reply: Output, from: usize, output: &mut Output) {
+    fn add_reply(&mut self, reply: Output, from: usize, is_push: bool, output: &mut Output) {
         if self.session.reply_mode != ReplyMode::On {
             let position = output.len();
-            after_reply(&mut self.session, output, position, false);
+            let is_push = is_push && reply.get(from) != Some(&b'-');
+            if is_push {
+                output.append(&reply);
+            }
+            after_reply(&mut self.session, output, position, is_push);
         } else if output.is_empty() && self.sent == 0 && !output.is_cut_off() {
             self.sent = from.min(reply.len());
             *output = reply;

@@ -59,10 +59,11 @@ impl Connection {
             self.over_since = None;
             return false;
         }
-        let limit = server.config.output_limit(self.session.class());
-        if limit.hard_bytes > 0 && pending >= limit.hard_bytes {
+        let class = self.session.class();
+        if pending >= server.config.output_max(class) as u64 {
             return true;
         }
+        let limit = server.config.output_limit(class);
         if limit.soft_bytes == 0 || pending < limit.soft_bytes {
             self.over_since = None;
             return false;

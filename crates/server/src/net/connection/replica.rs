@@ -5,6 +5,7 @@ use crate::feed::Taken;
 use crate::replication::{Phase, primary};
 use crate::state::Server;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Number of bytes of a snapshot that are read at once.
@@ -56,6 +57,8 @@ impl Connection {
                     }
                 }
             }
+            let sent = &server.replication.output_bytes;
+            sent.fetch_add(bytes.len() as u64, Relaxed);
             self.append(&bytes);
             let next = self.flush(scratch);
             if next == Next::Close {

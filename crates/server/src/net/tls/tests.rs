@@ -66,7 +66,7 @@ fn client() -> ClientConnection {
     let authority = CertificateDer::from_pem_file(format!("{FOLDER}ca.crt")).expect("a file");
     let mut roots = RootCertStore::empty();
     roots.add(authority).expect("an authority");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ciphers")

@@ -216,3 +216,22 @@ fn a_monitor_receives_executed_commands_without_those_for_administrators() {
     bench.send(&mut monitor, "RESET\r\n", "+RESET\r\n");
     assert!(!server.monitors.is_on());
 }
+
+#[test]
+fn a_monitor_receives_a_command_that_runs_in_steps_once() {
+    // Regression: it received the command and each of its parts.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut monitor, mut client) = (bench.client(), bench.client());
+    bench.send(&mut monitor, "MONITOR\r\n", "+OK\r\n");
+    let address = client.local_addr().expect("it is connected");
+    let names: Vec<String> = (0..1500).map(|i| format!("k{i:04}")).collect();
+    let command = format!("EXISTS {}\r\nPING\r\n", names.join(" "));
+    client.write_all(command.as_bytes()).expect("there is room");
+    let shown = names.iter().take(1023).map(|name| format!("\"{name}\" "));
+    let shown: String = shown.collect();
+    let start = format!("+{}.000000 [0 {address}]", NOW / 1000);
+    let shown = format!("\"EXISTS\" {shown}... (477 more arguments)");
+    let lines = format!("{start} {shown}\r\n{start} \"PING\"\r\n");
+    bench.expect_output(&mut monitor, &lines);
+}

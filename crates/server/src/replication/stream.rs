@@ -1,0 +1,84 @@
+//! Connections to a primary, with TLS if `tls-replication` is set.
+
+use crate::config::Id;
+use crate::state::Server;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// A connection to a primary.
+#[derive(Debug)]
+pub enum Stream {
+    /// Without encryption.
+    Plain(TcpStream),
+    /// With TLS.
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    /// Connects. Reads return after `patience` without a byte.
+    ///
+    /// # Errors
+    /// The host has no address, nobody listens, or the TLS settings cannot be used.
+    pub fn open(server: &Server, host: &str, port: u16, patience: Duration) -> io::Result<Stream> {
+        let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
+        let address = (host, port).to_socket_addrs()?.next();
+        let address = address
+            .ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the host has no address"))?;
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(timeout))?;
+        if !server.config.is_on(Id::TlsReplication) {
+            return Ok(Stream::Plain(stream));
+        }
+        let wrong = |text: String| io::Error::new(ErrorKind::InvalidInput, text);
+        let config = crate::tls::client_config(&server.config).map_err(wrong)?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| wrong(format!("primary '{host}': {error}")))?;
+        let connection =
+            ClientConnection::new(config, name).map_err(|error| wrong(format!("TLS: {error}")))?;
+        Ok(Stream::Tls(Box::new(StreamOwned::new(connection, stream))))
+    }
+
+    /// Authenticates with `masteruser` and `masterauth`. Returns the command to send, if a password
+    /// is set.
+    pub fn login(server: &Server) -> Option<Vec<String>> {
+        let config = &server.config;
+        let (user, password) = (config.text(Id::MasterUser), config.text(Id::MasterAuth));
+        if password.is_empty() {
+            return None;
+        }
+        let mut words = vec!["AUTH".to_owned()];
+        words.extend((!user.is_empty()).then_some(user));
+        words.push(password);
+        Some(words)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(bytes),
+            Stream::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
+}
