@@ -142,14 +142,26 @@ _mayfly() {
             mayfly__subcmd__edge,help)
                 cmd="mayfly__subcmd__edge__subcmd__help"
                 ;;
+            mayfly__subcmd__edge,serve)
+                cmd="mayfly__subcmd__edge__subcmd__serve"
+                ;;
             mayfly__subcmd__edge,simulate)
                 cmd="mayfly__subcmd__edge__subcmd__simulate"
+                ;;
+            mayfly__subcmd__edge,status)
+                cmd="mayfly__subcmd__edge__subcmd__status"
                 ;;
             mayfly__subcmd__edge__subcmd__help,help)
                 cmd="mayfly__subcmd__edge__subcmd__help__subcmd__help"
                 ;;
+            mayfly__subcmd__edge__subcmd__help,serve)
+                cmd="mayfly__subcmd__edge__subcmd__help__subcmd__serve"
+                ;;
             mayfly__subcmd__edge__subcmd__help,simulate)
                 cmd="mayfly__subcmd__edge__subcmd__help__subcmd__simulate"
+                ;;
+            mayfly__subcmd__edge__subcmd__help,status)
+                cmd="mayfly__subcmd__edge__subcmd__help__subcmd__status"
                 ;;
             mayfly__subcmd__help,bench)
                 cmd="mayfly__subcmd__help__subcmd__bench"
@@ -214,8 +226,14 @@ _mayfly() {
             mayfly__subcmd__help__subcmd__bench__subcmd__expiry,platform)
                 cmd="mayfly__subcmd__help__subcmd__bench__subcmd__expiry__subcmd__platform"
                 ;;
+            mayfly__subcmd__help__subcmd__edge,serve)
+                cmd="mayfly__subcmd__help__subcmd__edge__subcmd__serve"
+                ;;
             mayfly__subcmd__help__subcmd__edge,simulate)
                 cmd="mayfly__subcmd__help__subcmd__edge__subcmd__simulate"
+                ;;
+            mayfly__subcmd__help__subcmd__edge,status)
+                cmd="mayfly__subcmd__help__subcmd__edge__subcmd__status"
                 ;;
             mayfly__subcmd__help__subcmd__sim,advise)
                 cmd="mayfly__subcmd__help__subcmd__sim__subcmd__advise"
@@ -240,6 +258,9 @@ _mayfly() {
                 ;;
             mayfly__subcmd__help__subcmd__trace,generate)
                 cmd="mayfly__subcmd__help__subcmd__trace__subcmd__generate"
+                ;;
+            mayfly__subcmd__help__subcmd__trace,prepare)
+                cmd="mayfly__subcmd__help__subcmd__trace__subcmd__prepare"
                 ;;
             mayfly__subcmd__help__subcmd__trace,sample)
                 cmd="mayfly__subcmd__help__subcmd__trace__subcmd__sample"
@@ -292,6 +313,9 @@ _mayfly() {
             mayfly__subcmd__trace,help)
                 cmd="mayfly__subcmd__trace__subcmd__help"
                 ;;
+            mayfly__subcmd__trace,prepare)
+                cmd="mayfly__subcmd__trace__subcmd__prepare"
+                ;;
             mayfly__subcmd__trace,sample)
                 cmd="mayfly__subcmd__trace__subcmd__sample"
                 ;;
@@ -312,6 +336,9 @@ _mayfly() {
                 ;;
             mayfly__subcmd__trace__subcmd__help,help)
                 cmd="mayfly__subcmd__trace__subcmd__help__subcmd__help"
+                ;;
+            mayfly__subcmd__trace__subcmd__help,prepare)
+                cmd="mayfly__subcmd__trace__subcmd__help__subcmd__prepare"
                 ;;
             mayfly__subcmd__trace__subcmd__help,sample)
                 cmd="mayfly__subcmd__trace__subcmd__help__subcmd__sample"
@@ -1588,13 +1615,25 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__check)
-            opts="-h --repair --help"
+            opts="-h --repair --json --html --svg --png --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --repair)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --png)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1606,7 +1645,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__edge)
-            opts="-h --help simulate help"
+            opts="-h --help serve status simulate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1620,7 +1659,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__edge__subcmd__help)
-            opts="simulate help"
+            opts="serve status simulate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1647,6 +1686,20 @@ _mayfly() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mayfly__subcmd__edge__subcmd__help__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mayfly__subcmd__edge__subcmd__help__subcmd__simulate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -1654,6 +1707,110 @@ _mayfly() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mayfly__subcmd__edge__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mayfly__subcmd__edge__subcmd__serve)
+            opts="-h --origin --listen --listen-tls --cert --key --admin --purge-token-file --memory --disk --disk-size --max-object --policy --stale-if-error --keep --name --access-log --loglevel --max-connections --threads --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --origin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen-tls)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --purge-token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-object)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stale-if-error)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --access-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --loglevel)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1777,6 +1934,24 @@ _mayfly() {
                     return 0
                     ;;
                 --png)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mayfly__subcmd__edge__subcmd__status)
+            opts="-h --admin --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --admin)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2012,7 +2187,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__help__subcmd__edge)
-            opts="simulate"
+            opts="serve status simulate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2025,7 +2200,35 @@ _mayfly() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mayfly__subcmd__help__subcmd__edge__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mayfly__subcmd__help__subcmd__edge__subcmd__simulate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mayfly__subcmd__help__subcmd__edge__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2152,7 +2355,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__help__subcmd__trace)
-            opts="show analyze convert cut sample generate"
+            opts="show analyze convert prepare cut sample generate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2221,6 +2424,20 @@ _mayfly() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mayfly__subcmd__help__subcmd__trace__subcmd__prepare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mayfly__subcmd__help__subcmd__trace__subcmd__sample)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -2250,7 +2467,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__ping)
-            opts="-h --host --port --unixsocket --timeout --help"
+            opts="-h --host --port --tls --cacert --password-file --unixsocket --timeout --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2261,6 +2478,14 @@ _mayfly() {
                     return 0
                     ;;
                 --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cacert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2912,7 +3137,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__trace)
-            opts="-h --help show analyze convert cut sample generate help"
+            opts="-h --help show analyze convert prepare cut sample generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3118,7 +3343,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__trace__subcmd__help)
-            opts="show analyze convert cut sample generate help"
+            opts="show analyze convert prepare cut sample generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3201,6 +3426,20 @@ _mayfly() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mayfly__subcmd__trace__subcmd__help__subcmd__prepare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mayfly__subcmd__trace__subcmd__help__subcmd__sample)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -3222,6 +3461,36 @@ _mayfly() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mayfly__subcmd__trace__subcmd__prepare)
+            opts="-h --format --columns --delimiter --skip-lines --skip-bad --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --columns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --delimiter)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skip-lines)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

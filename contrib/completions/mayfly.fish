@@ -47,7 +47,7 @@ complete -c mayfly -n "__fish_mayfly_needs_command" -a "check" -d 'Report what a
 complete -c mayfly -n "__fish_mayfly_needs_command" -a "ping" -d 'Report whether a server answers, for health checks'
 complete -c mayfly -n "__fish_mayfly_needs_command" -a "bench" -d 'Measure this server, and compare it with others'
 complete -c mayfly -n "__fish_mayfly_needs_command" -a "sim" -d 'Simulate eviction policies on traces'
-complete -c mayfly -n "__fish_mayfly_needs_command" -a "edge" -d 'Simulate clusters of edge caches that store copies or coded chunks'
+complete -c mayfly -n "__fish_mayfly_needs_command" -a "edge" -d 'Serve HTTP clients from a cache, or simulate clusters of such caches'
 complete -c mayfly -n "__fish_mayfly_needs_command" -a "trace" -d 'Show, analyze, convert, cut, sample and generate traces'
 complete -c mayfly -n "__fish_mayfly_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l config -d 'Config file, given as an option' -r -F
@@ -68,11 +68,18 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l check-config -d 
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l is-daemon -d 'Whether this process is the one that `daemonize` started in the background'
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c mayfly -n "__fish_mayfly_using_subcommand check" -l repair -d 'Write the part before the damage, which can be loaded, to this new file' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand check" -l html -d 'Also write a page with plots: one HTML file that needs no network' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand check" -l svg -d 'Also write each plot as an SVG file into this folder' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand check" -l png -d 'Also write each plot as a PNG file into this folder; needs a build with the feature png' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand check" -l json -d 'Print JSON; for a snapshot file'
 complete -c mayfly -n "__fish_mayfly_using_subcommand check" -s h -l help -d 'Print help'
 complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l host -d 'Address or name of the server [default: the first address of the setting bind]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l port -d 'TCP port for Redis\'s protocol, without TLS [default: the setting port]' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l unixsocket -d 'Path of a local socket for Redis\'s protocol [default: the setting unixsocket, if port is 0]' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l port -d 'TCP port for Redis\'s protocol [default: the setting port, or tls-port with --tls or if port is 0]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l cacert -d 'Demand a certificate for --host from an authority in this file [default: the certificate of the setting tls-cert-file is expected, and another one is a warning]' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l password-file -d 'File with the password of the default user in its first line [default: the setting requirepass or requirepass-file, if there is one]' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l unixsocket -d 'Path of a local socket for Redis\'s protocol [default: the setting unixsocket, if there is no port]' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l timeout -d 'Seconds to wait for the connection, and again for the reply' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -l tls -d 'Use TLS'
 complete -c mayfly -n "__fish_mayfly_using_subcommand ping" -s h -l help -d 'Print help'
 complete -c mayfly -n "__fish_mayfly_using_subcommand bench; and not __fish_seen_subcommand_from throughput threads elements expiry expiry-lag expiry-mixed expiry-storm memory replay segment help" -s h -l help -d 'Print help'
 complete -c mayfly -n "__fish_mayfly_using_subcommand bench; and not __fish_seen_subcommand_from throughput threads elements expiry expiry-lag expiry-mixed expiry-storm memory replay segment help" -f -a "throughput" -d 'The server\'s CPU time per operation'
@@ -338,7 +345,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_s
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_subcommand_from curve advise learned segment-knobs help" -a "learned" -d 'Compare eviction that learns with other policies: hit ratios, throughput, parameters'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_subcommand_from curve advise learned segment-knobs help" -a "segment-knobs" -d 'Compare the parts and parameters of the segment engine'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and not __fish_seen_subcommand_from curve advise learned segment-knobs help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
@@ -366,13 +373,13 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subco
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l csv -d 'Print CSV'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -l json -d 'Print JSON'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from curve" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l memory -d 'Available memory: 2gb, a share of the footprint such as 10%, or a number of objects where objects are counted' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l target-miss-ratio -d 'Miss ratio to reach, such as 5%' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -s p -l policy -d 'Policies to choose from; segcache is the segment engine. LRU is always compared' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -s p -l policy -d 'Policies to choose from; segcache is the segment engine. LRU is always compared [default: all that the server offers]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l sample -d 'Smallest share of the objects in the sample (SHARDS sampling)' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l sample-objects -d 'Smallest number of objects in the sample' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from advise" -l expiry -d 'Index that finds expired entries' -r
@@ -434,9 +441,33 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subco
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "learned" -d 'Compare eviction that learns with other policies: hit ratios, throughput, parameters'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "segment-knobs" -d 'Compare the parts and parameters of the segment engine'
 complete -c mayfly -n "__fish_mayfly_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from simulate help" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from simulate help" -f -a "simulate" -d 'Replay a trace through clusters that keep copies or coded chunks; report misses, failures and load'
-complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from simulate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from serve status simulate help" -s h -l help -d 'Print help'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from serve status simulate help" -f -a "serve" -d 'Serve HTTP clients from a cache in front of origin servers'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from serve status simulate help" -f -a "status" -d 'Print the status of a running cache'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from serve status simulate help" -f -a "simulate" -d 'Replay a trace through clusters that keep copies or coded chunks; report misses, failures and load'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and not __fish_seen_subcommand_from serve status simulate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l origin -d 'Server that requests are forwarded to: http://HOST[:PORT] for all hosts, or NAME=http://HOST[:PORT] for the requests of one host; may be repeated' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l listen -d 'Address for clients without TLS; may be repeated' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l listen-tls -d 'Address for clients with TLS; may be repeated' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cert -d 'Certificate chain in PEM' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l key -d 'Key of the certificate in PEM' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l admin -d 'Address for metrics, health checks and purges' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l purge-token-file -d 'File with the token that purges need; without it they are refused' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l memory -d 'Memory for stored responses' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l disk -d 'Folder of the disk tier, for responses that have left memory' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l disk-size -d 'Capacity of the disk tier' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l max-object -d 'Largest response that is stored' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l policy -d 'Eviction policy' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l stale-if-error -d 'Time for which stale responses are used when the origin fails, unless it says otherwise' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l keep -d 'Time for which stale responses with a validator are kept for revalidation' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l name -d 'Name of this node in Via and Cache-Status' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l access-log -d 'File of the access log, one JSON object per line; - is standard output' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l loglevel -d 'Level of the log on standard error: debug, verbose, notice, warning or nothing' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l max-connections -d 'Maximum number of client connections' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l threads -d 'Number of threads [default: one per processor]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from status" -l admin -d 'Address for operators of the node (its --admin)' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from simulate" -l format -d 'Format of the trace [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from simulate" -l columns -d 'Column names, separated by commas, of a CSV file without a header' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from simulate" -l requests -d 'Number of requests of a generated trace' -r
@@ -469,17 +500,20 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subc
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from simulate" -l coordinated-eviction -d 'Coordinated eviction in hash order: all disks evict in the order of a hash that the chunks of an object share, exchange their positions with every read and write, and report hits to the servers of parity chunks'
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from simulate" -l json -d 'Print JSON'
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from simulate" -s h -l help -d 'Print help'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Serve HTTP clients from a cache in front of origin servers'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from help" -f -a "status" -d 'Print the status of a running cache'
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from help" -f -a "simulate" -d 'Replay a trace through clusters that keep copies or coded chunks; report misses, failures and load'
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "show" -d 'Print the first requests and a summary of the trace'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "analyze" -d 'Describe the workload: rates, TTLs, popularity, sizes, reuse, one-hit wonders, scans'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "convert" -d 'Write a trace in another format or compression'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "cut" -d 'Keep the requests of a range of request numbers or of time'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "sample" -d 'Keep all requests of a sample of the objects, chosen by the hash of their keys (SHARDS)'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "generate" -d 'Generate a synthetic trace'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert cut sample generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -s h -l help -d 'Print help'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "show" -d 'Print the first requests and a summary of the trace'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "analyze" -d 'Describe the workload: rates, TTLs, popularity, sizes, reuse, one-hit wonders, scans'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "convert" -d 'Write a trace in another format or compression'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "prepare" -d 'Convert a trace once to columns of dense ids, from which replays start at once'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "cut" -d 'Keep the requests of a range of request numbers or of time'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "sample" -d 'Keep all requests of a sample of the objects, chosen by the hash of their keys (SHARDS)'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "generate" -d 'Generate a synthetic trace'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and not __fish_seen_subcommand_from show analyze convert prepare cut sample generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
@@ -487,7 +521,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_sub
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -l no-summary -d 'Print the first requests only, without reading the rest of the trace'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
@@ -500,36 +534,42 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_sub
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -l json -d 'Print JSON'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from analyze" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet, prepared or txt [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to-columns -d 'Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from convert" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from prepare" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from prepare" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from prepare" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from prepare" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from prepare" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from prepare" -s h -l help -d 'Print help'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet, prepared or txt [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l to-columns -d 'Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l requests -d 'Range of request numbers, counted from 0, the end excluded: 1000..2000, ..1m, 5k..' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l time -d 'Range of time since the first request, the end excluded: 10m..1h, ..30s, 1.5s..' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from cut" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt or parquet [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l format -d 'Input format: csv, tsv, twitter, cachebench, jsonl, oracleGeneral, lcs, vscsi, msr, tencent, alibaba, mqsim, lis, trc, txt, parquet or prepared [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l columns -d 'Column names of a CSV file without a header, such as time,key,-,size; or the names that a header or JSON objects have for columns, such as time_ms=timestamp,key=hash_ids' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l delimiter -d 'Column delimiter of a CSV file, such as ; or tab [default: ,]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l skip-lines -d 'Lines to skip at the start of a CSV file' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet, prepared or txt [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l to-columns -d 'Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l share -d 'Share of the objects to keep, as a fraction such as 0.01' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l objects -d 'Number of objects to keep; reads the trace twice' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l seed -d 'Random seed that selects the objects' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -l skip-bad -d 'Skip malformed lines and records, and report how many were skipped'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from sample" -s h -l help -d 'Print help'
-complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from generate" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet or txt [default: by the file name\'s ending]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from generate" -l to -d 'Output format: csv, twitter, oracleGeneral, lcs, parquet, prepared or txt [default: by the file name\'s ending]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from generate" -l to-columns -d 'Columns of a CSV output [default: time,key,size,key_size,value_size,op,ttl,client]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from generate" -l requests -d 'Number of requests' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from generate" -l objects -d 'Number of objects of each pattern that does not give one' -r
@@ -543,6 +583,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_sub
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "show" -d 'Print the first requests and a summary of the trace'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "analyze" -d 'Describe the workload: rates, TTLs, popularity, sizes, reuse, one-hit wonders, scans'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "convert" -d 'Write a trace in another format or compression'
+complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "prepare" -d 'Convert a trace once to columns of dense ids, from which replays start at once'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "cut" -d 'Keep the requests of a range of request numbers or of time'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "sample" -d 'Keep all requests of a sample of the objects, chosen by the hash of their keys (SHARDS)'
 complete -c mayfly -n "__fish_mayfly_using_subcommand trace; and __fish_seen_subcommand_from help" -f -a "generate" -d 'Generate a synthetic trace'
@@ -552,7 +593,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_subcommand_from serve check ping bench sim edge trace help" -f -a "ping" -d 'Report whether a server answers, for health checks'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_subcommand_from serve check ping bench sim edge trace help" -f -a "bench" -d 'Measure this server, and compare it with others'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_subcommand_from serve check ping bench sim edge trace help" -f -a "sim" -d 'Simulate eviction policies on traces'
-complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_subcommand_from serve check ping bench sim edge trace help" -f -a "edge" -d 'Simulate clusters of edge caches that store copies or coded chunks'
+complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_subcommand_from serve check ping bench sim edge trace help" -f -a "edge" -d 'Serve HTTP clients from a cache, or simulate clusters of such caches'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_subcommand_from serve check ping bench sim edge trace help" -f -a "trace" -d 'Show, analyze, convert, cut, sample and generate traces'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and not __fish_seen_subcommand_from serve check ping bench sim edge trace help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "throughput" -d 'The server\'s CPU time per operation'
@@ -569,10 +610,13 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subc
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "advise" -d 'Recommend a policy and a cache size, and report what TTLs cost'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "learned" -d 'Compare eviction that learns with other policies: hit ratios, throughput, parameters'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "segment-knobs" -d 'Compare the parts and parameters of the segment engine'
+complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from edge" -f -a "serve" -d 'Serve HTTP clients from a cache in front of origin servers'
+complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from edge" -f -a "status" -d 'Print the status of a running cache'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from edge" -f -a "simulate" -d 'Replay a trace through clusters that keep copies or coded chunks; report misses, failures and load'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "show" -d 'Print the first requests and a summary of the trace'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "analyze" -d 'Describe the workload: rates, TTLs, popularity, sizes, reuse, one-hit wonders, scans'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "convert" -d 'Write a trace in another format or compression'
+complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "prepare" -d 'Convert a trace once to columns of dense ids, from which replays start at once'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "cut" -d 'Keep the requests of a range of request numbers or of time'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "sample" -d 'Keep all requests of a sample of the objects, chosen by the hash of their keys (SHARDS)'
 complete -c mayfly -n "__fish_mayfly_using_subcommand help; and __fish_seen_subcommand_from trace" -f -a "generate" -d 'Generate a synthetic trace'

@@ -1,11 +1,15 @@
 //! `mayfly check`: reports what a snapshot file or an append-only file contains and where it is
 //! damaged.
 
+mod page;
+
+use crate::pages::Pages;
 use anyhow::{Context, Result, bail};
 use server::aof::manifest::Manifest;
 use server::check::Contents;
 use server::check::commands::Commands;
 use server::clock::Clock;
+use server::loading::file::try_load;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -19,6 +23,11 @@ pub struct Arguments {
     /// Write the part before the damage, which can be loaded, to this new file
     #[arg(long, value_name = "NEW FILE")]
     repair: Option<PathBuf>,
+    /// Print JSON; for a snapshot file
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pages: Pages,
 }
 
 /// Reads the file and prints a report. Fails if the file is damaged and was not repaired.
@@ -27,15 +36,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .file
         .extension()
         .is_some_and(|end| end == "manifest");
+    if is_manifest && arguments.repair.is_some() {
+        bail!("--repair: expected one file, not a manifest");
+    }
+    if is_manifest && arguments.json {
+        bail!("--json: expected a snapshot file, not a manifest; its base is one");
+    }
+    arguments.pages.prepare()?;
     match is_manifest {
-        true if arguments.repair.is_some() => bail!("--repair: expected one file, not a manifest"),
-        true => check_manifest(&arguments.file),
-        false => check_file(&arguments.file, arguments.repair.as_deref()),
+        true => check_manifest(arguments),
+        false => check_file(&arguments.file, arguments),
     }
 }
 
-/// Checks all files that a manifest names.
-fn check_manifest(path: &Path) -> Result<()> {
+/// Checks all files that a manifest names. The page is that of the base.
+fn check_manifest(arguments: &Arguments) -> Result<()> {
+    let path = arguments.file.as_path();
     let manifest = Manifest::read(path).map_err(anyhow::Error::msg)?;
     let manifest =
         manifest.with_context(|| format!("{}: there is no such file", path.display()))?;
@@ -44,7 +60,7 @@ fn check_manifest(path: &Path) -> Result<()> {
     for part in manifest.base.iter().chain(&manifest.increments) {
         let path = folder.join(&part.name);
         println!("{}:", path.display());
-        if let Err(error) = check_file(&path, None) {
+        if let Err(error) = check_file(&path, arguments) {
             println!("damaged: {error:#}");
             has_damage = true;
         }
@@ -55,13 +71,17 @@ fn check_manifest(path: &Path) -> Result<()> {
     }
 }
 
-fn check_file(path: &Path, repaired: Option<&Path>) -> Result<()> {
+fn check_file(path: &Path, arguments: &Arguments) -> Result<()> {
+    let repaired = arguments.repair.as_deref();
     let shown = path.display();
     let mut file = File::open(path).with_context(|| shown.to_string())?;
     let mut first = Vec::new();
     (&mut file).take(1).read_to_end(&mut first)?;
     file.seek(SeekFrom::Start(0))?;
     let is_commands = first.is_empty() || matches!(first[0], b'*' | b'#');
+    if is_commands && arguments.json {
+        bail!("--json: {shown}: expected a snapshot file, found commands");
+    }
     let (contents, commands, damage) = if is_commands {
         let (commands, damage) = Commands::read(&file);
         print!("{commands}");
@@ -72,7 +92,7 @@ fn check_file(path: &Path, repaired: Option<&Path>) -> Result<()> {
         )
     } else {
         let (contents, damage) = Contents::read(&file, Clock::System.now().0);
-        print!("{contents}");
+        show(&contents, &shown.to_string(), arguments)?;
         (
             Some(contents),
             None,
@@ -80,7 +100,15 @@ fn check_file(path: &Path, repaired: Option<&Path>) -> Result<()> {
         )
     };
     let Some(damage) = damage else {
-        println!("the file is not damaged");
+        if !is_commands {
+            file.seek(SeekFrom::Start(0))?;
+            if let Err(why) = try_load(io::BufReader::new(&file)) {
+                bail!("{shown}: the file is not damaged, but a server does not load it: {why}");
+            }
+        }
+        if !arguments.json {
+            println!("the file is not damaged");
+        }
         return Ok(());
     };
     let Some(new) = repaired else {
@@ -99,4 +127,13 @@ fn check_file(path: &Path, repaired: Option<&Path>) -> Result<()> {
     }
     println!("{} contains what precedes the damage", new.display());
     Ok(())
+}
+
+/// Prints what a snapshot file contains, and writes the page.
+fn show(contents: &Contents, name: &str, arguments: &Arguments) -> Result<()> {
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&page::json(contents))?),
+        false => print!("{contents}"),
+    }
+    arguments.pages.write(|| page::page(contents, name))
 }

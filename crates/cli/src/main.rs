@@ -13,6 +13,7 @@ mod sim;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -27,6 +28,7 @@ const ALLOCATOR_NAME: &str = "jemalloc";
 /// program, and the optional features.
 static BUILD: LazyLock<String> = LazyLock::new(|| {
     let features = [
+        ("edge", cfg!(feature = "edge")),
         ("parquet", cfg!(feature = "parquet")),
         ("png", cfg!(feature = "png")),
     ];
@@ -75,15 +77,38 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Simulate eviction policies on traces.
     Sim(Box<sim::Arguments>),
-    /// Simulate clusters of edge caches that store copies or coded chunks.
+    /// Serve HTTP clients from a cache, or simulate clusters of such caches.
     Edge(edge::Arguments),
     /// Show, analyze, convert, cut, sample and generate traces.
     Trace(trace::Arguments),
 }
 
+/// The command line of a server, without the other subcommands.
+#[derive(Parser)]
+struct ServerLine {
+    #[command(flatten)]
+    serve: serve::Arguments,
+}
+
+/// Parses the command line. The parser of all subcommands takes half a megabyte and some of the
+/// time of a start, so that a server is started without it. It reports all errors.
+fn parse(mut words: Vec<OsString>) -> Result<CommandLine, clap::Error> {
+    let all = words.clone();
+    if words.get(1).is_some_and(|word| word == "serve") {
+        words.remove(1);
+    }
+    match ServerLine::try_parse_from(words) {
+        Ok(ServerLine { serve }) if serve.names_no_subcommand() => Ok(CommandLine {
+            command: None,
+            serve,
+        }),
+        _ => CommandLine::try_parse_from(all),
+    }
+}
+
 fn main() -> ExitCode {
     server::process::set_allocator(ALLOCATOR_NAME);
-    let arguments = match CommandLine::try_parse_from(serve::join_settings(std::env::args_os())) {
+    let arguments = match parse(serve::join_settings(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are printed to standard output and are not a failure.
@@ -123,5 +148,42 @@ fn unless_broken_pipe(result: anyhow::Result<()>) -> anyhow::Result<()> {
     match result {
         Err(error) if is_broken_pipe(&error) => Ok(()),
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<CommandLine, clap::Error> {
+        parse(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn both_parsers_agree_on_the_command_line_of_a_server() {
+        for line in [
+            "mayfly --port 7",
+            "mayfly serve --port 7",
+            "mayfly /a.conf --port 7",
+        ] {
+            let arguments = parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert!(arguments.command.is_none(), "{line}");
+            assert_eq!(arguments.serve.given(), [("port", "7")], "{line}");
+        }
+        for line in ["mayfly ping", "mayfly check serve", "mayfly trace show x"] {
+            let arguments = parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert!(arguments.command.is_some(), "{line}");
+        }
+        for line in [
+            "mayfly --help",
+            "mayfly serve --help",
+            "mayfly --version",
+            "mayfly --nosuch 1",
+        ] {
+            let all = CommandLine::try_parse_from(line.split(' ')).err();
+            let error = parsed(line).err().map(|error| error.to_string());
+            assert!(error.is_some(), "{line}");
+            assert_eq!(error, all.map(|error| error.to_string()), "{line}");
+        }
     }
 }

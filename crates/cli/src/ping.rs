@@ -1,16 +1,20 @@
 //! `mayfly ping`: reports whether a server answers, for the health checks of containers and
 //! monitors.
 //!
-//! The address is taken from the server's own settings, so that a health check follows them. The
-//! request is one PING without a password: a server that demands one answers, too.
+//! The address is taken from the server's own settings, so that a health check follows them. A
+//! server that demands a password answers PING without one, too, but does not report then that it
+//! still loads. So the password is sent if the settings or a file have it.
 
 use anyhow::{Context, Result, bail};
+use server::command::acl::read_password;
 use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::{Config, Id};
+use server::files;
+use server::tls::client::{self, Refusal};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Arguments of `mayfly ping`.
@@ -25,11 +29,24 @@ pub struct Arguments {
     /// Address or name of the server [default: the first address of the setting bind]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
-    /// TCP port for Redis's protocol, without TLS [default: the setting port]
+    /// TCP port for Redis's protocol [default: the setting port, or tls-port with --tls or if port
+    /// is 0]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Path of a local socket for Redis's protocol [default: the setting unixsocket, if port is 0]
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
+    /// Use TLS
+    #[arg(long)]
+    tls: bool,
+    /// Demand a certificate for --host from an authority in this file [default: the certificate of
+    /// the setting tls-cert-file is expected, and another one is a warning]
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    cacert: Option<PathBuf>,
+    /// File with the password of the default user in its first line [default: the setting
+    /// requirepass or requirepass-file, if there is one]
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Path of a local socket for Redis's protocol [default: the setting unixsocket, if there is no
+    /// port]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "tls"])]
     unixsocket: Option<PathBuf>,
     /// Seconds to wait for the connection, and again for the reply
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -40,18 +57,63 @@ pub struct Arguments {
 const REPLY_BYTES_MAX: u64 = 4096;
 
 /// Errors that a serving server sends to a client without a password or without rights.
-const DENIALS: [&str; 2] = ["-NOAUTH", "-NOPERM"];
+const DENIALS: [&str; 3] = ["-NOAUTH", "-NOPERM", DENIED_BY_TLS];
+
+/// Stands for the reply of a server that refuses the client's certificate, as a serving one may.
+const DENIED_BY_TLS: &str = "the server demands another certificate of its clients";
+
+/// Maximum size of a file with a password.
+const PASSWORD_FILE_BYTES_MAX: u64 = 1 << 16;
+
+const NO_REPLY: &str = "the server accepts the connection but does not reply";
 
 /// Where a server listens.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     Local(PathBuf),
     Tcp(String, u16),
+    Tls(String, u16),
+}
+
+/// A password, and whether it was given for this request.
+struct Password {
+    text: String,
+    is_given: bool,
 }
 
 /// Sends PING and prints PONG if the server answers. Fails otherwise.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let config = Config::default();
+    read_settings(arguments, &config)?;
+    let place = place(arguments, &config)?;
+    let password = password(arguments, &config)?;
+    let limit = Duration::from_secs(arguments.timeout);
+    let reply = match &place {
+        Place::Local(path) => {
+            let stream = UnixStream::connect(path)
+                .with_context(|| format!("no server at {}", path.display()))?;
+            stream.set_read_timeout(Some(limit))?;
+            stream.set_write_timeout(Some(limit))?;
+            ask(stream, password).context(NO_REPLY)
+        }
+        Place::Tcp(host, port) => ask(connect(host, *port, limit)?, password).context(NO_REPLY),
+        Place::Tls(host, port) => {
+            let stream = connect(host, *port, limit)?;
+            let authority = arguments.cacert.as_deref();
+            ask_by_tls(stream, host, &config, authority, password)
+        }
+    };
+    let reply = reply?;
+    if !is_answer(&reply) {
+        bail!("expected PONG, and the server replied: {reply}");
+    }
+    println!("PONG");
+    Ok(())
+}
+
+/// Reads the server's settings. The file may have been edited since the server started, so that an
+/// error in it is a warning.
+fn read_settings(arguments: &Arguments, config: &Config) -> Result<()> {
     let variable = std::env::var_os(FILE_VARIABLE).map(PathBuf::from);
     let file = arguments.file.as_ref().or(variable.as_ref());
     if let Some(path) = file.filter(|path| !path.exists()) {
@@ -64,34 +126,33 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .collect(),
         command_line: vec![],
     };
-    // The file may have been edited since the server started, so that an error in it says nothing
-    // about the server.
-    for problem in load::load(&config, &sources).problems {
+    let mut problems = load::load(config, &sources).problems;
+    if arguments.password_file.is_none() {
+        problems.extend(read_password(config).err());
+    }
+    for problem in problems {
         eprintln!("warning: {problem}");
     }
-    let place = place(arguments, &config)?;
-    let limit = Duration::from_secs(arguments.timeout);
-    let reply = match &place {
-        Place::Local(path) => {
-            let stream = UnixStream::connect(path)
-                .with_context(|| format!("no server at {}", path.display()))?;
-            stream.set_read_timeout(Some(limit))?;
-            stream.set_write_timeout(Some(limit))?;
-            ask(stream)
-        }
-        Place::Tcp(host, port) => {
-            let stream = connect(host, *port, limit)?;
-            stream.set_read_timeout(Some(limit))?;
-            stream.set_write_timeout(Some(limit))?;
-            ask(stream)
-        }
-    };
-    let reply = reply.context("the server accepts the connection but does not reply")?;
-    if !is_answer(&reply) {
-        bail!("expected PONG, and the server replied: {reply}");
-    }
-    println!("PONG");
     Ok(())
+}
+
+/// Returns the password of the command line or else of the settings.
+fn password(arguments: &Arguments, config: &Config) -> Result<Option<Password>> {
+    let Some(path) = &arguments.password_file else {
+        let text = config.text(Id::RequirePass);
+        let is_given = false;
+        return Ok((!text.is_empty()).then_some(Password { text, is_given }));
+    };
+    let failed = |why: &str| anyhow::anyhow!("--password-file {}: {why}", path.display());
+    let bytes = files::read(path, PASSWORD_FILE_BYTES_MAX).map_err(|why| failed(&why))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("expected a text in UTF-8"))?;
+    match text.lines().next() {
+        None | Some("") => Err(failed("the first line is empty")),
+        Some(line) => Ok(Some(Password {
+            text: line.to_owned(),
+            is_given: true,
+        })),
+    }
 }
 
 /// Determines where the server listens: the command line takes precedence over the settings.
@@ -103,16 +164,25 @@ fn place(arguments: &Arguments, config: &Config) -> Result<Place> {
         .host
         .clone()
         .unwrap_or_else(|| reachable(&config.text(Id::Bind)));
-    let port = arguments.port.unwrap_or(config.number(Id::Port) as u16);
+    let number = |id| config.number(id) as u16;
+    let (plain, tls) = (number(Id::Port), number(Id::TlsPort));
     let path = config.text(Id::UnixSocket);
+    let port = arguments
+        .port
+        .unwrap_or(if arguments.tls { tls } else { plain });
     if port != 0 {
-        Ok(Place::Tcp(host, port))
+        Ok(match arguments.tls {
+            true => Place::Tls(host, port),
+            false => Place::Tcp(host, port),
+        })
+    } else if arguments.tls {
+        bail!("the settings have no tls-port; name one with --port")
+    } else if tls != 0 {
+        Ok(Place::Tls(host, tls))
     } else if !path.is_empty() {
         Ok(Place::Local(path.into()))
     } else {
-        bail!(
-            "the settings have no port without TLS and no local socket; name one with --port or --unixsocket"
-        )
+        bail!("the settings have no port and no local socket; name one with --port or --unixsocket")
     }
 }
 
@@ -126,7 +196,7 @@ fn reachable(bind: &str) -> String {
     }
 }
 
-/// Connects to the first address of a name that accepts.
+/// Connects to the first address of a name that accepts. Reads and writes have the same limit.
 fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream> {
     let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(ip) => vec![(ip, port).into()],
@@ -138,7 +208,11 @@ fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream> {
     let mut failure = None;
     for address in addresses {
         match TcpStream::connect_timeout(&address, limit) {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                stream.set_read_timeout(Some(limit))?;
+                stream.set_write_timeout(Some(limit))?;
+                return Ok(stream);
+            }
             Err(error) => failure = Some(error),
         }
     }
@@ -148,15 +222,61 @@ fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream> {
     }
 }
 
-/// Sends PING and returns the first line of the reply.
-fn ask(mut stream: impl Read + Write) -> Result<String> {
-    stream.write_all(b"PING\r\n")?;
-    let mut line = vec![];
-    BufReader::new(stream.take(REPLY_BYTES_MAX)).read_until(b'\n', &mut line)?;
-    if line.is_empty() {
-        bail!("it closed the connection");
+/// Sends PING by TLS. A password is sent only to the server that is expected.
+fn ask_by_tls(
+    stream: TcpStream,
+    host: &str,
+    config: &Config,
+    authority: Option<&Path>,
+    password: Option<Password>,
+) -> Result<String> {
+    let denied = |refusal| match refusal {
+        Refusal::OfClient(alert) => Ok(format!("{DENIED_BY_TLS}: {alert:?}")),
+        Refusal::Other(why) => Err(anyhow::anyhow!("TLS: {why}")),
+    };
+    let connected = match client::connect(stream, host, config, authority) {
+        Ok(connected) => connected,
+        Err(refusal) => return denied(refusal),
+    };
+    if !connected.is_expected {
+        eprintln!(
+            "warning: the server's certificate is not that of tls-cert-file; after a renewal, send SIGHUP to the server"
+        );
     }
-    Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    let password = password.filter(|_| connected.is_expected);
+    // In TLS 1.3 the server judges the client's certificate after the handshake.
+    ask(connected.stream, password).or_else(|error| match error.downcast() {
+        Ok(error) => denied(client::refusal(error)),
+        Err(error) => Err(error.context(NO_REPLY)),
+    })
+}
+
+/// Sends the password, if there is one, and PING. Returns the first line of the reply to PING.
+fn ask(mut stream: impl Read + Write, password: Option<Password>) -> Result<String> {
+    if let Some(Password { text, .. }) = &password {
+        let len = text.len();
+        write!(stream, "*2\r\n$4\r\nAUTH\r\n${len}\r\n{text}\r\n")?;
+    }
+    stream.write_all(b"PING\r\n")?;
+    stream.flush()?;
+    let mut replies = BufReader::new(stream.take(REPLY_BYTES_MAX));
+    let mut next = || -> Result<String> {
+        let mut line = vec![];
+        replies.read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            bail!("it closed the connection");
+        }
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    };
+    if let Some(password) = password {
+        let reply = next()?;
+        match reply.starts_with('-') {
+            true if password.is_given => bail!("the server refuses the password: {reply}"),
+            true => eprintln!("warning: the server refuses the password of the settings: {reply}"),
+            false => {}
+        }
+    }
+    next()
 }
 
 /// Whether a reply shows that commands are served. `-LOADING` does not.
@@ -209,6 +329,11 @@ mod tests {
         let local = || Place::Local("/run/s".into());
         is(&[], &[("port", "0"), ("unixsocket", "/run/s")], local());
         is(&["--unixsocket", "/run/s"], &[], local());
+        let tls = |port| Place::Tls("127.0.0.1".into(), port);
+        is(&[], &[("port", "0"), ("tls-port", "7")], tls(7));
+        is(&["--tls"], &[("tls-port", "7")], tls(7));
+        is(&["--tls", "--port", "8"], &[("tls-port", "7")], tls(8));
+        assert!(found(&["--tls"], &[]).is_err());
         let error = found(&[], &[("port", "0")]).expect_err("no place");
         assert!(error.to_string().contains("--unixsocket"), "{error}");
     }
@@ -216,6 +341,7 @@ mod tests {
     #[test]
     fn a_server_that_demands_a_password_answers_and_one_that_loads_does_not() {
         assert!(is_answer("+PONG"));
+        assert!(is_answer(&format!("{DENIED_BY_TLS}: UnknownCA")));
         assert!(is_answer("-NOAUTH Authentication required."));
         assert!(is_answer("-NOPERM User default has no permissions"));
         assert!(!is_answer(

@@ -18,6 +18,7 @@ use server::supervisor::{self, EXTEND, LOADING, READY, STOPPING};
 use server::{Server, command, crash, http};
 use server::{logging, run as running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -158,8 +159,16 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
 }
 
 impl Arguments {
+    /// Whether the first word is not the name of a subcommand.
+    pub fn names_no_subcommand(&self) -> bool {
+        let file = self.file.as_deref();
+        !file.is_some_and(|file| {
+            SUBCOMMANDS.iter().any(|name| file == Path::new(name)) || file == Path::new("help")
+        })
+    }
+
     /// Returns the settings of the command line with their values.
-    fn given(&self) -> Vec<(&str, &str)> {
+    pub fn given(&self) -> Vec<(&str, &str)> {
         let own = [
             ("port", &self.port),
             ("memcached", &self.memcached),
@@ -184,6 +193,9 @@ impl Arguments {
 
 /// Serves clients until a signal or SHUTDOWN.
 pub fn run(arguments: Arguments) -> Result<()> {
+    // Its usual effect would end the process if the file of a certificate or of users has just been
+    // replaced. Until the handler below is there, nothing has been read that would be read again.
+    flag::register(SIGHUP, Arc::default()).context("cannot handle signals")?;
     let config = Config::default();
     let warnings = read_settings(&arguments, &config)?;
     if arguments.check_config {

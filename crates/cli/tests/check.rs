@@ -42,8 +42,9 @@ const FILE: &[u8] = b"REDIS0010\xFA\x09redis-ver\x067.0.15\xFE\x02\
 fn the_contents_of_a_file_are_reported() {
     let file = Temporary::new("sound", FILE);
     let output = check(&file, &[]);
-    assert!(output.status.success());
-    let report = text(&output.stdout);
+    // The data of a module keeps a server from loading it.
+    assert!(!output.status.success());
+    let report = text(&output.stdout) + &text(&output.stderr);
     for part in [
         "Redis's version 10, written by redis 7.0.15",
         "3 keys, 1 with a TTL, 1 expired, 0 function libraries",
@@ -94,4 +95,43 @@ fn another_file_is_refused() {
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     assert!(error.contains("offset 0: expected a header"), "{error}");
+}
+
+/// A file without checksum: three strings, one with a long TTL.
+const STRINGS: &[u8] = b"REDIS0009\xFE\0\x00\x06user:1\x05value\x00\x06user:2\x03abc\
+    \xFC\xFF\xFF\xFF\xFF\xFF\x7F\0\0\x00\x04long\x01x\xFF\0\0\0\0\0\0\0\0";
+
+#[test]
+fn the_contents_are_reported_as_json_and_as_a_page() {
+    let file = Temporary::new("strings", STRINGS);
+    let html = Temporary::new("page.html", b"");
+    let output = check(&file, &["--json", "--html", &html.0.display().to_string()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let contents: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let share = |name: &str, keys: u64, bytes: u64| serde_json::json!({"name": name, "keys": keys, "bytes": bytes});
+    assert_eq!(contents["types"][0]["keys"], 3);
+    assert_eq!(contents["prefixes"][0], share("user:", 2, 20));
+    assert_eq!(contents["prefixes"][1], share("(without a colon)", 1, 5));
+    assert_eq!(contents["ttls"][0], share("longer", 1, 5));
+    assert_eq!(contents["ttls"][1], share("none", 2, 20));
+    assert_eq!(contents["largest"][0]["key"], "user:1");
+    let page = fs::read_to_string(&html.0).expect("the page was written");
+    for part in ["Largest keys", "user:", "(without a colon)", "<svg"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let report = text(&check(&file, &[]).stdout);
+    let prefixes = "largest prefixes: user: (2 keys, 20 B), (without a colon) (1 keys, 5 B)";
+    assert!(report.contains(prefixes), "{report}");
+}
+
+#[test]
+fn json_is_refused_for_a_file_of_commands() {
+    let file = Temporary::new("commands", b"*1\r\n$4\r\nPING\r\n");
+    let output = check(&file, &["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("expected a snapshot file, found commands"),
+        "{error}"
+    );
 }

@@ -16,10 +16,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use trace::{Cdn, Content, Outage, Request, WINDOW_MS, draw_outages, read_outages};
+use trace::{Cdn, Content, Outage, WINDOW_MS, draw_outages, read_outages};
 
-/// Requests between two updates of the progress bar while a trace is read.
-const READ_STRIDE: u64 = 1 << 16;
 /// Ratio of cache to footprint in the thesis: 40 TB to 79.8 TB for web, and to 224 TB for video.
 const BASE_WEB: &str = "50%";
 const BASE_VIDEO: &str = "18%";
@@ -218,6 +216,7 @@ impl Arguments {
             format: self.format,
             columns: self.columns.clone(),
             skip_bad: self.skip_bad,
+            memory_limit: Some(how.memory_limit),
             ..trace::Options::default()
         };
         let mut reader = match name.as_str() {
@@ -228,21 +227,16 @@ impl Arguments {
             }
         };
         let bar = ProgressBar::no_length().with_style(style("{spinner} {msg} [{elapsed}]"));
-        let mut interner = Interner::new(stem(name), how);
-        for (number, request) in (1u64..).zip(&mut reader) {
-            let request: Request = request?;
-            interner.push(&request)?;
-            if number.is_multiple_of(READ_STRIDE) {
-                bar.set_message(format!("{name}: {number} requests read"));
-                bar.tick();
-            }
-        }
+        let columns = ::sim::read(stem(name), how, &mut reader, |count| {
+            bar.set_message(format!("{name}: {count} requests read"));
+            bar.tick();
+        })?;
         bar.finish_and_clear();
         if let Some(first) = reader.first_skipped() {
             let count = reader.skipped();
             eprintln!("mayfly: {name}: skipped {count} malformed records; the first: {first}");
         }
-        Ok(interner.finish()?)
+        Ok(columns)
     }
 
     fn study(&self, columns: &Columns, clusters: Vec<Vec<u32>>) -> Result<Study> {

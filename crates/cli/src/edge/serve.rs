@@ -1,0 +1,117 @@
+//! `mayfly edge serve`: turns the arguments into the settings of a node and runs it.
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use node::{Config, DiskConfig, Limits, Origin};
+use server::logging;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+/// Arguments of `mayfly edge serve`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Server that requests are forwarded to: http://HOST[:PORT] for all hosts, or
+    /// NAME=http://HOST[:PORT] for the requests of one host; may be repeated
+    #[arg(long = "origin", value_name = "URL", required = true)]
+    origins: Vec<Origin>,
+    /// Address for clients without TLS; may be repeated
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: Vec<SocketAddr>,
+    /// Address for clients with TLS; may be repeated
+    #[arg(long, value_name = "ADDRESS", requires = "cert")]
+    listen_tls: Vec<SocketAddr>,
+    /// Certificate chain in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Key of the certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Address for metrics, health checks and purges
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+    /// File with the token that purges need; without it they are refused
+    #[arg(long, value_name = "FILE")]
+    purge_token_file: Option<PathBuf>,
+    /// Memory for stored responses
+    #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = units::bytes)]
+    memory: u64,
+    /// Folder of the disk tier, for responses that have left memory
+    #[arg(long, value_name = "FOLDER", requires = "disk_size")]
+    disk: Option<PathBuf>,
+    /// Capacity of the disk tier
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes, requires = "disk")]
+    disk_size: Option<u64>,
+    /// Largest response that is stored
+    #[arg(long, value_name = "BYTES", default_value = "8mb", value_parser = units::bytes)]
+    max_object: u64,
+    /// Eviction policy
+    #[arg(long, value_name = "NAME", default_value = "s3fifo")]
+    policy: String,
+    /// Time for which stale responses are used when the origin fails, unless it says otherwise
+    #[arg(long, value_name = "SPAN", default_value = "60s", value_parser = units::span)]
+    stale_if_error: Duration,
+    /// Time for which stale responses with a validator are kept for revalidation
+    #[arg(long, value_name = "SPAN", default_value = "10m", value_parser = units::span)]
+    keep: Duration,
+    /// Name of this node in Via and Cache-Status
+    #[arg(long, value_name = "NAME", default_value = "mayfly")]
+    name: String,
+    /// File of the access log, one JSON object per line; - is standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Level of the log on standard error: debug, verbose, notice, warning or nothing
+    #[arg(long, value_name = "LEVEL", default_value = "notice")]
+    loglevel: String,
+    /// Maximum number of client connections
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
+    max_connections: usize,
+    /// Number of threads [default: one per processor]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<usize>,
+}
+
+impl Arguments {
+    /// Runs the node until it is stopped.
+    pub fn run(&self) -> Result<()> {
+        logging::start(&self.loglevel, "", "text").map_err(|error| anyhow!(error))?;
+        let config = self.config()?;
+        let threads = self
+            .threads
+            .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+        node::run(config, threads).map_err(|error| anyhow!(error))
+    }
+
+    fn config(&self) -> Result<Config> {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let mut config = Config {
+            listen: self.listen.clone(),
+            listen_tls: self.listen_tls.clone(),
+            certificate: self.cert.clone().zip(self.key.clone()),
+            admin: self.admin,
+            origins: self.origins.clone(),
+            memory_bytes: self.memory,
+            policy: self.policy.clone(),
+            disk: self
+                .disk
+                .clone()
+                .zip(self.disk_size)
+                .map(|(folder, bytes)| DiskConfig { folder, bytes }),
+            object_bytes_max: self.max_object,
+            name: self.name.clone(),
+            access_log: self.access_log.clone(),
+            ..Config::default()
+        };
+        config.grace.error_ms = millis(self.stale_if_error);
+        config.grace.keep_ms = millis(self.keep);
+        config.limits.connections = self.max_connections;
+        if let Some(path) = &self.purge_token_file {
+            let token = std::fs::read_to_string(path);
+            let token = token.with_context(|| format!("purge token {}", path.display()))?;
+            config.purge_token = Some(token.trim().to_owned());
+        }
+        config.check().map_err(|error| anyhow!(error))?;
+        Ok(config)
+    }
+}

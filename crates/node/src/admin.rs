@@ -1,0 +1,263 @@
+//! The port for operators: status, metrics, health checks, purges.
+//!
+//! | request | reply |
+//! |---|---|
+//! | `GET /` | page with the status of the node |
+//! | `GET /status` | the same as text |
+//! | `GET /metrics` | counters for Prometheus |
+//! | `GET /health` | 200 while the node serves |
+//! | `POST /purge?url=…`, `?prefix=…`, `?tag=…`, with `&soft=1` | number of URLs concerned |
+//!
+//! A purge needs `Authorization: Bearer TOKEN`.
+
+use crate::body::Content;
+use crate::listen::exchange;
+use crate::proxy::Node;
+use crate::purge::Target;
+use crate::rules::key::Key;
+use crate::status::{self, Facts};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+/// Maximum number of connections.
+const CONNECTIONS_MAX: usize = 32;
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+/// The page loads nothing and runs nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Serves operators until `stop` changes.
+pub async fn serve(node: Arc<Node>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accept = async {
+            let permit = connections.clone().acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            accepted = accept => accepted,
+            _ = stop.changed() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            continue;
+        };
+        let (node, stop) = (node.clone(), stop.clone());
+        tokio::spawn(async move {
+            let limits = node.config.limits.clone();
+            let answer = move |request: Request<Incoming>| {
+                let node = node.clone();
+                async move { Ok::<_, Infallible>(answer(&node, &request).await) }
+            };
+            let _ = exchange(stream, &limits, answer, stop).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Content> {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    match request.uri().path() {
+        "/metrics" if is_read => {
+            let disk = node.store.disk_stats();
+            let page = node.metrics.page(&node.store.stats(), disk.as_ref());
+            reply(StatusCode::OK, METRICS, page)
+        }
+        "/" if is_read => {
+            let mut page = reply(StatusCode::OK, HTML, status::html(&facts(node)));
+            let policy = HeaderValue::from_static(POLICY);
+            page.headers_mut().insert("content-security-policy", policy);
+            page
+        }
+        "/status" if is_read => reply(StatusCode::OK, TEXT, status::text(&facts(node))),
+        "/health" if is_read => reply(StatusCode::OK, TEXT, "the node serves\n".into()),
+        "/purge" if request.method() == Method::POST => purge(node, request).await,
+        "/" | "/status" | "/metrics" | "/health" | "/purge" => {
+            let text = "the method is not served here\n";
+            reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, text.into())
+        }
+        _ => reply(
+            StatusCode::NOT_FOUND,
+            TEXT,
+            "expected /, /status, /metrics, /health or /purge\n".into(),
+        ),
+    }
+}
+
+fn facts(node: &Node) -> Facts<'_> {
+    Facts {
+        config: &node.config,
+        metrics: &node.metrics,
+        memory: node.store.stats(),
+        disk: node.store.disk_stats(),
+    }
+}
+
+async fn purge(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Content> {
+    if !is_permitted(node.config.purge_token.as_deref(), request.headers()) {
+        let text = "a purge needs Authorization: Bearer with the purge token\n";
+        return reply(StatusCode::FORBIDDEN, TEXT, text.into());
+    }
+    match parse_purge(request.uri().query().unwrap_or_default()) {
+        Ok((target, is_soft)) => {
+            let purging = node.clone();
+            let purged = tokio::task::spawn_blocking(move || {
+                let count = purging.store.purge(&target, is_soft);
+                purging.store.sync_removals();
+                count
+            });
+            let Ok(count) = purged.await else {
+                let text = "the purge has failed\n";
+                return reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text.into());
+            };
+            node.metrics.purged.fetch_add(count as u64, Relaxed);
+            reply(StatusCode::OK, TEXT, format!("{count}\n"))
+        }
+        Err(text) => reply(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n")),
+    }
+}
+
+/// Whether a request has the token. The comparison takes the same time for all tokens of a length.
+fn is_permitted(token: Option<&str>, headers: &HeaderMap) -> bool {
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = given.and_then(|given| given.strip_prefix(b"Bearer "));
+    let (Some(token), Some(given)) = (token, given) else {
+        return false;
+    };
+    let differences = token
+        .bytes()
+        .zip(given)
+        .fold(0, |sum, (a, b)| sum | (a ^ b));
+    token.len() == given.len() && differences == 0
+}
+
+/// Reads the arguments of a purge: its target, and whether it is soft.
+fn parse_purge(query: &str) -> Result<(Target, bool), &'static str> {
+    let expected = "expected exactly one of url=, prefix= and tag=, and optionally soft=1";
+    let mut target = None;
+    let mut is_soft = false;
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').ok_or(expected)?;
+        let value = decoded(value).ok_or("expected percent-encoded UTF-8")?;
+        let new = match name {
+            "soft" if matches!(&*value, "0" | "1") => {
+                is_soft = value == "1";
+                continue;
+            }
+            "url" => Target::Url(key(&value).ok_or("url: expected http://HOST/PATH")?),
+            "prefix" if value.contains("://") => Target::Prefix(value),
+            "prefix" => return Err("prefix: expected http://HOST/PATH"),
+            "tag" if !value.is_empty() => Target::tag(&value),
+            _ => return Err(expected),
+        };
+        if target.replace(new).is_some() {
+            return Err(expected);
+        }
+    }
+    target.map(|target| (target, is_soft)).ok_or(expected)
+}
+
+/// Returns the key of a URL.
+fn key(url: &str) -> Option<Key> {
+    let (is_tls, rest) = match url.strip_prefix("https://") {
+        Some(rest) => (true, rest),
+        None => (false, url.strip_prefix("http://")?),
+    };
+    let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (host, target) = rest.split_at(host_end);
+    let target = if target.is_empty() { "/" } else { target };
+    let is_valid = !host.is_empty() && target.starts_with('/');
+    Key::new(is_tls, &host.to_ascii_lowercase(), target)
+        .ok()
+        .filter(|_| is_valid)
+}
+
+/// Decodes percent-encoding.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = vec![];
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.get(..2)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn reply(status: StatusCode, kind: &'static str, text: String) -> Response<Content> {
+    let mut response = Response::new(Content::text(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_a_purge_are_read() {
+        let url =
+            parse_purge("url=http%3A%2F%2FA%3A80%2Fx%3Fy&soft=1").expect("the input is valid");
+        assert_eq!(
+            url,
+            (
+                Target::Url(Key::new(false, "a", "/x?y").expect("the input is valid")),
+                true
+            )
+        );
+        assert_eq!(
+            parse_purge("tag=a%20b").expect("the input is valid"),
+            (Target::tag("a b"), false)
+        );
+        let prefix = Target::Prefix("http://a/x/".into());
+        assert_eq!(
+            parse_purge("prefix=http://a/x/")
+                .expect("the input is valid")
+                .0,
+            prefix
+        );
+        for query in [
+            "",
+            "url=/x",
+            "tag=",
+            "tag=a&tag=b",
+            "prefix=a",
+            "tag=%zz",
+            "tag=%f",
+            "soft=1",
+            "other=1",
+        ] {
+            assert!(parse_purge(query).is_err(), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_purge_needs_the_whole_token() {
+        let mut headers = HeaderMap::new();
+        assert!(!is_permitted(Some("secret"), &headers));
+        for (given, expected) in [
+            ("Bearer secret", true),
+            ("Bearer secre", false),
+            ("Bearer secretx", false),
+            ("secret", false),
+        ] {
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(given));
+            assert_eq!(is_permitted(Some("secret"), &headers), expected, "{given}");
+        }
+        assert!(!is_permitted(None, &headers));
+    }
+}

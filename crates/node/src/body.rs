@@ -1,0 +1,259 @@
+//! Bodies: of replies to clients, and of requests to origins.
+
+use crate::access_log::Record;
+use crate::fill::{End, Reader};
+use crate::object::Pieces;
+use crate::rules::ranges::Range;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Where the bytes of a body come from.
+pub enum Source {
+    /// Memory.
+    Chunks(VecDeque<Bytes>),
+    /// Content that is being fetched.
+    Following(Following),
+    /// The disk tier.
+    Pieces(Box<dyn Pieces>, Option<Bytes>),
+    /// The other side of the proxy.
+    Passed(Passed),
+}
+
+/// A body. The record of the request is completed when it is dropped.
+pub struct Content {
+    source: Source,
+    left: Option<u64>,
+    record: Option<Record>,
+}
+
+impl Content {
+    /// A body without bytes.
+    pub fn empty() -> Self {
+        Content::chunks(vec![])
+    }
+
+    /// A body of chunks.
+    pub fn chunks(chunks: Vec<Bytes>) -> Self {
+        let left = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Content {
+            source: Source::Chunks(chunks.into()),
+            left: Some(left),
+            record: None,
+        }
+    }
+
+    /// A body of text.
+    pub fn text(text: impl Into<Bytes>) -> Self {
+        Content::chunks(vec![text.into()])
+    }
+
+    /// A body that follows a fetch: all of it, or a range. `length` is that of the whole content,
+    /// if the origin has said it.
+    pub fn following(reader: Reader, range: Option<Range>, length: Option<u64>) -> Self {
+        Content {
+            source: Source::Following(Following {
+                state: Some(Wait::Ready(reader)),
+                skip: range.map_or(0, |range| range.start),
+                left: range.map(|range| range.len()),
+            }),
+            left: range.map(|range| range.len()).or(length),
+            record: None,
+        }
+    }
+
+    /// A body that is read from disk, of a number of bytes.
+    pub fn pieces(pieces: Box<dyn Pieces>, length: u64) -> Self {
+        Content {
+            source: Source::Pieces(pieces, None),
+            left: Some(length),
+            record: None,
+        }
+    }
+
+    /// Reads the first bytes of a body from disk, so that damage is found before a reply begins.
+    ///
+    /// # Errors
+    /// They are damaged, or cannot be read.
+    pub async fn prepare(&mut self) -> io::Result<()> {
+        if let Source::Pieces(pieces, first) = &mut self.source {
+            *first = poll_fn(|context| pieces.poll(context)).await.transpose()?;
+        }
+        Ok(())
+    }
+
+    /// A body that is passed on: at most a number of bytes, and not slower than a time between two
+    /// parts.
+    pub fn passed(body: Incoming, bytes_max: u64, idle: Duration) -> Self {
+        Content {
+            left: body.size_hint().exact(),
+            source: Source::Passed(Passed {
+                body,
+                bytes_left: bytes_max,
+                idle,
+                timer: Box::pin(sleep_until(Instant::now() + idle)),
+            }),
+            record: None,
+        }
+    }
+
+    /// Sets the record of the request, which counts the bytes from now on.
+    pub fn record(&mut self, record: Record) {
+        self.record = Some(record);
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let this = self.get_mut();
+        let next = match &mut this.source {
+            Source::Chunks(chunks) => chunks.pop_front().map(Ok),
+            Source::Following(following) => ready!(following.poll(context)),
+            Source::Pieces(pieces, first) => match first.take() {
+                Some(first) => Some(Ok(first)),
+                None => ready!(pieces.poll(context)),
+            },
+            Source::Passed(passed) => ready!(passed.poll(context)),
+        };
+        match next {
+            None => Poll::Ready(None),
+            Some(Ok(chunk)) => {
+                let length = chunk.len() as u64;
+                if let Some(left) = &mut this.left {
+                    *left = left.saturating_sub(length);
+                }
+                if let Some(record) = &mut this.record {
+                    record.bytes += length;
+                }
+                Poll::Ready(Some(Ok(Frame::data(chunk))))
+            }
+            Some(Err(error)) => {
+                if let Some(record) = &mut this.record {
+                    record.is_cut = true;
+                }
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.source, Source::Chunks(chunks) if chunks.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Reader> + Send + Sync>>;
+
+enum Wait {
+    Ready(Reader),
+    Waiting(Waiting),
+}
+
+/// Content that is being fetched.
+pub struct Following {
+    state: Option<Wait>,
+    skip: u64,
+    left: Option<u64>,
+}
+
+impl Following {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            if self.left == Some(0) {
+                return Poll::Ready(None);
+            }
+            let mut reader = match self.state.take() {
+                None => return Poll::Ready(None),
+                Some(Wait::Ready(reader)) => reader,
+                Some(Wait::Waiting(mut waiting)) => match waiting.as_mut().poll(context) {
+                    Poll::Ready(reader) => reader,
+                    Poll::Pending => {
+                        self.state = Some(Wait::Waiting(waiting));
+                        return Poll::Pending;
+                    }
+                },
+            };
+            match reader.try_next() {
+                None => self.state = Some(Wait::Waiting(Box::pin(reader.wait()))),
+                Some(Ok(chunk)) => {
+                    self.state = Some(Wait::Ready(reader));
+                    let chunk = self.cut(chunk);
+                    if !chunk.is_empty() {
+                        return Poll::Ready(Some(Ok(chunk)));
+                    }
+                }
+                Some(Err(End::Complete)) => return Poll::Ready(None),
+                Some(Err(End::Failed)) => {
+                    let error = io::Error::other("the content is not complete");
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
+    }
+
+    /// Returns the bytes of a chunk that are in the range.
+    fn cut(&mut self, mut chunk: Bytes) -> Bytes {
+        let skipped = self.skip.min(chunk.len() as u64);
+        self.skip -= skipped;
+        let mut chunk = chunk.split_off(skipped as usize);
+        if let Some(left) = &mut self.left {
+            chunk.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+            *left -= chunk.len() as u64;
+        }
+        chunk
+    }
+}
+
+/// A body from the other side of the proxy, with bounds.
+pub struct Passed {
+    body: Incoming,
+    bytes_left: u64,
+    idle: Duration,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Passed {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Pending => {
+                    ready!(self.timer.as_mut().poll(context));
+                    let error = io::Error::new(io::ErrorKind::TimedOut, "the sender is too slow");
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Err(error))) => {
+                    return Poll::Ready(Some(Err(io::Error::other(error))));
+                }
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.timer.as_mut().reset(Instant::now() + self.idle);
+                    // Trailers are not passed on.
+                    let Ok(chunk) = frame.into_data() else {
+                        continue;
+                    };
+                    let Some(left) = self.bytes_left.checked_sub(chunk.len() as u64) else {
+                        return Poll::Ready(Some(Err(io::Error::other("the body is too long"))));
+                    };
+                    self.bytes_left = left;
+                    return Poll::Ready(Some(Ok(chunk)));
+                }
+            }
+        }
+    }
+}

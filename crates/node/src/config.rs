@@ -1,0 +1,235 @@
+//! Settings of a node. Each limit says what it bounds; all have defaults.
+
+use crate::clock::Clock;
+use crate::rules::freshness::Grace;
+use hyper::Uri;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Number of parts of the store. An object can take no more than its part.
+pub(crate) const STORE_SHARDS: u64 = 8;
+
+/// Smallest number of segments of the disk tier.
+const SEGMENTS_MIN: u64 = 4;
+
+/// Settings of a node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses for clients without TLS.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses for clients with TLS.
+    pub listen_tls: Vec<SocketAddr>,
+    /// Files with the certificate chain and its key, in PEM; needed for `listen_tls`.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Address for metrics, health checks and purges.
+    pub admin: Option<SocketAddr>,
+    /// Token that purges need. Without one they are refused.
+    pub purge_token: Option<String>,
+    /// Where requests are forwarded to, by host. A rule without a host is for all other hosts.
+    pub origins: Vec<Origin>,
+    /// Capacity of the memory tier in bytes.
+    pub memory_bytes: u64,
+    /// Eviction policy of the memory tier, by name.
+    pub policy: String,
+    /// The disk tier, if there is one.
+    pub disk: Option<DiskConfig>,
+    /// Largest object that is stored, in bytes.
+    pub object_bytes_max: u64,
+    /// Times beyond freshness.
+    pub grace: Grace,
+    /// Name in Via and Cache-Status: a token.
+    pub name: String,
+    /// File of the access log; `-` is standard output.
+    pub access_log: Option<PathBuf>,
+    /// Limits.
+    pub limits: Limits,
+    /// Source of time.
+    pub clock: Clock,
+}
+
+/// Settings of the disk tier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskConfig {
+    /// Folder, which no other process uses.
+    pub folder: PathBuf,
+    /// Capacity in bytes of files.
+    pub bytes: u64,
+}
+
+impl DiskConfig {
+    /// Bytes of a segment: a part of the tier, and room for the largest response.
+    pub(crate) fn segment_bytes(&self, object_bytes_max: u64) -> u64 {
+        let least = object_bytes_max.saturating_add(1 << 20);
+        (self.bytes / 64).min(256 << 20).max(least).min(2 << 30)
+    }
+}
+
+/// One rule of [`Config::origins`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Host of the requests, with a port unless it is the scheme's own; `None` for all others.
+    pub host: Option<String>,
+    /// Scheme and authority of the server.
+    pub url: Uri,
+}
+
+impl std::str::FromStr for Origin {
+    type Err = Invalid;
+
+    /// Reads `http://127.0.0.1:8080` or `example.org=http://127.0.0.1:8080`.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let expected = "expected http://HOST[:PORT] or NAME=http://HOST[:PORT]";
+        let invalid = || Invalid(format!("origin '{text}': {expected}"));
+        let (host, url) = match text.split_once('=') {
+            Some((host, url)) => (Some(host.to_ascii_lowercase()), url),
+            None => (None, text),
+        };
+        let url: Uri = url.parse().map_err(|_| invalid())?;
+        let is_scheme_known = matches!(url.scheme_str(), Some("http" | "https"));
+        let has_path = url.path() != "/" || url.query().is_some();
+        if !is_scheme_known || url.authority().is_none() || has_path {
+            return Err(invalid());
+        }
+        if host.as_ref().is_some_and(String::is_empty) {
+            return Err(invalid());
+        }
+        Ok(Origin { host, url })
+    }
+}
+
+/// Bounds of what clients and origins can take.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections of clients. Further ones wait until one is closed.
+    pub connections: usize,
+    /// Bytes of a request's head in HTTP/1.1, and of its fields in HTTP/2.
+    pub head_bytes: usize,
+    /// Fields of a request or a response.
+    pub fields: usize,
+    /// Concurrent requests of one connection in HTTP/2.
+    pub streams: u32,
+    /// Bytes of a request's body.
+    pub request_bytes: u64,
+    /// Time for a request's head.
+    pub head_time: Duration,
+    /// Time for a TLS handshake.
+    pub handshake_time: Duration,
+    /// Time for which a client may neither send nor take anything.
+    pub client_idle: Duration,
+    /// Time for a connection to the origin.
+    pub connect_time: Duration,
+    /// Time for the head of the origin's response.
+    pub origin_head_time: Duration,
+    /// Time between two parts of the origin's response.
+    pub origin_idle: Duration,
+    /// Time for which open connections may finish when the node stops.
+    pub stop_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 16_384,
+            head_bytes: 32 << 10,
+            fields: 100,
+            streams: 128,
+            request_bytes: 1 << 30,
+            head_time: Duration::from_secs(10),
+            handshake_time: Duration::from_secs(10),
+            client_idle: Duration::from_secs(60),
+            connect_time: Duration::from_secs(5),
+            origin_head_time: Duration::from_secs(30),
+            origin_idle: Duration::from_secs(30),
+            stop_time: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            listen: vec![],
+            listen_tls: vec![],
+            certificate: None,
+            admin: None,
+            purge_token: None,
+            origins: vec![],
+            memory_bytes: 256 << 20,
+            policy: "s3fifo".into(),
+            disk: None,
+            object_bytes_max: 8 << 20,
+            grace: Grace::default(),
+            name: "mayfly".into(),
+            access_log: None,
+            limits: Limits::default(),
+            clock: Clock::System,
+        }
+    }
+}
+
+/// A setting that cannot be used, with what was expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invalid(pub String);
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+impl Config {
+    /// Checks settings that depend on each other.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let invalid = |text: String| Err(Invalid(text));
+        if self.origins.is_empty() {
+            return invalid(
+                "no origin: expected at least one, such as http://127.0.0.1:8080".into(),
+            );
+        }
+        if self.listen.is_empty() && self.listen_tls.is_empty() {
+            return invalid("no address to listen on: expected at least one".into());
+        }
+        if !self.listen_tls.is_empty() && self.certificate.is_none() {
+            return invalid("TLS without a certificate: expected a certificate and its key".into());
+        }
+        let part = self.memory_bytes / STORE_SHARDS;
+        if self.object_bytes_max > part / 2 {
+            return invalid(format!(
+                "largest object of {} bytes: expected at most {} bytes, a sixteenth of the memory",
+                self.object_bytes_max,
+                part / 2
+            ));
+        }
+        if let Some(disk) = &self.disk {
+            let least = SEGMENTS_MIN * disk.segment_bytes(self.object_bytes_max);
+            if disk.bytes < least {
+                return invalid(format!(
+                    "disk of {} bytes: expected at least {least} bytes for responses of up to {} bytes",
+                    disk.bytes, self.object_bytes_max
+                ));
+            }
+        }
+        let is_token = |byte| crate::rules::directives::is_token(byte);
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(is_token) {
+            return invalid(format!(
+                "name '{}': expected letters, digits, '.', '-' or '_', at most 64",
+                self.name
+            ));
+        }
+        if self
+            .purge_token
+            .as_ref()
+            .is_some_and(|token| token.len() < 16)
+        {
+            return invalid("purge token: expected at least 16 characters".into());
+        }
+        Ok(())
+    }
+}

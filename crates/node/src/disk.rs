@@ -1,0 +1,712 @@
+//! The disk tier: responses that have left memory, in files that are only appended to.
+//!
+//! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that
+//! writes, `extent.rs` content that is read in pieces, `removed.rs` what a restart must not bring
+//! back. The index is a cache of the library: 12 bytes per URL and a deadline, so that records
+//! leave it on time.
+//!
+//! Reads of what the page cache has are made at once (`RWF_NOWAIT`); others are made by Tokio's
+//! threads for blocking work. io_uring would save the change of threads for the latter only, needs
+//! unsafe code or a runtime of its own, and is disabled on many hosts.
+//!
+//! A failure of the device turns the tier off until the next start. Damaged records are misses.
+//!
+//! Nothing is written to the device before the kernel does so, except the log of removals at a
+//! purge. After a loss of power, what was not written is found damaged by its checksum.
+
+mod extent;
+mod queue;
+mod record;
+mod removed;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use queue::{Job, Queue, Victim};
+pub use record::key_hash;
+
+use crate::clock::Clock;
+use crate::config::{Config, DiskConfig, Invalid};
+use crate::object::{Object, Place, Resource};
+use crate::purge::Target;
+use crate::rules::key::Key;
+use bytes::Bytes;
+use extent::DiskExtent;
+use library::{Cache, Op};
+use record::{Description, HEADER_BYTES, Header};
+use removed::{Line, Removed};
+use segment::{Entry, Segment};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use writer::{Superseded, Writer};
+
+/// Largest record that is read at once and returned to memory when it is requested. Content of
+/// larger ones is read in pieces, and stays in the page cache.
+const WHOLE_BYTES_MAX: u32 = 128 << 10;
+/// Bytes that are read of larger ones for their description.
+const FIRST_BYTES: u32 = 8 << 10;
+
+/// The disk tier.
+pub struct Disk {
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// Counts of the tier. All of them only grow, except for the first five.
+#[derive(Clone, Debug, Default)]
+pub struct DiskStats {
+    /// Whether a failure has turned the tier off.
+    pub is_off: bool,
+    /// URLs in the index.
+    pub urls: u64,
+    /// Bytes of the index in memory.
+    pub index_bytes: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Bytes of the records in the index.
+    pub live_bytes: u64,
+    /// Records that were written.
+    pub written: u64,
+    /// Bytes that were written for responses that left memory.
+    pub written_bytes: u64,
+    /// Bytes that were moved from segments that were deleted.
+    pub reinserted_bytes: u64,
+    /// URLs that left memory and were on disk already.
+    pub unchanged: u64,
+    /// URLs that were not written because too many were waiting.
+    pub dropped: u64,
+    /// URLs that were not written because they were too large.
+    pub too_large: u64,
+    /// URLs that left because their segment was the oldest.
+    pub displaced: u64,
+    /// Records that were found damaged.
+    pub corrupt: u64,
+    /// Failures of the device.
+    pub errors: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    written_bytes: AtomicU64,
+    reinserted_bytes: AtomicU64,
+    unchanged: AtomicU64,
+    too_large: AtomicU64,
+    displaced: AtomicU64,
+    corrupt: AtomicU64,
+    errors: AtomicU64,
+}
+
+/// Segments by number.
+#[derive(Default)]
+struct Segments(RwLock<BTreeMap<u32, Arc<Segment>>>);
+
+struct Shared {
+    folder: PathBuf,
+    segment_bytes: u64,
+    segments_max: usize,
+    index: Cache<u64, Place>,
+    segments: Arc<Segments>,
+    removed: Mutex<Removed>,
+    counts: Counts,
+    clock: Clock,
+    is_off: AtomicBool,
+    /// Locked, so that two processes do not use one folder.
+    _lock: File,
+}
+
+impl Segments {
+    fn map(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u32, Arc<Segment>>> {
+        self.0.read().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn map_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u32, Arc<Segment>>> {
+        self.0.write().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn get(&self, number: u32) -> Option<Arc<Segment>> {
+        self.map().get(&number).cloned()
+    }
+
+    fn has(&self, number: u32) -> bool {
+        self.map().contains_key(&number)
+    }
+
+    fn insert(&self, segment: Arc<Segment>) {
+        self.map_mut().insert(segment.number, segment);
+    }
+
+    fn remove(&self, number: u32) {
+        self.map_mut().remove(&number);
+    }
+
+    fn all(&self) -> Vec<Arc<Segment>> {
+        self.map().values().cloned().collect()
+    }
+
+    /// Returns the oldest segment if there are more than a number.
+    fn surplus(&self, count: usize) -> Option<Arc<Segment>> {
+        let map = self.map();
+        let oldest = map.values().next().filter(|_| map.len() > count);
+        oldest.cloned()
+    }
+}
+
+impl Disk {
+    /// Opens a folder, reads the index of what it has, and starts the thread that writes.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or another process uses it.
+    pub fn open(
+        config: &Config,
+        disk: &DiskConfig,
+        queue: Arc<Queue>,
+        is_superseded: Superseded,
+    ) -> Result<Self, Invalid> {
+        let invalid =
+            |error: io::Error| Invalid(format!("disk {}: {error}", disk.folder.display()));
+        let shared = Shared::open(config, disk, &queue).map_err(invalid)?;
+        let newest = shared.segments.map().keys().next_back().copied();
+        let shared = Arc::new(shared);
+        let writer = Writer {
+            shared: shared.clone(),
+            queue: queue.clone(),
+            is_superseded,
+            open: None,
+            next_number: newest.map_or(0, |newest| newest + 1),
+        };
+        let thread = std::thread::Builder::new().name("disk".into());
+        let thread = thread.spawn(move || writer.run()).map_err(invalid)?;
+        Ok(Disk {
+            shared,
+            queue,
+            writer: Some(thread),
+        })
+    }
+
+    /// Returns the responses of a URL. Large content is not read yet.
+    pub async fn get(&self, key: &Key) -> Option<Resource> {
+        let resource = self.shared.get(key).await?;
+        let usable_ms = resource.usable_ms(self.shared.clock.now_ms());
+        (usable_ms > 0).then_some(resource)
+    }
+
+    /// Whether a record is still in the index.
+    pub fn has(&self, key: &Key, place: Place) -> bool {
+        self.shared.index.peek(&key_hash(key)) == Some(place)
+    }
+
+    /// Removes the responses of a URL, because there are newer ones.
+    pub fn remove(&self, key: &Key) -> bool {
+        self.shared.remove(key_hash(key))
+    }
+
+    /// Purges. Returns the number of URLs, without those whose hashes are given.
+    pub fn purge(&self, target: &Target, is_soft: bool, counted: &HashSet<u64>) -> usize {
+        if self.shared.is_off() {
+            return 0;
+        }
+        match self.shared.purge(target, is_soft, counted) {
+            Ok(count) => count,
+            Err(error) => {
+                self.shared.fail(&error);
+                0
+            }
+        }
+    }
+
+    /// Writes the log of removals to the device, so that they outlast a loss of power.
+    pub fn sync_removals(&self) {
+        if !self.shared.is_off()
+            && let Err(error) = self.shared.removed().sync()
+        {
+            self.shared.fail(&error);
+        }
+    }
+
+    /// Writes responses that are still in memory, and finishes the segment.
+    pub fn save(&self, all: impl Iterator<Item = Victim>) {
+        all.for_each(|victim| self.queue.push(Job::Write(victim)));
+        self.flush(true);
+        for segment in self.shared.segments.all() {
+            if let Err(error) = segment.sync() {
+                self.shared.fail(&error);
+            }
+        }
+    }
+
+    /// Waits until everything in the queue is written.
+    pub fn flush(&self, is_last: bool) {
+        let (done, is_done) = sync_channel(1);
+        self.queue.push(Job::Flush(is_last, done));
+        let _ = is_done.recv();
+    }
+
+    /// Removes expired records from the index; for manual clocks.
+    pub fn expire(&self) -> usize {
+        self.shared.index.expire()
+    }
+
+    /// Counts of the tier.
+    pub fn stats(&self) -> DiskStats {
+        let shared = &self.shared;
+        let counts = &shared.counts;
+        let index = shared.index.stats();
+        let segments = shared.segments.all();
+        DiskStats {
+            is_off: shared.is_off(),
+            urls: index.len,
+            index_bytes: index.bytes,
+            bytes: segments.iter().map(|segment| segment.bytes()).sum(),
+            live_bytes: segments.iter().map(|segment| segment.live_bytes()).sum(),
+            written: counts.written.load(Relaxed),
+            written_bytes: counts.written_bytes.load(Relaxed),
+            reinserted_bytes: counts.reinserted_bytes.load(Relaxed),
+            unchanged: counts.unchanged.load(Relaxed),
+            dropped: self.queue.dropped(),
+            too_large: counts.too_large.load(Relaxed),
+            displaced: counts.displaced.load(Relaxed),
+            corrupt: counts.corrupt.load(Relaxed),
+            errors: counts.errors.load(Relaxed),
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.queue.push(Job::Stop);
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Makes the index. Records that leave it are counted out of their segments.
+fn index(clock: &Clock, segments: Arc<Segments>, queue: Arc<Queue>) -> Cache<u64, Place> {
+    // The number of records is bounded by the bytes of the segments.
+    let index = Cache::builder(u64::MAX >> 8)
+        .weigher(|_, _| 1)
+        .policy_named("sieve")
+        .statistics(false)
+        .shards(16)
+        .clock(clock.of_store())
+        .listener(move |_, place: &Place, _| {
+            let segment = segments.get(place.segment);
+            if segment.is_some_and(|segment| segment.bury(place.length)) {
+                queue.offer(Job::Free(place.segment));
+            }
+        });
+    let index = match clock {
+        Clock::System => index,
+        Clock::Manual(_) => index.timer(library::Timer::Manual),
+    };
+    index.build().expect("the settings are constants")
+}
+
+fn lock(folder: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(folder)?;
+    let lock = File::create(folder.join("lock"))?;
+    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::flock(&lock, operation)
+        .map_err(|_| io::Error::other("another process uses this folder"))?;
+    Ok(lock)
+}
+
+impl Shared {
+    fn open(config: &Config, disk: &DiskConfig, queue: &Arc<Queue>) -> io::Result<Self> {
+        let folder = &disk.folder;
+        let lock = lock(folder)?;
+        let segment_bytes = disk.segment_bytes(config.object_bytes_max);
+        let mut numbers = vec![];
+        for file in std::fs::read_dir(folder)? {
+            numbers.extend(segment::number(&file?.path()));
+        }
+        numbers.sort_unstable();
+        let (removed, lines) =
+            Removed::open(folder, |number| numbers.binary_search(&number).is_ok())?;
+        let segments = Arc::<Segments>::default();
+        let shared = Shared {
+            folder: folder.clone(),
+            segment_bytes,
+            segments_max: usize::try_from(disk.bytes / segment_bytes).unwrap_or(usize::MAX),
+            index: index(&config.clock, segments.clone(), queue.clone()),
+            segments,
+            removed: Mutex::new(removed),
+            counts: Counts::default(),
+            clock: config.clock.clone(),
+            is_off: AtomicBool::new(false),
+            _lock: lock,
+        };
+        shared.restore(&numbers, &lines, disk.bytes)?;
+        Ok(shared)
+    }
+
+    /// Fills the index from the segments of an earlier run, oldest first.
+    fn restore(&self, numbers: &[u32], lines: &[Line], bytes_max: u64) -> io::Result<()> {
+        let lines: HashMap<(u32, u32), Option<u64>> = lines
+            .iter()
+            .map(|line| ((line.segment, line.offset), line.softened_ms))
+            .collect();
+        // The newest ones that fit, because the tier may have become smaller.
+        let mut sum = 0;
+        let mut kept = vec![];
+        for &number in numbers.iter().rev() {
+            let path = segment::path(&self.folder, number);
+            sum += std::fs::metadata(&path)?.len();
+            if sum <= bytes_max {
+                kept.push(number);
+            } else {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        for number in kept.into_iter().rev() {
+            let path = segment::path(&self.folder, number);
+            let (segment, entries) = Segment::open(&path, number, self.segment_bytes)?;
+            let segment = Arc::new(segment);
+            self.segments.insert(segment.clone());
+            for entry in &entries {
+                self.restore_entry(&segment, entry, &lines)?;
+            }
+            if segment.live_bytes() == 0 {
+                self.segments.remove(number);
+                segment.delete()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_entry(
+        &self,
+        segment: &Segment,
+        entry: &Entry,
+        lines: &HashMap<(u32, u32), Option<u64>>,
+    ) -> io::Result<()> {
+        match lines.get(&(segment.number, entry.offset)) {
+            Some(None) => _ = self.index.remove(&entry.hash),
+            softened => {
+                let now_ms = self.clock.now_ms();
+                let left_ms = if let Some(Some(at_ms)) = softened {
+                    segment.soften(entry.offset, *at_ms);
+                    let described = self.describe(segment, entry)?;
+                    softened_usable_ms(described.as_ref(), *at_ms, now_ms)
+                } else {
+                    entry.deadline_ms.saturating_sub(now_ms)
+                };
+                if left_ms == 0 {
+                    self.index.remove(&entry.hash);
+                    return Ok(());
+                }
+                segment.revive(entry.length);
+                let place = entry.place(segment.number);
+                let left = Duration::from_millis(left_ms);
+                self.index.insert_with_ttl(entry.hash, place, left);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_off(&self) -> bool {
+        self.is_off.load(SeqCst)
+    }
+
+    fn removed(&self) -> std::sync::MutexGuard<'_, Removed> {
+        self.removed
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Whether a record of a length fits in a segment.
+    fn fits(&self, bytes: u64) -> bool {
+        bytes + 1_024 <= self.segment_bytes
+    }
+
+    /// Adds lines to the log of removals.
+    fn log(&self, lines: &[Line]) -> io::Result<()> {
+        self.removed()
+            .add(lines, |number| self.segments.has(number))
+    }
+
+    /// Turns the tier off after a failure of the device. Its files are deleted, because removals
+    /// can no longer be recorded.
+    fn fail(&self, error: &io::Error) {
+        self.counts.errors.fetch_add(1, Relaxed);
+        if self.is_off.swap(true, SeqCst) {
+            return;
+        }
+        let folder = self.folder.display();
+        log::error!("disk {folder}: {error}: the disk tier is off until the next start");
+        self.index.clear();
+        for segment in self.segments.all() {
+            self.segments.remove(segment.number);
+            if let Err(error) = segment.delete() {
+                log::error!("disk {folder}: segment {}: {error}", segment.number);
+            }
+        }
+    }
+
+    /// Removes a damaged record.
+    fn corrupt(&self, hash: u64, place: Place) {
+        self.counts.corrupt.fetch_add(1, Relaxed);
+        log::warn!(
+            "disk: the record at {} of segment {} is damaged",
+            place.offset,
+            place.segment
+        );
+        if self.take(hash, place)
+            && let Err(error) = self.log(&[Line::removal(place)])
+        {
+            self.fail(&error);
+        }
+    }
+
+    /// Removes a record from the index, if it is still there.
+    fn take(&self, hash: u64, place: Place) -> bool {
+        self.index.compute(hash, |present| {
+            if present == Some(&place) {
+                Op::Remove
+            } else {
+                Op::Keep
+            }
+        })
+    }
+
+    fn remove(&self, hash: u64) -> bool {
+        let Some(place) = self.index.take(&hash) else {
+            return false;
+        };
+        if let Err(error) = self.log(&[Line::removal(place)]) {
+            self.fail(&error);
+        }
+        true
+    }
+
+    async fn get(self: &Arc<Self>, key: &Key) -> Option<Resource> {
+        let hash = key_hash(key);
+        let place = self.index.peek(&hash)?;
+        let segment = self.segments.get(place.segment)?;
+        let is_whole = place.length <= WHOLE_BYTES_MAX;
+        let length = if is_whole { place.length } else { FIRST_BYTES } as usize;
+        let bytes = self.read(&segment, place.offset.into(), length).await?;
+        let header = Header::decode(&bytes).filter(|header| {
+            header.hash == hash
+                && (header.segment, header.offset) == (place.segment, place.offset)
+                && header.record_bytes() == Some(place.length.into())
+        });
+        let Some(header) = header else {
+            self.corrupt(hash, place);
+            return None;
+        };
+        let content_at = HEADER_BYTES + header.description_bytes as usize;
+        let bytes = if bytes.len() < content_at {
+            self.read(&segment, place.offset.into(), content_at).await?
+        } else {
+            bytes
+        };
+        let described = record::read_description(&header, &bytes[HEADER_BYTES..content_at]);
+        let Some(described) = described else {
+            self.corrupt(hash, place);
+            return None;
+        };
+        if described.key != *key {
+            return None;
+        }
+        segment.hit(place.offset);
+        if !is_whole {
+            return Some(self.extents(hash, place, &segment, &header, described));
+        }
+        if !record::is_intact(&described.blocks, 0, &bytes[content_at..]) {
+            self.corrupt(hash, place);
+            return None;
+        }
+        let softened_ms = segment.softened_ms(place.offset);
+        let content = Bytes::from(bytes).slice(content_at..);
+        Some(resource(place, described, softened_ms, |range, head| {
+            let part = content.slice(range.start as usize..range.end as usize);
+            Object::new(head, vec![part])
+        }))
+    }
+
+    /// Returns responses whose content is on disk.
+    fn extents(
+        self: &Arc<Self>,
+        hash: u64,
+        place: Place,
+        segment: &Arc<Segment>,
+        header: &Header,
+        described: Description,
+    ) -> Resource {
+        let blocks = described.blocks.clone();
+        let softened_ms = segment.softened_ms(place.offset);
+        let head_bytes = HEADER_BYTES as u64 + u64::from(header.description_bytes);
+        resource(place, described, softened_ms, |range, head| {
+            let extent = DiskExtent {
+                shared: self.clone(),
+                segment: segment.clone(),
+                hash,
+                place,
+                blocks: blocks.clone(),
+                content_at: u64::from(place.offset) + head_bytes,
+                content_bytes: header.content_bytes,
+                start: range.start,
+            };
+            Object::on_disk(head, Arc::new(extent), range.len())
+        })
+    }
+
+    async fn read(
+        self: &Arc<Self>,
+        segment: &Arc<Segment>,
+        at: u64,
+        length: usize,
+    ) -> Option<Vec<u8>> {
+        if let Some(bytes) = segment.read_cached(at, length) {
+            return Some(bytes);
+        }
+        let segment = segment.clone();
+        let read = tokio::task::spawn_blocking(move || segment.read(at, length)).await;
+        match read.ok()? {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                self.fail(&error);
+                None
+            }
+        }
+    }
+
+    /// Reads the description of a record of a segment.
+    fn describe(&self, segment: &Segment, entry: &Entry) -> io::Result<Option<Description>> {
+        let at = u64::from(entry.offset);
+        let first = FIRST_BYTES.min(entry.length) as usize;
+        let mut bytes = segment.read(at, first)?;
+        let Some(header) = Header::decode(&bytes) else {
+            return Ok(None);
+        };
+        let end = HEADER_BYTES + header.description_bytes as usize;
+        if end > entry.length as usize {
+            return Ok(None);
+        }
+        if end > bytes.len() {
+            bytes = segment.read(at, end)?;
+        }
+        Ok(record::read_description(&header, &bytes[HEADER_BYTES..end]))
+    }
+
+    fn purge(&self, target: &Target, is_soft: bool, counted: &HashSet<u64>) -> io::Result<usize> {
+        let mut count = 0;
+        if let Target::Url(key) = target {
+            let hash = key_hash(key);
+            let Some(place) = self.index.peek(&hash) else {
+                return Ok(0);
+            };
+            if !is_soft {
+                self.remove(hash);
+            } else if let Some(segment) = self.segments.get(place.segment) {
+                let entry = Entry {
+                    hash,
+                    deadline_ms: 0,
+                    offset: place.offset,
+                    length: place.length,
+                };
+                let described = self.describe(&segment, &entry)?;
+                self.soften(&segment, hash, place, described)?;
+            }
+            return Ok(usize::from(!counted.contains(&hash)));
+        }
+        for segment in self.segments.all() {
+            for entry in segment.entries()? {
+                let place = entry.place(segment.number);
+                if self.index.peek(&entry.hash) != Some(place) {
+                    continue;
+                }
+                let described = self.describe(&segment, &entry)?;
+                let concerns = described.as_ref().is_none_or(|described| {
+                    let mut heads = described.variants.iter();
+                    heads.any(|(head, _)| target.concerns(&described.key, &head.tags))
+                });
+                if !concerns {
+                    continue;
+                }
+                let is_soft = is_soft && described.is_some();
+                if is_soft {
+                    self.soften(&segment, entry.hash, place, described)?;
+                } else if self.take(entry.hash, place) {
+                    self.log(&[Line::removal(place)])?;
+                }
+                count += usize::from(!counted.contains(&entry.hash));
+            }
+        }
+        Ok(count)
+    }
+
+    /// Ends the freshness of a record, and moves its deadline accordingly.
+    fn soften(
+        &self,
+        segment: &Segment,
+        hash: u64,
+        place: Place,
+        described: Option<Description>,
+    ) -> io::Result<()> {
+        let now_ms = self.clock.now_ms();
+        segment.soften(place.offset, now_ms);
+        self.log(&[Line::softening(place, now_ms)])?;
+        let usable_ms = softened_usable_ms(described.as_ref(), now_ms, now_ms);
+        segment.revive(place.length);
+        let has_changed = self.index.compute(hash, |present| match present {
+            Some(present) if *present == place && usable_ms > 0 => {
+                Op::PutWithTtl(place, Duration::from_millis(usable_ms))
+            }
+            Some(present) if *present == place => Op::Remove,
+            _ => Op::Keep,
+        });
+        // The listener subtracts the record as replaced or removed.
+        if (!has_changed || usable_ms == 0) && segment.bury(place.length) {
+            self.segments.remove(segment.number);
+            segment.delete()?;
+        }
+        Ok(())
+    }
+}
+
+/// Time for which a record is usable whose freshness has ended at an instant.
+fn softened_usable_ms(described: Option<&Description>, at_ms: u64, now_ms: u64) -> u64 {
+    let usable = |head: &crate::object::Head| {
+        let mut terms = head.terms;
+        terms.end_freshness(at_ms);
+        terms.usable_ms(now_ms)
+    };
+    let heads = described.iter().flat_map(|described| &described.variants);
+    heads.map(|(head, _)| usable(head)).max().unwrap_or(0)
+}
+
+/// Makes a resource of a description, and of objects that a function makes of a range of the
+/// content and a head.
+fn resource(
+    place: Place,
+    described: Description,
+    softened_ms: Option<u64>,
+    mut object: impl FnMut(crate::rules::ranges::Range, Arc<crate::object::Head>) -> Object,
+) -> Resource {
+    let mut start = 0;
+    let variants = described.variants.into_iter().map(|(mut head, length)| {
+        if let Some(at_ms) = softened_ms {
+            Arc::make_mut(&mut head).terms.end_freshness(at_ms);
+        }
+        let end = start + length;
+        let range = crate::rules::ranges::Range { start, end };
+        start = end;
+        object(range, head)
+    });
+    Resource {
+        variants: variants.collect(),
+        place: Some(place),
+    }
+}

@@ -1,0 +1,120 @@
+//! Content on disk that is read in pieces, each of which is verified.
+
+use super::Shared;
+use super::record::{self, BLOCK_BYTES};
+use super::segment::Segment;
+use crate::object::{Extent, Pieces, Place};
+use crate::rules::ranges::Range;
+use bytes::Bytes;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::task::JoinHandle;
+
+/// Bytes that are read at a time.
+const READ_BYTES: u64 = 4 * BLOCK_BYTES as u64;
+
+/// Content of one response on disk.
+#[derive(Clone)]
+pub(super) struct DiskExtent {
+    pub(super) shared: Arc<Shared>,
+    pub(super) segment: Arc<Segment>,
+    pub(super) hash: u64,
+    pub(super) place: Place,
+    pub(super) blocks: Arc<[u32]>,
+    /// Offset in the segment of the content of all responses of the record.
+    pub(super) content_at: u64,
+    /// Bytes of that content.
+    pub(super) content_bytes: u64,
+    /// Where in it this response begins.
+    pub(super) start: u64,
+}
+
+impl std::fmt::Debug for DiskExtent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DiskExtent({:?})", self.place)
+    }
+}
+
+/// A piece of a read: aligned bytes, and which of them are wanted.
+#[derive(Clone, Copy)]
+struct Piece {
+    start: u64,
+    length: usize,
+    skip: usize,
+    end: usize,
+}
+
+impl Extent for DiskExtent {
+    fn read(&self, range: Range) -> Box<dyn Pieces> {
+        Box::new(Reading {
+            at: self.start + range.start,
+            end: self.start + range.end,
+            extent: self.clone(),
+            waiting: None,
+        })
+    }
+}
+
+impl DiskExtent {
+    fn piece(&self, at: u64, end: u64) -> Piece {
+        let block = BLOCK_BYTES as u64;
+        let start = at / block * block;
+        let stop = (start + READ_BYTES).min(end.div_ceil(block) * block);
+        let stop = stop.min(self.content_bytes);
+        Piece {
+            start,
+            length: (stop - start) as usize,
+            skip: (at - start) as usize,
+            end: (stop.min(end) - start) as usize,
+        }
+    }
+
+    /// Verifies a piece.
+    fn verified(&self, piece: Piece, bytes: Vec<u8>) -> io::Result<Bytes> {
+        if record::is_intact(&self.blocks, piece.start, &bytes) {
+            return Ok(Bytes::from(bytes).slice(piece.skip..piece.end));
+        }
+        self.shared.corrupt(self.hash, self.place);
+        Err(io::Error::other("the stored content is damaged"))
+    }
+}
+
+/// A range that is being read.
+struct Reading {
+    extent: DiskExtent,
+    at: u64,
+    end: u64,
+    waiting: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Pieces for Reading {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.waiting.is_none() {
+            if self.at >= self.end {
+                return Poll::Ready(None);
+            }
+            let piece = self.extent.piece(self.at, self.end);
+            let offset = self.extent.content_at + piece.start;
+            self.at = piece.start + piece.end as u64;
+            // A piece in the page cache is copied here: cheaper than a change of threads.
+            if let Some(bytes) = self.extent.segment.read_cached(offset, piece.length) {
+                return Poll::Ready(Some(self.extent.verified(piece, bytes)));
+            }
+            let extent = self.extent.clone();
+            self.waiting = Some(tokio::task::spawn_blocking(move || {
+                let bytes = extent.segment.read(offset, piece.length);
+                let bytes = bytes.inspect_err(|error| extent.shared.fail(error))?;
+                extent.verified(piece, bytes)
+            }));
+        }
+        let Some(waiting) = &mut self.waiting else {
+            return Poll::Ready(None);
+        };
+        let result = ready!(Pin::new(waiting).poll(context));
+        self.waiting = None;
+        Poll::Ready(Some(result.unwrap_or_else(|error| Err(error.into()))))
+    }
+}

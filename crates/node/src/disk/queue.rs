@@ -1,0 +1,113 @@
+//! Work for the thread that writes segments, bounded in bytes.
+
+use crate::object::Resource;
+use crate::rules::key::Key;
+use std::collections::VecDeque;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// Bytes of responses that may wait. Further ones are dropped and counted.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Responses that have left memory.
+pub struct Victim {
+    /// Their URL.
+    pub key: Key,
+    /// The responses.
+    pub resource: Arc<Resource>,
+    /// Number of purges when they left.
+    pub purge_count: u64,
+}
+
+/// A piece of work.
+pub enum Job {
+    /// Write responses.
+    Write(Victim),
+    /// Delete a segment of which the index has nothing.
+    Free(u32),
+    /// Report that everything before is done. With `true`, the segment is finished first.
+    Flush(bool, SyncSender<()>),
+    /// End the thread.
+    Stop,
+}
+
+/// The queue.
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    change: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+    dropped: u64,
+}
+
+fn bytes(job: &Job) -> usize {
+    match job {
+        Job::Write(victim) => victim.resource.bytes(&victim.key) as usize,
+        _ => 0,
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Adds work. Responses are dropped if too many wait.
+    pub fn offer(&self, job: Job) {
+        let more = bytes(&job);
+        let mut state = self.state();
+        if more > 0 && state.bytes + more > BYTES_MAX {
+            state.dropped += 1;
+            return;
+        }
+        state.bytes += more;
+        state.jobs.push_back(job);
+        drop(state);
+        self.change.notify_all();
+    }
+
+    /// Adds work, after a wait if too many responses wait.
+    pub fn push(&self, job: Job) {
+        let more = bytes(&job);
+        let mut state = self.state();
+        while state.bytes > 0 && state.bytes + more > BYTES_MAX {
+            state = self
+                .change
+                .wait(state)
+                .unwrap_or_else(|poison| poison.into_inner());
+        }
+        state.bytes += more;
+        state.jobs.push_back(job);
+        drop(state);
+        self.change.notify_all();
+    }
+
+    /// Removes the oldest piece of work, after a wait if there is none.
+    pub fn pop(&self) -> Job {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                state.bytes -= bytes(&job);
+                drop(state);
+                self.change.notify_all();
+                return job;
+            }
+            state = self
+                .change
+                .wait(state)
+                .unwrap_or_else(|poison| poison.into_inner());
+        }
+    }
+
+    /// Number of URLs that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.state().dropped
+    }
+}

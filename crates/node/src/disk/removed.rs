@@ -1,0 +1,142 @@
+//! The log of records that were removed before their end, or whose freshness a purge has ended, so
+//! that a restart does not bring them back.
+//!
+//! A line has 24 bytes: number of the segment, offset, the instant at which freshness ended or 0
+//! for a removal, checksum. Lines of segments that no longer exist are dropped at the start, and
+//! when the log has grown to twice what was left then.
+
+use super::record::checksum;
+use crate::object::Place;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+const LINE_BYTES: usize = 24;
+/// Lines below which the log is not written again.
+const LINES_MIN: u64 = 65_536;
+
+/// One line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Number of the segment.
+    pub segment: u32,
+    /// Offset of the record.
+    pub offset: u32,
+    /// When its freshness ended; `None` if it was removed.
+    pub softened_ms: Option<u64>,
+}
+
+/// The log.
+pub struct Removed {
+    path: PathBuf,
+    file: File,
+    line_count: u64,
+    rewrite_count: u64,
+}
+
+impl Removed {
+    /// Opens the log, drops lines that are not of `is_segment`, and returns the others.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn open(folder: &Path, is_segment: impl Fn(u32) -> bool) -> io::Result<(Self, Vec<Line>)> {
+        let path = folder.join("removed");
+        let lines = read(&path, is_segment)?;
+        let file = write(&path, &lines)?;
+        let line_count = lines.len() as u64;
+        let removed = Removed {
+            path,
+            file,
+            line_count,
+            rewrite_count: (line_count * 2).max(LINES_MIN),
+        };
+        Ok((removed, lines))
+    }
+
+    /// Adds lines.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&mut self, lines: &[Line], is_segment: impl Fn(u32) -> bool) -> io::Result<()> {
+        let bytes: Vec<u8> = lines.iter().flat_map(Line::encode).collect();
+        self.file.write_all(&bytes)?;
+        self.line_count += lines.len() as u64;
+        if self.line_count > self.rewrite_count {
+            let kept = read(&self.path, is_segment)?;
+            self.file = write(&self.path, &kept)?;
+            self.line_count = kept.len() as u64;
+            self.rewrite_count = (self.line_count * 2).max(LINES_MIN);
+        }
+        Ok(())
+    }
+
+    /// Writes everything to the device.
+    ///
+    /// # Errors
+    /// The device has failed.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl Line {
+    /// Line of a record that was removed.
+    pub fn removal(place: Place) -> Self {
+        Line {
+            segment: place.segment,
+            offset: place.offset,
+            softened_ms: None,
+        }
+    }
+
+    /// Line of a record whose freshness a purge has ended.
+    pub fn softening(place: Place, at_ms: u64) -> Self {
+        Line {
+            softened_ms: Some(at_ms),
+            ..Line::removal(place)
+        }
+    }
+
+    fn encode(&self) -> [u8; LINE_BYTES] {
+        let mut bytes = [0; LINE_BYTES];
+        bytes[..4].copy_from_slice(&self.segment.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.softened_ms.unwrap_or(0).to_le_bytes());
+        let sum = checksum(&bytes[..16]);
+        bytes[16..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let softened_ms = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
+        let line = Line {
+            segment: u32::from_le_bytes(bytes[..4].try_into().ok()?),
+            offset: u32::from_le_bytes(bytes[4..8].try_into().ok()?),
+            softened_ms: (softened_ms > 0).then_some(softened_ms),
+        };
+        (line.encode() == *bytes).then_some(line)
+    }
+}
+
+/// Reads the intact lines; damaged ones and an incomplete last one are left out.
+fn read(path: &Path, is_segment: impl Fn(u32) -> bool) -> io::Result<Vec<Line>> {
+    let mut bytes = vec![];
+    match File::open(path) {
+        Ok(mut file) => _ = file.read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let lines = bytes.chunks_exact(LINE_BYTES).filter_map(Line::decode);
+    Ok(lines.filter(|line| is_segment(line.segment)).collect())
+}
+
+/// Replaces the log by one with these lines, and opens it for more.
+fn write(path: &Path, lines: &[Line]) -> io::Result<File> {
+    let next = path.with_extension("next");
+    let bytes: Vec<u8> = lines.iter().flat_map(Line::encode).collect();
+    let mut file = File::create(&next)?;
+    file.write_all(&bytes)?;
+    file.sync_data()?;
+    std::fs::rename(&next, path)?;
+    OpenOptions::new().append(true).open(path)
+}

@@ -1,0 +1,377 @@
+//! Segments: files that are written from the beginning to the end once, and then read until they
+//! are deleted.
+//!
+//! ```text
+//! record, record, ..., record, footer
+//! ```
+//!
+//! The footer has 24 bytes for each record (hash, deadline, offset, length) and a trailer of 32
+//! bytes (magic, number of records, offset of the footer, checksum). A segment without an intact
+//! footer was not finished, or is damaged: its records are found by their headers, up to the first
+//! one that is not intact.
+
+use super::record::{HEADER_BYTES, Header, checksum};
+use crate::object::Place;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard};
+
+/// Bytes of a segment for which one bit records that they were read.
+const HIT_BYTES: u64 = 512;
+const ENTRY_BYTES: u64 = 24;
+const TRAILER_BYTES: u64 = 32;
+const FOOTER_MAGIC: u64 = 0x3166_746f_6f66_796d;
+
+/// One record of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Hash of the key.
+    pub hash: u64,
+    /// End of the usable time.
+    pub deadline_ms: u64,
+    /// Offset in the segment.
+    pub offset: u32,
+    /// Bytes of the record.
+    pub length: u32,
+}
+
+/// A segment.
+pub struct Segment {
+    /// Number. Later segments have higher numbers.
+    pub number: u32,
+    file: File,
+    path: PathBuf,
+    /// Bytes of the file.
+    bytes: AtomicU64,
+    /// Bytes of the records that the index has.
+    live_bytes: AtomicU64,
+    is_sealed: AtomicBool,
+    /// Records, while the segment is written.
+    open: Mutex<Vec<Entry>>,
+    hits: Box<[AtomicU64]>,
+    /// Offsets of records whose freshness a purge has ended, and when it did.
+    softened: Mutex<HashMap<u32, u64>>,
+}
+
+/// Path of a segment.
+pub fn path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:010}.segment"))
+}
+
+/// Number of a segment by the name of its file.
+pub fn number(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".segment")?;
+    (name.len() == 10).then(|| name.parse().ok())?
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+impl Segment {
+    /// Creates an empty segment of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(folder: &Path, number: u32, bytes_max: u64) -> io::Result<Self> {
+        let path = path(folder, number);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path)?;
+        Ok(Segment::of(number, file, path, bytes_max))
+    }
+
+    fn of(number: u32, file: File, path: PathBuf, bytes_max: u64) -> Self {
+        let words = bytes_max.div_ceil(HIT_BYTES * 64) + 1;
+        Segment {
+            number,
+            file,
+            path,
+            bytes: AtomicU64::new(0),
+            live_bytes: AtomicU64::new(0),
+            is_sealed: AtomicBool::new(false),
+            open: Mutex::default(),
+            hits: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            softened: Mutex::default(),
+        }
+    }
+
+    /// Opens a segment of an earlier run, and returns its records. A segment that was not finished
+    /// is finished: bytes behind its last intact record are removed.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn open(path: &Path, number: u32, bytes_max: u64) -> io::Result<(Self, Vec<Entry>)> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let length = file.metadata()?.len();
+        let segment = Segment::of(number, file, path.to_owned(), bytes_max.max(length));
+        segment.bytes.store(length, SeqCst);
+        if let Some(entries) = segment.footer()? {
+            segment.is_sealed.store(true, SeqCst);
+            return Ok((segment, entries));
+        }
+        let entries = segment.scan()?;
+        let end = entries.last().map_or(0, |last| last.end());
+        segment.file.set_len(end)?;
+        segment.bytes.store(end, SeqCst);
+        locked(&segment.open).clone_from(&entries);
+        segment.seal()?;
+        Ok((segment, entries))
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(SeqCst)
+    }
+
+    /// Bytes that the file has when a record of a length and the footer are added.
+    pub fn bytes_with(&self, length: u64) -> u64 {
+        let count = locked(&self.open).len() as u64 + 1;
+        self.bytes() + length + count * ENTRY_BYTES + TRAILER_BYTES
+    }
+
+    /// Adds a record. Only one thread writes.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn append(&self, entry: Entry, parts: &[&[u8]]) -> io::Result<()> {
+        debug_assert_eq!(u64::from(entry.offset), self.bytes());
+        let mut at = self.bytes();
+        for part in parts {
+            self.file.write_all_at(part, at)?;
+            at += part.len() as u64;
+        }
+        debug_assert_eq!(at, entry.end());
+        self.bytes.store(at, SeqCst);
+        locked(&self.open).push(entry);
+        Ok(())
+    }
+
+    /// Writes the footer.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn seal(&self) -> io::Result<()> {
+        let mut open = locked(&self.open);
+        let start = self.bytes();
+        let mut footer = Vec::with_capacity(open.len() * ENTRY_BYTES as usize + 32);
+        for entry in open.iter() {
+            footer.extend_from_slice(&entry.hash.to_le_bytes());
+            footer.extend_from_slice(&entry.deadline_ms.to_le_bytes());
+            footer.extend_from_slice(&entry.offset.to_le_bytes());
+            footer.extend_from_slice(&entry.length.to_le_bytes());
+        }
+        footer.extend_from_slice(&FOOTER_MAGIC.to_le_bytes());
+        footer.extend_from_slice(&(open.len() as u64).to_le_bytes());
+        footer.extend_from_slice(&start.to_le_bytes());
+        let sum = checksum(&footer);
+        footer.extend_from_slice(&sum.to_le_bytes());
+        self.file.write_all_at(&footer, start)?;
+        self.bytes.store(start + footer.len() as u64, SeqCst);
+        *open = vec![];
+        self.is_sealed.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// Whether the segment is finished.
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed.load(SeqCst)
+    }
+
+    /// Returns all records, also those that have left the index.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+        {
+            let open = locked(&self.open);
+            if !self.is_sealed() {
+                return Ok(open.clone());
+            }
+        }
+        match self.footer()? {
+            Some(entries) => Ok(entries),
+            None => self.scan(),
+        }
+    }
+
+    /// Reads the footer; `None` if there is no intact one.
+    fn footer(&self) -> io::Result<Option<Vec<Entry>>> {
+        let length = self.file.metadata()?.len();
+        if length < TRAILER_BYTES {
+            return Ok(None);
+        }
+        let mut trailer = [0; TRAILER_BYTES as usize];
+        self.file
+            .read_exact_at(&mut trailer, length - TRAILER_BYTES)?;
+        let number = |at: usize| {
+            let bytes = trailer[at..at + 8].try_into();
+            u64::from_le_bytes(bytes.expect("the length is 8"))
+        };
+        let (count, start) = (number(8), number(16));
+        let expected = count
+            .checked_mul(ENTRY_BYTES)
+            .and_then(|bytes| bytes.checked_add(start)?.checked_add(TRAILER_BYTES));
+        if number(0) != FOOTER_MAGIC || expected != Some(length) {
+            return Ok(None);
+        }
+        let mut footer = vec![0; (length - start) as usize];
+        self.file.read_exact_at(&mut footer, start)?;
+        let (content, sum) = footer.split_at(footer.len() - 8);
+        if checksum(content).to_le_bytes() != *sum {
+            return Ok(None);
+        }
+        let rows = content[..content.len() - 24].chunks_exact(ENTRY_BYTES as usize);
+        let entries: Vec<Entry> = rows.map(entry).collect();
+        let is_inside = |entry: &Entry| entry.end() <= start;
+        Ok(entries.iter().all(is_inside).then_some(entries))
+    }
+
+    /// Finds the records by their headers.
+    fn scan(&self) -> io::Result<Vec<Entry>> {
+        let length = self.file.metadata()?.len();
+        let mut entries = vec![];
+        let mut at = 0;
+        let mut bytes = [0; HEADER_BYTES];
+        while at + HEADER_BYTES as u64 <= length {
+            self.file.read_exact_at(&mut bytes, at)?;
+            let Some(header) = Header::decode(&bytes) else {
+                break;
+            };
+            let is_here = header.segment == self.number && u64::from(header.offset) == at;
+            let record = header.record_bytes().filter(|_| is_here);
+            let Some(record) = record.and_then(|record| u32::try_from(record).ok()) else {
+                break;
+            };
+            if at + u64::from(record) > length {
+                break;
+            }
+            entries.push(Entry {
+                hash: header.hash,
+                deadline_ms: header.deadline_ms,
+                offset: header.offset,
+                length: record,
+            });
+            at += u64::from(record);
+        }
+        Ok(entries)
+    }
+
+    /// Adds bytes to those that the index has.
+    pub fn revive(&self, bytes: u32) {
+        self.live_bytes.fetch_add(u64::from(bytes), SeqCst);
+    }
+
+    /// Removes bytes from those that the index has. Returns whether none are left of a finished
+    /// segment.
+    pub fn bury(&self, bytes: u32) -> bool {
+        let before = self.live_bytes.fetch_sub(u64::from(bytes), SeqCst);
+        before == u64::from(bytes) && self.is_sealed()
+    }
+
+    /// Bytes of the records that the index has.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(SeqCst)
+    }
+
+    /// Records that a record was read.
+    pub fn hit(&self, offset: u32) {
+        let bit = u64::from(offset) / HIT_BYTES;
+        if let Some(word) = self.hits.get((bit / 64) as usize) {
+            let mask = 1 << (bit % 64);
+            // Without a write to a shared line where the bit is set already.
+            if word.load(SeqCst) & mask == 0 {
+                word.fetch_or(mask, SeqCst);
+            }
+        }
+    }
+
+    /// Whether a record, or a neighbour in the same 512 bytes, was read.
+    pub fn is_hit(&self, offset: u32) -> bool {
+        let bit = u64::from(offset) / HIT_BYTES;
+        let word = self.hits.get((bit / 64) as usize);
+        word.is_some_and(|word| word.load(SeqCst) & (1 << (bit % 64)) != 0)
+    }
+
+    /// Records that a purge has ended the freshness of a record at an instant.
+    pub fn soften(&self, offset: u32, at_ms: u64) {
+        let mut softened = locked(&self.softened);
+        let first = softened.entry(offset).or_insert(at_ms);
+        *first = at_ms.min(*first);
+    }
+
+    /// When a purge has ended the freshness of a record.
+    pub fn softened_ms(&self, offset: u32) -> Option<u64> {
+        locked(&self.softened).get(&offset).copied()
+    }
+
+    /// Reads bytes.
+    ///
+    /// # Errors
+    /// The file cannot be read, or ends before.
+    pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    /// Reads bytes if they are in the page cache, without waiting for the disk; `None` if they
+    /// are not.
+    pub fn read_cached(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let mut slices = [io::IoSliceMut::new(&mut bytes)];
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        let count = rustix::io::preadv2(&self.file, &mut slices, offset, flags);
+        (count == Ok(length)).then_some(bytes)
+    }
+
+    /// Writes everything to the device.
+    ///
+    /// # Errors
+    /// The device has failed.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Deletes the file. Readers that have it open can still read.
+    ///
+    /// # Errors
+    /// The file cannot be deleted.
+    pub fn delete(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Entry {
+    /// Place of the record in a segment.
+    pub fn place(&self, segment: u32) -> Place {
+        Place {
+            segment,
+            offset: self.offset,
+            length: self.length,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        u64::from(self.offset) + u64::from(self.length)
+    }
+}
+
+/// Reads a row of the footer.
+fn entry(row: &[u8]) -> Entry {
+    let u64_at = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("8 bytes"));
+    let u32_at = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("4 bytes"));
+    Entry {
+        hash: u64_at(0),
+        deadline_ms: u64_at(8),
+        offset: u32_at(16),
+        length: u32_at(20),
+    }
+}

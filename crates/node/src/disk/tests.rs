@@ -1,0 +1,457 @@
+use super::*;
+use crate::ManualClock;
+use crate::object::{Head, read_all};
+use crate::rules::freshness::Terms;
+use crate::rules::vary::Selection;
+use hyper::StatusCode;
+use hyper::header::HeaderMap;
+use proptest::prelude::*;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicU32;
+use tokio::runtime::Runtime;
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+/// A folder that is deleted at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "mayfly-disk-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Relaxed)
+        );
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("the folder is writable");
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Tier {
+    disk: Option<Disk>,
+    queue: Arc<Queue>,
+    clock: ManualClock,
+    folder: Folder,
+    runtime: Runtime,
+    bytes: u64,
+}
+
+impl Tier {
+    fn new(bytes: u64) -> Self {
+        let mut tier = Tier {
+            disk: None,
+            queue: Arc::default(),
+            clock: ManualClock::new(NOW_MS),
+            folder: Folder::new(),
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .build()
+                .expect("the input is valid"),
+            bytes,
+        };
+        tier.open();
+        tier
+    }
+
+    fn open(&mut self) {
+        self.queue = Arc::default();
+        let settings = DiskConfig {
+            folder: self.folder.0.clone(),
+            bytes: self.bytes,
+        };
+        let config = Config {
+            object_bytes_max: 300_000,
+            clock: Clock::Manual(self.clock.clone()),
+            ..Config::default()
+        };
+        let disk = Disk::open(&config, &settings, self.queue.clone(), Box::new(|_| false));
+        self.disk = Some(disk.expect("the folder is writable"));
+    }
+
+    /// Ends without the last footer, as a crash does, and opens again.
+    fn crash(&mut self) {
+        self.disk = None;
+        self.open();
+    }
+
+    fn disk(&self) -> &Disk {
+        self.disk.as_ref().expect("the tier is open")
+    }
+
+    fn write(&self, name: u32, content: Vec<u8>, fresh_ms: u64) {
+        let victim = Victim {
+            key: key(name),
+            resource: Arc::new(response(name, content, self.now_ms(), fresh_ms)),
+            purge_count: 0,
+        };
+        self.queue.push(Job::Write(victim));
+        self.disk().flush(false);
+    }
+
+    fn now_ms(&self) -> u64 {
+        Clock::Manual(self.clock.clone()).now_ms()
+    }
+
+    /// Returns the content of a URL, and whether it is fresh.
+    fn get(&self, name: u32) -> Option<(Vec<u8>, bool)> {
+        let resource = self.runtime.block_on(self.disk().get(&key(name)))?;
+        let object = resource.variants.first()?;
+        let is_fresh = object.head.terms.is_fresh(self.now_ms());
+        let all = crate::rules::ranges::Range {
+            start: 0,
+            end: object.length,
+        };
+        let chunks = match &object.extent {
+            None => object.chunks.to_vec(),
+            Some(extent) => {
+                let reading = read_all(extent.read(all));
+                self.runtime.block_on(reading).ok()?
+            }
+        };
+        Some((chunks.concat(), is_fresh))
+    }
+
+    /// Checks the relations between index, segments and files.
+    fn check(&self) {
+        let shared = &self.disk().shared;
+        let stats = self.disk().stats();
+        let mut live = 0;
+        shared
+            .index
+            .for_each(|_, place| live += u64::from(place.length));
+        assert_eq!(stats.live_bytes, live);
+        assert!(stats.bytes <= self.bytes, "{stats:?}");
+        let mut files = 0;
+        for file in std::fs::read_dir(&self.folder.0).expect("the folder is there") {
+            let file = file.expect("the folder is there");
+            if segment::number(&file.path()).is_some() {
+                files += file.metadata().expect("the file is there").len();
+            }
+        }
+        assert_eq!(files, stats.bytes);
+        assert!(!stats.is_off);
+    }
+}
+
+fn key(name: u32) -> Key {
+    Key::new(false, "a", &format!("/{name}")).expect("the input is valid")
+}
+
+/// Tag of each third URL.
+fn tag(name: u32) -> u64 {
+    u64::from(name % 3)
+}
+
+fn response(name: u32, content: Vec<u8>, now_ms: u64, fresh_ms: u64) -> Resource {
+    let head = Head {
+        status: StatusCode::OK,
+        headers: HeaderMap::new(),
+        terms: Terms {
+            received_ms: now_ms,
+            initial_age_ms: 0,
+            fresh_ms,
+            revalidate_ms: 0,
+            error_ms: 1_000,
+            keep_ms: 0,
+            is_always_validated: false,
+            must_revalidate: false,
+        },
+        selection: Selection::default(),
+        part: None,
+        tags: [tag(name)].into(),
+    };
+    let object = Object::new(Arc::new(head), vec![content.into()]);
+    Resource {
+        variants: vec![object],
+        place: None,
+    }
+}
+
+/// Content that differs by version and by place.
+fn content(version: u32, length: usize) -> Vec<u8> {
+    let byte = |at: usize| (at as u32).wrapping_mul(31).wrapping_add(version * 7) as u8;
+    (0..length).map(byte).collect()
+}
+
+/// What the tier may have of a URL.
+#[derive(Clone)]
+struct Expected {
+    content: Vec<u8>,
+    fresh_until_ms: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u32, usize, u64),
+    Get(u32),
+    Remove(u32),
+    Purge(u32, bool),
+    PurgeTag(u32, bool),
+    Advance(u64),
+    Save,
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0_u32..24;
+    prop_oneof![
+        8 => (name.clone(), prop_oneof![0_usize..3_000, 60_000_usize..290_000], 1_u64..20_000)
+            .prop_map(|(name, length, ms)| Step::Write(name, length, ms)),
+        6 => name.clone().prop_map(Step::Get),
+        1 => name.clone().prop_map(Step::Remove),
+        1 => (name, any::<bool>()).prop_map(|(name, soft)| Step::Purge(name, soft)),
+        1 => (0_u32..3, any::<bool>()).prop_map(|(tag, soft)| Step::PurgeTag(tag, soft)),
+        2 => (1_u64..3_000).prop_map(Step::Advance),
+        1 => Just(Step::Save),
+        1 => Just(Step::Crash),
+    ]
+}
+
+/// Applies steps to the tier and to a map. `is_exact` says that nothing is displaced.
+fn compare(bytes: u64, steps: &[Step], is_exact: bool) {
+    let mut tier = Tier::new(bytes);
+    let mut model: HashMap<u32, Expected> = HashMap::new();
+    let mut version = 0;
+    let usable = |expected: &Expected, now_ms| now_ms < expected.fresh_until_ms + 1_000;
+    for step in steps {
+        let now_ms = tier.now_ms();
+        let soften = |expected: &mut Expected| {
+            expected.fresh_until_ms = expected.fresh_until_ms.min(now_ms);
+        };
+        match *step {
+            Step::Write(name, length, fresh_ms) => {
+                version += 1;
+                let content = content(version, length);
+                tier.write(name, content.clone(), fresh_ms);
+                let fresh_until_ms = now_ms + fresh_ms;
+                model.insert(
+                    name,
+                    Expected {
+                        content,
+                        fresh_until_ms,
+                    },
+                );
+            }
+            Step::Get(name) => {
+                let found = tier.get(name);
+                let expected = model.get(&name).filter(|expected| usable(expected, now_ms));
+                let expected = expected
+                    .map(|expected| (expected.content.clone(), now_ms < expected.fresh_until_ms));
+                if is_exact || found.is_some() {
+                    assert!(found == expected, "URL {name} after {step:?}");
+                }
+            }
+            Step::Remove(name) => {
+                tier.disk().remove(&key(name));
+                model.remove(&name);
+            }
+            Step::Purge(name, is_soft) => {
+                tier.disk()
+                    .purge(&Target::Url(key(name)), is_soft, &HashSet::new());
+                if is_soft {
+                    model.get_mut(&name).map(soften);
+                } else {
+                    model.remove(&name);
+                }
+            }
+            Step::PurgeTag(of, is_soft) => {
+                let target = Target::Tag(u64::from(of));
+                let count = tier.disk().purge(&target, is_soft, &HashSet::new());
+                // The index has a record up to and including the millisecond of its deadline.
+                let (mut least, mut most) = (0, 0);
+                model.retain(|name, expected| {
+                    let is_concerned = tag(*name) == u64::from(of);
+                    least += usize::from(is_concerned && usable(expected, now_ms));
+                    most += usize::from(is_concerned && usable(expected, now_ms - 1));
+                    if is_concerned && is_soft {
+                        soften(expected);
+                    }
+                    !is_concerned || is_soft
+                });
+                assert!(count <= most, "{count}, at most {most}");
+                assert!(!is_exact || count >= least, "{count}, at least {least}");
+            }
+            Step::Advance(ms) => {
+                tier.clock.advance(Duration::from_millis(ms));
+                tier.disk().expire();
+                tier.disk().flush(false);
+            }
+            Step::Save => tier.disk().save(std::iter::empty()),
+            Step::Crash => tier.crash(),
+        }
+        tier.disk().flush(false);
+        tier.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_tier_with_room_has_what_a_map_has(steps in proptest::collection::vec(step(), 1..60)) {
+        compare(1 << 30, &steps, true);
+    }
+
+    #[test]
+    fn a_full_tier_has_nothing_but_what_a_map_has(
+        steps in proptest::collection::vec(step(), 1..120),
+    ) {
+        compare(6 << 20, &steps, false);
+    }
+}
+
+#[test]
+fn records_that_are_read_outlast_their_segment() {
+    let tier = Tier::new(12 << 20);
+    tier.write(0, content(0, 200_000), 1_000_000);
+    tier.write(1, content(1, 200_000), 1_000_000);
+    for name in 2..200 {
+        tier.write(name, content(name, 200_000), 1_000_000);
+        assert!(tier.get(0).is_some(), "after {name}");
+        tier.check();
+    }
+    assert_eq!(tier.get(1), None);
+    let stats = tier.disk().stats();
+    assert!(stats.reinserted_bytes > 0);
+    assert!(
+        stats.reinserted_bytes * 4 <= stats.written_bytes,
+        "{stats:?}"
+    );
+}
+
+#[test]
+fn a_segment_without_records_is_deleted_at_once() {
+    let tier = Tier::new(64 << 20);
+    for name in 0..30 {
+        tier.write(name, content(name, 200_000), 5_000);
+    }
+    assert!(tier.disk().stats().bytes > 5 << 20);
+    tier.clock.advance(Duration::from_secs(7));
+    tier.disk().expire();
+    tier.disk().flush(true);
+    tier.check();
+    assert_eq!(tier.disk().stats().bytes, 0);
+}
+
+#[test]
+fn a_torn_record_is_lost_and_the_others_are_not() {
+    for cut in [1, 100, 4_000] {
+        let mut tier = Tier::new(64 << 20);
+        for name in 0..10 {
+            tier.write(name, content(name, 2_000), 60_000);
+        }
+        tier.disk = None;
+        let path = segment::path(&tier.folder.0, 0);
+        let file = File::options().write(true).open(&path);
+        let file = file.expect("the file is there");
+        let length = file.metadata().expect("the file is there").len();
+        file.set_len(length - cut).expect("the file is writable");
+        tier.open();
+        tier.check();
+        let lost = 1 + cut as u32 / 3_000;
+        for name in 0..10 {
+            assert_eq!(tier.get(name).is_some(), name < 10 - lost, "{name}");
+        }
+        // The damage is not found a second time.
+        tier.crash();
+        tier.check();
+        assert_eq!(tier.disk().stats().urls, u64::from(10 - lost));
+    }
+}
+
+#[test]
+fn flipped_bits_are_misses() {
+    let mut step = 37;
+    let length = {
+        let tier = Tier::new(64 << 20);
+        (0..4).for_each(|name| tier.write(name, content(name, 1_500), 60_000));
+        tier.write(4, content(4, 250_000), 60_000);
+        tier.disk().save(std::iter::empty());
+        tier.disk().stats().bytes
+    };
+    let mut at = 5;
+    while at < length {
+        let mut tier = Tier::new(64 << 20);
+        (0..4).for_each(|name| tier.write(name, content(name, 1_500), 60_000));
+        tier.write(4, content(4, 250_000), 60_000);
+        tier.disk().save(std::iter::empty());
+        tier.disk = None;
+        let path = segment::path(&tier.folder.0, 0);
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.expect("the file is there");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("the file is read");
+        byte[0] ^= 4;
+        file.write_all_at(&byte, at).expect("the file is writable");
+        tier.open();
+        for name in 0..5 {
+            let length = if name == 4 { 250_000 } else { 1_500 };
+            if let Some((found, _)) = tier.get(name) {
+                assert!(found == content(name, length), "byte {at}, URL {name}");
+            }
+        }
+        tier.check();
+        at += step;
+        step = step * 5 / 4;
+    }
+}
+
+#[test]
+fn a_failure_turns_the_tier_off() {
+    let tier = Tier::new(16 << 20);
+    tier.write(0, content(0, 1_000), 60_000);
+    assert!(tier.get(0).is_some());
+    std::fs::remove_dir_all(&tier.folder.0).expect("the folder is there");
+    // The next segment cannot be created.
+    for name in 1..10 {
+        tier.write(name, content(name, 290_000), 60_000);
+    }
+    let stats = tier.disk().stats();
+    assert!(stats.is_off, "{stats:?}");
+    assert_eq!((stats.errors, stats.urls), (1, 0));
+    assert_eq!(tier.get(0), None);
+}
+
+#[test]
+fn a_folder_is_used_by_one_process() {
+    let tier = Tier::new(16 << 20);
+    let settings = DiskConfig {
+        folder: tier.folder.0.clone(),
+        bytes: 16 << 20,
+    };
+    let second = Disk::open(
+        &Config::default(),
+        &settings,
+        Arc::default(),
+        Box::new(|_| false),
+    );
+    let error = second.err().expect("the folder is locked").to_string();
+    assert!(error.contains("another process"), "{error}");
+}
+
+#[test]
+fn an_object_takes_at_most_64_bytes_of_memory() {
+    let tier = Tier::new(1 << 30);
+    let shared = &tier.disk().shared;
+    let count = 1_000_000;
+    for number in 0..count {
+        let place = Place {
+            segment: 0,
+            offset: number,
+            length: 1,
+        };
+        let hash = twox_hash::XxHash3_64::oneshot(&number.to_le_bytes());
+        let ttl = Duration::from_millis(1_000 + u64::from(number) * 77);
+        shared.index.insert_with_ttl(hash, place, ttl);
+    }
+    let each = shared.index.stats().bytes as f64 / f64::from(count);
+    assert!(each <= 64.0, "{each} bytes");
+}

@@ -1,0 +1,157 @@
+//! An HTTP reverse-proxy cache: one node of an edge cluster, or a cache that stands alone.
+//!
+//! [`rules`] are the rules of HTTP caching as pure functions. [`store`] is the memory tier: an
+//! instance of the project's library with its eviction policies and its expiry index, so that
+//! responses leave memory at the end of their usable time. [`disk`] is the tier of those that were
+//! evicted from memory. [`fill`] is content that arrives from an
+//! origin and is read by several clients meanwhile. [`proxy`] decides how a request is answered.
+//! [`listen`] and [`admin`] are the ports.
+//!
+//! ```text
+//! client -> listen -> proxy -> store (-> disk)              hit
+//!                       |-> flights -> fill of another fetch   collapsed
+//!                       '-> origin -> fill -> store             miss
+//! ```
+//!
+//! Deliberately absent: peers, coded objects, membership; rewriting of content.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod access_log;
+pub mod admin;
+pub mod body;
+pub mod clock;
+pub mod config;
+pub mod disk;
+pub mod fill;
+pub mod flights;
+pub mod listen;
+pub mod metrics;
+pub mod object;
+pub mod origin;
+pub mod proxy;
+pub mod purge;
+pub mod rules;
+pub mod status;
+pub mod store;
+pub mod stream;
+
+pub use clock::{Clock, ManualClock};
+pub use config::{Config, DiskConfig, Invalid, Limits, Origin};
+pub use metrics::Reply;
+
+use proxy::Node;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// Threads for reads of the disk that have to wait, look-ups of names, and purges.
+const BLOCKING_THREADS: usize = 32;
+
+/// A node that serves.
+pub struct Running {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Addresses for clients, those without TLS first.
+    pub addresses: Vec<SocketAddr>,
+    /// Address for operators.
+    pub admin: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    listeners: JoinSet<()>,
+    connections: Arc<Semaphore>,
+}
+
+/// Starts a node on the current Tokio runtime.
+///
+/// # Errors
+/// A setting cannot be used, or an address cannot be bound.
+pub fn start(config: Config) -> Result<Running, Invalid> {
+    let node = Arc::new(Node::new(config)?);
+    let config = &node.config;
+    let (stop, stopped) = watch::channel(false);
+    let connections = Arc::new(Semaphore::new(config.limits.connections));
+    let mut listeners = JoinSet::new();
+    let mut addresses = vec![];
+    let address = |listener: &tokio::net::TcpListener| {
+        let address = listener.local_addr();
+        address.map_err(|error| Invalid(format!("a socket without an address: {error}")))
+    };
+    for (listener, tls) in listen::bind_all(config)? {
+        addresses.push(address(&listener)?);
+        let serving = listen::serve(
+            node.clone(),
+            listener,
+            tls,
+            connections.clone(),
+            stopped.clone(),
+        );
+        listeners.spawn(serving);
+    }
+    let admin = match config.admin {
+        None => None,
+        Some(wanted) => {
+            let listener = listen::bind(wanted)?;
+            let bound = address(&listener)?;
+            listeners.spawn(admin::serve(node.clone(), listener, stopped));
+            Some(bound)
+        }
+    };
+    Ok(Running {
+        node,
+        addresses,
+        admin,
+        stop,
+        listeners,
+        connections,
+    })
+}
+
+impl Running {
+    /// Stops to accept, and waits until open connections have finished, or for the configured time.
+    /// What is in memory is then written to the disk tier.
+    pub async fn stop(mut self) {
+        let _ = self.stop.send(true);
+        while self.listeners.join_next().await.is_some() {}
+        let limits = &self.node.config.limits;
+        let count = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+        let all = self.connections.acquire_many(count);
+        let wait = limits.stop_time + Duration::from_secs(1);
+        let _ = tokio::time::timeout(wait, all).await;
+        let node = self.node.clone();
+        let _ = tokio::task::spawn_blocking(move || node.store.save()).await;
+    }
+}
+
+/// Runs a node until the process receives SIGTERM or SIGINT.
+///
+/// # Errors
+/// The runtime cannot be started, a setting cannot be used, or an address cannot be bound.
+pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("edge")
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let running = start(config)?;
+        for address in &running.addresses {
+            log::info!("serving clients on {address}");
+        }
+        if let Some(address) = running.admin {
+            log::info!("serving operators on {address}");
+        }
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        log::info!("stopping");
+        running.stop().await;
+        Ok(())
+    })
+}

@@ -1,0 +1,184 @@
+//! Listeners and connections: HTTP/1.1 and HTTP/2, with and without TLS.
+
+use crate::config::{Config, Invalid, Limits};
+use crate::proxy::{Client, Node};
+use crate::stream::Watched;
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Pause after a failure to accept, which is mostly a lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Binds an address with the options of a server: it can be bound again at once after a stop.
+///
+/// # Errors
+/// The address cannot be bound.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, Invalid> {
+    let listen = || -> io::Result<TcpListener> {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(1_024)?;
+        TcpListener::from_std(socket.into())
+    };
+    listen().map_err(|error| Invalid(format!("address {address}: {error}")))
+}
+
+/// Reads the certificate and its key.
+///
+/// # Errors
+/// A file cannot be read, or the key does not belong to the certificate.
+pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
+    let unreadable =
+        |path: &Path, error: String| Invalid(format!("{}: expected PEM: {error}", path.display()));
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect)
+        .map_err(|error| unreadable(certificate, error.to_string()))?;
+    let secret =
+        PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error.to_string()))?;
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let mut server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|server| server.with_no_client_auth().with_single_cert(chain, secret))
+        .map_err(|error| Invalid(format!("{}: {error}", certificate.display())))?;
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(server)))
+}
+
+/// Serves the clients of one address until `stop` changes, and then waits for open connections.
+pub async fn serve(
+    node: Arc<Node>,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    connections: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accept = async {
+            // A connection is accepted when there is room for it.
+            let permit = connections.clone().acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            accepted = accept => accepted,
+            _ = stop.changed() => return,
+        };
+        let Ok((stream, address)) = accepted else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        node.metrics.connections_accepted.fetch_add(1, Relaxed);
+        node.metrics.connections_open.fetch_add(1, Relaxed);
+        let (node, tls, stop) = (node.clone(), tls.clone(), stop.clone());
+        tokio::spawn(async move {
+            if let Err(error) = connection(&node, stream, address, tls, stop).await {
+                log::debug!("{address}: {error}");
+            }
+            node.metrics.connections_open.fetch_sub(1, Relaxed);
+            drop(permit);
+        });
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn connection(
+    node: &Arc<Node>,
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    stream.set_nodelay(true)?;
+    let limits = &node.config.limits;
+    let client = Client {
+        address: address.ip().to_canonical(),
+        is_tls: tls.is_some(),
+    };
+    let node = node.clone();
+    let answer = move |request: Request<Incoming>| {
+        let node = node.clone();
+        async move { Ok::<_, Infallible>(node.serve(request, client).await) }
+    };
+    match tls {
+        None => exchange(stream, limits, answer, stop).await,
+        Some(tls) => {
+            let stream = timeout(limits.handshake_time, tls.accept(stream)).await??;
+            exchange(stream, limits, answer, stop).await
+        }
+    }
+}
+
+/// Reads requests of a connection and writes replies until either side closes it.
+pub async fn exchange<S, F, A, B>(
+    stream: S,
+    limits: &Limits,
+    answer: F,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Fn(Request<Incoming>) -> A,
+    A: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data = bytes::Bytes, Error = io::Error> + Send + 'static,
+{
+    let stream = TokioIo::new(Watched::new(stream, limits.client_idle));
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_time)
+        .max_buf_size(limits.head_bytes.max(8 << 10))
+        .max_headers(limits.fields);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.streams);
+    let mut connection = pin!(builder.serve_connection(stream, service_fn(answer)));
+    tokio::select! {
+        result = connection.as_mut() => return result,
+        _ = stop.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    timeout(limits.stop_time, connection).await?
+}
+
+/// Binds all addresses of a configuration for clients, with the acceptor for TLS where it is due.
+///
+/// # Errors
+/// An address cannot be bound, or the certificate cannot be read.
+pub fn bind_all(config: &Config) -> Result<Vec<(TcpListener, Option<TlsAcceptor>)>, Invalid> {
+    let mut listeners = vec![];
+    for address in &config.listen {
+        listeners.push((bind(*address)?, None));
+    }
+    if let Some((certificate, key)) = &config.certificate {
+        let acceptor = tls(certificate, key)?;
+        for address in &config.listen_tls {
+            listeners.push((bind(*address)?, Some(acceptor.clone())));
+        }
+    }
+    Ok(listeners)
+}

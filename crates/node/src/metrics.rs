@@ -1,0 +1,329 @@
+//! Counters of a node, and their page for Prometheus.
+
+use crate::disk::DiskStats;
+use crate::rules::freshness::Refusal;
+use crate::rules::status::Forward;
+use library::Stats;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How a reply came about, apart from the cause of a miss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// From the cache, fresh.
+    Hit,
+    /// From the cache, stale, while it is revalidated or because the client accepts it.
+    Stale,
+    /// From the cache, stale, because the origin failed.
+    StaleOnError,
+    /// From the cache, after the origin has confirmed it.
+    Revalidated,
+    /// From the origin.
+    Miss,
+    /// Refused by the node: a bad request, or no answer of the origin.
+    Refused,
+}
+
+impl Reply {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Reply; 6] = [
+        Reply::Hit,
+        Reply::Stale,
+        Reply::StaleOnError,
+        Reply::Revalidated,
+        Reply::Miss,
+        Reply::Refused,
+    ];
+
+    /// Name in metrics.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    const NAMES: [&'static str; 6] = [
+        "hit",
+        "stale",
+        "stale-on-error",
+        "revalidated",
+        "miss",
+        "refused",
+    ];
+}
+
+/// Where a stored response was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tier {
+    /// Memory.
+    Memory,
+    /// Disk.
+    Disk,
+}
+
+impl Tier {
+    /// All tiers, in the order of their numbers.
+    pub const ALL: [Tier; 2] = [Tier::Memory, Tier::Disk];
+
+    /// Name in metrics.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    const NAMES: [&'static str; 2] = ["memory", "disk"];
+}
+
+/// Kinds of failures of origins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// No connection, or the connection broke before the head.
+    Connection,
+    /// No head within the time.
+    Timeout,
+    /// The content ended early.
+    Truncated,
+}
+
+impl Failure {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Failure; 3] = [Failure::Connection, Failure::Timeout, Failure::Truncated];
+
+    /// Name in metrics.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    const NAMES: [&'static str; 3] = ["connection", "timeout", "truncated"];
+}
+
+/// Counters. All of them only grow, except for the number of open connections.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    replies: [AtomicU64; 6],
+    forwards: [AtomicU64; 7],
+    refusals: [AtomicU64; 7],
+    failures: [AtomicU64; 3],
+    hits: [AtomicU64; 2],
+    /// Requests that shared another one's fetch.
+    pub collapsed: AtomicU64,
+    /// Requests to origins.
+    pub origin_requests: AtomicU64,
+    /// Bytes of content from origins.
+    pub origin_bytes: AtomicU64,
+    /// Bytes of content to clients.
+    pub client_bytes: AtomicU64,
+    /// Replies whose content ended early.
+    pub replies_cut: AtomicU64,
+    /// Lines that the access log has lost.
+    pub log_lines_lost: AtomicU64,
+    /// Connections that were accepted.
+    pub connections_accepted: AtomicU64,
+    /// Connections that are open.
+    pub connections_open: AtomicU64,
+    /// URLs that purges have concerned.
+    pub purged: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts a reply.
+    pub fn reply(&self, reply: Reply) {
+        self.replies[reply as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a cause of a miss.
+    pub fn forward(&self, forward: Forward) {
+        self.forwards[forward as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a response that was not stored.
+    pub fn refusal(&self, refusal: Refusal) {
+        self.refusals[refusal as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a failure of an origin.
+    pub fn failure(&self, failure: Failure) {
+        self.failures[failure as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a reply without the origin by its tier.
+    pub fn hit(&self, tier: Tier) {
+        self.hits[tier as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Number of replies without the origin from a tier.
+    pub fn hits(&self, tier: Tier) -> u64 {
+        self.hits[tier as usize].load(Relaxed)
+    }
+
+    /// Number of forwarded requests with a cause.
+    pub fn forwards(&self, forward: Forward) -> u64 {
+        self.forwards[forward as usize].load(Relaxed)
+    }
+
+    /// Number of failures of origins of a kind.
+    pub fn failures(&self, failure: Failure) -> u64 {
+        self.failures[failure as usize].load(Relaxed)
+    }
+
+    /// Number of replies of a kind.
+    pub fn replies(&self, reply: Reply) -> u64 {
+        self.replies[reply as usize].load(Relaxed)
+    }
+
+    /// Returns the page.
+    pub fn page(&self, store: &Stats, disk: Option<&DiskStats>) -> String {
+        let mut page = String::with_capacity(4_096);
+        self.write_labelled(&mut page);
+        self.write_counters(&mut page);
+        write_store(&mut page, store);
+        if let Some(disk) = disk {
+            write_disk(&mut page, disk);
+        }
+        page
+    }
+
+    fn write_labelled(&self, page: &mut String) {
+        let names = Reply::NAMES;
+        labelled(
+            page,
+            ["replies", "Replies by source", "source"],
+            &names,
+            &self.replies,
+        );
+        let text = ["hits", "Replies without the origin by tier", "tier"];
+        labelled(page, text, &Tier::NAMES, &self.hits);
+        let names = Forward::ALL.map(Forward::name);
+        let text = ["misses", "Forwarded requests by cause", "cause"];
+        labelled(page, text, &names, &self.forwards);
+        let names = Refusal::ALL.map(Refusal::name);
+        let text = ["not_stored", "Responses that were not stored", "reason"];
+        labelled(page, text, &names, &self.refusals);
+        let text = ["origin_failures", "Failures of origins", "kind"];
+        labelled(page, text, &Failure::NAMES, &self.failures);
+    }
+
+    fn write_counters(&self, page: &mut String) {
+        let mut counter = |name, help, count: &AtomicU64| {
+            metric(page, name, "counter", help, count.load(Relaxed));
+        };
+        let help = "Requests that shared another one's fetch";
+        counter("collapsed_total", help, &self.collapsed);
+        counter(
+            "origin_requests_total",
+            "Requests to origins",
+            &self.origin_requests,
+        );
+        let help = "Bytes of stored content from origins";
+        counter("origin_bytes_total", help, &self.origin_bytes);
+        counter(
+            "client_bytes_total",
+            "Bytes of content to clients",
+            &self.client_bytes,
+        );
+        let help = "Replies whose content ended early";
+        counter("replies_cut_total", help, &self.replies_cut);
+        let help = "Lines that the access log has lost";
+        counter("log_lines_lost_total", help, &self.log_lines_lost);
+        counter(
+            "connections_total",
+            "Accepted connections",
+            &self.connections_accepted,
+        );
+        counter(
+            "purged_total",
+            "URLs that purges have concerned",
+            &self.purged,
+        );
+        let open = self.connections_open.load(Relaxed);
+        metric(page, "connections_open", "gauge", "Open connections", open);
+    }
+}
+
+fn write_store(page: &mut String, store: &Stats) {
+    let help = "URLs that left at the end of their usable time";
+    metric(page, "store_expired_total", "counter", help, store.expired);
+    let help = "URLs that left because the store was full";
+    metric(page, "store_evicted_total", "counter", help, store.evicted);
+    let help = "URLs that were not stored: too large or not admitted";
+    metric(
+        page,
+        "store_rejected_total",
+        "counter",
+        help,
+        store.rejected,
+    );
+    metric(page, "store_urls", "gauge", "URLs in the store", store.len);
+    metric(
+        page,
+        "store_bytes",
+        "gauge",
+        "Bytes of the stored responses",
+        store.weight,
+    );
+    let help = "Bytes of the store's own structures";
+    metric(page, "store_index_bytes", "gauge", help, store.bytes);
+    let name = "store_expiry_lag_milliseconds_max";
+    metric(
+        page,
+        name,
+        "gauge",
+        "Longest delay of an expiry",
+        millis(store.lag_max()),
+    );
+}
+
+fn write_disk(page: &mut String, disk: &DiskStats) {
+    let mut gauge = |name, help, value| metric(page, name, "gauge", help, value);
+    let help = "Whether a failure has turned the disk tier off";
+    gauge("disk_off", help, u64::from(disk.is_off));
+    gauge("disk_urls", "URLs on disk", disk.urls);
+    gauge("disk_bytes", "Bytes of the files", disk.bytes);
+    let help = "Bytes of the records that can be read";
+    gauge("disk_live_bytes", help, disk.live_bytes);
+    let help = "Bytes of the index of the disk tier in memory";
+    gauge("disk_index_bytes", help, disk.index_bytes);
+    let mut counter = |name, help, value| metric(page, name, "counter", help, value);
+    counter("disk_written_total", "URLs written to disk", disk.written);
+    let help = "Bytes written to disk for responses that left memory";
+    counter("disk_written_bytes_total", help, disk.written_bytes);
+    let help = "Bytes moved from segments that were deleted";
+    counter("disk_reinserted_bytes_total", help, disk.reinserted_bytes);
+    let help = "URLs that left memory and were on disk already";
+    counter("disk_unchanged_total", help, disk.unchanged);
+    let help = "URLs that were not written because too many were waiting";
+    counter("disk_dropped_total", help, disk.dropped);
+    let help = "URLs that were not written because they were too large";
+    counter("disk_too_large_total", help, disk.too_large);
+    let help = "URLs that left because their segment was the oldest";
+    counter("disk_displaced_total", help, disk.displaced);
+    let help = "Records that were found damaged";
+    counter("disk_corrupt_total", help, disk.corrupt);
+    let help = "Failures of the device";
+    counter("disk_errors_total", help, disk.errors);
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn metric(page: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+    let _ = writeln!(
+        page,
+        "# HELP mayfly_edge_{name} {help}.\n# TYPE mayfly_edge_{name} {kind}\nmayfly_edge_{name} {value}"
+    );
+}
+
+/// Writes a family. `text` has its name, its help and the name of its label.
+fn labelled(page: &mut String, text: [&str; 3], values: &[&str], counters: &[AtomicU64]) {
+    let [name, help, label] = text;
+    let _ = writeln!(
+        page,
+        "# HELP mayfly_edge_{name}_total {help}.\n# TYPE mayfly_edge_{name}_total counter"
+    );
+    for (value, counter) in values.iter().zip(counters) {
+        let count = counter.load(Relaxed);
+        let _ = writeln!(
+            page,
+            "mayfly_edge_{name}_total{{{label}=\"{value}\"}} {count}"
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! Stored responses.
+
+use crate::rules::freshness::Terms;
+use crate::rules::key::Key;
+use crate::rules::ranges::{Range, Requested};
+use crate::rules::vary::Selection;
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::HeaderMap;
+use std::fmt::Debug;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use twox_hash::XxHash3_64;
+
+/// Maximum number of responses under one URL. The oldest one leaves for another one.
+pub const VARIANTS_MAX: usize = 32;
+/// Maximum number of tags of a response. Further ones are ignored.
+const TAGS_MAX: usize = 64;
+
+/// Head of a response as it is stored, and all that is needed to use it.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// Status.
+    pub status: StatusCode,
+    /// Fields, without those of one connection.
+    pub headers: HeaderMap,
+    /// Times.
+    pub terms: Terms,
+    /// Request fields that it was selected by.
+    pub selection: Selection,
+    /// Which part of the representation it is, and the length of the whole; `None` for the whole.
+    pub part: Option<(Range, u64)>,
+    /// Hashes of its tags, for purges.
+    pub tags: Box<[u64]>,
+}
+
+impl Head {
+    /// Bytes of the head in memory, estimated.
+    fn bytes(&self) -> usize {
+        let field = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
+            96 + name.as_str().len() + value.len()
+        };
+        let fields: usize = self.headers.iter().map(field).sum();
+        size_of::<Self>() + fields + self.selection.bytes() + self.tags.len() * 8
+    }
+}
+
+/// Where the disk tier has the responses of a URL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Number of the segment.
+    pub segment: u32,
+    /// Offset in the segment.
+    pub offset: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+const _: () = assert!(size_of::<Place>() == 12);
+
+/// Content that is not in memory.
+pub trait Extent: Debug + Send + Sync {
+    /// Begins to read a range.
+    fn read(&self, range: Range) -> Box<dyn Pieces>;
+}
+
+/// Content that is read piece by piece.
+pub trait Pieces: Send + Sync {
+    /// Returns the next bytes; `None` at the end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>>;
+}
+
+/// Reads all pieces.
+///
+/// # Errors
+/// One cannot be read, or is damaged.
+pub async fn read_all(mut pieces: Box<dyn Pieces>) -> io::Result<Vec<Bytes>> {
+    let mut chunks = vec![];
+    while let Some(chunk) = poll_fn(|context| pieces.poll(context)).await {
+        chunks.push(chunk?);
+    }
+    Ok(chunks)
+}
+
+/// A stored response.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Head.
+    pub head: Arc<Head>,
+    /// Content, as it arrived. Empty if the content is on disk.
+    pub chunks: Arc<[Bytes]>,
+    /// Content on disk. Such an object is never in the store.
+    pub extent: Option<Arc<dyn Extent>>,
+    /// Number of bytes of the content.
+    pub length: u64,
+}
+
+impl Object {
+    /// Makes an object of a head and its content.
+    pub fn new(head: Arc<Head>, chunks: Vec<Bytes>) -> Self {
+        let length = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        // A chunk may be a small part of a large buffer that it keeps in memory.
+        let chunks = match chunks.len() {
+            0 => Arc::default(),
+            _ if length < 16 << 10 => Arc::new([Bytes::from(chunks.concat())]) as Arc<[Bytes]>,
+            _ => chunks.into(),
+        };
+        Object {
+            head,
+            chunks,
+            extent: None,
+            length,
+        }
+    }
+
+    /// Makes an object whose content is on disk.
+    pub fn on_disk(head: Arc<Head>, extent: Arc<dyn Extent>, length: u64) -> Self {
+        Object {
+            head,
+            chunks: Arc::default(),
+            extent: Some(extent),
+            length,
+        }
+    }
+
+    /// Bytes in memory, estimated.
+    pub fn bytes(&self) -> usize {
+        let content = usize::try_from(self.length).unwrap_or(usize::MAX);
+        content + self.head.bytes() + self.chunks.len() * size_of::<Bytes>()
+    }
+
+    /// Returns a range of the content as chunks.
+    pub fn slice(&self, range: Range) -> Vec<Bytes> {
+        let mut parts = vec![];
+        let mut start = 0;
+        for chunk in self.chunks.iter() {
+            let end = start + chunk.len() as u64;
+            let from = range.start.max(start);
+            let to = range.end.min(end);
+            if from < to {
+                parts.push(chunk.slice((from - start) as usize..(to - start) as usize));
+            }
+            start = end;
+        }
+        parts
+    }
+}
+
+/// All stored responses of one URL, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct Resource {
+    /// The responses.
+    pub variants: Vec<Object>,
+    /// Where the disk tier has the same responses.
+    pub place: Option<Place>,
+}
+
+/// Result of [`Resource::select`].
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A response that can answer the request.
+    Object(Object),
+    /// Only parts that do not contain the requested one.
+    OtherPart,
+    /// Only responses that were selected by other request fields.
+    OtherVariant,
+}
+
+impl Resource {
+    /// Selects the newest response for a request. A part is selected if it contains the one range
+    /// that is requested.
+    pub fn select(&self, request: &HeaderMap, wanted: Option<&Requested>) -> Found {
+        let mut found = Found::OtherVariant;
+        for object in &self.variants {
+            if !object.head.selection.matches(request) {
+                continue;
+            }
+            let Some((part, whole)) = object.head.part else {
+                return Found::Object(object.clone());
+            };
+            if wanted.is_some_and(|wanted| wanted.is_within(part, whole)) {
+                return Found::Object(object.clone());
+            }
+            found = Found::OtherPart;
+        }
+        found
+    }
+
+    /// Returns a copy with an object, which replaces the one that it is a newer version of.
+    pub fn with(&self, object: Object) -> Self {
+        let is_whole = object.head.part.is_none();
+        let part = object.head.part;
+        let is_other = |old: &&Object| {
+            old.head.selection != object.head.selection || (!is_whole && old.head.part != part)
+        };
+        let others = self.variants.iter().filter(is_other).take(VARIANTS_MAX - 1);
+        let variants = std::iter::once(&object).chain(others).cloned().collect();
+        Resource {
+            variants,
+            place: None,
+        }
+    }
+
+    /// Bytes in memory, estimated.
+    pub fn bytes(&self, key: &Key) -> u32 {
+        let variants: usize = self.variants.iter().map(Object::bytes).sum();
+        u32::try_from(variants + key.as_str().len() + 96).unwrap_or(u32::MAX)
+    }
+
+    /// Time for which any of the responses is usable.
+    pub fn usable_ms(&self, now_ms: u64) -> u64 {
+        let usable = |object: &Object| object.head.terms.usable_ms(now_ms);
+        self.variants.iter().map(usable).max().unwrap_or(0)
+    }
+}
+
+/// Removes the fields with tags (`Surrogate-Key`, separated by spaces, and `Cache-Tag`, by commas)
+/// and returns the hashes of the tags.
+pub fn take_tags(headers: &mut HeaderMap) -> Box<[u64]> {
+    let mut tags = vec![];
+    for (name, separator) in [("surrogate-key", b' '), ("cache-tag", b',')] {
+        for line in headers.get_all(name) {
+            let words = line.as_bytes().split(|&byte| byte == separator);
+            let words = words
+                .map(<[u8]>::trim_ascii)
+                .filter(|word| !word.is_empty());
+            tags.extend(words.map(tag_hash));
+        }
+        headers.remove(name);
+    }
+    tags.truncate(TAGS_MAX);
+    tags.into()
+}
+
+/// Hash of a tag, which is also stored on disk. An equal hash of another tag would purge too much,
+/// which costs a fetch.
+pub fn tag_hash(tag: &[u8]) -> u64 {
+    XxHash3_64::oneshot(tag)
+}

@@ -1,0 +1,626 @@
+//! How a request is answered: from the store, by another request's fetch, or by the origin.
+//!
+//! `proxy.rs` decides, `proxy/fetch.rs` fetches and stores, `proxy/reply.rs` makes replies of what
+//! is stored or arriving.
+
+mod fetch;
+mod reply;
+
+use crate::access_log::{AccessLog, Record};
+use crate::body::Content;
+use crate::config::{Config, Invalid};
+use crate::flights::{Flights, Joined, Progress};
+use crate::metrics::{Failure, Metrics, Reply, Tier};
+use crate::object::{Found, Object, Resource};
+use crate::origin::{Origins, Outgoing};
+use crate::rules::directives::Directives;
+use crate::rules::key::{Invalid as InvalidKey, Key};
+use crate::rules::ranges::Requested;
+use crate::rules::status::{self, CacheStatus, Forward};
+use crate::rules::{conditional, fields};
+use crate::store::Store;
+use fetch::Fetched;
+use hyper::body::{Body, Incoming};
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use library::Cache;
+use reply::Answer;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Number of URLs of which is remembered that their responses could not be stored.
+const PASSED_MAX: u64 = 65_536;
+/// Time for which it is remembered.
+const PASSED_TIME: Duration = Duration::from_secs(120);
+/// Maximum number of members of Via. A request with more has passed a loop.
+const VIA_MAX: usize = 32;
+
+/// A node: its store, its origins, its counters.
+pub struct Node {
+    pub(crate) config: Config,
+    /// Stored responses.
+    pub store: Store,
+    pub(crate) metrics: Arc<Metrics>,
+    origins: Origins,
+    flights: Arc<Flights>,
+    /// URLs whose responses could not be stored. Requests for them do not wait for each other.
+    passed: Cache<String, ()>,
+    log: Option<AccessLog>,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Address.
+    pub address: IpAddr,
+    /// Whether the connection is one with TLS.
+    pub is_tls: bool,
+}
+
+/// A request that may be answered from the store.
+pub(crate) struct Asking {
+    key: Key,
+    is_head: bool,
+    /// Fields without those of one connection and those outside of the key.
+    headers: HeaderMap,
+    wanted: Option<Requested>,
+    directives: Directives,
+    client: IpAddr,
+}
+
+impl Node {
+    /// Makes a node.
+    ///
+    /// # Errors
+    /// A setting cannot be used.
+    pub fn new(config: Config) -> Result<Self, Invalid> {
+        config.check()?;
+        let metrics = Arc::new(Metrics::default());
+        let log = match &config.access_log {
+            Some(path) => {
+                let log = AccessLog::open(path);
+                let invalid = |error| Invalid(format!("access log {}: {error}", path.display()));
+                Some(log.map_err(invalid)?)
+            }
+            None => None,
+        };
+        Ok(Node {
+            store: Store::new(&config)?,
+            origins: Origins::new(&config, metrics.clone())?,
+            metrics,
+            flights: Arc::default(),
+            passed: Cache::builder(PASSED_MAX)
+                .ttl(PASSED_TIME)
+                .build()
+                .map_err(|error| Invalid(error.to_string()))?,
+            log,
+            config,
+        })
+    }
+
+    /// Number of replies of a kind.
+    pub fn replies(&self, reply: Reply) -> u64 {
+        self.metrics.replies(reply)
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.config.clock.now_ms()
+    }
+
+    /// Answers a request.
+    pub async fn serve(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        client: Client,
+    ) -> Response<Content> {
+        let started = Instant::now();
+        let at_ms = self.now_ms();
+        let method = request.method().clone();
+        let key = Key::of(&request, client.is_tls);
+        let logged = self.log.as_ref().map(|_| match &key {
+            Ok(key) => key.to_string(),
+            Err(_) => request.uri().to_string(),
+        });
+        let answer = match key {
+            Ok(key) => self.clone().answer(request, key, client).await,
+            Err(InvalidKey::Length) => self.refuse(StatusCode::URI_TOO_LONG, "the URL is too long"),
+            Err(InvalidKey::Host) => self.refuse(
+                StatusCode::BAD_REQUEST,
+                "Host: expected exactly one host, the same as in the request's target",
+            ),
+            Err(InvalidKey::Target) => {
+                self.refuse(StatusCode::BAD_REQUEST, "target: expected a path")
+            }
+        };
+        let Answer {
+            mut response,
+            reply,
+            cache,
+        } = answer;
+        self.metrics.reply(reply);
+        if let Some(forward) = cache.forward {
+            self.metrics.forward(forward);
+        }
+        if cache.is_collapsed {
+            self.metrics.collapsed.fetch_add(1, Relaxed);
+        }
+        if reply != Reply::Refused {
+            reply::add_via(response.headers_mut(), &self.config.name);
+        }
+        let cache = cache.value(&self.config.name);
+        let record = Record {
+            at_ms,
+            started,
+            client: client.address,
+            method: if self.log.is_some() {
+                method.to_string()
+            } else {
+                String::new()
+            },
+            url: logged.unwrap_or_default(),
+            status: response.status().as_u16(),
+            bytes: 0,
+            is_cut: false,
+            cache: match self.log {
+                Some(_) => cache.to_str().unwrap_or_default().to_owned(),
+                None => String::new(),
+            },
+            log: self.log.clone(),
+            metrics: self.metrics.clone(),
+        };
+        response.headers_mut().append(status::FIELD, cache);
+        response.body_mut().record(record);
+        response
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        key: Key,
+        client: Client,
+    ) -> Answer {
+        let (mut parts, body) = request.into_parts();
+        if let Err((status, text)) = self.admit(&parts, &key) {
+            return self.refuse(status, text);
+        }
+        if !fields::remove_hop_by_hop(&mut parts.headers) {
+            return self.refuse(StatusCode::BAD_REQUEST, "Connection: too many names");
+        }
+        fields::remove_unkeyed(&mut parts.headers);
+        let is_lookup = matches!(parts.method, Method::GET | Method::HEAD);
+        if !is_lookup || !body.is_end_stream() {
+            return self.pass(parts, body, key, client, Forward::Method).await;
+        }
+        let mut directives = Directives::of(&parts.headers);
+        let pragma = parts.headers.get("pragma").map(HeaderValue::as_bytes);
+        if pragma == Some(b"no-cache") && !parts.headers.contains_key("cache-control") {
+            directives.has_no_cache = true;
+        }
+        if directives.has_no_store || conditional::is_for_origin(&parts.headers) {
+            return self.pass(parts, body, key, client, Forward::Request).await;
+        }
+        let is_head = parts.method == Method::HEAD;
+        let asking = Asking {
+            key,
+            is_head,
+            // Range has a meaning for GET alone.
+            wanted: if is_head {
+                None
+            } else {
+                Requested::of(&parts.headers)
+            },
+            headers: parts.headers,
+            directives,
+            client: client.address,
+        };
+        self.look_up(asking).await
+    }
+
+    /// Refuses what must not be forwarded.
+    fn admit(&self, parts: &Parts, key: &Key) -> Result<(), (StatusCode, &'static str)> {
+        if matches!(parts.method, Method::CONNECT | Method::TRACE) {
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "the method is not served"));
+        }
+        if self.origins.of(key.host()).is_none() {
+            return Err((StatusCode::MISDIRECTED_REQUEST, "no origin for this host"));
+        }
+        if parts.headers.len() > self.config.limits.fields {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return Err((status, "too many fields"));
+        }
+        let has_length = parts.headers.contains_key("content-length");
+        if has_length && parts.headers.contains_key("transfer-encoding") {
+            let text = "Content-Length and Transfer-Encoding: expected one of them";
+            return Err((StatusCode::BAD_REQUEST, text));
+        }
+        let mut members = 0;
+        for line in parts.headers.get_all("via") {
+            for member in line.as_bytes().split(|&byte| byte == b',') {
+                members += 1;
+                let name = member.trim_ascii().rsplit(|&byte| byte == b' ').next();
+                if name == Some(self.config.name.as_bytes()) || members > VIA_MAX {
+                    return Err((
+                        StatusCode::LOOP_DETECTED,
+                        "the request has passed this node",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_up(self: Arc<Self>, asking: Asking) -> Answer {
+        let now_ms = self.now_ms();
+        let (found, tier) = self.find(&asking).await;
+        let (mut forward, mut stored) = match found {
+            None => (Forward::UriMiss, None),
+            Some(Found::OtherVariant) => (Forward::VaryMiss, None),
+            Some(Found::OtherPart) => (Forward::Partial, None),
+            Some(Found::Object(object)) => (Forward::Stale, Some(object)),
+        };
+        let mut reply = None;
+        if let Some(object) = &stored {
+            match usability(object, &asking.directives, now_ms) {
+                Usability::Fresh => reply = Some(Reply::Hit),
+                Usability::StaleAccepted => reply = Some(Reply::Stale),
+                Usability::StaleMeanwhile => {
+                    self.clone().refresh(&asking, object);
+                    reply = Some(Reply::Stale);
+                }
+                Usability::Unusable => {}
+            }
+        }
+        if let Some((object, reply)) = stored.as_ref().zip(reply) {
+            let mut answer = reply::hit(&asking, object, now_ms, reply);
+            if answer.response.body_mut().prepare().await.is_ok() {
+                self.metrics.hit(tier);
+                return answer;
+            }
+            // What was read from disk is damaged.
+            (forward, stored) = (Forward::UriMiss, None);
+        }
+        if asking.directives.is_only_if_cached {
+            return self.refuse(StatusCode::GATEWAY_TIMEOUT, "not in the cache");
+        }
+        let is_forced = stored
+            .as_ref()
+            .is_some_and(|object| object.head.terms.is_fresh(now_ms));
+        let forward = if is_forced { Forward::Request } else { forward };
+        if asking.is_head && stored.is_none() {
+            return self.pass_head(asking, forward).await;
+        }
+        self.fetch_or_follow(asking, stored, forward).await
+    }
+
+    /// Selects a stored response. Its content is in memory, unless it is large and the response
+    /// can be used without the origin.
+    async fn find(&self, asking: &Asking) -> (Option<Found>, Tier) {
+        let select = |resource: &Resource| resource.select(&asking.headers, asking.wanted.as_ref());
+        if let Some(resource) = self.store.get(&asking.key) {
+            return (Some(select(&resource)), Tier::Memory);
+        }
+        let Some(resource) = self.store.get_from_disk(&asking.key).await else {
+            return (None, Tier::Memory);
+        };
+        let found = select(&resource);
+        if !resource
+            .variants
+            .iter()
+            .any(|object| object.extent.is_some())
+        {
+            return (Some(found), Tier::Disk);
+        }
+        if let Found::Object(object) = &found
+            && self.can_be_read_in_pieces(asking, object)
+        {
+            return (Some(found), Tier::Disk);
+        }
+        // Revalidation, other variants and several ranges need everything in memory.
+        let loaded = self.store.load(&asking.key, &resource).await;
+        (loaded.map(|loaded| select(&loaded)), Tier::Disk)
+    }
+
+    fn can_be_read_in_pieces(&self, asking: &Asking, object: &Object) -> bool {
+        let usability = usability(object, &asking.directives, self.now_ms());
+        let is_simple = asking.wanted.as_ref().is_none_or(Requested::is_single);
+        is_simple && matches!(usability, Usability::Fresh | Usability::StaleAccepted)
+    }
+
+    async fn fetch_or_follow(
+        self: Arc<Self>,
+        asking: Asking,
+        stored: Option<Object>,
+        forward: Forward,
+    ) -> Answer {
+        let is_passed = self.passed.contains_key(asking.key.as_str());
+        let mut is_alone = is_passed;
+        loop {
+            let lead = if is_alone {
+                None
+            } else {
+                match self.flights.join(asking.flight()) {
+                    Joined::Lead(lead) => Some(lead),
+                    Joined::Follow(mut progress) => {
+                        if let Some(answer) = self.follow(&asking, &mut progress, forward).await {
+                            return answer;
+                        }
+                        is_alone = true;
+                        continue;
+                    }
+                }
+            };
+            let forward = if is_passed && stored.is_none() {
+                Forward::Bypass
+            } else {
+                forward
+            };
+            let fetched = self.clone().fetch(&asking, stored.as_ref(), lead).await;
+            return self.conclude(&asking, stored.as_ref(), forward, fetched);
+        }
+    }
+
+    /// Answers by another request's fetch; `None` if it does not suit.
+    async fn follow(
+        &self,
+        asking: &Asking,
+        progress: &mut tokio::sync::watch::Receiver<Progress>,
+        forward: Forward,
+    ) -> Option<Answer> {
+        let is_known = |progress: &Progress| !matches!(progress, Progress::Waiting);
+        let progress = progress.wait_for(is_known).await.ok()?.clone();
+        let cache = CacheStatus {
+            forward: Some(forward),
+            is_collapsed: true,
+            ..CacheStatus::default()
+        };
+        match progress {
+            Progress::Waiting | Progress::Alone => None,
+            Progress::Confirmed(object) => {
+                let is_same = object.head.selection.matches(&asking.headers);
+                let now_ms = self.now_ms();
+                is_same.then(|| reply::stored(asking, &object, now_ms, Reply::Revalidated, cache))
+            }
+            Progress::Head(head, fill, length) => {
+                let is_same = head.selection.matches(&asking.headers);
+                let answer =
+                    || reply::following(asking, &head, &fill, length, self.now_ms(), cache);
+                is_same.then(answer).flatten()
+            }
+        }
+    }
+
+    /// Makes an answer of a fetch.
+    fn conclude(
+        &self,
+        asking: &Asking,
+        stored: Option<&Object>,
+        forward: Forward,
+        fetched: Result<Fetched, Failure>,
+    ) -> Answer {
+        let now_ms = self.now_ms();
+        let mut cache = CacheStatus {
+            forward: Some(forward),
+            ..CacheStatus::default()
+        };
+        let status = match &fetched {
+            Ok(Fetched::Passed(response)) => Some(response.status()),
+            Ok(Fetched::Filling { head, .. }) => Some(head.status),
+            Ok(Fetched::Confirmed(_)) => None,
+            Err(_) => Some(StatusCode::BAD_GATEWAY),
+        };
+        let is_failure = status.is_some_and(|status| matches!(status.as_u16(), 500 | 502..=504));
+        if is_failure
+            && let Some(object) = stored
+            && object.head.terms.is_usable_on_error(now_ms)
+        {
+            cache.detail = Some("stale-if-error");
+            return reply::stored(asking, object, now_ms, Reply::StaleOnError, cache);
+        }
+        match fetched {
+            Ok(Fetched::Confirmed(object)) => {
+                cache.forward_status = Some(304);
+                cache.is_stored = true;
+                reply::stored(asking, &object, now_ms, Reply::Revalidated, cache)
+            }
+            Ok(Fetched::Filling {
+                head,
+                fill,
+                length,
+                first,
+            }) => {
+                cache.is_stored = true;
+                reply::leading(asking, &head, &fill, first, length, now_ms, cache)
+            }
+            Ok(Fetched::Passed(response)) => self.passed(response, cache, asking.is_head),
+            Err(Failure::Timeout) => {
+                let text = "the origin does not answer in time";
+                self.refuse_forward(StatusCode::GATEWAY_TIMEOUT, text, cache)
+            }
+            Err(_) => {
+                let text = "the origin cannot be reached";
+                self.refuse_forward(StatusCode::BAD_GATEWAY, text, cache)
+            }
+        }
+    }
+
+    /// Forwards a request without a look-up.
+    async fn pass(
+        self: Arc<Self>,
+        parts: Parts,
+        body: Incoming,
+        key: Key,
+        client: Client,
+        forward: Forward,
+    ) -> Answer {
+        let cache = CacheStatus {
+            forward: Some(forward),
+            ..CacheStatus::default()
+        };
+        let limits = &self.config.limits;
+        if body.size_hint().lower() > limits.request_bytes {
+            return self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
+        }
+        let is_safe = parts.method.is_safe();
+        let is_head = parts.method == Method::HEAD;
+        let body = if body.is_end_stream() {
+            Content::empty()
+        } else {
+            Content::passed(body, limits.request_bytes, limits.client_idle)
+        };
+        let outgoing = Outgoing {
+            method: parts.method,
+            key: &key,
+            headers: parts.headers,
+            body,
+            client: client.address,
+        };
+        match self.origins.send(outgoing).await {
+            Ok(response) => {
+                // RFC 9111, section 4.4.
+                let status = response.status();
+                if !is_safe && (status.is_success() || status.is_redirection()) {
+                    self.invalidate(&key, response.headers());
+                }
+                self.passed(response, cache, is_head)
+            }
+            Err(Failure::Timeout) => {
+                let text = "the origin does not answer in time";
+                self.refuse_forward(StatusCode::GATEWAY_TIMEOUT, text, cache)
+            }
+            Err(_) => {
+                let text = "the origin cannot be reached";
+                self.refuse_forward(StatusCode::BAD_GATEWAY, text, cache)
+            }
+        }
+    }
+
+    async fn pass_head(self: Arc<Self>, asking: Asking, forward: Forward) -> Answer {
+        let fetched = self.origins.send(Outgoing {
+            method: Method::HEAD,
+            key: &asking.key,
+            headers: asking.headers.clone(),
+            body: Content::empty(),
+            client: asking.client,
+        });
+        let fetched = fetched.await.map(Fetched::Passed);
+        self.conclude(&asking, None, forward, fetched)
+    }
+
+    /// Removes what an unsafe request has made invalid: its URL, and those that the response names
+    /// on the same host.
+    fn invalidate(&self, key: &Key, response: &HeaderMap) {
+        let mut keys = vec![key.clone()];
+        for name in ["location", "content-location"] {
+            let reference = response.get(name).and_then(|value| value.to_str().ok());
+            keys.extend(reference.and_then(|reference| key.sibling(reference)));
+        }
+        for key in keys {
+            // Also against fetches that are under way.
+            self.store.purge(&crate::purge::Target::Url(key), false);
+        }
+    }
+
+    /// Passes on a response that is not stored.
+    fn passed(&self, response: Response<Incoming>, cache: CacheStatus, is_head: bool) -> Answer {
+        let (mut parts, body) = response.into_parts();
+        fields::remove_hop_by_hop(&mut parts.headers);
+        crate::object::take_tags(&mut parts.headers);
+        let content = if is_head || body.is_end_stream() {
+            Content::empty()
+        } else {
+            Content::passed(body, u64::MAX, self.config.limits.origin_idle)
+        };
+        let mut response = Response::new(content);
+        *response.status_mut() = parts.status;
+        *response.headers_mut() = parts.headers;
+        Answer {
+            response,
+            reply: Reply::Miss,
+            cache,
+        }
+    }
+
+    fn refuse(&self, status: StatusCode, text: &'static str) -> Answer {
+        let cache = CacheStatus {
+            forward: None,
+            detail: Some("refused"),
+            ..CacheStatus::default()
+        };
+        reply::refused(status, text, cache)
+    }
+
+    fn refuse_forward(&self, status: StatusCode, text: &'static str, cache: CacheStatus) -> Answer {
+        reply::refused(status, text, cache)
+    }
+}
+
+impl Asking {
+    /// Key of the fetch that this request can share: a part is fetched apart from the whole.
+    fn flight(&self) -> String {
+        let range = self.range();
+        match range {
+            Some(range) => format!(
+                "{}\n{}",
+                self.key,
+                String::from_utf8_lossy(range.as_bytes())
+            ),
+            None => self.key.to_string(),
+        }
+    }
+
+    /// The range that is forwarded. Several ranges are answered from the whole, so that origins
+    /// need not join them.
+    fn range(&self) -> Option<&HeaderValue> {
+        let wanted = self.wanted.as_ref()?;
+        let is_plain = wanted.is_single() && !self.headers.contains_key("if-range");
+        self.headers.get("range").filter(|_| is_plain)
+    }
+}
+
+/// How a stored response can be used for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Usability {
+    Fresh,
+    StaleAccepted,
+    StaleMeanwhile,
+    Unusable,
+}
+
+/// RFC 9111, sections 4.2.4 and 5.2.1; RFC 5861, section 3.
+fn usability(object: &Object, asked: &Directives, now_ms: u64) -> Usability {
+    let terms = &object.head.terms;
+    let age_ms = terms.age_ms(now_ms);
+    let is_too_old = asked
+        .max_age
+        .is_some_and(|seconds| age_ms > seconds.saturating_mul(1_000))
+        || asked.max_age == Some(0);
+    if asked.has_no_cache || is_too_old {
+        return Usability::Unusable;
+    }
+    if terms.is_fresh(now_ms) {
+        let margin_ms = asked.min_fresh.map_or(0, |seconds| seconds * 1_000);
+        let is_enough = terms.remaining_ms(now_ms) >= margin_ms as i64;
+        return if is_enough {
+            Usability::Fresh
+        } else {
+            Usability::Unusable
+        };
+    }
+    if asked.min_fresh.is_some() {
+        return Usability::Unusable;
+    }
+    let accepted_ms = asked
+        .max_stale
+        .map_or(0, |seconds| seconds.saturating_mul(1_000));
+    let may_be_stale = !terms.must_revalidate && !terms.is_always_validated;
+    if may_be_stale && terms.staleness_ms(now_ms) < accepted_ms {
+        return Usability::StaleAccepted;
+    }
+    if terms.is_usable_meanwhile(now_ms) {
+        return Usability::StaleMeanwhile;
+    }
+    Usability::Unusable
+}

@@ -1,0 +1,344 @@
+//! Fetches from the origin: conditions, coalescing, storing.
+
+use super::{Asking, Node};
+use crate::body::Content;
+use crate::fill::{End, Fill, Reader};
+use crate::flights::{Joined, Lead, Progress};
+use crate::metrics::Failure;
+use crate::object::{Head, Object, take_tags};
+use crate::origin::Outgoing;
+use crate::rules::freshness::{Asked, Refusal, judge};
+use crate::rules::key::Key;
+use crate::rules::ranges::content_range;
+use crate::rules::vary::Selection;
+use crate::rules::{conditional, dates, fields};
+use hyper::body::{Body, Incoming};
+use hyper::header::HeaderMap;
+use hyper::{Method, Response, StatusCode};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::time::timeout;
+
+/// What a fetch has brought.
+pub(super) enum Fetched {
+    /// A response that is passed on to one client.
+    Passed(Response<Incoming>),
+    /// A response that may be stored and is arriving.
+    Filling {
+        /// Head.
+        head: Arc<Head>,
+        /// Content.
+        fill: Arc<Fill>,
+        /// Length of the content, if the origin has said it.
+        length: Option<u64>,
+        /// Reader of the request that fetches; made before the content could be dropped.
+        first: Option<Reader>,
+    },
+    /// The origin has confirmed the stored response.
+    Confirmed(Object),
+}
+
+/// A response being fetched: what storing it needs.
+struct Storing {
+    key: Key,
+    head: Arc<Head>,
+    fill: Arc<Fill>,
+    length: Option<u64>,
+    purge_count: u64,
+}
+
+impl Node {
+    /// Revalidates in the background, unless that is under way.
+    pub(super) fn refresh(self: Arc<Self>, asking: &Asking, stored: &Object) {
+        let Joined::Lead(lead) = self.flights.join(asking.flight()) else {
+            return;
+        };
+        let asking = Asking {
+            key: asking.key.clone(),
+            is_head: false,
+            headers: asking.headers.clone(),
+            wanted: asking.wanted.clone(),
+            directives: asking.directives.clone(),
+            client: asking.client,
+        };
+        let stored = stored.clone();
+        tokio::spawn(async move {
+            let fetched = self.fetch(&asking, Some(&stored), Some(lead)).await;
+            if let Err(failure) = fetched {
+                log::debug!("{}: not revalidated: {failure:?}", asking.key);
+            }
+        });
+    }
+
+    /// Fetches. A stored response is validated if it has a validator.
+    pub(super) async fn fetch(
+        self: Arc<Self>,
+        asking: &Asking,
+        stored: Option<&Object>,
+        lead: Option<Lead>,
+    ) -> Result<Fetched, Failure> {
+        let purge_count = self.store.purge_count();
+        let sent_ms = self.now_ms();
+        let mut headers = asking.headers.clone();
+        conditional::remove(&mut headers);
+        headers.remove("range");
+        if let Some(range) = asking.range() {
+            headers.insert("range", range.clone());
+        }
+        // A part is not validated, because a confirmation would concern the whole.
+        let stored = stored.filter(|object| object.head.part.is_none());
+        if let Some(object) = stored {
+            headers.remove("range");
+            conditional::validate(&mut headers, &object.head.headers);
+        }
+        let is_conditional = ["if-none-match", "if-modified-since"]
+            .iter()
+            .any(|name| headers.contains_key(*name));
+        let mut response = self
+            .origins
+            .send(self.outgoing(asking, headers.clone()))
+            .await?;
+        if response.status() == StatusCode::NOT_MODIFIED && is_conditional {
+            if let Some(object) = stored
+                && conditional::confirms(&object.head.headers, response.headers())
+            {
+                let object = self.confirm(asking, object, response.headers(), sent_ms, purge_count);
+                if let Some(lead) = lead {
+                    lead.publish(Progress::Confirmed(object.clone()));
+                }
+                return Ok(Fetched::Confirmed(object));
+            }
+            // The confirmation is for another response: fetch without conditions.
+            conditional::remove(&mut headers);
+            response = self.origins.send(self.outgoing(asking, headers)).await?;
+        }
+        Ok(self.receive(asking, response, sent_ms, purge_count, lead))
+    }
+
+    fn outgoing<'a>(&self, asking: &'a Asking, headers: HeaderMap) -> Outgoing<'a> {
+        Outgoing {
+            method: Method::GET,
+            key: &asking.key,
+            headers,
+            body: Content::empty(),
+            client: asking.client,
+        }
+    }
+
+    /// Updates a stored response by a confirmation (RFC 9111, section 4.3.4).
+    fn confirm(
+        &self,
+        asking: &Asking,
+        stored: &Object,
+        newer: &HeaderMap,
+        sent_ms: u64,
+        purge_count: u64,
+    ) -> Object {
+        let now_ms = self.now_ms();
+        let mut newer = newer.clone();
+        fields::remove_hop_by_hop(&mut newer);
+        let tags = take_tags(&mut newer);
+        let mut head = Head::clone(&stored.head);
+        // The age of the stored response ends with the confirmation.
+        head.headers.remove("age");
+        if !newer.contains_key("date") {
+            newer.insert("date", dates::format(now_ms));
+        }
+        fields::update(&mut head.headers, &newer);
+        if !tags.is_empty() {
+            head.tags = tags;
+        }
+        let judged = self.judge(asking, head.status, &head.headers, sent_ms, now_ms);
+        let selection = Selection::of(&asking.headers, &head.headers);
+        let mut object = stored.clone();
+        match (judged, selection) {
+            (Ok((terms, rules)), Some(selection)) => {
+                for name in &rules.listed_fields {
+                    head.headers.remove(name);
+                }
+                head.terms = terms;
+                head.selection = selection;
+                object.head = Arc::new(head);
+                self.store.put(&asking.key, &object, purge_count);
+            }
+            _ => {
+                object.head = Arc::new(head);
+                self.store.remove(&asking.key);
+            }
+        }
+        object
+    }
+
+    fn judge(
+        &self,
+        asking: &Asking,
+        status: StatusCode,
+        headers: &HeaderMap,
+        sent_ms: u64,
+        now_ms: u64,
+    ) -> Result<
+        (
+            crate::rules::freshness::Terms,
+            crate::rules::directives::Directives,
+        ),
+        Refusal,
+    > {
+        let asked = Asked {
+            method: &Method::GET,
+            has_authorization: asking.headers.contains_key("authorization"),
+            sent_ms,
+        };
+        judge(asked, status, headers, now_ms, self.config.grace)
+    }
+
+    /// Decides what becomes of a response whose head has arrived.
+    fn receive(
+        self: Arc<Self>,
+        asking: &Asking,
+        response: Response<Incoming>,
+        sent_ms: u64,
+        purge_count: u64,
+        lead: Option<Lead>,
+    ) -> Fetched {
+        let (head, length) = match self.head(asking, &response, sent_ms) {
+            Ok(storable) => storable,
+            Err(refusal) => {
+                if let Some(refusal) = refusal {
+                    self.metrics.refusal(refusal);
+                }
+                // What is stored is no longer what the origin sends; it remains usable if the
+                // origin fails.
+                if !response.status().is_server_error() {
+                    self.store.remove(&asking.key);
+                }
+                self.passed.insert(asking.key.as_str().to_owned(), ());
+                if let Some(lead) = lead {
+                    lead.publish(Progress::Alone);
+                }
+                return Fetched::Passed(response);
+            }
+        };
+        let head = Arc::new(head);
+        let limits = &self.config.limits;
+        let kept = usize::try_from(self.config.object_bytes_max).unwrap_or(usize::MAX);
+        let fill = Fill::new(kept, limits.client_idle);
+        let first = fill.reader();
+        if let Some(lead) = &lead {
+            lead.publish(Progress::Head(head.clone(), fill.clone(), length));
+        }
+        let storing = Storing {
+            key: asking.key.clone(),
+            head: head.clone(),
+            fill: fill.clone(),
+            length,
+            purge_count,
+        };
+        tokio::spawn(async move { self.pump(storing, response.into_body(), lead).await });
+        Fetched::Filling {
+            head,
+            fill,
+            length,
+            first,
+        }
+    }
+
+    /// Returns the head of a response that may be stored, and the length of its content if it is
+    /// known; else the reason, which is `None` if the content is too long.
+    fn head(
+        &self,
+        asking: &Asking,
+        response: &Response<Incoming>,
+        sent_ms: u64,
+    ) -> Result<(Head, Option<u64>), Option<Refusal>> {
+        let now_ms = self.now_ms();
+        let status = response.status();
+        let mut headers = response.headers().clone();
+        if !fields::remove_hop_by_hop(&mut headers) {
+            return Err(Some(Refusal::Status));
+        }
+        let length = response.body().size_hint().exact();
+        if length.is_some_and(|length| length > self.config.object_bytes_max) {
+            return Err(None);
+        }
+        let judged = self.judge(asking, status, &headers, sent_ms, now_ms);
+        let (terms, rules) = judged.map_err(Some)?;
+        let selection = Selection::of(&asking.headers, &headers);
+        let selection = selection.ok_or(Some(Refusal::VaryStar))?;
+        let part = if status == StatusCode::PARTIAL_CONTENT {
+            let part = content_range(&headers).filter(|(part, _)| {
+                // A part whose length is not the announced one is not stored.
+                length == Some(part.len())
+            });
+            Some(part.ok_or(Some(Refusal::Status))?)
+        } else {
+            None
+        };
+        for name in &rules.listed_fields {
+            headers.remove(name);
+        }
+        let tags = take_tags(&mut headers);
+        if !headers.contains_key("date") {
+            headers.insert("date", dates::format(now_ms));
+        }
+        headers.remove("age");
+        let head = Head {
+            status,
+            headers,
+            terms,
+            selection,
+            part,
+            tags,
+        };
+        Ok((head, length))
+    }
+
+    /// Reads the content and stores the response when it is complete. Others follow as long as
+    /// `lead` exists.
+    async fn pump(self: Arc<Self>, storing: Storing, mut body: Incoming, lead: Option<Lead>) {
+        let fill = &storing.fill;
+        let mut lead = lead;
+        let mut received = 0;
+        let end = loop {
+            let frame =
+                std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context));
+            match timeout(self.config.limits.origin_idle, frame).await {
+                Ok(None) => break End::Complete,
+                Ok(Some(Ok(frame))) => {
+                    let Ok(chunk) = frame.into_data() else {
+                        continue;
+                    };
+                    received += chunk.len() as u64;
+                    self.metrics
+                        .origin_bytes
+                        .fetch_add(chunk.len() as u64, Relaxed);
+                    if fill.push(chunk).await.is_err() {
+                        break End::Failed;
+                    }
+                    if fill.is_streamed() && lead.take().is_some() {
+                        // Later requests cannot follow, and do not wait for each other.
+                        self.passed.insert(storing.key.as_str().to_owned(), ());
+                    }
+                }
+                Ok(Some(Err(error))) => {
+                    log::debug!("{}: the content is not complete: {error}", storing.key);
+                    self.metrics.failure(Failure::Truncated);
+                    break End::Failed;
+                }
+                Err(_) => {
+                    self.metrics.failure(Failure::Timeout);
+                    break End::Failed;
+                }
+            }
+        };
+        let is_right = storing.length.is_none_or(|length| length == received);
+        let end = if is_right { end } else { End::Failed };
+        // The response is stored before clients see its end, so that the next request is a hit.
+        let whole = fill.whole().filter(|_| end == End::Complete);
+        if let Some(chunks) = whole {
+            let object = Object::new(storing.head.clone(), chunks);
+            self.store.put(&storing.key, &object, storing.purge_count);
+        }
+        fill.end(end);
+        drop(lead);
+    }
+}

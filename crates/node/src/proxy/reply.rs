@@ -1,0 +1,306 @@
+//! Replies made of stored or arriving responses: 200, 206, 304, 416.
+
+use super::Asking;
+use crate::body::Content;
+use crate::fill::{Fill, Reader};
+use crate::metrics::Reply;
+use crate::object::{Head, Object};
+use crate::rules::conditional;
+use crate::rules::ranges::{Answer as Ranges, Range};
+use crate::rules::status::CacheStatus;
+use bytes::Bytes;
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
+use hyper::{Response, StatusCode};
+use std::sync::Arc;
+
+/// A reply, and how it came about.
+pub(super) struct Answer {
+    /// The reply, without Cache-Status.
+    pub response: Response<Content>,
+    /// Source, for metrics.
+    pub reply: Reply,
+    /// Value of Cache-Status.
+    pub cache: CacheStatus,
+}
+
+/// Fields of content, which a 304 does not have.
+const CONTENT_FIELDS: [&str; 4] = [
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+];
+
+/// Answers from the store without the origin.
+pub(super) fn hit(asking: &Asking, object: &Object, now_ms: u64, reply: Reply) -> Answer {
+    stored(asking, object, now_ms, reply, CacheStatus::default())
+}
+
+/// Answers with a stored response.
+pub(super) fn stored(
+    asking: &Asking,
+    object: &Object,
+    now_ms: u64,
+    reply: Reply,
+    mut cache: CacheStatus,
+) -> Answer {
+    let head = &object.head;
+    cache.ttl_seconds = Some(head.terms.remaining_ms(now_ms).div_euclid(1_000));
+    let mut headers = fields(head, now_ms);
+    let (status, body) = match shape(asking, head, object.length) {
+        Shape::Unmodified => {
+            remove_content_fields(&mut headers);
+            (StatusCode::NOT_MODIFIED, Content::empty())
+        }
+        Shape::Whole => {
+            set_length(&mut headers, head.status, object.length);
+            let all = Range {
+                start: 0,
+                end: object.length,
+            };
+            (head.status, content(object, all))
+        }
+        Shape::Part(range, offset, whole) => {
+            set_length(&mut headers, StatusCode::PARTIAL_CONTENT, range.len());
+            headers.insert("content-range", range.content_range(whole));
+            let inside = Range {
+                start: range.start - offset,
+                end: range.end - offset,
+            };
+            (StatusCode::PARTIAL_CONTENT, content(object, inside))
+        }
+        Shape::Parts(ranges) => {
+            let chunks = multipart(&mut headers, object, &ranges);
+            (StatusCode::PARTIAL_CONTENT, Content::chunks(chunks))
+        }
+        Shape::Unsatisfiable(whole) => unsatisfiable(&mut headers, whole),
+    };
+    let body = if asking.is_head {
+        Content::empty()
+    } else {
+        body
+    };
+    finish(status, headers, body, reply, cache)
+}
+
+/// Returns a range of stored content.
+fn content(object: &Object, range: Range) -> Content {
+    match &object.extent {
+        Some(extent) => Content::pieces(extent.read(range), range.len()),
+        None if range.len() == object.length => Content::chunks(object.chunks.to_vec()),
+        None => Content::chunks(object.slice(range)),
+    }
+}
+
+/// Answers the request that fetches, with what arrives.
+pub(super) fn leading(
+    asking: &Asking,
+    head: &Arc<Head>,
+    fill: &Arc<Fill>,
+    first: Option<Reader>,
+    length: Option<u64>,
+    now_ms: u64,
+    cache: CacheStatus,
+) -> Answer {
+    let reader = first.or_else(|| fill.reader());
+    match reader {
+        Some(reader) => arriving(asking, head, reader, length, now_ms, cache),
+        None => refused(StatusCode::BAD_GATEWAY, "the content was dropped", cache),
+    }
+}
+
+/// Answers with what arrives for another request; `None` if its beginning is no longer kept, or if
+/// a part of it is requested while its length is not known.
+pub(super) fn following(
+    asking: &Asking,
+    head: &Arc<Head>,
+    fill: &Arc<Fill>,
+    length: Option<u64>,
+    now_ms: u64,
+    cache: CacheStatus,
+) -> Option<Answer> {
+    if head.part.is_some() || (asking.wanted.is_some() && length.is_none()) {
+        return None;
+    }
+    let reader = fill.reader()?;
+    Some(arriving(asking, head, reader, length, now_ms, cache))
+}
+
+fn arriving(
+    asking: &Asking,
+    head: &Head,
+    reader: Reader,
+    length: Option<u64>,
+    now_ms: u64,
+    mut cache: CacheStatus,
+) -> Answer {
+    cache.ttl_seconds = Some(head.terms.remaining_ms(now_ms).div_euclid(1_000));
+    let mut headers = fields(head, now_ms);
+    if head.terms.age_ms(now_ms) < 1_000 {
+        // Age says that a response comes from a cache.
+        headers.remove("age");
+    }
+    let shape = match length {
+        Some(length) if head.part.is_none() => shape(asking, head, length),
+        // A part that was requested as such is sent as it comes.
+        _ if is_unmodified(asking, head) => Shape::Unmodified,
+        _ => Shape::Whole,
+    };
+    let (status, content) = match shape {
+        Shape::Unmodified => {
+            remove_content_fields(&mut headers);
+            (StatusCode::NOT_MODIFIED, Content::empty())
+        }
+        Shape::Part(range, _, whole) => {
+            set_length(&mut headers, StatusCode::PARTIAL_CONTENT, range.len());
+            headers.insert("content-range", range.content_range(whole));
+            let content = Content::following(reader, Some(range), length);
+            (StatusCode::PARTIAL_CONTENT, content)
+        }
+        Shape::Unsatisfiable(whole) => unsatisfiable(&mut headers, whole),
+        // Several ranges of content that is still arriving are answered with all of it, which RFC
+        // 9110 permits.
+        Shape::Whole | Shape::Parts(_) => {
+            if let Some(length) = length {
+                set_length(&mut headers, head.status, length);
+            }
+            (head.status, Content::following(reader, None, length))
+        }
+    };
+    let content = if asking.is_head {
+        Content::empty()
+    } else {
+        content
+    };
+    finish(status, headers, content, Reply::Miss, cache)
+}
+
+/// A refusal by the node itself.
+pub(super) fn refused(status: StatusCode, text: &'static str, cache: CacheStatus) -> Answer {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        "content-type",
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert("cache-control", HeaderValue::from_static("no-store"));
+    let content = Content::text(format!("{text}\n"));
+    finish(status, headers, content, Reply::Refused, cache)
+}
+
+/// Adds this node to Via.
+pub(super) fn add_via(headers: &mut HeaderMap, name: &str) {
+    if let Ok(via) = HeaderValue::from_str(&format!("1.1 {name}")) {
+        headers.append("via", via);
+    }
+}
+
+/// What is sent of a response.
+enum Shape {
+    Unmodified,
+    Whole,
+    /// A range, where the stored content begins, and the length of the whole.
+    Part(Range, u64, u64),
+    Parts(Vec<Range>),
+    Unsatisfiable(u64),
+}
+
+fn is_unmodified(asking: &Asking, head: &Head) -> bool {
+    let is_success = head.status.is_success();
+    is_success && conditional::is_unmodified(&asking.headers, &head.headers, head.terms.received_ms)
+}
+
+fn shape(asking: &Asking, head: &Head, length: u64) -> Shape {
+    if is_unmodified(asking, head) {
+        return Shape::Unmodified;
+    }
+    let (offset, whole) = head
+        .part
+        .map_or((0, length), |(part, whole)| (part.start, whole));
+    let is_divisible = matches!(head.status.as_u16(), 200 | 206);
+    let permits = conditional::permits_range(&asking.headers, &head.headers);
+    let wanted = asking.wanted.as_ref().filter(|_| is_divisible && permits);
+    let Some(wanted) = wanted else {
+        return Shape::Whole;
+    };
+    match wanted.answer(whole) {
+        Ranges::Unsatisfiable => Shape::Unsatisfiable(whole),
+        Ranges::Parts(parts) => match parts[..] {
+            [part] => Shape::Part(part, offset, whole),
+            _ => Shape::Parts(parts),
+        },
+    }
+}
+
+/// Stored fields, with the present age.
+fn fields(head: &Head, now_ms: u64) -> HeaderMap {
+    let mut headers = head.headers.clone();
+    let age_ms = head.terms.age_ms(now_ms);
+    headers.insert("age", HeaderValue::from(age_ms / 1_000));
+    headers
+}
+
+fn set_length(headers: &mut HeaderMap, status: StatusCode, length: u64) {
+    if status != StatusCode::NO_CONTENT {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
+fn remove_content_fields(headers: &mut HeaderMap) {
+    for name in CONTENT_FIELDS {
+        headers.remove(name);
+    }
+}
+
+fn unsatisfiable(headers: &mut HeaderMap, whole: u64) -> (StatusCode, Content) {
+    remove_content_fields(headers);
+    let text = format!("bytes */{whole}");
+    let value = HeaderValue::from_str(&text).expect("digits are plain ASCII");
+    headers.insert("content-range", value);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    (StatusCode::RANGE_NOT_SATISFIABLE, Content::empty())
+}
+
+/// Content of several ranges (RFC 9110, section 14.6). The boundary is fixed: parts have a length,
+/// so that content that contains the boundary is not misread by clients that use it.
+fn multipart(headers: &mut HeaderMap, object: &Object, ranges: &[Range]) -> Vec<Bytes> {
+    const BOUNDARY: &str = "mayfly-edge-5f1c2a9e77d04b36";
+    let kind = headers.get("content-type").cloned();
+    let mut chunks = vec![];
+    for range in ranges {
+        let mut text = format!("\r\n--{BOUNDARY}\r\n").into_bytes();
+        if let Some(kind) = &kind {
+            text.extend_from_slice(b"Content-Type: ");
+            text.extend_from_slice(kind.as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(b"Content-Range: ");
+        text.extend_from_slice(range.content_range(object.length).as_bytes());
+        text.extend_from_slice(b"\r\n\r\n");
+        chunks.push(text.into());
+        chunks.extend(object.slice(*range));
+    }
+    chunks.push(format!("\r\n--{BOUNDARY}--\r\n").into());
+    let length: u64 = chunks.iter().map(|chunk: &Bytes| chunk.len() as u64).sum();
+    let text = format!("multipart/byteranges; boundary={BOUNDARY}");
+    let kind = HeaderValue::from_str(&text).expect("the boundary is plain ASCII");
+    headers.insert("content-type", kind);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    chunks
+}
+
+fn finish(
+    status: StatusCode,
+    headers: HeaderMap,
+    content: Content,
+    reply: Reply,
+    cache: CacheStatus,
+) -> Answer {
+    let mut response = Response::new(content);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Answer {
+        response,
+        reply,
+        cache,
+    }
+}

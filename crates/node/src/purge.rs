@@ -1,0 +1,118 @@
+//! Purges: which stored responses, and which responses that are being fetched, they concern.
+//!
+//! A purge removes what is stored at once. A response whose fetch began before the purge may still
+//! have the old content, so that it must not be stored afterwards: the last purges are recorded,
+//! and every fetch compares itself with those that came after its beginning.
+
+use crate::object::tag_hash;
+use crate::rules::key::Key;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Number of purges that are recorded. A fetch that began before the oldest one is not stored.
+const RECORDED_MAX: usize = 1_024;
+
+/// What a purge concerns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// One URL.
+    Url(Key),
+    /// All URLs that begin with a text.
+    Prefix(String),
+    /// All responses with a tag.
+    Tag(u64),
+}
+
+impl Target {
+    /// Target of the responses with a tag.
+    pub fn tag(tag: &str) -> Self {
+        Target::Tag(tag_hash(tag.as_bytes()))
+    }
+
+    /// Whether it concerns a response.
+    pub fn concerns(&self, key: &Key, tags: &[u64]) -> bool {
+        match self {
+            Target::Url(url) => url == key,
+            Target::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
+            Target::Tag(tag) => tags.contains(tag),
+        }
+    }
+}
+
+/// The last purges.
+#[derive(Debug, Default)]
+pub struct Purges {
+    count: AtomicU64,
+    last: Mutex<VecDeque<Target>>,
+}
+
+impl Purges {
+    /// Number of purges so far, which a fetch takes when it begins.
+    pub fn count(&self) -> u64 {
+        self.count.load(SeqCst)
+    }
+
+    /// Records a purge.
+    pub fn record(&self, target: Target) {
+        let mut last = self
+            .last
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        if last.len() == RECORDED_MAX {
+            last.pop_front();
+        }
+        last.push_back(target);
+        self.count.fetch_add(1, SeqCst);
+    }
+
+    /// Whether a purge after the first `count` ones concerns a response.
+    pub fn concern(&self, count: u64, key: &Key, tags: &[u64]) -> bool {
+        if self.count() == count {
+            return false;
+        }
+        let last = self
+            .last
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        let since = usize::try_from(self.count() - count).unwrap_or(usize::MAX);
+        if since > last.len() {
+            return true;
+        }
+        let newer = last.iter().rev().take(since);
+        newer.into_iter().any(|target| target.concerns(key, tags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purge_concerns_fetches_that_began_before_it() {
+        let purges = Purges::default();
+        let key = Key::new(false, "a", "/x/y").expect("the input is valid");
+        let before = purges.count();
+        purges.record(Target::Prefix("http://a/x/".into()));
+        assert!(purges.concern(before, &key, &[]));
+        assert!(!purges.concern(purges.count(), &key, &[]));
+        let other = Key::new(false, "b", "/x/y").expect("the input is valid");
+        assert!(!purges.concern(before, &other, &[]));
+        let before = purges.count();
+        purges.record(Target::tag("t"));
+        assert!(purges.concern(before, &other, &[tag_hash(b"t")]));
+        assert!(!purges.concern(before, &other, &[tag_hash(b"u")]));
+    }
+
+    #[test]
+    fn a_fetch_older_than_the_record_counts_as_purged() {
+        let purges = Purges::default();
+        let key = Key::new(false, "a", "/").expect("the input is valid");
+        for _ in 0..RECORDED_MAX {
+            purges.record(Target::tag("t"));
+        }
+        assert!(!purges.concern(0, &key, &[]));
+        purges.record(Target::tag("t"));
+        assert!(purges.concern(0, &key, &[]));
+    }
+}

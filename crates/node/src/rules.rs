@@ -1,0 +1,17 @@
+//! The rules of HTTP caching as pure functions: no I/O, no clock, no state.
+//!
+//! Inputs are header fields and instants; results are small values. Every rule names the section of
+//! the specification that it implements. Start reading with `freshness.rs`.
+
+pub mod conditional;
+pub mod dates;
+pub mod directives;
+pub mod fields;
+pub mod freshness;
+pub mod key;
+pub mod ranges;
+pub mod status;
+pub mod targeted;
+#[cfg(test)]
+mod tests;
+pub mod vary;

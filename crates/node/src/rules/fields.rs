@@ -1,0 +1,137 @@
+//! Header fields that a proxy removes or never passes on.
+
+use hyper::header::{CONNECTION, HeaderMap, HeaderName};
+
+/// Fields that concern one connection (RFC 9110, section 7.6.1), and fields for proxies that must
+/// not be stored (RFC 9111, section 3.1).
+const HOP_BY_HOP: [&str; 11] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+/// Fields by which programs choose a response although they are no part of the cache's key. A
+/// client could store a response under the key of another one by them, so that they are removed.
+const UNKEYED: [&str; 17] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-host",
+    "x-original-url",
+    "x-real-ip",
+    "x-rewrite-url",
+];
+
+/// Maximum number of names in Connection that are removed. A message with more is refused.
+const LISTED_MAX: usize = 32;
+
+/// Removes the fields of one connection, and those that Connection lists. Returns false if it lists
+/// too many.
+pub fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
+    let mut listed = vec![];
+    for line in headers.get_all(CONNECTION) {
+        for name in line.as_bytes().split(|&byte| byte == b',') {
+            if listed.len() == LISTED_MAX {
+                return false;
+            }
+            listed.extend(HeaderName::from_bytes(name.trim_ascii()));
+        }
+    }
+    for name in listed {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+    true
+}
+
+/// Removes the fields by which programs choose a response outside of the key.
+pub fn remove_unkeyed(headers: &mut HeaderMap) {
+    for name in UNKEYED {
+        headers.remove(name);
+    }
+}
+
+/// Copies the fields of a newer response over those of a stored one (RFC 9111, section 3.2). The
+/// fields that describe the stored content's length and range stay.
+pub fn update(stored: &mut HeaderMap, newer: &HeaderMap) {
+    for name in newer.keys() {
+        if matches!(name.as_str(), "content-length" | "content-range") {
+            continue;
+        }
+        stored.remove(name);
+        for value in newer.get_all(name) {
+            stored.append(name, value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn listed_fields_are_removed() {
+        let mut fields = headers(&[
+            ("connection", "a, b"),
+            ("a", "1"),
+            ("b", "2"),
+            ("c", "3"),
+            ("te", "x"),
+        ]);
+        assert!(remove_hop_by_hop(&mut fields));
+        assert_eq!(fields, headers(&[("c", "3")]));
+    }
+
+    #[test]
+    fn a_list_beyond_the_maximum_is_refused() {
+        let list = vec!["a"; LISTED_MAX + 1].join(",");
+        let mut fields = HeaderMap::new();
+        fields.insert(
+            CONNECTION,
+            HeaderValue::from_str(&list).expect("the input is valid"),
+        );
+        assert!(!remove_hop_by_hop(&mut fields));
+    }
+
+    #[test]
+    fn an_update_replaces_all_lines_of_a_field() {
+        let mut stored = headers(&[("a", "1"), ("a", "2"), ("b", "3"), ("content-length", "5")]);
+        update(
+            &mut stored,
+            &headers(&[("a", "4"), ("content-length", "0")]),
+        );
+        assert_eq!(
+            stored,
+            headers(&[("b", "3"), ("content-length", "5"), ("a", "4")])
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! The cache's key: scheme, authority, path and query of a request.
+
+use hyper::header::HOST;
+use hyper::{Request, Uri};
+use std::fmt;
+
+/// Maximum length of a key in bytes. Longer requests are refused with 414.
+pub const BYTES_MAX: usize = 8_192;
+
+/// Reason for which a request has no key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Invalid {
+    /// Host is missing, repeated, malformed, or differs from the request's target.
+    Host,
+    /// The target is no path.
+    Target,
+    /// It is longer than [`BYTES_MAX`].
+    Length,
+}
+
+/// Scheme, authority, path and query, as one text: `http://host/path?query`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Key {
+    text: Box<str>,
+    host_start: u32,
+    host_end: u32,
+}
+
+impl Key {
+    /// Returns the key of a request, which came by a connection with or without TLS.
+    ///
+    /// # Errors
+    /// The request has no valid host or target.
+    pub fn of<B>(request: &Request<B>, is_tls: bool) -> Result<Self, Invalid> {
+        let host = host(request)?;
+        Self::new(is_tls, &host, target(request.uri())?)
+    }
+
+    /// Makes a key of its parts.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn new(is_tls: bool, host: &str, target: &str) -> Result<Self, Invalid> {
+        let scheme = if is_tls { "https://" } else { "http://" };
+        let default_port = if is_tls { ":443" } else { ":80" };
+        let host = host.strip_suffix(default_port).unwrap_or(host);
+        let length = scheme.len() + host.len() + target.len();
+        if length > BYTES_MAX {
+            return Err(Invalid::Length);
+        }
+        let mut text = String::with_capacity(length);
+        text.push_str(scheme);
+        text.push_str(host);
+        text.make_ascii_lowercase();
+        let host_start = scheme.len() as u32;
+        let host_end = text.len() as u32;
+        text.push_str(target);
+        Ok(Key {
+            text: text.into(),
+            host_start,
+            host_end,
+        })
+    }
+
+    /// Returns the key of another URL that a response names, if it is on the same host.
+    pub fn sibling(&self, reference: &str) -> Option<Self> {
+        let origin = &self.text[..self.host_end as usize];
+        if let Some(target) = reference.strip_prefix(origin) {
+            let is_target = target.is_empty() || target.starts_with('/');
+            return is_target
+                .then(|| self.with_target(if target.is_empty() { "/" } else { target }))?;
+        }
+        if reference.starts_with("//") || reference.contains("://") {
+            return None;
+        }
+        if reference.starts_with('/') {
+            return self.with_target(reference);
+        }
+        // Relative to the last slash of the path.
+        let path = self.target().split('?').next().unwrap_or("/");
+        let folder = &path[..=path.rfind('/')?];
+        self.with_target(&format!("{folder}{reference}"))
+    }
+
+    fn with_target(&self, target: &str) -> Option<Self> {
+        let target = target.split('#').next().unwrap_or(target);
+        Key::new(self.is_tls(), self.host(), target).ok()
+    }
+
+    /// The whole text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host, with its port unless it is the scheme's own.
+    pub fn host(&self) -> &str {
+        &self.text[self.host_start as usize..self.host_end as usize]
+    }
+
+    /// Path and query.
+    pub fn target(&self) -> &str {
+        &self.text[self.host_end as usize..]
+    }
+
+    /// Whether the scheme is `https`.
+    pub fn is_tls(&self) -> bool {
+        self.host_start == 8
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Returns the host of a request. HTTP/2 has it in the target, HTTP/1.1 in Host; where both are
+/// present they must agree, because two programs could otherwise read two hosts in one request.
+fn host<B>(request: &Request<B>) -> Result<String, Invalid> {
+    let mut lines = request.headers().get_all(HOST).iter();
+    let line = lines.next();
+    if lines.next().is_some() {
+        return Err(Invalid::Host);
+    }
+    let line = match line {
+        Some(line) => Some(line.to_str().map_err(|_| Invalid::Host)?),
+        None => None,
+    };
+    let target = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    let host = match (target, line) {
+        (Some(target), Some(line)) if !target.eq_ignore_ascii_case(line) => {
+            return Err(Invalid::Host);
+        }
+        (Some(host), _) | (None, Some(host)) => host,
+        (None, None) => return Err(Invalid::Host),
+    };
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]%~".contains(&byte);
+    if host.is_empty() || !host.bytes().all(is_part) {
+        return Err(Invalid::Host);
+    }
+    Ok(host.to_ascii_lowercase())
+}
+
+fn target(uri: &Uri) -> Result<&str, Invalid> {
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    if target.starts_with('/') {
+        Ok(target)
+    } else if target == "*" || target.is_empty() {
+        Err(Invalid::Target)
+    } else {
+        // `http://host?query` has an empty path.
+        Err(Invalid::Target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(target: &str, hosts: &[&str]) -> Result<String, Invalid> {
+        let mut request = Request::builder().uri(target);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        Key::of(&request.body(()).expect("the input is valid"), false).map(|key| key.to_string())
+    }
+
+    #[test]
+    fn hosts_have_no_case_and_no_default_port() {
+        assert_eq!(
+            of("/A?b", &["EXAMPLE.org:80"]).expect("the input is valid"),
+            "http://example.org/A?b"
+        );
+        assert_eq!(
+            of("/", &["a:8080"]).expect("the input is valid"),
+            "http://a:8080/"
+        );
+        assert_eq!(
+            of("http://a/x", &["A"]).expect("the input is valid"),
+            "http://a/x"
+        );
+    }
+
+    #[test]
+    fn ambiguous_hosts_are_refused() {
+        assert_eq!(of("/", &[]), Err(Invalid::Host));
+        assert_eq!(of("/", &[""]), Err(Invalid::Host));
+        assert_eq!(of("/", &["a", "b"]), Err(Invalid::Host));
+        assert_eq!(of("http://a/", &["b"]), Err(Invalid::Host));
+        assert_eq!(of("/", &["a/b"]), Err(Invalid::Host));
+        assert_eq!(of("/", &["a@b"]), Err(Invalid::Host));
+    }
+
+    #[test]
+    fn siblings_are_on_the_same_host() {
+        let key = Key::new(false, "a", "/x/y?z").expect("the input is valid");
+        let sibling = |reference| key.sibling(reference).map(|key| key.to_string());
+        assert_eq!(sibling("/q").as_deref(), Some("http://a/q"));
+        assert_eq!(sibling("w?v").as_deref(), Some("http://a/x/w?v"));
+        assert_eq!(sibling("http://a/q#f").as_deref(), Some("http://a/q"));
+        assert_eq!(sibling("http://b/q"), None);
+        assert_eq!(sibling("http://ab/q"), None);
+        assert_eq!(sibling("//b/q"), None);
+    }
+
+    #[test]
+    fn long_keys_are_refused() {
+        let long = format!("/{}", "a".repeat(BYTES_MAX));
+        assert_eq!(Key::new(false, "a", &long), Err(Invalid::Length));
+    }
+}

@@ -1,0 +1,122 @@
+//! The field Cache-Status (RFC 9211): how a response came about.
+
+use hyper::header::HeaderValue;
+use std::fmt::Write;
+
+/// Name of the field.
+pub const FIELD: &str = "cache-status";
+
+/// Reason for which a request was forwarded: the cause of a miss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forward {
+    /// The method is not served from the cache.
+    Method,
+    /// The request demands it, or the cache is not used for it.
+    Request,
+    /// Responses to this URL could not be stored lately.
+    Bypass,
+    /// Nothing is stored under the URL.
+    UriMiss,
+    /// What is stored under the URL was selected by other request fields.
+    VaryMiss,
+    /// What is stored is stale.
+    Stale,
+    /// What is stored is a part that does not contain the requested one.
+    Partial,
+}
+
+impl Forward {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Forward; 7] = [
+        Forward::Method,
+        Forward::Request,
+        Forward::Bypass,
+        Forward::UriMiss,
+        Forward::VaryMiss,
+        Forward::Stale,
+        Forward::Partial,
+    ];
+
+    /// Name in the field and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Forward::Method => "method",
+            Forward::Request => "request",
+            Forward::Bypass => "bypass",
+            Forward::UriMiss => "uri-miss",
+            Forward::VaryMiss => "vary-miss",
+            Forward::Stale => "stale",
+            Forward::Partial => "partial",
+        }
+    }
+}
+
+/// How a response came about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheStatus {
+    /// Reason for which the request was forwarded; `None` for a hit.
+    pub forward: Option<Forward>,
+    /// Status of the origin's response, if it differs from the one that is sent.
+    pub forward_status: Option<u16>,
+    /// Whether the response was stored.
+    pub is_stored: bool,
+    /// Whether another request's fetch was shared.
+    pub is_collapsed: bool,
+    /// Remaining freshness in seconds; negative if the response is stale.
+    pub ttl_seconds: Option<i64>,
+    /// What else is to be said, as a token.
+    pub detail: Option<&'static str>,
+}
+
+impl CacheStatus {
+    /// Value of the field, beginning with the cache's name, which must be a token.
+    pub fn value(&self, cache: &str) -> HeaderValue {
+        let mut text = String::with_capacity(64);
+        text.push_str(cache);
+        match self.forward {
+            None => text.push_str("; hit"),
+            Some(forward) => {
+                let _ = write!(text, "; fwd={}", forward.name());
+            }
+        }
+        if let Some(status) = self.forward_status {
+            let _ = write!(text, "; fwd-status={status}");
+        }
+        if self.is_stored {
+            text.push_str("; stored");
+        }
+        if self.is_collapsed {
+            text.push_str("; collapsed");
+        }
+        if let Some(seconds) = self.ttl_seconds {
+            let _ = write!(text, "; ttl={seconds}");
+        }
+        if let Some(detail) = self.detail {
+            let _ = write!(text, "; detail={detail}");
+        }
+        HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("mayfly"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_and_misses_are_written() {
+        let hit = CacheStatus {
+            ttl_seconds: Some(-5),
+            ..CacheStatus::default()
+        };
+        assert_eq!(hit.value("mayfly"), "mayfly; hit; ttl=-5");
+        let miss = CacheStatus {
+            forward: Some(Forward::UriMiss),
+            forward_status: Some(304),
+            is_stored: true,
+            is_collapsed: true,
+            ..CacheStatus::default()
+        };
+        let text = "mayfly; fwd=uri-miss; fwd-status=304; stored; collapsed";
+        assert_eq!(miss.value("mayfly"), text);
+    }
+}

@@ -1,0 +1,309 @@
+//! The memory tier: responses by URL, bounded in bytes, on the library's policies and expiry index.
+//! Responses that it evicts are offered to the disk tier, if there is one.
+
+use crate::clock::Clock;
+use crate::config::{Config, Invalid, STORE_SHARDS};
+use crate::disk::{Disk, DiskStats, Job, Queue, Victim, key_hash};
+use crate::object::{Head, Object, Resource, read_all};
+use crate::purge::{Purges, Target};
+use crate::rules::key::Key;
+use crate::rules::ranges::Range;
+use library::{Cache, Cause, Op, Stats};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Responses by URL.
+pub struct Store {
+    cache: Cache<Key, Arc<Resource>>,
+    purges: Arc<Purges>,
+    disk: Option<Disk>,
+    clock: Clock,
+}
+
+impl Store {
+    /// Makes an empty store.
+    ///
+    /// # Errors
+    /// The policy's name is unknown, or the folder of the disk tier cannot be used.
+    pub fn new(config: &Config) -> Result<Self, Invalid> {
+        let cache = Cache::builder(config.memory_bytes)
+            .weigher(|key: &Key, resource: &Arc<Resource>| resource.bytes(key))
+            .policy_named(&config.policy)
+            .shards(STORE_SHARDS as usize)
+            .clock(config.clock.of_store());
+        let purges = Arc::<Purges>::default();
+        let queue = Arc::<Queue>::default();
+        let cache = if config.disk.is_some() {
+            let (purges, queue) = (purges.clone(), queue.clone());
+            cache.listener(move |key: &Key, resource: &Arc<Resource>, cause| {
+                if cause == Cause::Evicted {
+                    queue.offer(Job::Write(Victim {
+                        key: key.clone(),
+                        resource: resource.clone(),
+                        purge_count: purges.count(),
+                    }));
+                }
+            })
+        } else {
+            cache
+        };
+        // A clock that is moved by hand needs expiry by hand.
+        let cache = match config.clock {
+            Clock::System => cache,
+            Clock::Manual(_) => cache.timer(library::Timer::Manual),
+        };
+        let cache = cache.build().map_err(|error| Invalid(error.to_string()))?;
+        let disk = match &config.disk {
+            None => None,
+            Some(disk) => {
+                let (cache, purges) = (cache.clone(), purges.clone());
+                let is_superseded = move |victim: &Victim| {
+                    let mut variants = victim.resource.variants.iter();
+                    let is_purged = variants.any(|object| {
+                        purges.concern(victim.purge_count, &victim.key, &object.head.tags)
+                    });
+                    let present = cache.peek(&victim.key);
+                    // What is saved at the end is still in memory.
+                    is_purged
+                        || present.is_some_and(|present| !Arc::ptr_eq(&present, &victim.resource))
+                };
+                Some(Disk::open(config, disk, queue, Box::new(is_superseded))?)
+            }
+        };
+        Ok(Store {
+            cache,
+            purges,
+            disk,
+            clock: config.clock.clone(),
+        })
+    }
+
+    /// Returns the responses under a URL.
+    pub fn get(&self, key: &Key) -> Option<Arc<Resource>> {
+        self.cache.get(key)
+    }
+
+    /// Returns the responses that the disk tier has under a URL. Small ones return to memory;
+    /// large content is not read yet.
+    pub async fn get_from_disk(&self, key: &Key) -> Option<Arc<Resource>> {
+        let disk = self.disk.as_ref()?;
+        let purge_count = self.purges.count();
+        let resource = Arc::new(disk.get(key).await?);
+        let is_read = |object: &Object| object.extent.is_none();
+        if resource.variants.iter().all(is_read) {
+            self.promote(key, &resource, purge_count);
+        }
+        Some(resource)
+    }
+
+    /// Reads the content of responses on disk, which return to memory; `None` if it is damaged.
+    pub async fn load(&self, key: &Key, resource: &Resource) -> Option<Arc<Resource>> {
+        let purge_count = self.purges.count();
+        let mut variants = vec![];
+        for object in &resource.variants {
+            let Some(extent) = &object.extent else {
+                variants.push(object.clone());
+                continue;
+            };
+            let all = Range {
+                start: 0,
+                end: object.length,
+            };
+            let chunks = read_all(extent.read(all)).await.ok()?;
+            variants.push(Object::new(object.head.clone(), chunks));
+        }
+        let resource = Arc::new(Resource {
+            variants,
+            place: resource.place,
+        });
+        self.promote(key, &resource, purge_count);
+        Some(resource)
+    }
+
+    /// Inserts responses that were read from disk, unless there are others meanwhile.
+    fn promote(&self, key: &Key, resource: &Arc<Resource>, purge_count: u64) {
+        self.cache.compute(key.clone(), |present| {
+            match (present, resource.usable_ms(self.clock.now_ms())) {
+                (Some(_), _) | (_, 0) => Op::Keep,
+                (None, ms) => Op::PutWithTtl(resource.clone(), Duration::from_millis(ms)),
+            }
+        });
+        let is_current = resource.place.is_none_or(|place| {
+            let disk = self.disk.as_ref();
+            disk.is_some_and(|disk| disk.has(key, place))
+        });
+        let mut variants = resource.variants.iter();
+        let is_purged =
+            variants.any(|object| self.purges.concern(purge_count, key, &object.head.tags));
+        if is_purged || !is_current {
+            self.cache.compute(key.clone(), |present| match present {
+                Some(present) if Arc::ptr_eq(present, resource) => Op::Remove,
+                _ => Op::Keep,
+            });
+        }
+    }
+
+    /// Number of purges so far, for [`Store::put`].
+    pub fn purge_count(&self) -> u64 {
+        self.purges.count()
+    }
+
+    /// Stores a response, unless a purge after the first `purge_count` ones concerns it. Returns
+    /// whether it was stored.
+    pub fn put(&self, key: &Key, object: &Object, purge_count: u64) -> bool {
+        let is_purged = || self.purges.concern(purge_count, key, &object.head.tags);
+        if is_purged() {
+            return false;
+        }
+        self.change(key, |resource| Some(resource.with(object.clone())));
+        self.remove_from_disk(key);
+        // A purge that came between the question and the change has not seen the object.
+        if is_purged() {
+            self.cache.remove(key);
+            return false;
+        }
+        true
+    }
+
+    /// Removes all responses under a URL.
+    pub fn remove(&self, key: &Key) -> bool {
+        let was_on_disk = self.remove_from_disk(key);
+        self.cache.remove(key) || was_on_disk
+    }
+
+    fn remove_from_disk(&self, key: &Key) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.remove(key))
+    }
+
+    /// Replaces the responses under a URL; `None` leaves them as they are.
+    fn change(&self, key: &Key, mut change: impl FnMut(&Resource) -> Option<Resource>) {
+        let absent = Resource::default();
+        self.cache.compute(key.clone(), |present| {
+            let present = present.map_or(&absent, |present| &**present);
+            let Some(changed) = change(present) else {
+                return Op::Keep;
+            };
+            match changed.usable_ms(self.clock.now_ms()) {
+                0 => Op::Remove,
+                ms => Op::PutWithTtl(Arc::new(changed), Duration::from_millis(ms)),
+            }
+        });
+    }
+
+    /// Purges. A soft purge ends the freshness of the responses, a hard one removes them. Returns
+    /// the number of URLs that it has concerned. A purge of other targets than a URL reads the
+    /// descriptions of everything on disk, so that it must not be called by a thread that serves.
+    pub fn purge(&self, target: &Target, is_soft: bool) -> usize {
+        // Before the removal, so that no fetch can store in between.
+        self.purges.record(target.clone());
+        let concerned = self.purge_memory(target, is_soft);
+        let Some(disk) = &self.disk else {
+            return concerned.len();
+        };
+        // Responses that were evicted during the removal are not written after this.
+        self.purges.record(target.clone());
+        concerned.len() + disk.purge(target, is_soft, &concerned)
+    }
+
+    /// Makes the removals of purges outlast a loss of power.
+    pub fn sync_removals(&self) {
+        if let Some(disk) = &self.disk {
+            disk.sync_removals();
+        }
+    }
+
+    /// Purges the memory tier. Returns the hashes of the URLs.
+    fn purge_memory(&self, target: &Target, is_soft: bool) -> HashSet<u64> {
+        let mut concerned = HashSet::new();
+        let mut concerns = |key: &Key, resource: &Arc<Resource>| {
+            let mut variants = resource.variants.iter();
+            let is_concerned = variants.any(|object| target.concerns(key, &object.head.tags));
+            if is_concerned {
+                concerned.insert(key_hash(key));
+            }
+            is_concerned
+        };
+        if let Target::Url(key) = target {
+            let has_changed = match is_soft {
+                true => self.soften(key, target),
+                false => self.cache.remove(key),
+            };
+            concerned.extend(has_changed.then(|| key_hash(key)));
+        } else if is_soft {
+            let mut keys = vec![];
+            self.cache.for_each(|key, resource| {
+                if concerns(key, resource) {
+                    keys.push(key.clone());
+                }
+            });
+            keys.iter().for_each(|key| _ = self.soften(key, target));
+        } else {
+            self.cache.invalidate_if(concerns);
+        }
+        concerned
+    }
+
+    /// Ends the freshness of the responses under a URL that a purge concerns.
+    fn soften(&self, key: &Key, target: &Target) -> bool {
+        let now_ms = self.clock.now_ms();
+        let mut has_changed = false;
+        self.change(key, |resource| {
+            has_changed = !resource.variants.is_empty();
+            let soften = |object: &Object| {
+                let mut object = object.clone();
+                if target.concerns(key, &object.head.tags) {
+                    let mut head = Head::clone(&object.head);
+                    head.terms.end_freshness(now_ms);
+                    object.head = Arc::new(head);
+                }
+                object
+            };
+            has_changed.then(|| Resource {
+                variants: resource.variants.iter().map(soften).collect(),
+                place: None,
+            })
+        });
+        has_changed
+    }
+
+    /// Removes expired responses; for manual clocks.
+    pub fn expire(&self) -> usize {
+        self.disk.as_ref().map_or(0, Disk::expire) + self.cache.expire()
+    }
+
+    /// Waits until responses that were evicted so far are on disk.
+    pub fn flush(&self) {
+        if let Some(disk) = &self.disk {
+            disk.flush(false);
+        }
+    }
+
+    /// Writes what is in memory to the disk tier.
+    pub fn save(&self) {
+        let Some(disk) = &self.disk else {
+            return;
+        };
+        let purge_count = self.purges.count();
+        let mut keys = vec![];
+        self.cache.for_each(|key, _| keys.push(key.clone()));
+        let victims = keys.into_iter().filter_map(|key| {
+            self.cache.peek(&key).map(|resource| Victim {
+                key,
+                resource,
+                purge_count,
+            })
+        });
+        disk.save(victims);
+    }
+
+    /// Counts of the memory tier.
+    pub fn stats(&self) -> Stats {
+        self.cache.stats()
+    }
+
+    /// Counts of the disk tier.
+    pub fn disk_stats(&self) -> Option<DiskStats> {
+        self.disk.as_ref().map(Disk::stats)
+    }
+}

@@ -1,0 +1,8 @@
+//! A node between clients and an origin, all in one process and on loopback. Clients and origin
+//! write raw bytes, so that they can misbehave.
+
+mod disk;
+mod framing;
+mod hostile;
+mod serving;
+mod support;
