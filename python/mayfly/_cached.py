@@ -1,0 +1,368 @@
+"""Functions and coroutines whose results are cached."""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import functools
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from ._native import Cache, Call
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MISSING = object()
+
+
+class Cached(Protocol, Generic[P, R]):
+    """A function with a cache."""
+
+    cache: Cache
+    __wrapped__: Callable[P, R]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    def cache_key(self, *args: P.args, **kwargs: P.kwargs) -> object:
+        """Returns the key under which a result is stored in ``cache``."""
+
+    def cache_clear(self) -> None:
+        """Removes all results of the function, also those that are being computed."""
+
+
+@overload
+def cached(function: Callable[P, R], /) -> Cached[P, R]: ...
+@overload
+def cached(
+    *,
+    ttl: float | None = None,
+    stale: float | None = None,
+    capacity: int = 1024,
+    typed: bool = False,
+    key: Callable[..., Hashable] | None = None,
+    cache: Cache | None = None,
+    **settings: Any,
+) -> Callable[[Callable[P, R]], Cached[P, R]]: ...
+
+
+def cached(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    ttl: float | None = None,
+    stale: float | None = None,
+    capacity: int = 1024,
+    typed: bool = False,
+    key: Callable[..., Hashable] | None = None,
+    cache: Cache | None = None,
+    **settings: Any,
+) -> Any:
+    """Caches the results of a function or a coroutine by its arguments, which must be hashable.
+
+    Calls with the same arguments while the first one computes wait for its result (single flight),
+    whether they are threads or tasks of one event loop. An exception reaches all of them and is not
+    cached. An interrupt such as KeyboardInterrupt or SystemExit reaches only the call that computes,
+    and another one computes then. A call with the arguments of a computation that it is part of
+    computes itself.
+
+    ttl: seconds for which a result is fresh; forever if None.
+    stale: seconds after ``ttl`` for which a result is still returned at once, while one call computes
+        a new one in the background (stale-while-revalidate).
+    capacity: number of results.
+    typed: whether ``f(3)`` and ``f(3.0)`` are cached apart.
+    key: function of the same arguments that returns the key of a result. The key is used as it is, so
+        that functions with one ``cache`` must return different keys.
+    cache: cache to use instead of one of its own, alone or with other functions. With ``stale``, its
+        TTL must include it.
+    settings: further settings of :class:`Cache`, such as ``policy`` and ``listener``.
+
+    The decorated function has ``cache``, ``cache_key(…)``, ``cache_clear()`` and ``__wrapped__``.
+    """
+    if stale is not None and not (ttl is not None and stale > 0):
+        raise ValueError(f"stale {stale}: expected seconds, more than 0, beside a ttl")
+    if cache is not None and settings:
+        raise TypeError(f"{next(iter(settings))}: expected only without a cache")
+    if key is not None and typed:
+        raise TypeError("typed: expected only without a key")
+
+    def decorate(wrapped: Callable[..., Any]) -> Any:
+        life = ttl if ttl is None or stale is None else ttl + stale
+        own = cache if cache is not None else Cache(capacity, ttl=life, **settings)
+        scope = _Scope(wrapped) if cache is not None and key is None else None
+        loads = _Loads(own, life if cache is not None else None)
+        build = _coroutine if _is_coroutine(wrapped) else _function
+        call = build(wrapped, loads, key, _Keys(stale or 0.0, typed, scope))
+        functools.update_wrapper(call, wrapped)
+        call.cache = own
+        call.cache_clear = lambda: loads.clear(scope)
+        return cast(Any, call)
+
+    return decorate if function is None else decorate(function)
+
+
+def _is_coroutine(wrapped: Any) -> bool:
+    call = getattr(type(wrapped), "__call__", None)
+    return inspect.iscoroutinefunction(wrapped) or inspect.iscoroutinefunction(call)
+
+
+class _Scope:
+    """First part of the keys of a function that shares its cache."""
+
+    def __init__(self, wrapped: Any) -> None:
+        self.name = getattr(wrapped, "__qualname__", type(wrapped).__qualname__)
+
+    def __repr__(self) -> str:
+        return f"<results of {self.name}>"
+
+
+class _Keys:
+    """How :class:`Call` makes keys and refreshes."""
+
+    def __init__(self, stale: float, typed: bool, scope: _Scope | None) -> None:
+        self.stale, self.typed, self.scope = stale, typed, scope
+
+    def call(self, cache: Cache, missed: Any, refresh: Any) -> Call:
+        return Call(
+            cache, missed, refresh if self.stale else None, self.stale, self.typed, self.scope
+        )
+
+
+class _Load:
+    """A computation that others wait for. Without value and error it was given up."""
+
+    def __init__(self, key: Any, loop: Any = None) -> None:
+        self.key = key
+        self.slot = (0, 0)
+        self.value: Any = _MISSING
+        self.error: Exception | None = None
+        # For threads.
+        self.thread = threading.get_ident()
+        self.is_done = threading.Event()
+        # For tasks of one event loop.
+        self.loop = loop
+        self.task: Any = None
+
+
+class _Loads:
+    """The cache of one function, and its computations under way.
+
+    Computations are in a dictionary by pairs of integers: the hash of the key, and a number that
+    separates keys of one hash. So no operation of the dictionary runs code of a key, each is atomic
+    under the interpreter's lock, and no other lock is needed. Hence ``__eq__`` of an argument, a
+    destructor or a signal handler may call the function at any point.
+    """
+
+    def __init__(self, cache: Cache, ttl: float | None) -> None:
+        self.cache, self.ttl = cache, ttl
+        self._under_way: dict[tuple[int, int], _Load] = {}
+        _all_loads.add(self)
+
+    def join(self, load: _Load) -> _Load:
+        """Registers a computation, or returns the one of the same key that is under way."""
+        hashed, number = hash(load.key), 0
+        while True:
+            load.slot = (hashed, number)
+            found = self._under_way.setdefault(load.slot, load)
+            if found is load:
+                return found
+            if found.loop is load.loop:
+                if found.key is load.key or found.key == load.key:
+                    return found
+            elif found.loop.is_closed():
+                # Its task never ends.
+                self.leave(found)
+                continue
+            number += 1
+
+    def is_current(self, load: _Load) -> bool:
+        return self._under_way.get(load.slot) is load
+
+    def leave(self, load: _Load) -> None:
+        """Ends a computation: calls that wait for it continue, and others begin a new one."""
+        try:
+            if self.is_current(load):
+                self._under_way.pop(load.slot, None)
+        finally:
+            load.is_done.set()
+
+    def store(self, load: _Load, value: Any) -> None:
+        """Stores a result, unless the results were removed since its computation began."""
+        if self.is_current(load):
+            self.cache.set(load.key, value, ttl=self.ttl)
+            if not self.is_current(load):
+                self.cache.pop(load.key, None)
+
+    def clear(self, scope: _Scope | None) -> None:
+        # First the computations, so that none stores its result after the removal.
+        self._under_way.clear()
+        if scope is None:
+            self.cache.clear()
+            return
+        for key in self.cache.keys():
+            if type(key) is tuple and key and key[0] is scope:
+                self.cache.pop(key, None)
+
+    def forget(self) -> None:
+        """Forgets, in the child of a fork, computations of threads that only the parent has."""
+        self._under_way.clear()
+
+
+_all_loads: weakref.WeakSet[_Loads] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for loads in list(_all_loads):
+        loads.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def _copied(error: Exception) -> Exception:
+    """Returns a copy of an exception, so that each thread that raises it has its own traceback."""
+    try:
+        made = copy.copy(error)
+    except Exception:
+        return error
+    if type(made) is not type(error) or made is error:
+        return error
+    made.__cause__, made.__context__ = error.__cause__, error.__context__
+    made.__suppress_context__ = error.__suppress_context__
+    return made.with_traceback(error.__traceback__)
+
+
+def _function(
+    wrapped: Callable[..., Any], loads: _Loads, key_of: Callable[..., Any] | None, keys: _Keys
+) -> Any:
+    cache, stale = loads.cache, keys.stale
+
+    def missed(key: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        while True:
+            load = _Load(key)
+            found = loads.join(load)
+            if found is load:
+                return compute(load, args, kwargs, is_absent=False)
+            if found.thread == threading.get_ident():
+                # A function that calls itself with the same arguments would wait forever.
+                return wrapped(*args, **(kwargs or {}))
+            found.is_done.wait()
+            if found.error is not None:
+                raise _copied(found.error)
+            if found.value is not _MISSING:
+                return found.value
+
+    def compute(
+        load: _Load, args: tuple[Any, ...], kwargs: dict[str, Any] | None, *, is_absent: bool
+    ) -> Any:
+        try:
+            # Another thread may have stored the result after the look-up.
+            value = _MISSING if is_absent else cache.peek(load.key, _MISSING)
+            if value is _MISSING:
+                value = wrapped(*args, **(kwargs or {}))
+                loads.store(load, value)
+            load.value = value
+            return value
+        except Exception as error:
+            load.error = error
+            raise
+        finally:
+            loads.leave(load)
+
+    def refresh(
+        value: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> Any:
+        load = _Load(key)
+        if loads.join(load) is not load:
+            return value
+
+        def run() -> None:
+            load.thread = threading.get_ident()
+            # An exception leaves the stale result until its end, and the thread reports it.
+            compute(load, args, kwargs, is_absent=True)
+
+        try:
+            threading.Thread(target=run, name="mayfly-refresh", daemon=True).start()
+        except BaseException as error:
+            loads.leave(load)
+            # No thread can start. A later call tries again, or computes at the end of the time.
+            if not isinstance(error, RuntimeError):
+                raise
+        return value
+
+    if key_of is None:
+        return keys.call(cache, missed, refresh)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        key = key_of(*args, **kwargs)
+        value = cache.get(key, _MISSING)
+        if value is _MISSING:
+            return missed(key, args, kwargs)
+        if stale:
+            left = cache.time_to_live(key)
+            if left is not None and left < stale:
+                return refresh(value, key, args, kwargs)
+        return value
+
+    call.cache_key = key_of  # type: ignore[attr-defined]
+    return call
+
+
+# The computations that a task is part of, the outermost first.
+_chain: contextvars.ContextVar[tuple[_Load, ...]] = contextvars.ContextVar("mayfly_chain", default=())
+
+
+def _coroutine(
+    wrapped: Callable[..., Awaitable[Any]],
+    loads: _Loads,
+    key_of: Callable[..., Any] | None,
+    keys: _Keys,
+) -> Any:
+    import asyncio
+
+    cache, stale = loads.cache, keys.stale
+    background: set[asyncio.Future[Any]] = set()
+    make_key = key_of or keys.call(cache, None, None).cache_key
+
+    async def compute(load: _Load, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # The task has a context of its own.
+        _chain.set((*_chain.get(), load))
+        try:
+            value = await wrapped(*args, **kwargs)
+            loads.store(load, value)
+            return value
+        finally:
+            loads.leave(load)
+
+    def begin(key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Load:
+        load = _Load(key, asyncio.get_running_loop())
+        found = loads.join(load)
+        if found is load:
+            # A task of its own, so that a caller that is cancelled cancels nobody else.
+            load.task = asyncio.ensure_future(compute(load, args, kwargs))
+            background.add(load.task)
+            load.task.add_done_callback(background.discard)
+        return found
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        key = make_key(*args, **kwargs)
+        value = cache.get(key, _MISSING)
+        if value is not _MISSING:
+            if stale:
+                left = cache.time_to_live(key)
+                if left is not None and left < stale:
+                    begin(key, args, kwargs)
+            return value
+        load = begin(key, args, kwargs)
+        if load in _chain.get():
+            # A computation that waits for itself would wait forever.
+            return await wrapped(*args, **kwargs)
+        return await asyncio.shield(load.task)
+
+    call.cache_key = make_key  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,261 @@
+"""Sources of requests: files, arrays and tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Union
+
+from . import _native
+from ._options import ReadOptions, split
+from ._progress import progress_bar
+
+if TYPE_CHECKING:
+    # What a trace may be given as: a path or URL, an array or iterable of keys, columns by name, a
+    # table of pandas, Polars or Arrow, or a Trace.
+    Requests = Union[str, "os.PathLike[str]", "Trace", Mapping[str, Any], Iterable[Any], Any]
+
+# Seconds that a unit of NumPy's dates and spans has.
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0, "h": 3600.0, "D": 86400.0}
+
+
+class Trace:
+    """A trace in memory whose keys are numbered, for any number of replays.
+
+    Made by :func:`load`. ``len(trace)`` is the number of requests.
+    """
+
+    def __init__(self, native: _native.Trace, interning: dict[str, Any]) -> None:
+        self._native = native
+        self._interning = interning
+
+    @property
+    def name(self) -> str:
+        """Name of the trace in results."""
+        return self._native.name
+
+    @property
+    def objects(self) -> int:
+        """Number of distinct keys."""
+        return self._native.objects
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Total size of all objects at their first request, in bytes."""
+        return self._native.footprint_bytes
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether some object is larger than one byte."""
+        return self._native.has_sizes
+
+    @property
+    def has_ttls(self) -> bool:
+        """Whether some object has a TTL."""
+        return self._native.has_ttls
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the trace has timestamps."""
+        return self._native.has_time
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory that the trace takes."""
+        return self._native.memory_bytes
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __repr__(self) -> str:
+        return f"<mayfly.Trace {self.name!r}: {len(self)} requests for {self.objects} objects>"
+
+
+def load(
+    requests: Requests, *, name: str | None = None, progress: bool = False, **options: Any
+) -> Trace:
+    """Reads a trace into memory once, for several calls.
+
+    requests: a path or URL; a one-dimensional array, list or generator of keys (integers, or text);
+        a mapping of column names to arrays of equal length; a table of pandas, Polars or Arrow.
+        Columns are ``key``, ``time`` (seconds) or ``time_ms``, ``size`` (bytes), ``ttl`` (seconds)
+        or ``ttl_ms``, ``op`` (``"get"``, ``"set"``, …), ``key_size``, ``value_size``, ``client``,
+        ``next``; others are ignored. Integers and floats are read in place.
+    name: name in results; by default that of the file.
+    progress: whether a bar is shown.
+    options: ``format``, ``columns`` and ``skip_bad`` for files, and of :class:`ReplayOptions`
+        ``sample``, ``ttl_mix``, ``ignore_ttl``, ``request_rate``, ``memory_limit`` and ``seed``.
+    """
+    reading, replaying = split(options)
+    if isinstance(requests, Trace):
+        return requests
+    source = source_of(requests, name, reading)
+    with progress_bar(progress, "reading") as report:
+        native = _native.Trace(source, replaying, report)
+    return Trace(native, replaying)
+
+
+def source_of(requests: Requests, name: str | None, reading: ReadOptions) -> _native.Source:
+    """Returns the native source of requests."""
+    if isinstance(requests, Trace):
+        raise TypeError("expected a file, an array or a table: a Trace can only be replayed")
+    if isinstance(requests, (str, os.PathLike)):
+        return _of_path(os.fspath(requests), name, reading)
+    given = [option for option, value in reading.items() if value]
+    if given:
+        raise TypeError(f"{given[0]}: expected only with a file")
+    name = name or "requests"
+    if isinstance(requests, Mapping):
+        return _of_columns(name, requests)
+    module = type(requests).__module__.partition(".")[0]
+    if module == "pandas" and hasattr(requests, "columns"):
+        frame: Any = requests
+        return _of_columns(name, {column: frame[column] for column in frame.columns})
+    if hasattr(requests, "__arrow_c_stream__") and hasattr(requests, "columns"):
+        return _native.Source.arrow(name, requests)
+    fields = getattr(getattr(requests, "dtype", None), "names", None)
+    if fields:
+        structured: Any = requests
+        return _of_columns(name, {field: structured[field] for field in fields})
+    if isinstance(requests, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"requests of type {type(requests).__name__}: expected a path, an array of keys or a table"
+        )
+    return _of_columns(name, {"key": requests})
+
+
+def _of_path(path: str, name: str | None, reading: ReadOptions) -> _native.Source:
+    from ._remote import is_remote, local_copy
+
+    shown = name or stem(path)
+    if is_remote(path):
+        path = local_copy(path)
+    return _native.Source.file(
+        shown, path, reading["format"], reading["columns"], bool(reading["skip_bad"])
+    )
+
+
+def stem(path: str) -> str:
+    """Returns the file name without the endings of its format and compression."""
+    name = path.rstrip("/").rsplit("/", 1)[-1]
+    for ending in (".zst", ".gz", ".xz"):
+        name = name.removesuffix(ending)
+    name = name.removesuffix(".bin")
+    return name.rpartition(".")[0] or name
+
+
+def _of_columns(name: str, columns: Mapping[str, Any]) -> _native.Source:
+    prepared = {}
+    for column, values in columns.items():
+        if column in _native.field_names:
+            prepared[column] = _column(column, values)
+    return _native.Source.columns(name, prepared)
+
+
+def _column(name: str, values: Any) -> tuple[Any, float]:
+    """Returns a column as the native part reads it, and the seconds that a unit of it has."""
+    if isinstance(values, (str, bytes)) or isinstance(values, Mapping):
+        raise TypeError(
+            f"column {name!r}: {type(values).__name__}: expected an array, a list or a generator"
+        )
+    module = type(values).__module__.partition(".")[0]
+    if module in ("pandas", "polars", "pyarrow"):
+        values = _of_library(name, values)
+    if hasattr(values, "__array_interface__"):
+        _refuse_masked(name, values)
+        return _array(name, values)
+    if name in ("key", "id", "obj_id", "op", "operation") and not hasattr(values, "__array__"):
+        if not isinstance(values, Iterable):
+            raise TypeError(f"column {name!r}: {type(values).__name__}: expected an array of keys")
+        return values, 1.0
+    try:
+        import numpy
+    except ImportError:
+        return _without_numpy(name, values)
+    return _array(name, numpy.asarray(values if hasattr(values, "__array__") else list(values)))
+
+
+def _without_numpy(name: str, values: Any) -> tuple[Any, float]:
+    """Numbers of a list as an array of the standard library, which has an address, too."""
+    import array
+
+    numbers = array.array("d", values)
+    return _Described(numbers), 1.0
+
+
+class _Described:
+    """Describes an ``array.array`` as NumPy describes its arrays."""
+
+    def __init__(self, numbers: Any) -> None:
+        import sys
+
+        address, length = numbers.buffer_info()
+        order = "<" if sys.byteorder == "little" else ">"
+        self.numbers = numbers
+        self.__array_interface__ = {
+            "typestr": f"{order}f8",
+            "shape": (length,),
+            "strides": None,
+            "data": (address, True),
+            "version": 3,
+        }
+
+
+def _of_library(name: str, values: Any) -> Any:
+    """Converts a column of pandas, Polars or PyArrow to an array without a copy where it can."""
+    module = type(values).__module__.partition(".")[0]
+    if module == "pandas":
+        if values.isna().any():
+            row = int(values.isna().to_numpy().argmax())
+            raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls before")
+        array = values.to_numpy()
+        if array.dtype == object and str(values.dtype)[:1].lower() in "iuf":
+            # A masked or Arrow type of numbers.
+            array = values.to_numpy(dtype=str(values.dtype).partition("[")[0].lower())
+        return array
+    if module == "polars":
+        if values.null_count():
+            row = values.is_null().arg_max()
+            raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls before")
+        return values.to_numpy() if values.dtype.is_numeric() or values.dtype.is_temporal() else values
+    if values.null_count:
+        row = values.is_null().to_pylist().index(True)
+        raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls before")
+    return values.to_numpy(zero_copy_only=False)
+
+
+def _refuse_masked(name: str, array: Any) -> None:
+    """Refuses an array of ``numpy.ma`` with a masked entry, whose value has no meaning."""
+    # Of all arrays, only those of this module have a fill value.
+    if not (hasattr(array, "mask") and hasattr(array, "fill_value")):
+        return
+    import numpy
+
+    mask = numpy.ma.getmaskarray(array)
+    if mask.any():
+        row = int(mask.argmax())
+        raise ValueError(f"column {name!r}, row {row}: masked: fill or drop masked entries before")
+
+
+def _array(name: str, array: Any) -> tuple[Any, float]:
+    described = array.__array_interface__["typestr"]
+    kind = described[1]
+    if kind in "OUS":
+        if name not in ("key", "id", "obj_id", "op", "operation"):
+            if kind == "O":
+                raise TypeError(f"column {name!r}: an array of objects: expected numbers")
+            raise TypeError(f"column {name!r}: an array of text: expected numbers")
+        return array.tolist(), 1.0
+    if kind in "Mm":
+        import numpy
+
+        unit, count = numpy.datetime_data(array.dtype)
+        if unit not in _SECONDS:
+            raise TypeError(f"column {name!r}: dtype {array.dtype}: expected a unit of days or finer")
+        if numpy.isnat(array).any():
+            row = int(numpy.isnat(array).argmax())
+            raise ValueError(f"column {name!r}, row {row}: NaT: fill or drop nulls before")
+        return array.view(array.dtype.str.replace(kind, "i", 1).partition("[")[0]), (
+            _SECONDS[unit] * count
+        )
+    return array, 1.0

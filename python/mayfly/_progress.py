@@ -1,0 +1,32 @@
+"""Progress bars by tqdm, if it is installed and a bar is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Report = Callable[[int, int], None]
+
+
+@contextmanager
+def progress_bar(is_wanted: bool, label: str) -> Iterator[Report | None]:
+    """Yields a function that is called with the requests done and in total."""
+    if not is_wanted:
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError("progress=True needs tqdm: pip install 'mayfly-cache[progress]'") from error
+    bar: Any = tqdm(desc=label, unit="req", unit_scale=True)
+
+    def report(done: int, total: int) -> None:
+        if total and bar.total != total:
+            bar.reset(total)
+        bar.update(done - bar.n)
+
+    try:
+        yield report
+    finally:
+        bar.close()

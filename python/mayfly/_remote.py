@@ -1,0 +1,44 @@
+"""Traces behind URLs, copied once to a local folder by fsspec."""
+
+from __future__ import annotations
+
+import os
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URL."""
+    return "://" in path
+
+
+def local_copy(url: str) -> str:
+    """Copies a file to the folder of copies, unless it is there, and returns its path.
+
+    The folder is ``$MAYFLY_CACHE_DIR``, or ``mayfly`` below the user's folder for caches. A copy has
+    the name of the file, so that its endings select the format, in a folder named by the URL.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError(f"{url}: needs fsspec: pip install 'mayfly-cache[remote]'") from error
+    import hashlib
+    import tempfile
+
+    base = os.environ.get("MAYFLY_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "mayfly"
+    )
+    folder = os.path.join(base, hashlib.sha256(url.encode()).hexdigest()[:16])
+    path = os.path.join(folder, url.split("?")[0].rstrip("/").rsplit("/", 1)[-1])
+    if os.path.exists(path):
+        return path
+    os.makedirs(folder, exist_ok=True)
+    # Written under another name first, so that an interrupted copy is not taken for a whole one.
+    handle, partial = tempfile.mkstemp(dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as output, fsspec.open(url, "rb") as source:
+            while block := source.read(1 << 20):
+                output.write(block)
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+    return path

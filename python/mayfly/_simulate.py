@@ -1,0 +1,294 @@
+"""Replays, curves and generated traces."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from . import _native
+from ._input import Trace, load, source_of
+from ._options import split
+from ._progress import progress_bar
+from ._table import Columns, Table, merged
+
+if TYPE_CHECKING:
+    import os
+
+    from ._input import Requests
+
+    Size = int | float | str
+
+POLICIES = ("fifo", "lru", "clock", "sieve", "s3fifo")
+SIZES: tuple[str, ...] = ("0.1%", "1%", "10%")
+POINTS_MAX = 10_000
+# Of a pattern, as in texts of patterns.
+OBJECTS_MAX = 1 << 40
+# Options that are used when a trace is read, which cannot be changed afterwards.
+INTERNING = ("sample", "ttl_mix", "ignore_ttl")
+
+
+def simulate(
+    requests: Requests,
+    policies: str | Sequence[str | Callable[[int], EvictionPolicy]] = POLICIES,
+    sizes: Size | Sequence[Size] = SIZES,
+    *,
+    name: str | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Table:
+    """Replays a trace through caches of the given policies and sizes.
+
+    requests: what :func:`load` takes, or a trace that it returned.
+    policies: names with parameters after colons: ``"lru"``, ``"s3fifo:small=0.05"``, ``"segcache"``;
+        ``mayfly.policies`` lists them. A class is a policy in Python, see :class:`EvictionPolicy`.
+    sizes: bytes as an integer (objects for a trace without sizes), ``"64mb"``, a share of the
+        footprint such as ``"10%"``, or the share as a float: ``0.1``.
+    name: name of the trace in results.
+    progress: whether a bar is shown.
+    options: those of :class:`ReplayOptions` and of :func:`load`.
+
+    Returns a table with a row for each policy and size, in this order, and the columns of
+    ``mayfly sim --csv``: ``trace``, ``policy``, ``unit``, ``cache_size``, ``requests``, ``misses``,
+    ``miss_ratio`` and counters.
+
+    >>> import mayfly
+    >>> table = mayfly.simulate([1, 2, 1, 3, 1, 2], "lru", 2)
+    >>> table["misses"]
+    [4]
+    """
+    chosen, texts = chosen_policies(policies), size_texts(sizes)
+    _, replaying = split(options)
+    if isinstance(requests, Trace):
+        trace = requests
+        for option in INTERNING:
+            if option in options and options[option] != trace._interning[option]:
+                raise ValueError(f"{option}: expected at the call of load, which numbers the keys")
+    else:
+        trace = load(requests, name=name, progress=progress, **options)
+    with progress_bar(progress, trace.name) as report:
+        columns = replayed(trace, chosen, texts, replaying, report)
+    return Table(columns, provenance=provenance("simulate"))
+
+
+def chosen_policies(policies: Any) -> list[Any]:
+    """Returns policies as a list of names and classes."""
+    if callable(policies):
+        return [policies]
+    if isinstance(policies, str) or all(isinstance(policy, str) for policy in policies):
+        return list(policy_names(policies))
+    return [one if callable(one) else policy_names([one])[0] for one in policies]
+
+
+def replayed(
+    trace: Trace, chosen: list[Any], texts: list[str], replaying: dict[str, Any], report: Any
+) -> Columns:
+    """Replays policies by name together, and those in Python one by one; keeps their order."""
+    names = [one for one in chosen if isinstance(one, str)]
+    if len(names) == len(chosen):
+        return _native.replay(trace._native, names, texts, replaying, report)
+    of_names = Table(_native.replay(trace._native, names, texts, replaying, report))
+    parts_of_names = iter(of_names.rows_in_parts(len(texts))) if names else iter(())
+    parts: list[Table] = []
+    for one in chosen:
+        if isinstance(one, str):
+            parts.append(next(parts_of_names))
+        else:
+            name = getattr(one, "__name__", None) or type(one).__name__
+            parts.append(
+                Table(
+                    _native.replay_class(trace._native, name, one, texts, replaying, report)
+                )
+            )
+    return merged(parts)._columns
+
+
+class EvictionPolicy(Protocol):
+    """A policy in Python: a class, or any callable that takes the capacity and returns an object.
+
+    An entry is named by an integer that its key has from its first request on. The simulator decides
+    about hits, room, deadlines and counters, as it does for its own policies; the policy only chooses
+    victims. Each call takes some 9 microseconds, so that such a replay is about a thousand times slower
+    than one of the simulator's own.
+    """
+
+    def on_insert(self, entry: int, weight: int) -> None:
+        """Is called after an entry was inserted. ``weight`` is its bytes, or 1."""
+
+    def evict(self) -> int:
+        """Returns the entry to evict, which must be in the cache, and forgets it."""
+
+    # Optional: on_hit(self, entry), called at each hit, and on_remove(self, entry), called when an
+    # entry has expired or was deleted.
+
+
+def policy_names(policies: str | Sequence[str]) -> list[str]:
+    """Returns policies as a list of names."""
+    names = policies.split(",") if isinstance(policies, str) else list(policies)
+    if not names:
+        raise ValueError("policies: expected at least one")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"policies: {name!r}: expected a name such as 'lru'")
+    return names
+
+
+def size_texts(sizes: Size | Sequence[Size]) -> list[str]:
+    """Returns sizes as the texts that the command line takes."""
+    if isinstance(sizes, (str, int, float)) or not isinstance(sizes, Sequence):
+        sizes = [sizes]
+    texts = [size_text(size) for part in sizes for size in parts(part)]
+    if not texts:
+        raise ValueError("sizes: expected at least one")
+    return texts
+
+
+def parts(size: Size) -> list[Size]:
+    return list(size.split(",")) if isinstance(size, str) else [size]
+
+
+def size_text(size: Size) -> str:
+    if isinstance(size, bool):
+        raise TypeError(f"size {size!r}: expected an integer, a share or a text such as '64mb'")
+    if isinstance(size, str):
+        return size
+    if isinstance(size, float):
+        # A comparison with NaN is false.
+        if not 0 < size <= 1:
+            raise ValueError(f"size {size}: expected a share above 0 and at most 1, or an integer")
+        return f"{size * 100:.12g}%"
+    if hasattr(size, "__index__"):
+        number = size.__index__()
+        if number <= 0:
+            raise ValueError(f"size {number}: expected more than 0")
+        return str(number)
+    raise TypeError(f"size {size!r}: expected an integer, a share or a text such as '64mb'")
+
+
+def provenance(call: str) -> dict[str, Any]:
+    """Says what made a table."""
+    import platform
+
+    return {"version": _native.version, "call": call, "host": platform.node()}
+
+
+def curve(
+    requests: Requests,
+    policies: str | Sequence[str] = POLICIES,
+    sizes: Size | Sequence[Size] | None = None,
+    *,
+    points: int = 20,
+    exact: bool = False,
+    sample_share: float = 0.01,
+    sample_objects: int = 8192,
+    name: str | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Table:
+    """Computes miss ratios over cache sizes, estimated from a sample or exact.
+
+    requests, policies, name, progress, options: as in :func:`simulate`.
+    sizes: cache sizes; by default ``points`` sizes, evenly spaced in the logarithm from 0.1 % of the
+        footprint to all of it.
+    exact: whether the whole trace is replayed. Otherwise a sample of the objects is: at least
+        ``sample_share`` of them and at least ``sample_objects``.
+
+    Returns a table with a row for each policy and size: ``policy``, ``cache_size``, ``miss_ratio``
+    and its bounds ``low`` and ``high`` (95 %), ``byte_miss_ratio``, ``is_exact``, ``is_trusted``.
+    """
+    names = policy_names(policies)
+    texts = [] if sizes is None else size_texts(sizes)
+    if not 2 <= points <= POINTS_MAX:
+        raise ValueError(f"points {points}: expected 2 to {POINTS_MAX}")
+    check_sample(sample_share, sample_objects)
+    reading, replaying = split(options)
+    source = source_of(requests, name, reading)
+    sample = (sample_share, sample_objects)
+    with progress_bar(progress, "curve") as report:
+        columns, page = _native.curve(
+            source, names, texts, points, sample, exact, replaying, report
+        )
+    return Table(with_flags(columns), page=page, provenance=provenance("curve"))
+
+
+def check_sample(sample_share: float, sample_objects: int) -> None:
+    """Checks the arguments of a sample."""
+    if not 0 < sample_share <= 1:
+        raise ValueError(f"sample_share {sample_share}: expected a share above 0 and at most 1")
+    if not 1 <= sample_objects < 1 << 32:
+        raise ValueError(f"sample_objects {sample_objects}: expected 1 to {(1 << 32) - 1}")
+
+
+def with_flags(columns: Columns) -> Columns:
+    """Makes columns of "true" and "false" boolean."""
+    return {
+        name: (
+            ("flag", [value == "true" for value in values])
+            if name in ("is_exact", "is_trusted", "has_ttls")
+            else (kind, values)
+        )
+        for name, (kind, values) in columns.items()
+    }
+
+
+def generate(
+    requests: int = 1_000_000,
+    *,
+    pattern: str = "zipf:1",
+    objects: int = 100_000,
+    size: str = "fixed:1",
+    ttl_mix: str | None = None,
+    request_rate: float = 1000.0,
+    write_share: float = 0.0,
+    seed: int = 1,
+    path: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> dict[str, Any] | None:
+    """Generates a trace, repeatable by its seed.
+
+    requests: number of requests.
+    pattern: patterns joined by ``+``, each with ``@WEIGHT``: ``"zipf:0.9@80+scan:1000@20"``, or
+        ``"days"``.
+    objects: number of objects of each pattern that gives none.
+    size: sizes in bytes: ``"fixed:4096"``, ``"uniform:1:100"``, ``"lognormal:1000:1.5"``.
+    ttl_mix: TTLs: a published mix such as ``"cluster4"``, or ``"60s:0.4 1h:0.6"``.
+    request_rate: requests per second of the trace's clock.
+    write_share: share of the requests that are writes.
+    path: file to write, whose name selects format and compression.
+
+    Returns columns of length ``requests`` that :func:`simulate` takes: ``key`` (uint64), ``time_ms``
+    (uint64), ``size`` (uint32), ``ttl_ms`` (uint64), as NumPy arrays, and ``op`` as a list of names;
+    ``None`` if a path was given.
+    """
+    if isinstance(requests, bool) or not isinstance(requests, int) or requests < 1:
+        raise ValueError(f"requests {requests!r}: expected an integer of at least 1")
+    for option, value, least, most in (
+        ("objects", objects, 1, OBJECTS_MAX),
+        ("seed", seed, 0, (1 << 64) - 1),
+    ):
+        if not least <= operator.index(value) <= most:
+            raise ValueError(f"{option} {value}: expected {least} to {most}")
+    if not 0 < request_rate < float("inf"):
+        raise ValueError(f"request_rate {request_rate}: expected more than 0 requests a second")
+    if not 0 <= write_share <= 1:
+        raise ValueError(f"write_share {write_share}: expected a share from 0 to 1")
+    rates = (float(request_rate), float(write_share), seed)
+    with progress_bar(progress, "generate") as report:
+        if path is not None:
+            import os
+
+            _native.generate_file(
+                os.fspath(path), requests, pattern, objects, size, ttl_mix, rates, report
+            )
+            return None
+        made = _native.generate(requests, pattern, objects, size, ttl_mix, rates, report)
+    import numpy
+
+    columns: dict[str, Any] = {
+        name: numpy.frombuffer(data, dtype=kind) for name, (kind, data) in made.items()
+    }
+    columns["op"] = [_OPS[number] for number in columns["op"].tolist()]
+    return columns
+
+
+_OPS = ("get", "gets", "set", "add", "replace", "cas", "append", "prepend", "delete", "incr", "decr")
