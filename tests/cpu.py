@@ -44,14 +44,15 @@ def encoded(*words) -> bytes:
 class Client:
     """A connection that counts the lines of replies instead of parsing them."""
 
-    def __init__(self, port: int, number: int, has_tls: bool):
+    def __init__(self, port: int, number: int, has_tls: bool, before: "Client | None" = None):
         self.number = number
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if has_tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            self.socket = context.wrap_socket(self.socket)
+            self.context = before.context if before else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
+            self.socket = self.context.wrap_socket(self.socket, session=before.session if before else None)
+            assert self.socket.session_reused == bool(before), "the session was not resumed"
 
     def send(self, payload: bytes) -> None:
         self.socket.sendall(payload)
@@ -105,15 +106,19 @@ class Queue:
 
 
 class Handshake:
-    """Connections that are opened, used once and closed. The server is idle otherwise."""
+    """Connections that are opened, used once and closed. The server is idle otherwise. A resumed session begins with the ticket of the one before."""
 
     connections = 100
+
+    def __init__(self, is_resumed: bool = False):
+        self.is_resumed = is_resumed
 
 
 TESTS = {
     "get": Repeated(lambda number, index: encoded("GET", f"key:{index}"), 2),
     "set": Repeated(lambda number, index: encoded("SET", f"key:{index}", "xxx"), 1),
     "handshake": Handshake(),
+    "resumption": Handshake(is_resumed=True),
     "eval-get": Repeated(lambda number, index: encoded("EVAL", GET, 1, f"key:{index}"), 2),
     "eval-rate-limiter": Repeated(lambda number, index: encoded("EVAL", RATE_LIMITER, 1, f"limit:{number}:{index}", 60000, 1 << 30), 3),
     "xadd": Repeated(lambda number, index: encoded("XADD", f"stream:{number}", "MAXLEN", "~", 1000, "*", "field", "value-of-an-entry"), 2),
@@ -130,8 +135,8 @@ class Contestant:
         self.port = self.port or self.server.port
         self.clients = [self.client(number) for number in range(CLIENTS)]
 
-    def client(self, number: int) -> Client:
-        return Client(self.port, number, self.has_tls)
+    def client(self, number: int, before: Client | None = None) -> Client:
+        return Client(self.port, number, self.has_tls, before)
 
     def cpu_s(self) -> float:
         fields = Path(f"/proc/{self.server.process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
@@ -139,13 +144,14 @@ class Contestant:
 
     def sample(self, test) -> float:
         """Microseconds of CPU time per operation."""
-        used, operations = 0.0, 0
+        used, operations, client = 0.0, 0, None
         while isinstance(test, Handshake) and used < SAMPLE_S:
             start = self.cpu_s()
             for _ in range(test.connections):
-                client = self.client(0)
+                client = self.client(0, client if test.is_resumed else None)
                 client.send(b"PING\r\n")
                 client.receive(1)
+                client.session = client.socket.session if self.has_tls else None
                 client.socket.close()
             used += self.cpu_s() - start
             operations += test.connections

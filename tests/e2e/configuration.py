@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import redis
@@ -202,11 +203,42 @@ def test_few_files_no_home_and_files_that_cannot_be_written(bench):
     assert code != 0 and "logfile /proc/absent/log" in text, text
 
 
+def test_pipes_in_place_of_files_are_refused(bench):
+    """A worker that opened a pipe without a writer would never serve its clients again."""
+    if bench.is_redis:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.mkfifo(folder / "pipe")
+        (folder / "main.conf").write_text(f"include {folder}/pipe\n")
+        for options in (["--aclfile", f"{folder}/pipe"], ["--requirepass-file", f"{folder}/pipe"], [f"{folder}/main.conf"]):
+            code, text = run_to_end(bench.binary, *options, "--port", str(free_port()))
+            assert code != 0 and "expected a regular file" in text, text
+        (folder / "users").write_text("user default on nopass ~* &* +@all\n")
+        (folder / "main.conf").write_text("timeout 0\n")
+        with bench.start(f"{folder}/main.conf", "--aclfile", f"{folder}/users") as server, server.client() as r:
+            for path in ("users", "main.conf"):
+                (folder / path).unlink()
+                os.mkfifo(folder / path)
+            for command in ("ACL LOAD", "CONFIG REWRITE"):
+                try:
+                    r.execute_command(command)
+                    raise AssertionError(command)
+                except redis.ResponseError as error:
+                    assert "expected a regular file" in str(error), error
+            for setting in ("tls-cert-file", "tls-ca-cert-file"):
+                assert r.config_set(setting, f"{folder}/users"), "without a port for TLS no file is read"
+            server.signal(signal.SIGHUP)
+            assert r.ping() and r.acl_list()
+
+
 def test_the_unit_is_hardened_and_its_file_is_valid(bench):
     if bench.is_redis:
         return
     code, text = run_to_end(bench.binary, str(UNIT / "mayfly.conf"), "--check-config")
     assert code == 0 and "warning" not in text, text
+    # A limit would end a snapshot that a slow disk has not completed.
+    assert "\nTimeoutStopSec=infinity\n" in (UNIT / "mayfly.service").read_text()
     if shutil.which("systemd-analyze") is None:
         return
     command = ["systemd-analyze", "security", "--offline=true", str(UNIT / "mayfly.service")]

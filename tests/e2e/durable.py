@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import redis
+import tls
 from server import Server, free_port, within_limit
 from snapshots import content, fill
 
@@ -382,3 +383,191 @@ def test_sentinels_promote_a_replica(bench):
             process.wait()
         replica.end()
         primary.end()
+
+
+def test_a_replica_frees_on_time_what_redis_has_not_deleted(bench):
+    """The primary does not expire by itself, and sends a deletion only when a client accesses the key."""
+    if bench.is_redis:
+        return
+    with Server("redis", "--enable-debug-command", "yes") as there, bench.start() as server:
+        t, r = there.client(), server.client()
+        t.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+        r.execute_command("REPLICAOF", "127.0.0.1", there.port)
+        linked(r)
+        for number in range(500):
+            t.set(f"key:{number}", number, px=300)
+        t.set("kept", 1, px=300)
+        t.persist("kept")
+        assert t.wait(1, 10_000) == 1
+        for _ in within_limit():
+            if r.info("stats")["expired_keys"] == 500:
+                break
+        assert r.get("kept") == b"1"
+        # The late deletions and new values change nothing else.
+        for number in range(500):
+            t.incr(f"key:{number}")
+        equal(r, t)
+        assert r.get("key:7") == b"1" and r.ttl("key:7") == -1
+
+
+def test_failover_exchanges_the_roles_without_a_loss(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as first, bench.start() as second:
+        one, two = first.client(), second.client()
+        two.execute_command("REPLICAOF", "127.0.0.1", first.port)
+        linked(two)
+        for words, text in (
+            (("ABORT",), "No failover"),
+            (("TO", "127.0.0.1", 1), "not a replica"),
+            (("TO", "127.0.0.1", second.port, "FORCE"), "requires both"),
+            (("TIMEOUT", 0), "greater than 0"),
+            (("SOON",), "syntax"),
+        ):
+            try:
+                one.execute_command("FAILOVER", *words)
+                raise AssertionError(words)
+            except redis.ResponseError as error:
+                assert text in str(error), (words, error)
+        acked = {}
+        ports = [first.port, second.port]
+        stops = threading.Event()
+
+        def load(worker: int) -> None:
+            """Counts up at whichever server accepts writes."""
+            number, at = 0, 0
+            r = [redis.Redis(port=port) for port in ports]
+            while not stops.is_set():
+                try:
+                    r[at].set(f"worker:{worker}", number + 1)
+                    number += 1
+                    acked[worker] = number
+                except redis.exceptions.ReadOnlyError:
+                    at = 1 - at
+
+        threads = [threading.Thread(target=load, args=(worker,)) for worker in range(4)]
+        for thread in threads:
+            thread.start()
+        for round_ in range(4):
+            primary, other, at = (one, two, second) if round_ % 2 == 0 else (two, one, first)
+            time.sleep(0.2)
+            primary.execute_command("FAILOVER", "TO", "127.0.0.1", at.port, "TIMEOUT", 20_000)
+            for _ in within_limit():
+                if other.info("replication")["role"] == "master" and primary.info("replication").get("master_link_status") == "up":
+                    break
+            assert primary.info("replication")["master_failover_state"] == "no-failover"
+        time.sleep(0.2)
+        stops.set()
+        for thread in threads:
+            thread.join()
+        for worker, number in acked.items():
+            assert number > 10 and int(one.get(f"worker:{worker}")) == number, (worker, number)
+        equal(one, two)
+        assert "receiving a snapshot" not in first.log_text()
+        # The other side does not answer: the roles stay.
+        second.process.send_signal(signal.SIGSTOP)
+        # The signal stops the process when one of its threads runs, which takes a while on a busy machine.
+        for _ in within_limit():
+            if Path(f"/proc/{second.process.pid}/stat").read_text().rsplit(") ", 1)[1].startswith("T"):
+                break
+        one.set("not received", 1)
+        one.execute_command("FAILOVER", "TIMEOUT", 300)
+        for _ in within_limit():
+            if one.info("replication")["master_failover_state"] == "no-failover":
+                break
+        one.set("written", 1)
+        one.execute_command("FAILOVER")
+        one.execute_command("FAILOVER", "ABORT")
+        one.set("written", 2)
+        # With FORCE the change goes on after the time, and the other side does not answer then either.
+        one.execute_command("FAILOVER", "TO", "127.0.0.1", second.port, "TIMEOUT", 100, "FORCE")
+        for _ in within_limit():
+            if one.info("replication")["master_failover_state"] == "failover-in-progress":
+                break
+        assert one.info("replication")["role"] == "slave"
+        one.execute_command("FAILOVER", "ABORT")
+        assert one.info("replication")["role"] == "master"
+        one.set("written", 3)
+        second.process.send_signal(signal.SIGCONT)
+        linked(two)
+        equal(one, two)
+
+
+def test_failover_with_redis_as_the_other_side(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as server, Server("redis") as there:
+        r, t = server.client(), there.client()
+        r.set("a", 1)
+        t.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        linked(t)
+        r.execute_command("FAILOVER", "TO", "127.0.0.1", there.port)
+        linked(r)
+        t.set("b", 1)
+        equal(r, t)
+        t.execute_command("FAILOVER", "TO", "127.0.0.1", server.port)
+        linked(t)
+        r.set("c", 1)
+        equal(r, t)
+
+
+def test_messages_reach_subscribers_of_replicas(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as server, bench.start() as replica, Server("redis") as there:
+        for one in (replica, there):
+            one.client().execute_command("REPLICAOF", "127.0.0.1", server.port)
+            linked(one.client())
+        for one in (replica, there):
+            with one.client().pubsub() as listener:
+                listener.subscribe("news")
+                assert listener.get_message(timeout=10)["type"] == "subscribe"
+                server.client().publish("news", "text")
+                assert listener.get_message(timeout=10)["data"] == b"text"
+
+
+def test_loaded_keys_are_no_changes_and_bytes_of_replication_are_counted(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as server, bench.start() as replica:
+        r = server.client()
+        for number in range(100):
+            r.set(f"key:{number}", 1)
+        r.execute_command("SAVE")
+        with bench.start("--dir", server.folder.name) as second:
+            s = second.client()
+            for _ in within_limit():
+                if not s.info("persistence")["loading"]:
+                    break
+            assert s.dbsize() == 100 and s.info("persistence")["rdb_changes_since_last_save"] == 0
+            s.set("one", 1)
+            assert s.info("persistence")["rdb_changes_since_last_save"] == 1
+        p = replica.client()
+        p.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        linked(p)
+        assert r.info("stats")["total_net_repl_output_bytes"] > 1000
+        assert p.info("stats")["total_net_repl_input_bytes"] > 1000
+
+
+def test_a_replica_connects_by_tls(bench):
+    """As a replica of Mayfly and, where it has TLS, of Redis; a primary that nobody has certified is refused."""
+    if bench.is_redis:
+        return
+    authority, stranger = tls.Authority(), tls.Authority("stranger")
+    with tls.Secure(bench, authority, clients="yes") as secure:
+        r = secure.server.client()
+        r.set("a", 1)
+        certificate, key = authority.sign("replica", "/CN=replica")
+        options = ("--tls-replication", "yes", "--tls-cert-file", certificate, "--tls-key-file", key)
+        with bench.start(*options, "--tls-ca-cert-file", authority.file) as replica:
+            p = replica.client()
+            p.execute_command("REPLICAOF", "127.0.0.1", secure.tls_port)
+            linked(p)
+            r.set("b", 2)
+            equal(r, p)
+        with bench.start(*options, "--tls-ca-cert-file", stranger.file) as replica:
+            replica.client().execute_command("REPLICAOF", "127.0.0.1", secure.tls_port)
+            for _ in within_limit():
+                if "UnknownIssuer" in replica.log_text():
+                    break
+            assert replica.client().get("a") is None

@@ -70,6 +70,13 @@ def test_a_fatal_signal_is_reported_with_the_last_command(bench):
 
 
 @only_mayfly
+def test_libraries_do_not_fill_the_log(bench):
+    with bench.start("--loglevel", "debug") as server, server.client() as r:
+        assert r.ping()
+        assert "serves on" in server.log_text() and "event source" not in server.log_text()
+
+
+@only_mayfly
 def test_sighup_reads_the_users_again(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
         path = Path(folder, "users.acl")

@@ -20,12 +20,15 @@ import configuration
 import differential
 import durable
 import expiry
+import faults
 import lifecycle
 import lists
 import memcached
 import metrics
 import operations
+import partners
 import policies
+import primaries
 import segment
 import sharding
 import snapshots
@@ -35,7 +38,7 @@ import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, operations, metrics, policies, segment, sharding, snapshots, durable, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, operations, metrics, policies, segment, sharding, snapshots, durable, faults, partners, primaries, sorted_sets, streams, tls, differential]
 
 
 class Bench:

@@ -1,12 +1,14 @@
 """Snapshots: SAVE, BGSAVE, save points and SHUTDOWN, files that redis-server loads, and failures."""
 
 import signal
+import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import redis
-from server import Server, within_limit
+from server import LIMIT_S, Server, within_limit
 
 
 def fill(r: redis.Redis) -> None:
@@ -211,6 +213,23 @@ def test_kill_during_a_save_leaves_a_whole_file(bench):
             server.wait()
             with loaded(server) as peer, peer.client() as p:
                 assert (p.get("round"), p.dbsize()) in [(b"old", 1), (b"new", 100_001)]
+
+
+def test_check_reports_what_a_load_refuses(bench):
+    if bench.is_redis:
+        return
+    header, end = b"REDIS0011", b"\xff" + bytes(8)
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "dump.rdb"
+        for body, expected in (
+            (b"\xfe\x00\x00\x01k\x01v", "the file is not damaged\n"),
+            (b"\xfe\x14\x00\x01k\x01v", "does not load it: offset 9: database 20: there are 16 (databases)"),
+            (b"\xfe\x00\x02\x01s\x02\x01a\x01a", "expected distinct elements, found two of one name, in the value of key 's'"),
+            (b"\xf5\x04junk", "does not load it: offset 9: "),
+        ):
+            path.write_bytes(header + body + end)
+            done = subprocess.run([Path(bench.binary).resolve(), "check", path], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            assert expected in done.stdout + done.stderr and (done.returncode == 0) == (body == b"\xfe\x00\x00\x01k\x01v"), done
 
 
 def test_debug_reload_keeps_all_keys(bench):

@@ -216,6 +216,69 @@ def test_certificates_are_reloaded(bench):
 
 
 @only_mayfly
+def test_sessions_are_resumed(bench):
+    """By tickets of both versions, which a change of the settings ends."""
+    with Secure(bench, Authority()) as secure:
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = ssl.create_default_context(cafile=secure.authority.file)
+            context.minimum_version = context.maximum_version = version
+
+            def connect(session=None):
+                connection = context.wrap_socket(secure.raw(), server_hostname="localhost", session=session)
+                connection.sendall(b"PING\r\n")
+                assert connection.recv(100) == b"+PONG\r\n"
+                return connection
+
+            session = None
+            for turn in range(3):
+                with connect(session) as connection:
+                    assert connection.session_reused == (turn > 0), (version, turn)
+                    session = connection.session
+            with secure.server.client() as plain:
+                assert plain.config_set("tls-protocols", "TLSv1.2 TLSv1.3")
+            with connect(session) as connection:
+                assert not connection.session_reused, version
+
+
+@only_mayfly
+def test_ping_uses_tls_and_a_password(bench):
+    authority = Authority()
+    folder = authority.path
+
+    def ping(secure: Secure, *options: str, tls: bool = True) -> tuple[int, str, str]:
+        settings = folder / "server.conf"
+        lines = [f"tls-port {secure.tls_port}", f"tls-cert-file {secure.certificate}", f"tls-key-file {secure.key}", "port 0", "requirepass secret"]
+        settings.write_text("\n".join([*lines, "tls-auth-clients no", ""]))
+        program = str(Path(bench.binary).resolve())
+        done = subprocess.run([program, "ping", str(settings), *options], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    with Secure(bench, authority, "--requirepass", "secret") as secure:
+        assert ping(secure) == (0, "PONG\n", "")
+        assert ping(secure, "--tls", "--cacert", authority.file, "--host", "localhost") == (0, "PONG\n", "")
+        other = Authority("other")
+        code, _, text = ping(secure, "--tls", "--cacert", other.file, "--host", "localhost")
+        assert code == 1 and "certificate" in text, text
+        code, _, text = ping(secure, "--tls", "--port", str(secure.server.port))
+        assert code == 1 and "TLS" in text, text
+        (folder / "password").write_text("secret\n")
+        assert ping(secure, "--password-file", str(folder / "password"))[0] == 0
+        (folder / "password").write_text("wrong\n")
+        code, _, text = ping(secure, "--password-file", str(folder / "password"))
+        assert code == 1 and "WRONGPASS" in text and "wrong" not in text, text
+        code, _, text = ping(secure, "--password-file", str(folder))
+        assert code == 1 and "regular file" in text, text
+        # A renewed certificate that the server has not read yet is no reason to restart it.
+        secure.certificate, secure.key = authority.sign("renewed", "/CN=renewed")
+        code, out, text = ping(secure)
+        assert (code, out) == (0, "PONG\n") and "SIGHUP" in text, text
+        with secure.server.client(password="secret") as plain:
+            assert plain.config_set("tls-auth-clients", "yes")
+        code, out, _ = ping(secure)
+        assert (code, out) == (0, "PONG\n"), "a server that demands a certificate answers"
+
+
+@only_mayfly
 def test_what_is_not_tls_is_refused_at_once(bench):
     with Secure(bench, Authority()) as secure:
         for sent, port in (

@@ -132,7 +132,7 @@ def failures_of_auth_are_slowed_per_address(bench):
             thread.join(12)
         bench.note("guesses of one address in 2 s", str(count[0]), "2,000 (asserted)")
         assert count[0] <= 2000, f"{count[0]} guesses in 2 s"
-        assert other_s < 1, f"AUTH from another address took {other_s:.1f} s"
+        assert other_s < (1 if bench.is_full else 5), f"AUTH from another address took {other_s:.1f} s"
         with server.connect(source="127.0.0.2") as client:
             client.must("AUTH", "secret")
 

@@ -214,6 +214,13 @@ class Server:
         found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text(), re.MULTILINE)
         return int(found.group(1)) * 1024 if found else 0
 
+    def times_of_data_threads(self) -> list[str]:
+        """Files with the processor time of each data thread, if the system counts it."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        is_data = lambda task: task.name == str(self.process.pid) if self.is_peer else (task / "comm").read_text().startswith("worker-")
+        files = [task / "schedstat" for task in tasks if is_data(task)]
+        return [str(file) for file in files if file.exists()]
+
     def resident(self) -> int:
         return self._status("VmRSS")
 
@@ -306,9 +313,13 @@ def send_what_is_taken(connection: Connection, data: bytes, limit_s: float = 5.0
 @dataclass
 class Latencies:
     """Latencies of a probe's requests, in milliseconds. A request that waited long stands for the requests that were not
-    sent meanwhile, so that a long stall weighs as much as it lasted."""
+    sent meanwhile, so that a long stall weighs as much as it lasted.
+
+    `used_max` is the longest time for which the server's data threads worked during one request, all together: what the
+    request can have waited for the server. The rest is the wait for a core of a busy machine. NaN if the system does not count it."""
 
     values: list[float]
+    used_max: float = float("nan")
 
     def at(self, part: float) -> float:
         return self.values[min(len(self.values) - 1, int(len(self.values) * part))] if self.values else float("inf")
@@ -327,34 +338,36 @@ class Probe:
 
     INTERVAL_MS = 1.0
 
-    def __init__(self, port: int, key: str = "probe"):
+    def __init__(self, server: Server, key: str = "probe"):
         script = str(Path(__file__).with_name("probe.py"))
         self.process = subprocess.Popen(
-            [sys.executable, "-S", "-E", script, str(port), key], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [sys.executable, "-S", "-E", script, str(server.port), key, *server.times_of_data_threads()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
         self.process.stdout.read(1)
 
-    def end(self) -> list[tuple[float, float]]:
-        """Stops it. Returns pairs of the start and the duration of each request, in seconds."""
+    def end(self) -> list[tuple[float, float, float]]:
+        """Stops it. Returns the start, the duration and the time of the data threads of each request, in seconds."""
         output, _ = self.process.communicate(timeout=LIMIT_S + 60)
         numbers = array.array("d")
         numbers.frombytes(output)
-        return list(zip(numbers[::2], numbers[1::2]))
+        return list(zip(numbers[::3], numbers[1::3], numbers[2::3]))
 
 
 def latencies(probes: list[Probe], since: float = 0.0, until: float = float("inf")) -> Latencies:
     """Ends the probes. Latencies of the requests that were under way between two instants."""
-    values = []
+    values, used_max = [], 0.0
     for probe in probes:
-        for start, duration in probe.end():
+        for start, duration, used in probe.end():
             if start + duration < since or start > until:
                 continue
+            # A NaN remains.
+            used_max = used_max if used_max >= used * 1000 else used * 1000
             ms = duration * 1000
             values.append(ms)
             while ms > 2 * Probe.INTERVAL_MS and len(values) < 1_000_000:
                 ms -= Probe.INTERVAL_MS
                 values.append(ms)
-    return Latencies(sorted(values))
+    return Latencies(sorted(values), used_max)
 
 
 @dataclass
@@ -419,7 +432,7 @@ class Bench:
 
     def probes(self, server: Server) -> list[Probe]:
         """One probe, or two where two data threads serve the connections."""
-        return [Probe(server.port) for _ in range(min(2, self.threads))]
+        return [Probe(server) for _ in range(min(2, self.threads))]
 
     def size(self, small: int, full: int) -> int:
         return full if self.is_full else small

@@ -4,10 +4,14 @@
 
 A probe (two, with two data threads) sends GET of another key about once a millisecond. A request that waits stands for
 those that were not sent meanwhile. The window begins with the command and lasts at least a second; each command runs three
-times, and the run with the median of the longest waits is printed. The first line, without a command, is the machine's own noise.
+times, and the run with the median of the last column is printed. The first line, without a command, is the machine's own noise.
+
+The last column is the longest time for which the data threads worked during one GET, all together: what it can have waited for the
+server. The rest of a wait is that of a busy machine for a core. The lines behind the table name the machine and its load.
 """
 
 import argparse
+import os
 import sys
 import time
 
@@ -18,7 +22,7 @@ WINDOW_S = 1.0
 
 
 def idle(field: Field) -> Stall:
-    probes = [Probe(field.server.port) for _ in range(min(2, field.threads))]
+    probes = [Probe(field.server) for _ in range(min(2, field.threads))]
     time.sleep(0.1)
     start = time.monotonic()
     time.sleep(WINDOW_S)
@@ -26,7 +30,7 @@ def idle(field: Field) -> Stall:
 
 
 def median_of(runs: list[Stall]) -> Stall:
-    return sorted(runs, key=lambda run: run.latencies.max)[len(runs) // 2]
+    return sorted(runs, key=lambda run: (run.latencies.used_max, run.latencies.max))[len(runs) // 2]
 
 
 def measured(bench: Bench, count: int, runs: int, only: str) -> dict[str, Stall | None]:
@@ -50,7 +54,7 @@ def measured(bench: Bench, count: int, runs: int, only: str) -> dict[str, Stall 
 
 
 def shown(latencies: Latencies) -> str:
-    return f"{latencies.p999:.1f} | {latencies.max:.1f}"
+    return f"{latencies.p999:.1f} | {latencies.max:.1f} | {latencies.used_max:.1f}"
 
 
 def main() -> int:
@@ -62,13 +66,16 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only commands whose name contains this")
     chosen = parser.parse_args()
     raise_file_limit()
+    load_before = os.getloadavg()[0]
     tables = [measured(Bench(chosen.server, threads, True), chosen.size, chosen.runs, chosen.only) for threads in chosen.threads]
     columns = [f"{threads} thread{'s' if threads > 1 else ''}" for threads in chosen.threads]
-    print("| command | " + " | ".join(f"{column}: command, ms | p99.9, ms | max, ms" for column in columns) + " |")
-    print("|---|" + "---:|---:|---:|" * len(columns))
+    print("| command | " + " | ".join(f"{column}: command, ms | p99.9, ms | max, ms | of data threads, ms" for column in columns) + " |")
+    print("|---|" + "---:|---:|---:|---:|" * len(columns))
     for name in tables[0]:
-        cells = [f"{stall.command_s * 1000:.0f} | {shown(stall.latencies)}" if (stall := table[name]) else "no reply | – | –" for table in tables]
+        cells = [f"{stall.command_s * 1000:.0f} | {shown(stall.latencies)}" if (stall := table[name]) else "no reply | – | – | –" for table in tables]
         print(f"| {name} | " + " | ".join(cells) + " |")
+    cores, load_after = os.cpu_count(), os.getloadavg()[0]
+    print(f"\nPriority {os.nice(0)}, {cores} cores; load average {load_before:.1f} before and {load_after:.1f} after, of all processes of the machine.")
     return 0
 
 

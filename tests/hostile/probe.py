@@ -1,4 +1,5 @@
-"""Sends GET of one key about once a millisecond until its input ends, then writes starts and durations as doubles.
+"""Sends GET of one key about once a millisecond until its input ends, then writes doubles: the start and the duration of each
+request, and the processor time that the server's data threads used meanwhile (NaN where the system does not count it).
 
 A process of its own, so that the work of the checks does not delay it.
 """
@@ -13,6 +14,15 @@ import time
 
 def main() -> None:
     port, key = int(sys.argv[1]), sys.argv[2].encode()
+    files = [os.open(path, os.O_RDONLY) for path in sys.argv[3:]]
+
+    def used_s() -> float:
+        """Sum of the processor time of the data threads, in seconds."""
+        try:
+            return sum(int(os.pread(file, 100, 0).split()[0]) for file in files) / 1e9 if files else float("nan")
+        except OSError:
+            return float("nan")
+
     request = b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key)
     numbers, clock = array.array("d"), time.monotonic
     connection = socket.create_connection(("127.0.0.1", port), timeout=120)
@@ -22,13 +32,14 @@ def main() -> None:
     connection.recv(4096)
     is_first = True
     while is_first or not select.select([0], [], [], 0.0007)[0]:
-        start = clock()
+        used, start = used_s(), clock()
         try:
             connection.sendall(request)
             is_open = bool(connection.recv(4096))
         except OSError:
             is_open = False
-        numbers.extend((start, clock() - start if is_open else float("inf")))
+        duration = clock() - start if is_open else float("inf")
+        numbers.extend((start, duration, used_s() - used))
         if not is_open:
             break
         if is_first:

@@ -43,6 +43,12 @@ def fill_keys(client: Connection, prefix: str, count: int, *more: str) -> None:
             client.reply()
 
 
+def fill_groups(client: Connection, count: int) -> None:
+    client.must("XADD", "stream", "1-1", "field", "value")
+    for start in range(0, count // 5, 5000):
+        client.say_all([("XGROUP", "CREATE", "stream", f"group:{number}", "0") for number in range(start, min(count // 5, start + 5000))])
+
+
 def fill_watch_values(client: Connection) -> None:
     client.must("SET", "lcs1", b"ab" * 5000)
     client.must("SET", "lcs2", b"ba" * 5000)
@@ -56,6 +62,7 @@ COLLECTIONS = {
     "list1": lambda client, count: fill(client, "RPUSH", "list1", count, lambda i: bulk(b"e%d" % i), 1),
     "key:": lambda client, count: fill_keys(client, "key:", count),
     "big": lambda client, count: client.must("SETRANGE", "big", 256 * count - 1, "x"),
+    "groups": fill_groups,
     "lcs": lambda client, count: fill_watch_values(client),
 }
 
@@ -69,6 +76,8 @@ class Long:
     needs: tuple
     # Commands before each run, for instance a copy of what the command destroys.
     before: tuple = ()
+    # The error that the command must have because of a documented limit.
+    refusal: str = ""
 
 
 def many_keys(prefix: str) -> Callable[[int], list]:
@@ -106,8 +115,23 @@ LONG = [
     Long("SETRANGE", "SETRANGE grown {bytes} x", (), ("DEL grown",)),
     Long("LCS", "LCS lcs1 lcs2 LEN", ("lcs",)),
     Long("WATCH", lambda count: ["WATCH", *many_keys("watched:")(count // 5)], (), ("UNWATCH",)),
+    Long("XINFO GROUPS", "XINFO GROUPS stream", ("groups",)),
+    Long("XINFO STREAM FULL", "XINFO STREAM stream FULL COUNT 0", ("groups",)),
+    Long("BLPOP of many keys", lambda count: ["BLPOP", *many_keys("list:")(count // 2), 0], (), (), "at most"),
+    Long("XREAD of many streams", lambda count: ["XREAD", "BLOCK", 0, "STREAMS", *many_keys("s:")(count // 5), *["$"] * (count // 5)], (), (), "at most"),
+    # Messages of subscriptions in RESP3, so that another command can follow.
+    Long("SUBSCRIBE", lambda count: ["SUBSCRIBE", *many_keys("channel:")(count * 3 // 10)], (), ("HELLO 3",)),
+    Long("UNSUBSCRIBE", "UNSUBSCRIBE", (), ("HELLO 3", "channels SUBSCRIBE")),
+    Long("PSUBSCRIBE", lambda count: ["PSUBSCRIBE", *many_keys("pattern:")(count * 3 // 10)], (), ("HELLO 3",)),
+    Long("RESET of many subscriptions", "RESET", (), ("HELLO 3", "channels SSUBSCRIBE")),
+    Long("CLIENT TRACKING of many prefixes", lambda count: ["CLIENT", "TRACKING", "ON", "BCAST", *words_of_prefixes(count // 5)], (), (), "at most"),
+    Long("COMMAND INFO of many names", lambda count: ["COMMAND", "INFO", *many_keys("name:")(count // 2)], (), (), "at most"),
     Long("FLUSHALL", "FLUSHALL", ("key:",)),
 ]
+
+
+def words_of_prefixes(count: int) -> list:
+    return [word for number in range(count) for word in ("PREFIX", f"prefix:{number}")]
 
 
 def words_of(long: Long, client: Connection, count: int) -> list:
@@ -144,6 +168,8 @@ class Field:
             kind, *rest = command.split(" ")
             if kind == "keys":
                 fill_keys(client, rest[0], self.count)
+            elif kind == "channels":
+                client.drain(rest[0], *many_keys("channel:")(self.count * 3 // 10))
             else:
                 client.say(kind, *rest)
 
@@ -152,7 +178,7 @@ class Field:
         with self.server.connect(HANG_S) as client:
             self.prepare(client, long)
             words = words_of(long, client, self.count)
-            probes = [Probe(self.server.port) for _ in range(min(2, self.threads))]
+            probes = [Probe(self.server) for _ in range(min(2, self.threads))]
             time.sleep(0.1)
             start = time.monotonic()
             reply, end = b"", float("inf")
@@ -167,7 +193,8 @@ class Field:
             self.filled.clear()
             with self.server.connect() as client:
                 client.must("SET", "probe", "x")
-        assert not reply.startswith(b"-"), f"{long.name}: {reply[:80]}"
+        expected = reply.startswith(b"-") and long.refusal.encode() in reply if long.refusal else not reply.startswith(b"-")
+        assert expected, f"{long.name}: {reply[:80]}"
         return Stall(measured, end - start, reply)
 
 

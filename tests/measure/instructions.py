@@ -3,6 +3,8 @@
 
     tests/measure/instructions.py target/release/mayfly PATH/redis-server PATH/valkey-server [--pipeline 32] [--tests get,set]
 
+    tests/measure/instructions.py target/release/mayfly --tests get --rules '~key:* +@read +@write'
+
 Each server runs under `valgrind --tool=callgrind` with one data thread and serves one connection. A count is the difference of two runs with
 different numbers of requests, so that the start does not matter. Unlike processor time it hardly depends on what else the machine does; it does
 not include the kernel, and not all instructions take the same time.
@@ -20,6 +22,8 @@ KEYS = 1000
 # Numbers of requests of the two runs.
 FEW, MANY = 3_200, 16_000
 START_LIMIT_S = 120.0
+# Number of users with the rules of --rules.
+USERS = 10
 
 GET = "return redis.call('get', KEYS[1])"
 RATE_LIMITER = """local count = redis.call('incr', KEYS[1])
@@ -86,7 +90,7 @@ class Client:
                 self.reply()
 
 
-def instructions(program: str, test: str, pipeline: int, count: int) -> int:
+def instructions(program: str, test: str, pipeline: int, count: int, rules: str) -> int:
     """Runs a server for one number of requests and returns its instructions."""
     with socket.socket() as probe, tempfile.TemporaryDirectory(prefix="mayfly-count-") as folder:
         probe.bind(("127.0.0.1", 0))
@@ -102,6 +106,9 @@ def instructions(program: str, test: str, pipeline: int, count: int) -> int:
                 client.run([encoded("XGROUP", "CREATE", "queue", "g", 0, "MKSTREAM")], 1)
                 entries = range(1, MANY // 2 + 1) if test == "xreadgroup-or-xack" else []
                 client.run([encoded("XADD", "queue", f"{number}-1", "field", "value-of-an-entry") for number in entries], 100)
+                if rules:
+                    client.run([encoded("ACL", "SETUSER", f"user:{number}", "on", "nopass", *rules.split()) for number in range(USERS)], 1)
+                    client.run([encoded("AUTH", "user:7", "any")], 1)
                 client.run([TESTS[test](number) for number in range(count)], pipeline)
             finally:
                 server.terminate()
@@ -115,10 +122,11 @@ def main() -> None:
     parser.add_argument("programs", nargs="+", help="servers: mayfly, redis-server, valkey-server")
     parser.add_argument("--tests", default=",".join(TESTS), help=f"of {', '.join(TESTS)} (all by default)")
     parser.add_argument("--pipeline", default=32, type=int, help="requests in flight (32 by default)")
+    parser.add_argument("--rules", default="", help="create ten users with these rules, and act as one of them instead of the default user")
     options = parser.parse_args()
     for test in options.tests.split(","):
         for program in options.programs:
-            few, many = (instructions(program, test, options.pipeline, count) for count in (FEW, MANY))
+            few, many = (instructions(program, test, options.pipeline, count, options.rules) for count in (FEW, MANY))
             print(f"{test:20} {program:60} {(many - few) / (MANY - FEW):9.0f}", flush=True)
 
 

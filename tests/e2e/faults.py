@@ -1,0 +1,267 @@
+"""Failing disks and kill -9: what was acknowledged is there after a start, and a start never finds a file that it refuses.
+
+MAYFLY_KILL_ROUNDS sets the number of rounds with kill -9 of each kind [default: 4].
+"""
+
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from server import Server, within_limit
+
+ROUNDS = int(os.environ.get("MAYFLY_KILL_ROUNDS", "4"))
+SOURCE = Path(__file__).with_name("failing_disk.c")
+# Ways in which the disk fails: see failing_disk.c.
+FAULTS = {"full": b"s", "device error": b"i", "short write and full": b"h", "failing fsync": b"f"}
+CLIENTS = 8
+# Longest time between a write and its synchronization with `everysec`: the file is written every 20 ms and synchronized every second.
+# Twice that is allowed for a busy machine; Redis's worst case is the same two seconds.
+EVERYSEC_LOSS_S = 2.0
+
+
+def kill(server: Server) -> None:
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+
+
+@contextmanager
+def failing(bench, *options: str):
+    """A server, and a function that lets its disk fail in some way or work again."""
+    with tempfile.TemporaryDirectory(prefix="mayfly-disk-") as folder:
+        library = Path(folder) / "failing_disk.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], check=True)
+        control = os.open(Path(folder) / "fault", os.O_RDWR | os.O_CREAT)
+
+        def fault(how: bytes) -> None:
+            os.pwrite(control, how, 0)
+
+        fault(b"\0")
+        environment = {"LD_PRELOAD": str(library), "FAILING_DISK": str(Path(folder) / "fault")}
+        with bench.start(*options, environment=environment) as server:
+            yield server, fault
+        os.close(control)
+
+
+class Load:
+    """Clients that each count up one key, and remember what was acknowledged and when."""
+
+    def __init__(self, port: int, start: dict[int, int]):
+        self.port, self.stops = port, threading.Event()
+        self.acked = dict(start)
+        self.times: dict[int, list[tuple[float, int]]] = {worker: [] for worker in range(CLIENTS)}
+        self.refused = 0
+        # A server listens before it has loaded its files.
+        for _ in within_limit():
+            if not redis.Redis(port=port).info("persistence")["loading"]:
+                break
+        self.threads = [threading.Thread(target=self.run, args=(worker,)) for worker in range(CLIENTS)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, worker: int) -> None:
+        r = redis.Redis(port=self.port, socket_timeout=60, retry=Retry(NoBackoff(), 0))
+        number = self.acked.get(worker, 0)
+        while not self.stops.is_set():
+            try:
+                # Both keys change in one step, so that they are equal in every file.
+                r.execute_command("MSET", f"worker:{worker}", number + 1, f"twin:{worker}", number + 1)
+            except (redis.ConnectionError, redis.TimeoutError):
+                return
+            except redis.ResponseError as error:
+                assert "MISCONF" in str(error), error
+                self.refused += 1
+                time.sleep(0.01)
+                continue
+            number += 1
+            self.acked[worker] = number
+            self.times[worker].append((time.monotonic(), number))
+
+    def end(self) -> None:
+        self.stops.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def started(bench, folder: str, *options: str) -> Server:
+    """A server with the files of another one, when it has loaded them."""
+    server = bench.start("--dir", folder, *options)
+    r = server.client()
+    for _ in within_limit():
+        try:
+            r.get("x")
+            return server
+        except redis.exceptions.BusyLoadingError:
+            time.sleep(0.01)
+    raise AssertionError("it does not load")
+
+
+def found_in(server: Server) -> dict[int, int]:
+    """The numbers after a start; both keys of each worker must be equal."""
+    r = server.client()
+    found = {}
+    for worker in range(CLIENTS):
+        number, twin = (int(value or 0) for value in r.mget(f"worker:{worker}", f"twin:{worker}"))
+        assert number == twin, (worker, number, twin)
+        found[worker] = number
+    return found
+
+
+def test_always_loses_nothing_when_the_disk_fails(bench):
+    """Full disks, errors, short writes, failing fsync: MISCONF or waiting, reads go on, and it works again by itself."""
+    if bench.is_redis:
+        return
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    for name, how in FAULTS.items():
+        with failing(bench, *options) as (server, fault):
+            load = Load(server.port, {})
+            time.sleep(0.1)
+            fault(how)
+            r = server.client()
+            for _ in within_limit():
+                if r.info("persistence")["aof_last_write_status"] == "err":
+                    break
+            refused = None
+            for _ in within_limit():
+                try:
+                    r.set("refused", 1)
+                except redis.ResponseError as error:
+                    refused = str(error)
+                    break
+            assert "MISCONF" in refused, (name, refused)
+            assert r.get("worker:0") is not None, "reads go on"
+            fault(b"\0")
+            before = load.acked[0]
+            for _ in within_limit():
+                if load.acked[0] > before + 10:
+                    break
+            kill(server)
+            load.end()
+            with started(bench, server.folder.name, *options) as second:
+                found = found_in(second)
+                for worker, number in load.acked.items():
+                    assert number <= found[worker], (name, worker, number, found[worker])
+
+
+def test_a_kill_while_the_disk_fails_loses_nothing_acknowledged(bench):
+    if bench.is_redis:
+        return
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    for name, how in FAULTS.items():
+        with failing(bench, *options) as (server, fault):
+            load = Load(server.port, {})
+            time.sleep(0.1)
+            fault(how)
+            time.sleep(0.1)
+            kill(server)
+            load.end()
+            with started(bench, server.folder.name, *options) as second:
+                found = found_in(second)
+                for worker, number in load.acked.items():
+                    assert number <= found[worker], (name, worker, number, found[worker])
+
+
+def test_short_writes_that_succeed_are_continued(bench):
+    if bench.is_redis:
+        return
+    with failing(bench, "--appendonly", "yes", "--appendfsync", "always", "--save", "3600 1000000") as (server, fault):
+        fault(b"p")
+        r = server.client()
+        for number in range(200):
+            r.set(f"key:{number}", "v" * 100)
+        r.execute_command("SAVE")
+        assert r.info("persistence")["rdb_last_bgsave_status"] == "ok"
+        kill(server)
+        with started(bench, server.folder.name, "--appendonly", "yes") as second:
+            assert second.client().dbsize() == 200
+        with started(bench, server.folder.name) as third:
+            assert third.client().dbsize() == 200
+
+
+def test_a_snapshot_fails_and_the_old_one_stays(bench):
+    if bench.is_redis:
+        return
+    for name, how in FAULTS.items():
+        with failing(bench, "--save", "3600 1000000") as (server, fault):
+            r = server.client()
+            r.set("old", 1)
+            r.execute_command("SAVE")
+            r.set("new", 1)
+            fault(how)
+            try:
+                r.execute_command("SAVE")
+                raise AssertionError(f"{name}: it was saved")
+            except redis.ResponseError:
+                pass
+            assert r.info("persistence")["rdb_last_bgsave_status"] == "err", name
+            try:
+                r.set("refused", 1)
+                raise AssertionError(f"{name}: a write was served")
+            except redis.ResponseError as error:
+                assert "MISCONF" in str(error), (name, error)
+            assert r.get("new") == b"1", "reads go on"
+            with started(bench, server.folder.name) as second:
+                assert second.client().get("old") == b"1" and second.client().get("new") is None
+            fault(b"\0")
+            r.execute_command("SAVE")
+            r.set("served", 1)
+            kill(server)
+            with started(bench, server.folder.name) as third:
+                assert third.client().get("new") == b"1"
+            left = [path.name for path in Path(server.folder.name).iterdir() if path.name.startswith("temp-")]
+            assert not left, (name, left)
+
+
+def rounds(bench, *options: str):
+    """Kills a server under load again and again. Yields each load with the time of the kill, and what was found after it."""
+    rng = random.Random(bench.seed)
+    first = bench.start(*options)
+    current, found = first, {}
+    for round_ in range(ROUNDS):
+        load = Load(current.port, found)
+        current.client().execute_command("CLIENT", "NO-EVICT", "on")
+        time.sleep(0.05 + rng.random() / 4)
+        if round_ % 3 == 1:
+            current.client().execute_command("BGREWRITEAOF" if "--appendonly" in options else "BGSAVE")
+            time.sleep(rng.random() / 20)
+        kill(current)
+        killed_at = time.monotonic()
+        load.end()
+        if current is not first:
+            current.end()
+        current = started(bench, first.folder.name, *options)
+        found = found_in(current)
+        yield round_, load, killed_at, found
+    current.end()
+    first.end()
+
+
+def test_kill_in_a_loop_with_everysec_loses_little(bench):
+    """The kernel keeps what was written, so that kill -9 alone loses less than a crash of the machine; what was acknowledged earlier than the
+    limit must be there."""
+    if bench.is_redis:
+        return
+    for round_, load, killed_at, found in rounds(bench, "--appendonly", "yes", "--appendfsync", "everysec"):
+        for worker in range(CLIENTS):
+            early = [number for at, number in load.times[worker] if at < killed_at - EVERYSEC_LOSS_S]
+            assert not early or found[worker] >= early[-1], (round_, worker, early[-1], found[worker])
+            assert found[worker] <= load.acked.get(worker, 0) + 1
+
+
+def test_kill_in_a_loop_with_snapshots_comes_back_at_one_instant(bench):
+    """What is found is what some snapshot has seen: never more than was acknowledged, and never less than the last complete one."""
+    if bench.is_redis:
+        return
+    least = dict.fromkeys(range(CLIENTS), 0)
+    for round_, load, _, found in rounds(bench, "--save", "1 1"):
+        for worker in range(CLIENTS):
+            assert least[worker] <= found[worker] <= load.acked.get(worker, 0) + 1, (round_, worker)
+        least = found

