@@ -72,7 +72,7 @@ impl View<'_> {
             .load(Ordering::Relaxed)
     }
 
-    /// Removes at most [`PURGED_MAX`] expired elements of a large collection. Returns whether more
+    /// Removes at most `PURGED_MAX` expired elements of a large collection. Returns whether more
     /// are left. The next access to the collection would remove all of them, because removals are
     /// recorded.
     pub fn purge_some(&mut self, key: &Key<'_>) -> bool {
