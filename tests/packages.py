@@ -154,6 +154,16 @@ class Running:
         # Another server may have taken the port meanwhile, and answered instead.
         assert self.process.poll() is None, f"{command} ended:\n{self.process.stdout.read()}"
 
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.end()
+        else:
+            self.process.kill()
+            self.process.wait()
+
     def end(self) -> str:
         self.process.send_signal(signal.SIGTERM)
         text, _ = self.process.communicate(timeout=LIMIT_S)
@@ -186,9 +196,8 @@ def check_installation(machine: Machine, package: Path, folder: Path) -> None:
     unit = machine.path("/usr/lib/systemd/system/mayfly.service").read_text()
     start = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).removeprefix("ExecStart=").split()
     as_user = ["chroot", "--userspec=mayfly:mayfly", str(machine.top)]
-    server = Running([*as_user, *start], [*as_user, "mayfly", "ping", "/etc/mayfly/mayfly.conf"])
-    assert call(port, b"SET k v PX 3600000\r\n") == b"+OK\r\n"
-    server.end()
+    with Running([*as_user, *start], [*as_user, "mayfly", "ping", "/etc/mayfly/mayfly.conf"]):
+        assert call(port, b"SET k v PX 3600000\r\n") == b"+OK\r\n"
     snapshot = machine.path("/var/lib/mayfly/dump.rdb")
     assert snapshot.stat().st_size > 0
 
@@ -200,10 +209,9 @@ def check_installation(machine: Machine, package: Path, folder: Path) -> None:
     run("dpkg-deb", "--root-owner-group", "-Znone", "--build", newer, folder / "newer.deb")
     machine.install(folder / "newer.deb")
     assert f"port {port}" in configuration.read_text() and oct(configuration.stat().st_mode)[-3:] == "640"
-    server = Running([*as_user, *start], [*as_user, "mayfly", "ping", "/etc/mayfly/mayfly.conf"])
-    reply = call(port, b"GET k\r\n")
-    assert reply == b"$1\r\nv\r\n", reply
-    server.end()
+    with Running([*as_user, *start], [*as_user, "mayfly", "ping", "/etc/mayfly/mayfly.conf"]):
+        reply = call(port, b"GET k\r\n")
+        assert reply == b"$1\r\nv\r\n", reply
 
     machine.run("dpkg", "--remove", "mayfly")
     assert not machine.path("/usr/bin/mayfly").exists()

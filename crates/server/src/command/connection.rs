@@ -25,7 +25,7 @@ const ALWAYS: u32 = FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SUBSCRIBER | N
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "connection":
-    "ping" -1, FAST | LOADING | STALE | SUBSCRIBER, Keys::None, "1.0.0", Run::any(ping),
+    "ping" -1, FAST | SUBSCRIBER, Keys::None, "1.0.0", Run::any(ping),
         "Returns PONG, or the given message.";
     "echo" 2, FAST | LOADING | STALE, Keys::None, "1.0.0", Run::any(echo),
         "Returns the given string.";
