@@ -347,6 +347,12 @@ where
         self.is_draining() || !self.is_settled()
     }
 
+    /// Returns whether [`Shard::evict`] can return a victim now or after [`Shard::drain`].
+    pub fn has_evictable(&self) -> bool {
+        let owned = self.entries.owned();
+        self.scope != Scope::Nothing && (owned[1] + owned[2] > 0 || !self.is_settled())
+    }
+
     fn is_settled(&self) -> bool {
         let owned = self.entries.owned();
         let old = owned[3 - self.current as usize];

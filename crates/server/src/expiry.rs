@@ -67,6 +67,15 @@ impl ExpiryDriver {
         }
     }
 
+    /// Whether a round of background work would evict, because the memory is over its limit.
+    pub fn must_evict(&self, server: &Server) -> bool {
+        match self {
+            ExpiryDriver::Shards(cycle) => server.keyspace.must_evict(&cycle.shards),
+            // A write to the segment engine waits until it has room.
+            ExpiryDriver::Segments(_) => false,
+        }
+    }
+
     /// Whether a requested round of background work is not complete.
     pub fn has_background_work(&self) -> bool {
         match self {

@@ -15,6 +15,8 @@ use siphasher::sip::SipHasher13;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+mod yielding;
+
 /// Number of calls of background work in a row that may find a shard locked, before further calls
 /// try several times.
 const MISSES_MAX: u32 = 8;
@@ -52,6 +54,9 @@ struct Cell {
     changes: AtomicU64,
     /// Number of consecutive calls of background work that found the shard locked.
     missed: AtomicU32,
+    /// Bytes of the shard at the end of the last background work on it, or when a setting was last
+    /// changed, readable without the lock; 0 if nothing in it can be evicted.
+    evictable_bytes: AtomicU64,
 }
 
 /// Databases of keys, divided into shards that are locked one by one.
@@ -81,6 +86,7 @@ impl Keyspace {
             next_due: AtomicU64::new(u64::MAX),
             changes: AtomicU64::new(0),
             missed: AtomicU32::new(0),
+            evictable_bytes: AtomicU64::new(0),
         };
         Ok(Keyspace {
             cells: (0..options.shards).map(cell).collect(),
@@ -120,6 +126,7 @@ impl Keyspace {
             next_due: AtomicU64::new(u64::MAX),
             changes: AtomicU64::new(0),
             missed: AtomicU32::new(0),
+            evictable_bytes: AtomicU64::new(0),
         };
         Keyspace {
             cells: Box::new([cell]),
@@ -397,9 +404,15 @@ impl Keyspace {
 
     /// Does about `steps` steps of background work in one shard and returns whether there is more.
     ///
-    /// The work is: moving entries out of sparse pages, draining a replaced policy, evicting down
-    /// to a lowered limit, and dropping large values and flushed databases. It also detects a clock
-    /// that went back, because [`Keyspace::next_due`] may then be far in the future.
+    /// The work is: moving entries out of sparse pages, draining a replaced policy, evicting while
+    /// the memory is over its limit, and dropping large values and flushed databases. It also
+    /// detects a clock that went back, because [`Keyspace::next_due`] may then be far in the
+    /// future.
+    ///
+    /// Shards that use more than their share of the limit evict first. The others evict when no
+    /// shard over its share has anything that can be evicted, so that calls for all shards, repeated
+    /// while [`Keyspace::must_evict`] returns true, bring the memory to its limit. Several threads
+    /// that do so at once evict too much by at most 2 KiB and one value each.
     ///
     /// Does nothing and returns false if the shard is locked.
     pub fn background_step(
@@ -416,7 +429,8 @@ impl Keyspace {
         if locked.observe_clock(now) {
             self.publish_due(shard, &locked);
         }
-        let more = locked.background_step(steps, &self.shared);
+        let evicts = self.evict_in_background(shard, &mut locked);
+        let more = locked.background_step(steps, &self.shared) || evicts;
         // Removals can leave work for the index, which then requires an earlier run.
         self.publish_due(shard, &locked);
         events.extend(locked.events.drain(..).map(|(_, event)| event));
@@ -472,7 +486,9 @@ impl Keyspace {
     pub fn set_maxmemory(&self, bytes: u64) {
         self.shared.memory.set_max_bytes(bytes);
         for shard in 0..self.cells.len() {
-            self.guard(shard).resize_policies(&self.shared);
+            let mut locked = self.guard(shard);
+            locked.resize_policies(&self.shared);
+            self.publish_evictable(shard, &locked);
         }
     }
 
@@ -489,7 +505,9 @@ impl Keyspace {
         // Shards without a drain in progress are changed at once, so that the old policy does not
         // choose victims that the new one would keep.
         for shard in 0..self.cells.len() {
-            self.apply_new_settings(shard, &mut self.guard(shard));
+            let mut locked = self.guard(shard);
+            self.apply_new_settings(shard, &mut locked);
+            self.publish_evictable(shard, &locked);
         }
         Ok(())
     }

@@ -44,6 +44,12 @@ impl Memory {
         self.outside_bytes
             .fetch_add(change as u64, Ordering::Relaxed);
     }
+    /// Returns the part of the limit that each of `shard_count` shards may use: the bytes that the
+    /// host uses outside the shards are subtracted. If the memory is over its limit, a shard uses
+    /// more than this part.
+    pub fn share_bytes(&self, shard_count: usize) -> u64 {
+        self.max_bytes().saturating_sub(self.outside_bytes()) / shard_count as u64
+    }
     /// Returns the bytes of values that wait to be freed.
     pub fn pending_bytes(&self) -> u64 {
         self.pending_bytes.load(Ordering::Relaxed)

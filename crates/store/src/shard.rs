@@ -197,7 +197,7 @@ impl Locked {
     }
 
     /// Adds the change of the shard's bytes to the published sum.
-    fn publish_bytes(&mut self, shared: &Shared) {
+    pub fn publish_bytes(&mut self, shared: &Shared) {
         if self.used_bytes != self.published_bytes {
             shared.memory.publish(self.published_bytes, self.used_bytes);
             self.published_bytes = self.used_bytes;
@@ -213,8 +213,7 @@ impl Locked {
         if max == 0 || self.used_bytes == 0 {
             return;
         }
-        let inside = max.saturating_sub(shared.memory.outside_bytes());
-        let share = inside / shared.shard_count as u64;
+        let share = shared.memory.share_bytes(shared.shard_count);
         for (db, bytes) in self.dbs.iter_mut().zip(&self.db_bytes) {
             let Some(db) = db else { continue };
             let part = u128::from(share) * u128::from(db.entries.entry_bytes());
@@ -482,6 +481,16 @@ impl Locked {
         self.used_bytes
     }
 
+    /// Returns the bytes of all its databases if one of them has entries that can be evicted;
+    /// otherwise 0.
+    pub fn evictable_bytes(&self) -> u64 {
+        let mut dbs = self.dbs.iter().flatten();
+        match dbs.any(|db| db.has_evictable()) {
+            true => self.used_bytes,
+            false => 0,
+        }
+    }
+
     /// Returns some of the deferred values and removes them from the queue. The caller drops them
     /// after it has released the lock.
     pub fn take_deferred(&mut self, shared: &Shared) -> Vec<Object> {
@@ -541,15 +550,10 @@ impl Locked {
         assert_eq!(pending, self.pending_bytes);
     }
 
-    /// Does up to `steps` steps of background work and returns whether there is more.
+    /// Does up to `steps` steps of background work other than eviction and returns whether there is
+    /// more.
     pub fn background_step(&mut self, steps: u32, shared: &Shared) -> bool {
         let mut more = false;
-        if shared.memory.is_over()
-            && !shared.is_frozen()
-            && self.used_bytes > shared.memory.max_bytes() / shared.shard_count as u64
-        {
-            more |= self.make_room(0, Room::default(), shared);
-        }
         for db in 0..self.dbs.len() {
             let Some(data) = &mut self.dbs[db] else {
                 continue;

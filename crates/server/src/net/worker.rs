@@ -189,6 +189,10 @@ impl Worker {
         server.inboxes[self.index].plan(0);
         let start = Instant::now();
         executor.set_now(server.clock.now());
+        // While clients write, their writes evict. A round would cost more than it frees.
+        if events.is_empty() && self.expiry_driver.must_evict(server) {
+            self.expiry_driver.request_background_work();
+        }
         let expired_at = self.turn(events, executor, start);
         executor.finish();
         if !server.watches.is_empty() {
@@ -279,6 +283,9 @@ impl Worker {
             timeout = timeout.min(server.pause.until(now).map_or(Duration::ZERO, left));
         }
         if self.index == 0 && !server.watches.is_empty() {
+            timeout = timeout.min(IDLE_SHARD_PAUSE);
+        }
+        if self.expiry_driver.must_evict(server) {
             timeout = timeout.min(IDLE_SHARD_PAUSE);
         }
         if let Some(pause) = saving::next_walk(server, self.index) {

@@ -171,3 +171,55 @@ fn memory_of_clients_counts_against_maxmemory() {
         bench.send(&mut client, "SET b 2\r\n", "+OK\r\n");
     }
 }
+
+#[test]
+fn an_idle_worker_evicts_until_the_memory_is_within_its_limit() {
+    // Regression: background work evicted from shards over their share only, so that the memory
+    // stayed over its limit until keys of other shards were written.
+    let (server, listeners) = server(&[
+        ("maxmemory-policy", "volatile-lru"),
+        ("notify-keyspace-events", "Ee"),
+    ]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut subscriber) = (bench.client(), bench.client());
+    let space = &server.keyspace;
+    let mut view = space.lock_all(Tick(NOW));
+    let mut set = |name: &str, size: usize, deadline| {
+        view.set(&space.key(0, name.as_bytes()), &vec![0; size], deadline);
+    };
+    // Its shard is over its share, and the key cannot be evicted.
+    set("kept", 400_000, store::NewDeadline::Clear);
+    for number in 0..100 {
+        let deadline = store::NewDeadline::At(Tick(NOW + HOUR_MS));
+        set(&format!("key:{number}"), 1_000, deadline);
+    }
+    drop(view);
+    let subscribed = "*3\r\n$9\r\nsubscribe\r\n$22\r\n__keyevent@0__:evicted\r\n:1\r\n";
+    let subscribe = "SUBSCRIBE __keyevent@0__:evicted\r\n";
+    bench.send(&mut subscriber, subscribe, subscribed);
+    let limit = space.memory_facts().used_bytes + space.outside_bytes() - 30_000;
+    bench.send(
+        &mut client,
+        &format!("CONFIG SET maxmemory {limit}\r\n"),
+        "+OK\r\n",
+    );
+    let used = || space.memory_facts().used_bytes + space.outside_bytes();
+    for _ in 0..TURNS_MAX {
+        if used() <= limit {
+            break;
+        }
+        let timeout = bench.worker.timeout(&mut bench.executor);
+        assert!(timeout <= IDLE_SHARD_PAUSE, "it waits for {timeout:?}");
+        bench.turn();
+    }
+    assert!(used() <= limit);
+    bench.turn();
+    let evicted = space.counters().evicted_keys;
+    assert!((20..60).contains(&evicted), "{evicted}");
+    let mut events = vec![0; 100 * evicted as usize];
+    let len = subscriber.read(&mut events).expect("there are events");
+    let text = String::from_utf8_lossy(&events[..len]);
+    assert_eq!(text.matches("message").count() as u64, evicted, "{text}");
+    let timeout = bench.worker.timeout(&mut bench.executor);
+    assert!(timeout > IDLE_SHARD_PAUSE, "nothing is left to evict");
+}
