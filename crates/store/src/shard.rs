@@ -8,7 +8,7 @@ use crate::memory::SLACK_BYTES;
 use crate::object::{Object, has_deadlines};
 use crate::saving::Saving;
 use crate::shared::{DATABASES_MAX, Db, Shared};
-use crate::tracking::{InvalidationCause, Tracked};
+use crate::tracking::{Discarded, InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
 use cache::{Outside, Scope};
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
@@ -39,6 +39,8 @@ const DROPPED_BYTES_MAX: usize = 8 << 20;
 /// Size of a byte array in bytes from which the caller frees it, because that takes a millisecond
 /// or more.
 const LARGE_BLOCK_MIN: usize = 4 << 20;
+/// Number of watched keys that a flush or a swap of databases looks up in a shard.
+const WATCHED_LOOKUPS_MAX: u32 = 1024;
 /// Maximum number of steps that one collection may take before other due entries are processed.
 const PURGE_STEPS: u32 = 256;
 /// Number of writes between two calls of [`Locked::resize_policies`].
@@ -59,6 +61,8 @@ pub(crate) struct Locked {
     pub journal: Option<Box<Journal>>,
     /// Keys that clients cache, while there are such clients.
     pub tracked: Option<Box<Tracked>>,
+    /// Keys that are no longer tracked and that are to be freed in steps.
+    pub discarded: Vec<Discarded>,
     pub events: EventQueue,
     pub counters: Counters,
     /// TTLs and ages of keys.
@@ -160,13 +164,25 @@ impl Locked {
 
     /// Fails the transactions that watch a key of database `db` if the key exists in `db` or in
     /// `other`. The caller flushes or swaps the databases afterwards.
+    ///
+    /// After [`WATCHED_LOOKUPS_MAX`] look-ups the transactions fail without one, because many
+    /// thousand would take long.
     pub fn mark_db_watchers(&mut self, db: u8, other: Option<u8>, shared: &Shared) {
-        for ((of, bytes), flags) in &self.watched {
-            let is_held = |db: u8| {
-                let hash = shared.key(db, bytes).hash;
-                self.db(db).is_some_and(|db| db.find(hash, bytes).is_some())
-            };
-            if *of == db && (is_held(db) || other.is_some_and(is_held)) {
+        let is_empty = |db: u8| self.db(db).is_none_or(|db| db.entries.len() == 0);
+        if is_empty(db) && other.is_none_or(is_empty) {
+            return;
+        }
+        let of_db = self.watched.range::<DbKey, _>((db, Box::default())..);
+        let mut lookups = 0;
+        for ((_, bytes), flags) in of_db.take_while(|(name, _)| name.0 == db) {
+            if flags.iter().all(|flag| flag.load(Ordering::Relaxed)) {
+                continue;
+            }
+            lookups += 1;
+            let hash = shared.key(db, bytes).hash;
+            let is_held = |db: u8| self.db(db).is_some_and(|db| db.find(hash, bytes).is_some());
+            let is_beyond = lookups > WATCHED_LOOKUPS_MAX;
+            if is_beyond || is_held(db) || other.is_some_and(is_held) {
                 for flag in flags {
                     flag.store(true, Ordering::Relaxed);
                 }
@@ -553,7 +569,10 @@ impl Locked {
     /// Does up to `steps` steps of background work other than eviction and returns whether there is
     /// more.
     pub fn background_step(&mut self, steps: u32, shared: &Shared) -> bool {
-        let mut more = false;
+        if self.discarded.pop_if(|last| !last.free(steps)).is_some() {
+            self.discarded.shrink_to_fit();
+        }
+        let mut more = !self.discarded.is_empty();
         for db in 0..self.dbs.len() {
             let Some(data) = &mut self.dbs[db] else {
                 continue;

@@ -127,11 +127,17 @@ impl Tracked {
         });
     }
 
-    /// Forgets all keys. If `is_first` is set, queues an invalidation of all keys, which one shard
-    /// does for all.
-    pub fn clear(&mut self, is_first: bool) {
-        self.keys = Vec::new();
-        self.index = HashMap::new();
+    /// Returns the keys without the rest of the state, to be freed in steps.
+    pub fn discard(&mut self) -> Discarded {
+        Discarded {
+            keys: std::mem::take(&mut self.keys),
+            index: std::mem::take(&mut self.index),
+        }
+    }
+
+    /// Removes all keys and returns them, to be freed in steps. If `is_first` is set, queues an
+    /// invalidation of all keys, which one shard does for all.
+    pub fn clear(&mut self, is_first: bool) -> Discarded {
         self.pending = Vec::new();
         if is_first {
             self.pending.push(Invalidation {
@@ -140,6 +146,7 @@ impl Tracked {
                 cause: InvalidationCause::Server,
             });
         }
+        self.discard()
     }
 
     /// Moves the queued invalidations to `into`.
@@ -154,6 +161,26 @@ impl Tracked {
             assert_eq!(self.index.get(&tracked.key), Some(&(at as u32)));
             assert!(!tracked.readers.is_empty());
         }
+    }
+}
+
+/// Keys that are no longer tracked. Freeing a million of them at once takes tens of milliseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Discarded {
+    keys: Vec<TrackedKey>,
+    index: HashMap<Arc<[u8]>, u32>,
+}
+
+impl Discarded {
+    /// Frees up to `steps` keys. Returns whether there are more.
+    pub fn free(&mut self, steps: u32) -> bool {
+        for _ in 0..steps {
+            let Some(tracked) = self.keys.pop() else {
+                return false;
+            };
+            self.index.remove(&tracked.key);
+        }
+        !self.keys.is_empty()
     }
 }
 

@@ -40,6 +40,24 @@ fn readers_that_are_gone_are_removed_when_the_list_grows() {
     assert!(tracked.reader_count() < 2 * READERS_BEFORE_PRUNING);
 }
 
+#[test]
+fn discarded_keys_are_freed_in_steps() {
+    // Regression: a flush, and the end of the last client that caches keys, freed all at once.
+    let mut tracked = Tracked::default();
+    for number in 0..1_000u32 {
+        tracked.add(&number.to_le_bytes(), 1, 1_000, &|_| true);
+    }
+    let mut discarded = tracked.clear(false);
+    assert_eq!(tracked.key_count(), 0);
+    tracked.check();
+    for step in 1..10 {
+        assert!(discarded.free(100));
+        assert_eq!(discarded.index.len(), 1_000 - step * 100);
+    }
+    assert!(!discarded.free(100));
+    assert!(discarded.index.is_empty());
+}
+
 proptest! {
     /// The table agrees with a map of sets; a key beyond the maximum invalidates another one.
     #[test]

@@ -146,6 +146,42 @@ impl View<'_> {
 mod tests {
     use crate::{Keyspace, NewDeadline, Options};
     use policy::Tick;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_flush_looks_up_a_limited_number_of_watched_keys() {
+        // Regression: all were looked up, also those of other databases, once per database.
+        let now = Tick(1_700_000_000_000);
+        let options = Options {
+            shards: 1,
+            policy: "noeviction".into(),
+            expiry: "wheel".into(),
+            maxmemory: 0,
+            hash_key: [1, 2],
+            seed: 3,
+        };
+        let space = Keyspace::new(&options, now).expect("valid options");
+        let mut view = space.lock_all(now);
+        view.set(&space.key(0, b"held"), b"v", NewDeadline::Clear);
+        let mut watch = |db: u8, name: &str, count: u32| {
+            let flag = Arc::new(AtomicBool::new(false));
+            for number in 0..count {
+                let name = format!("{name}:{number}");
+                view.watch(&space.key(db, name.as_bytes()), &flag);
+            }
+            flag
+        };
+        let (few, other) = (watch(0, "few", 10), watch(1, "held", 10));
+        let many = watch(0, "many", 5_000);
+        let held = Arc::new(AtomicBool::new(false));
+        view.watch(&space.key(0, b"held"), &held);
+        view.flush(1);
+        assert!(!many.load(Ordering::Relaxed), "the database is empty");
+        view.flush(0);
+        let is_failed = [&few, &other, &many, &held].map(|flag| flag.load(Ordering::Relaxed));
+        assert_eq!(is_failed, [false, false, true, true]);
+    }
 
     #[test]
     fn a_random_key_is_searched_in_bounded_time_if_nearly_all_have_expired() {

@@ -23,7 +23,9 @@ impl Keyspace {
         for shard in 0..self.shard_count() {
             let mut locked = self.guard(shard);
             if tracking == Tracking::Off {
-                locked.tracked = None;
+                if let Some(mut tracked) = locked.tracked.take() {
+                    locked.discarded.push(tracked.discard());
+                }
                 continue;
             }
             let tracked = locked.tracked.get_or_insert_default();
@@ -79,7 +81,8 @@ impl View<'_> {
     pub(super) fn forget_tracked(&mut self) {
         for (shard, locked) in self.all().iter_mut().enumerate() {
             if let Some(tracked) = &mut locked.tracked {
-                tracked.clear(shard == 0);
+                let discarded = tracked.clear(shard == 0);
+                locked.discarded.push(discarded);
             }
         }
         self.has_invalidated = true;
