@@ -53,8 +53,8 @@ pub fn exec(server: &Server, session: &mut Session, args: &[&[u8]], now: Tick, o
                     output.append(reply);
                 }
             }
-            if let Stepped::Done(reply, from) = stepped {
-                output.extend_from_slice(&reply[from..]);
+            if let Stepped::Done(reply) = stepped {
+                output.append(&reply);
             }
         }
         executor.finish();

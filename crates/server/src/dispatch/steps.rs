@@ -8,6 +8,9 @@
 //! The rights to all names are checked before the first name is used, and in steps as well, because
 //! each name may be compared with a thousand patterns.
 
+mod pieces;
+
+use self::pieces::Pieces;
 use super::{Call, Engine, Executor, Step};
 use crate::acl::log::Context;
 use crate::command;
@@ -16,14 +19,14 @@ use crate::command::permission::check_rights;
 use crate::context::{Spec, Work};
 use crate::pubsub::{self, Space};
 use crate::queue::OwnedCall;
-use crate::session::Session;
+use crate::session::{ReplyMode, Session};
 use std::ops::Range;
 use std::time::Instant;
 use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys in a step. A command on at most this many keys runs at once.
 pub const KEYS_PER_STEP: usize = 1024;
-/// Number of bytes before the names that KEYS has found, for the header of the array.
+/// Maximum number of bytes of the header of an array.
 const HEADER_BYTES: usize = 24;
 
 /// A command that runs in steps.
@@ -41,9 +44,11 @@ enum Progress {
     /// Index of the next key, and the sum of the replies if they are integers.
     Keys(usize, i64),
     /// Index of the next key, and the reply so far: an array with an element for each key.
-    Values(usize, Output),
-    /// Position of the scan, and the names found so far behind the space for their header.
-    Names(u64, Output, usize),
+    Values(usize, Pieces),
+    /// Position of the scan, the names found so far, and their number.
+    Names(u64, Pieces, usize),
+    /// A complete reply that is sent.
+    Sends(Pieces),
     /// Index of the next name, which a message of its own confirms.
     Confirmed(usize),
     /// All subscriptions of a namespace, which messages confirm.
@@ -59,8 +64,8 @@ pub enum Stepped {
     More,
     /// There are more steps. This is a part of the reply, which can be sent at once.
     Part(Output),
-    /// The reply is complete. The bytes before the given offset are not part of it.
-    Done(Output, usize),
+    /// The rest of the reply.
+    Done(Output),
     /// A long command works on one of the keys.
     Waits,
     /// CLIENT PAUSE.
@@ -122,8 +127,8 @@ impl Steps {
         let progress = match spec.run.work {
             _ if is_on_segment && spec.name == "mset" => Progress::Keys(1, 0),
             _ if is_on_segment && spec.name == "mget" => {
-                let mut found = Output::new(bytes_max);
-                Reply::new(&mut found, session.protocol).array(len - 1);
+                let mut found = Pieces::new(bytes_max);
+                Reply::new(found.open(), session.protocol).array(len - 1);
                 Progress::Values(1, found)
             }
             Work::InSteps => Progress::Keys(1, 0),
@@ -132,9 +137,7 @@ impl Steps {
             Work::Resets => Progress::Resets,
             Work::Names => {
                 unchecked = len;
-                let mut found = Output::new(bytes_max);
-                found.extend_from_slice(&[0; HEADER_BYTES]);
-                Progress::Names(0, found, 0)
+                Progress::Names(0, Pieces::new(bytes_max), 0)
             }
             _ => return Err(call),
         };
@@ -158,7 +161,9 @@ impl Steps {
     pub fn heap_bytes(&self) -> usize {
         self.call.heap_bytes()
             + match &self.progress {
-                Progress::Names(_, found, _) | Progress::Values(_, found) => found.capacity(),
+                Progress::Names(_, found, _)
+                | Progress::Values(_, found)
+                | Progress::Sends(found) => found.heap_bytes(),
                 _ => 0,
             }
     }
@@ -173,12 +178,12 @@ impl Executor<'_> {
             None => self.work_step(session, steps),
         };
         steps.nanos += start.elapsed().as_nanos() as u64;
-        if let Stepped::Done(reply, from) = &stepped {
+        if let Stepped::Done(reply) = &stepped {
             let (index, args) = (steps.call.index, steps.call.args());
             self.timing
                 .count_blocked(index, &session.info, args, steps.nanos, self.now);
-            if reply.get(*from) == Some(&b'-') {
-                self.server.stats.count_error(&reply[*from..]);
+            if reply.first() == Some(&b'-') {
+                self.server.stats.count_error(reply);
                 self.timing.count_failed(index, true);
             }
         }
@@ -186,23 +191,27 @@ impl Executor<'_> {
     }
 
     fn work_step(&mut self, session: &mut Session, steps: &mut Steps) -> Stepped {
-        match &mut steps.progress {
+        let stepped = match &mut steps.progress {
             Progress::Values(next, found) => self.value_step(session, &steps.call, next, found),
-            Progress::Keys(next, sum) => self.add_step(session, &steps.call, next, sum),
-            Progress::Confirmed(next) => self.confirm_step(session, &steps.call, next),
-            Progress::Unsubscribes(space) => self.unsubscribe_step(session, &steps.call, *space),
-            Progress::Resets => self.reset_step(session, &steps.call),
             Progress::Names(cursor, found, count) => {
-                self.list_step(session, steps.call.args(), cursor, found, count);
-                match *cursor {
-                    0 => {
-                        let found = std::mem::take(found);
-                        with_header(session, found, *count)
-                    }
-                    _ => Stepped::More,
-                }
+                self.list_step(session, steps.call.args(), cursor, found, count)
             }
+            Progress::Keys(next, sum) => return self.add_step(session, &steps.call, next, sum),
+            Progress::Confirmed(next) => return self.confirm_step(session, &steps.call, next),
+            Progress::Unsubscribes(space) => {
+                return self.unsubscribe_step(session, &steps.call, *space);
+            }
+            Progress::Resets => return self.reset_step(session, &steps.call),
+            Progress::Sends(found) => return send(session, found),
+        };
+        if let Some(stepped) = stepped {
+            return stepped;
         }
+        if let Progress::Values(_, found) | Progress::Names(_, found, _) = &mut steps.progress {
+            let found = std::mem::replace(found, Pieces::new(0));
+            steps.progress = Progress::Sends(found);
+        }
+        Stepped::More
     }
 
     /// Checks the rights to the next names. Returns `None` if all were checked before.
@@ -227,39 +236,39 @@ impl Executor<'_> {
             Err(why) => {
                 let mut reply = Output::default();
                 Reply::new(&mut reply, session.protocol).error(&why);
-                Some(Stepped::Done(reply, 0))
+                Some(Stepped::Done(reply))
             }
         }
     }
 
-    /// Runs a command on its next keys and adds the elements of its reply, an array.
+    /// Runs a command on its next keys and adds the elements of its reply, an array. Returns `None`
+    /// when the reply is complete.
     fn value_step(
         &mut self,
         session: &mut Session,
         call: &OwnedCall,
         next: &mut usize,
-        found: &mut Output,
-    ) -> Stepped {
+        found: &mut Pieces,
+    ) -> Option<Stepped> {
         let len = call.args().len();
         let end = (*next + KEYS_PER_STEP).min(len);
-        let part = Output::new(found.room().saturating_add(HEADER_BYTES));
+        let part = Output::new(found.open().room().saturating_add(HEADER_BYTES));
         let reply = match self.run_part(session, call, *next..end, part) {
             Ok(reply) => reply,
-            Err(stepped) => return stepped,
+            Err(stepped) => return Some(stepped),
         };
         if reply.first() == Some(&b'-') {
-            return Stepped::Done(reply, 0);
+            return Some(Stepped::Done(reply));
         }
         let body = reply.iter().position(|byte| *byte == b'\n');
-        found.extend_from_slice(&reply[body.map_or(0, |at| at + 1)..]);
-        if reply.is_cut_off() {
-            found.append(&reply);
+        let elements = &reply[body.map_or(0, |at| at + 1)..];
+        match reply.cut_off() {
+            Some(why) => found.open().cut(why),
+            None => found.open().extend_from_slice(elements),
         }
+        found.close_full();
         *next = end;
-        match end < len && !found.is_cut_off() {
-            true => Stepped::More,
-            false => Stepped::Done(std::mem::take(found), 0),
-        }
+        (end < len && found.cut_off().is_none()).then_some(Stepped::More)
     }
 
     /// Runs a command on its next keys and adds its reply, an integer, or expects OK.
@@ -285,11 +294,11 @@ impl Executor<'_> {
             return Stepped::More;
         }
         if number.is_none() {
-            return Stepped::Done(reply, 0);
+            return Stepped::Done(reply);
         }
         let mut reply = Output::default();
         Reply::new(&mut reply, session.protocol).integer(*sum);
-        Stepped::Done(reply, 0)
+        Stepped::Done(reply)
     }
 
     /// Runs a command with some of its arguments. Returns its reply, or what ends the step.
@@ -316,7 +325,7 @@ impl Executor<'_> {
             Step::Ran => Ok(reply),
             Step::Waits => Err(Stepped::Waits),
             Step::Held => Err(Stepped::Held),
-            Step::Queued | Step::Refused | Step::IsLong => Err(Stepped::Done(reply, 0)),
+            Step::Queued | Step::Refused | Step::IsLong => Err(Stepped::Done(reply)),
         }
     }
 
@@ -330,7 +339,7 @@ impl Executor<'_> {
         let all = call.args().len();
         let end = (*next + pubsub::AT_ONCE_MAX).min(all);
         match self.run_part(session, call, *next..end, Output::default()) {
-            Ok(reply) if end == all => Stepped::Done(reply, 0),
+            Ok(reply) if end == all => Stepped::Done(reply),
             Ok(reply) => {
                 *next = end;
                 Stepped::Part(reply)
@@ -359,7 +368,7 @@ impl Executor<'_> {
         let count = spans.len();
         let part = OwnedCall::new(call.index, bytes, 0, spans);
         match self.run_part(session, &part, 1..count, Output::default()) {
-            Ok(reply) if session.subscription_len(space) == 0 => Stepped::Done(reply, 0),
+            Ok(reply) if session.subscription_len(space) == 0 => Stepped::Done(reply),
             Ok(reply) => Stepped::Part(reply),
             Err(stepped) => stepped,
         }
@@ -371,24 +380,25 @@ impl Executor<'_> {
             return Stepped::More;
         }
         match self.run_part(session, call, 1..1, Output::default()) {
-            Ok(reply) => Stepped::Done(reply, 0),
+            Ok(reply) => Stepped::Done(reply),
             Err(stepped) => stepped,
         }
     }
 
-    /// Lists the names of the next keys that match the pattern of KEYS.
+    /// Lists the names of the next keys that match the pattern of KEYS. Returns `None` when the
+    /// reply is complete.
     fn list_step(
         &mut self,
         session: &Session,
         args: Args<'_>,
         cursor: &mut u64,
-        found: &mut Output,
+        found: &mut Pieces,
         count: &mut usize,
-    ) {
+    ) -> Option<Stepped> {
         let (server, now) = (self.server, self.now);
-        let mut list = Reply::new(found, session.protocol);
+        let mut list = Reply::new(found.open(), session.protocol);
         let Engine::Slab(held) = &mut self.engine else {
-            return;
+            return None;
         };
         let mut locked;
         let view = match held.whole.as_mut() {
@@ -401,18 +411,27 @@ impl Executor<'_> {
         let (next, more) = list_names(view, session.db, *cursor, &args[1], &mut list);
         *cursor = next;
         *count += more;
+        found.close_full();
+        if *cursor > 0 && found.cut_off().is_none() {
+            return Some(Stepped::More);
+        }
+        let mut header = Output::default();
+        Reply::new(&mut header, session.protocol).array(*count);
+        found.push_front(header);
+        None
     }
 }
 
-/// Completes the reply of KEYS: writes the header directly before the names.
-fn with_header(session: &Session, mut found: Output, count: usize) -> Stepped {
-    let mut header = Output::default();
-    Reply::new(&mut header, session.protocol).array(count);
-    if found.len() < HEADER_BYTES {
-        // It was cut off.
-        return Stepped::Done(found, 0);
+/// Returns the next piece of a complete reply.
+fn send(session: &Session, found: &mut Pieces) -> Stepped {
+    if let Some(why) = found.cut_off() {
+        let mut reply = Output::default();
+        reply.cut(why);
+        return Stepped::Done(reply);
     }
-    let from = HEADER_BYTES - header.len();
-    found.from_mut(from)[..header.len()].copy_from_slice(&header);
-    Stepped::Done(found, from)
+    match found.pop() {
+        // CLIENT REPLY disables the whole reply.
+        (piece, is_last) if is_last || session.reply_mode != ReplyMode::On => Stepped::Done(piece),
+        (piece, _) => Stepped::Part(piece),
+    }
 }

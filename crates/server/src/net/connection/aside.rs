@@ -89,13 +89,14 @@ impl Connection {
             Aside::InSteps(steps) => steps,
         };
         let stop = match executor.step(&mut self.session, &mut steps) {
-            Stepped::Done(reply, from) => {
-                self.add_reply(reply, from, steps.is_push(), output);
+            Stepped::Done(reply) => {
+                self.add_reply(reply, steps.is_push(), output);
                 return Stop::Continues;
             }
             Stepped::More => Stop::Continues,
             Stepped::Part(part) => {
-                // Only messages come in parts. CLIENT REPLY does not disable them.
+                // CLIENT REPLY does not disable messages, and replies that it disables do not come in
+                // parts.
                 output.append(&part);
                 Stop::Continues
             }
@@ -106,22 +107,19 @@ impl Connection {
         stop
     }
 
-    /// Adds a reply without its first bytes to the output. A large reply is moved, not copied.
-    fn add_reply(&mut self, reply: Output, from: usize, is_push: bool, output: &mut Output) {
+    /// Adds a reply to the output. A large reply is moved, not copied.
+    fn add_reply(&mut self, reply: Output, is_push: bool, output: &mut Output) {
         if self.session.reply_mode != ReplyMode::On {
             let position = output.len();
-            let is_push = is_push && reply.get(from) != Some(&b'-');
+            let is_push = is_push && reply.first() != Some(&b'-');
             if is_push {
                 output.append(&reply);
             }
             after_reply(&mut self.session, output, position, is_push);
         } else if output.is_empty() && self.sent == 0 && !output.is_cut_off() {
-            self.sent = from.min(reply.len());
             *output = reply;
-        } else if let Some(why) = reply.cut_off() {
-            output.cut(why);
         } else {
-            output.extend_from_slice(&reply[from..]);
+            output.append(&reply);
         }
     }
 }
