@@ -230,7 +230,7 @@ impl<'s> Executor<'s> {
         self.timing.before(index, args.len(), call.len);
         let step = self.dispatch(session, &chosen, &args, call, out);
         match step {
-            Step::Ran | Step::Queued | Step::Refused => {}
+            Step::Ran | Step::Queued | Step::Refused => session.is_shown = false,
             Step::Held => return Outcome::Held,
             Step::Waits => return Outcome::Waits,
             Step::IsLong => return Outcome::IsLong,
@@ -325,9 +325,8 @@ impl<'s> Executor<'s> {
         if session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
             return self.queue(session, *chosen, *args, &mut reply);
         }
-        // A command that waited was shown before, and so was one of which this is a part.
-        if server.monitors.is_on() && session.ticket.is_none() && call.len > 0 {
-            tracking::show(server, session, false, *chosen, *args);
+        if server.monitors.is_on() {
+            show(server, session, chosen, *args, call);
         }
         self.has_written |= spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0;
         let is_on_segment = matches!(self.engine, Engine::Segment(_));
@@ -346,11 +345,13 @@ impl<'s> Executor<'s> {
             if view.has_ready() {
                 blocking::serve(server, command::table(), view, &mut Locks::All);
             }
+            session.is_shown |= result == Step::Held;
             return result;
         }
         lock_for(server, held, session, spec, *args, call.2);
         let mut view = lock(&server.keyspace, &held.locks, self.now);
         if is_late(server, session, (spec, flags), self.moment) {
+            session.is_shown = true;
             return Step::Held;
         }
         let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
@@ -362,6 +363,7 @@ impl<'s> Executor<'s> {
         if server.threads > 1 && spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             wake_owners(server, self.worker, &held.locks);
         }
+        session.is_shown |= result == Step::Held;
         result
     }
 
@@ -467,6 +469,15 @@ impl<'s> Executor<'s> {
             let mut view = self.server.keyspace.lock_one(shard, self.now);
             view.unwatch(&key, &session.is_dirty);
         }
+    }
+}
+
+/// Shows a command to the monitoring clients before it runs, unless it was shown before it had to
+/// wait or was held, or it is a part of a command that was shown.
+#[cold]
+fn show(server: &Server, session: &Session, chosen: &Chosen, args: Args<'_>, call: &Call) {
+    if !session.is_shown && session.ticket.is_none() && call.len > 0 {
+        tracking::show(server, session, false, *chosen, args);
     }
 }
 

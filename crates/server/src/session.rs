@@ -82,6 +82,9 @@ pub struct Session {
     /// Whether the current command has found, after its shards were released and locked again, that
     /// writes are held. It has done nothing then, and runs again later.
     pub is_held_late: bool,
+    /// Whether monitoring clients were shown the current command before it was held, so that they
+    /// are not when it runs again.
+    pub is_shown: bool,
     /// Effects of the commands that the present transaction or script has run.
     pub effects: Option<Box<Batch>>,
     /// What REPLCONF has announced, if the client is or may become a replica.
@@ -149,6 +152,7 @@ impl Session {
             tracking: None,
             is_error_counted: false,
             is_held_late: false,
+            is_shown: false,
             effects: None,
             announced: None,
             is_replica: false,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::clients::{ClientInfo, Endpoint};
 use crate::config::find;
+use crate::message::{Message, Subscriber};
 use crate::saving::HoldsWrites;
 use crate::waiting::BlockingState;
 
@@ -154,4 +155,44 @@ fn a_script_of_a_transaction_does_not_release_its_shards() {
         (outcome, &reply[..]),
         (Outcome::Done, &b"*2\r\n+OK\r\n+OK\r\n"[..])
     );
+}
+
+#[test]
+fn a_held_write_is_shown_once_to_monitoring_clients() {
+    // Regression: a command was shown when it was held after it had released its shards, and again
+    // when it ran.
+    let expected: [&[&str]; 4] = [
+        &["SET"],
+        &["MULTI", "SET", "EXEC"],
+        &["EVAL", "set"],
+        &["MULTI", "EVAL", "set", "EXEC"],
+    ];
+    for ((before, words), expected) in WRITES.into_iter().zip(expected) {
+        let (server, mut session) = start();
+        let monitor = Subscriber {
+            worker: 0,
+            slot: 9,
+            client: 99,
+        };
+        server.monitors.add(monitor);
+        for line in before {
+            run(&server, &mut session, line);
+        }
+        let change = |server: &Server| server.hold_for_stop(true);
+        let (outcome, _) = run_late(&server, &mut session, words, change);
+        assert_eq!(outcome, Outcome::Held, "{words:?}");
+        server.hold_for_stop(false);
+        run(&server, &mut session, words);
+        run(&server, &mut session, &["GET", "a"]);
+        let mut messages = Vec::new();
+        server.inboxes[0].take(&mut messages);
+        let shown = messages.into_iter().filter_map(|message| match message {
+            Message::Monitor(_, line) => Some(String::from_utf8_lossy(&line).into_owned()),
+            _ => None,
+        });
+        let names: Vec<String> = shown
+            .map(|line| line.split('"').nth(1).expect("a name").to_owned())
+            .collect();
+        assert_eq!(names, [expected, &["GET"]].concat(), "{words:?}");
+    }
 }
