@@ -23,11 +23,13 @@ pub struct Directives {
     pub max_age: Option<u64>,
     /// `s-maxage` in seconds.
     pub s_maxage: Option<u64>,
+    /// `min-fresh` in seconds.
+    pub min_fresh: Option<u64>,
 }
 
 impl Directives {
     /// Reads all `Cache-Control` fields. An age that is no number counts as 0, so that the response
-    /// is stale, as the RFC recommends (4.2.1).
+    /// is stale, as the RFC recommends (4.2.1). One that is too large counts as [`SECONDS_MAX`].
     pub fn read(headers: &HeaderMap) -> Self {
         let mut found = Directives::default();
         for field in headers.get_all(CACHE_CONTROL) {
@@ -39,7 +41,7 @@ impl Directives {
             for directive in field.split(',') {
                 let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
                 let value = value.trim().trim_matches('"');
-                let seconds = || Some(value.parse().unwrap_or(0));
+                let seconds = || Some(seconds_in(value));
                 match name.trim().to_ascii_lowercase().as_str() {
                     "no-store" => found.no_store = true,
                     // With field names only those need validation; all of it is treated so.
@@ -47,12 +49,25 @@ impl Directives {
                     "private" => found.private = true,
                     "only-if-cached" => found.only_if_cached = true,
                     "max-age" => found.max_age = least(found.max_age, seconds()),
+                    "min-fresh" => found.min_fresh = Some(seconds_in(value)),
                     "s-maxage" => found.s_maxage = least(found.s_maxage, seconds()),
                     _ => {}
                 }
             }
         }
         found
+    }
+}
+
+/// Number of seconds for larger ones (RFC 9111, 1.2.2).
+pub const SECONDS_MAX: u64 = 1 << 31;
+
+fn seconds_in(value: &str) -> u64 {
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    match value.parse::<u64>() {
+        Ok(seconds) if is_number => seconds.min(SECONDS_MAX),
+        _ if is_number => SECONDS_MAX,
+        _ => 0,
     }
 }
 
@@ -69,7 +84,7 @@ fn is_understood(status: StatusCode) -> bool {
     )
 }
 
-fn date(headers: &HeaderMap, name: http::HeaderName) -> Option<SystemTime> {
+pub(crate) fn date(headers: &HeaderMap, name: http::HeaderName) -> Option<SystemTime> {
     let text = headers.get(name)?.to_str().ok()?;
     httpdate::parse_http_date(text).ok()
 }
@@ -97,14 +112,17 @@ pub fn lifetime(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> Opt
             expires.duration_since(from).ok()?
         }
     };
-    // 4.2.3: how old the response is already.
+    let rest = whole.checked_sub(age(headers, now));
+    rest.filter(|rest| !rest.is_zero())
+}
+
+/// Returns how old a response is when it is received (4.2.3).
+pub fn age(headers: &HeaderMap, now: SystemTime) -> Duration {
     let apparent = date(headers, DATE).and_then(|date| now.duration_since(date).ok());
     let stated = headers.get(AGE).and_then(|age| age.to_str().ok());
-    let stated = stated.and_then(|age| age.trim().parse().ok());
-    let age = apparent
-        .unwrap_or_default()
-        .max(Duration::from_secs(stated.unwrap_or(0)));
-    whole.checked_sub(age).filter(|rest| !rest.is_zero())
+    let stated = stated.map_or(0, |age| seconds_in(age.trim()));
+    let age = apparent.unwrap_or_default();
+    age.max(Duration::from_secs(stated))
 }
 
 #[cfg(test)]
@@ -142,6 +160,19 @@ mod tests {
             (&[("cache-control", "max-age=60"), ("age", "70")], None),
             (&[("cache-control", "max-age=60, max-age=5")], Some(5)),
             (&[("cache-control", "max-age=soon")], None),
+            (&[("cache-control", "max-age=-1")], None),
+            (&[("cache-control", "max-age=+60")], None),
+            (
+                &[("cache-control", "max-age=99999999999999999999999")],
+                Some(SECONDS_MAX),
+            ),
+            (
+                &[
+                    ("cache-control", "max-age=60"),
+                    ("age", "99999999999999999999999"),
+                ],
+                None,
+            ),
             (&[("cache-control", "max-age=60, no-store")], None),
             (&[("cache-control", "private, max-age=60")], None),
             (&[("cache-control", "no-cache, max-age=60")], None),

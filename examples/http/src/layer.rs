@@ -1,14 +1,16 @@
 //! A `tower` layer that caches responses for as long as their headers say that they are fresh.
 //!
 //! Responses to GET are stored under their URI; HEAD is not answered from them. A request that
-//! changes its resource removes the stored response (RFC 9111, 4.4). A response of unknown or large
-//! size passes through as it is.
+//! changes its resource removes the stored response (RFC 9111, 4.4). Conditions on tags and dates
+//! are answered from the store ([`conditions`](crate::conditions)), and the request's limits of age
+//! are kept. A response of unknown or large size passes through as it is.
 
-use crate::freshness::{Directives, lifetime};
+use crate::conditions::{fields_of_304, is_not_modified, needs_origin};
+use crate::freshness::{Directives, age, lifetime};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{AGE, AUTHORIZATION, HOST, RANGE};
+use http::header::{AGE, AUTHORIZATION, HOST};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -67,14 +69,25 @@ impl HttpCache {
         self.stored.stats()
     }
 
-    /// Returns a stored response that is fresh.
-    fn find(&self, key: &str) -> Option<Response> {
+    /// Returns a stored response that is fresh, and as young as is wanted.
+    fn find(&self, key: &str, wanted: Directives, request: &HeaderMap) -> Option<Response> {
         let stored = self.stored.get(key)?;
         let rest = self.stored.time_to_live(key).unwrap_or_default();
         let age = stored.age + stored.lifetime.saturating_sub(rest);
-        let mut response = Response::new(Body::from(stored.body.clone()));
-        *response.status_mut() = stored.status;
-        *response.headers_mut() = stored.headers.clone();
+        let is_too_old = wanted.max_age.is_some_and(|most| age.as_secs() > most);
+        let is_ending = wanted.min_fresh.is_some_and(|least| rest.as_secs() < least);
+        if is_too_old || is_ending {
+            return None;
+        }
+        let mut response = Response::new(Body::empty());
+        if is_not_modified(request, stored.status, &stored.headers) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            *response.headers_mut() = fields_of_304(&stored.headers);
+        } else {
+            *response.body_mut() = Body::from(stored.body.clone());
+            *response.status_mut() = stored.status;
+            *response.headers_mut() = stored.headers.clone();
+        }
         response
             .headers_mut()
             .insert(AGE, HeaderValue::from(age.as_secs()));
@@ -84,7 +97,8 @@ impl HttpCache {
     /// Stores a response if it may be stored, and returns it.
     async fn keep(&self, key: String, response: Response) -> Response {
         let size = response.body().size_hint().exact();
-        let lifetime = lifetime(response.status(), response.headers(), SystemTime::now());
+        let now = SystemTime::now();
+        let lifetime = lifetime(response.status(), response.headers(), now);
         let (Some(lifetime), Some(size)) = (lifetime, size) else {
             return response;
         };
@@ -98,16 +112,12 @@ impl HttpCache {
             return failed;
         };
         let body = body.to_bytes();
-        let age = parts
-            .headers
-            .get(AGE)
-            .and_then(|age| age.to_str().ok()?.parse().ok());
         let stored = Stored {
             status: parts.status,
             headers: parts.headers.clone(),
             body: body.clone(),
             lifetime,
-            age: Duration::from_secs(age.unwrap_or(0)),
+            age: age(&parts.headers, now),
         };
         self.stored.insert_with_ttl(key, Arc::new(stored), lifetime);
         Response::from_parts(parts, Body::from(body))
@@ -168,17 +178,17 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let cache = self.cache.clone();
         let key = key_of(&request);
-        let wanted = Directives::read(request.headers());
+        let fields = request.headers().clone();
+        let wanted = Directives::read(&fields);
         let is_plain = request.method() == Method::GET
             && !request.headers().contains_key(AUTHORIZATION)
-            && !request.headers().contains_key(RANGE);
+            && !needs_origin(request.headers());
         let is_safe = request.method().is_safe();
         Box::pin(async move {
             if is_plain
                 && !wanted.no_cache
                 && !wanted.no_store
-                && wanted.max_age.is_none()
-                && let Some(found) = cache.find(&key)
+                && let Some(found) = cache.find(&key, wanted, &fields)
             {
                 return Ok(found);
             }

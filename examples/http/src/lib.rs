@@ -1,6 +1,7 @@
 //! A web service with a cache: a handler that loads once per key at a time, responses that are
-//! cached by their own headers ([`freshness`]), and metrics.
+//! cached by their own headers ([`freshness`], [`conditions`]), and metrics.
 
+pub mod conditions;
 pub mod freshness;
 pub mod layer;
 

@@ -152,6 +152,41 @@ async fn only_what_may_be_stored_is_stored() {
 }
 
 #[tokio::test]
+async fn a_stored_response_answers_conditions_and_limits_of_age() {
+    let (calls, clock) = (Arc::new(AtomicU64::new(0)), ManualClock::new());
+    let count = calls.clone();
+    let handle = move || {
+        count.fetch_add(1, SeqCst);
+        let fields = [
+            ("cache-control", "max-age=60"),
+            ("age", "5"),
+            ("etag", "\"one\""),
+            ("content-type", "text/plain"),
+        ];
+        async move { (fields, "body") }
+    };
+    let layer = HttpCache::new(1 << 20, Clock::Manual(clock.clone())).expect("valid");
+    let router = Router::new().route("/", get(handle)).layer(layer);
+    body_of(&router, "/").await;
+    clock.advance(Duration::from_secs(10));
+    for (field, status, expected) in [
+        (("if-none-match", "\"one\""), StatusCode::NOT_MODIFIED, 1),
+        (("if-none-match", "\"two\""), StatusCode::OK, 1),
+        (("cache-control", "max-age=15"), StatusCode::OK, 1),
+        (("cache-control", "min-fresh=45"), StatusCode::OK, 1),
+        // Each of these stores another response.
+        (("cache-control", "max-age=14"), StatusCode::OK, 2),
+        (("cache-control", "min-fresh=56"), StatusCode::OK, 3),
+        (("if-match", "\"one\""), StatusCode::OK, 4),
+    ] {
+        let answer = send(&router, request(Method::GET, "/", &[field])).await;
+        let body = if status == StatusCode::OK { "body" } else { "" };
+        assert_eq!((answer.0, answer.2.as_str()), (status, body), "{field:?}");
+        assert_eq!(calls.load(SeqCst), expected, "{field:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_change_removes_the_stored_response() {
     let (router, calls) = counting(("cache-control", "max-age=60"));
     body_of(&router, "/").await;
