@@ -204,7 +204,9 @@ impl<K, V, S> CacheBuilder<K, V, S> {
 
     /// Remembers for this time that a loader of
     /// [`Cache::optionally_get_with`](crate::Cache::optionally_get_with) found no value. As many
-    /// such keys are remembered as a tenth of the capacity in entries, at least 16.
+    /// such keys are remembered as a tenth of the capacity in entries, at least 16. A cache with a
+    /// weigher takes the [expected entries](CacheBuilder::expected_entries) for its capacity, or
+    /// 10,240 if they are not given.
     pub fn negative_ttl(mut self, ttl: Duration) -> Self {
         self.negative_ttl = Some(ttl);
         self
@@ -259,7 +261,8 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Sets the number of entries for which tables are made at first, for caches with a weigher.
+    /// Sets the number of entries for which tables are made at first, for caches with a weigher. It
+    /// is a hint: tables are made for at most 67 million, and grow.
     pub fn expected_entries(mut self, count: usize) -> Self {
         self.expected = Some(count);
         self
@@ -272,6 +275,10 @@ impl<K, V, S> CacheBuilder<K, V, S> {
     }
 
     /// Sets the hash function.
+    ///
+    /// It should distribute all 64 bits well: the high half selects the shard, the low one the
+    /// place in its table. Under a function that leaves the high bits alone, such as the identity,
+    /// all keys share one shard and its part of the capacity.
     pub fn hasher<T>(self, hasher: T) -> CacheBuilder<K, V, T> {
         CacheBuilder {
             capacity: self.capacity,

@@ -3,7 +3,7 @@
 use crate::builder::{BuildError, CacheBuilder, RandomState};
 use crate::clock::{after, ms_of, until};
 use crate::epoch::pin;
-use crate::inner::{IDLE_SLACK, Inner, Seen, part};
+use crate::inner::{IDLE_SLACK, Inner, Seen, absent_capacity, part};
 use crate::shard::{Expect, Shard};
 use crate::stats::Stats;
 #[cfg(doc)]
@@ -177,15 +177,26 @@ where
         let _ = self.inner.store_if(hash, key, value, ttl, Expect::Anything);
     }
 
-    /// Returns the time that is left of an entry's time to live, apart from its idle time.
+    /// Returns references to all live entries, and their remaining times to live, apart from idle
+    /// times.
     #[cfg(feature = "serde")]
-    pub(crate) fn remaining(&self, seen: &Seen<'_, K, V>) -> Option<Duration> {
-        let slot = seen.found.slot;
-        let deadline = match seen.shard.map.rows().limit(slot) {
-            Some(word) => crate::core::deadline_in(word.load(Relaxed)),
-            None => seen.shard.deadline(slot),
-        };
-        deadline.map(|deadline| until(self.inner.now(), deadline))
+    pub(crate) fn live<'a>(
+        &'a self,
+        pinned: &'a crate::epoch::Pinned,
+    ) -> Vec<(&'a K, &'a V, Option<Duration>)> {
+        let now = self.inner.now();
+        let mut entries = Vec::with_capacity(self.len());
+        for shard in &self.inner.shards {
+            shard.map.visit(pinned, |found| {
+                let deadline = shard.deadline(found.slot);
+                if deadline.is_none_or(|deadline| now <= deadline) {
+                    let limit = shard.limit(found.slot);
+                    let remaining = limit.map(|limit| until(now, limit));
+                    entries.push((found.key, found.value, remaining));
+                }
+            });
+        }
+        entries
     }
 
     /// Stores an entry that was saved.
@@ -298,6 +309,12 @@ where
     pub fn set_capacity(&self, capacity: u64) {
         let inner = &*self.inner;
         inner.capacity.store(capacity, Relaxed);
+        if let (Some((_, absent)), None) = (&inner.negative, &inner.weigher) {
+            let absent = Cache {
+                inner: absent.clone(),
+            };
+            absent.set_capacity(absent_capacity(capacity, false, None));
+        }
         let count = inner.shards.len() as u64;
         for (number, shard) in inner.shards.iter().enumerate() {
             shard.resize(part(capacity, count, number as u64));
@@ -313,9 +330,11 @@ where
         }
     }
 
-    /// Removes all entries that were there at the time of the call, one lock at a time.
+    /// Removes all entries that were there at the time of the call, one lock at a time. Those that
+    /// have expired leave as expired ones.
     pub fn clear(&self) {
         self.invalidate_if(|_, _| true);
+        self.inner.expire_all();
         if let Some((_, absent)) = &self.inner.negative {
             Cache {
                 inner: absent.clone(),

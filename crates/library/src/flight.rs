@@ -37,10 +37,46 @@ impl<V: Clone> Clone for Outcome<V> {
 }
 
 enum State<V> {
-    Loading(Vec<Waker>),
+    Loading(Wakers),
     Done(Outcome<V>),
     /// The leader left without a result.
     Abandoned,
+}
+
+/// Wakers of those that wait, each at a place of its own, so that one that stops waiting is
+/// forgotten and none is searched for. A waker is dropped without the lock, because that may drop
+/// the task that waits.
+#[derive(Default)]
+struct Wakers {
+    places: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Wakers {
+    /// Stores a waker at its place, which it receives with the first call. Returns the one before.
+    fn set(&mut self, at: &mut Option<usize>, waker: &Waker) -> Option<Waker> {
+        if let Some(at) = *at {
+            let present = &mut self.places[at];
+            if present.as_ref().is_some_and(|own| own.will_wake(waker)) {
+                return None;
+            }
+            return present.replace(waker.clone());
+        }
+        let waker = waker.clone();
+        let place = self.free.pop().unwrap_or(self.places.len());
+        match self.places.get_mut(place) {
+            Some(free) => *free = Some(waker),
+            None => self.places.push(Some(waker)),
+        }
+        *at = Some(place);
+        None
+    }
+
+    /// Frees a place and returns its waker.
+    fn take(&mut self, at: usize) -> Option<Waker> {
+        self.free.push(at);
+        self.places[at].take()
+    }
 }
 
 pub(crate) struct Flight<K, V> {
@@ -93,7 +129,7 @@ impl<K: Eq, V> Flights<K, V> {
             hash,
             key,
             thread: blocks.then(|| thread::current().id()),
-            state: Mutex::new(State::Loading(Vec::new())),
+            state: Mutex::new(State::Loading(Wakers::default())),
         });
         list.push(flight.clone());
         Joined::Lead(Lead {
@@ -130,7 +166,7 @@ impl<K, V> Lead<K, V> {
             }
         };
         if let State::Loading(wakers) = before {
-            wakers.into_iter().for_each(Waker::wake);
+            wakers.places.into_iter().flatten().for_each(Waker::wake);
         }
     }
 }
@@ -142,22 +178,41 @@ impl<K, V> Drop for Lead<K, V> {
 }
 
 /// Waits for the end of a load. The result is `None` if the leader left without one.
-pub(crate) struct Wait<K, V>(pub(crate) Arc<Flight<K, V>>);
+pub(crate) struct Wait<K, V> {
+    flight: Arc<Flight<K, V>>,
+    /// Place of the waker.
+    at: Option<usize>,
+}
+
+impl<K, V> Wait<K, V> {
+    pub(crate) fn new(flight: Arc<Flight<K, V>>) -> Self {
+        Wait { flight, at: None }
+    }
+}
+
+impl<K, V> Drop for Wait<K, V> {
+    fn drop(&mut self) {
+        let Some(at) = self.at.take() else { return };
+        let waker = match &mut *lock(&self.flight.state) {
+            State::Loading(wakers) => wakers.take(at),
+            _ => None,
+        };
+        drop(waker);
+    }
+}
 
 impl<K, V: Clone> Future for Wait<K, V> {
     type Output = Option<Outcome<V>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *lock(&self.0.state) {
-            State::Loading(wakers) => {
-                if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                    wakers.push(context.waker().clone());
-                }
-                Poll::Pending
-            }
-            State::Done(outcome) => Poll::Ready(Some(outcome.clone())),
-            State::Abandoned => Poll::Ready(None),
-        }
+        let Wait { flight, at } = self.get_mut();
+        let before = match &mut *lock(&flight.state) {
+            State::Loading(wakers) => wakers.set(at, context.waker()),
+            State::Done(outcome) => return Poll::Ready(Some(outcome.clone())),
+            State::Abandoned => return Poll::Ready(None),
+        };
+        drop(before);
+        Poll::Pending
     }
 }
 
@@ -168,7 +223,7 @@ impl<K, V: Clone> Wait<K, V> {
     /// If the thread itself leads the load, because it would wait forever.
     pub(crate) fn block(self) -> Option<Outcome<V>> {
         assert_ne!(
-            self.0.thread,
+            self.flight.thread,
             Some(thread::current().id()),
             "a loader requested the key that it loads"
         );

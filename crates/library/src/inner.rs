@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
 };
 use std::thread;
 use std::time::Duration;
@@ -31,8 +31,13 @@ const BUCKETS: usize = 4_096;
 const MANY: u64 = 1 << 26;
 /// Entries for which a shard makes room if their number is unknown.
 const UNKNOWN: usize = 64;
+/// Entries that a weighed cache is supposed to hold if their number is unknown.
+const ENTRIES_WEIGHED: u64 = 10_240;
 /// An idle time is stored with this share more, so that few reads store a new one.
 pub(crate) const IDLE_SLACK: u64 = 64;
+
+/// Slices of each shard that a timer removes before it looks after other caches or tasks.
+const SLICES_PER_TURN: usize = 4;
 
 /// Time for which the absence of a value is remembered, and the keys without one.
 pub(crate) type Negative<K, S> = (Duration, Arc<Inner<K, (), S>>);
@@ -133,7 +138,7 @@ fn plan(
 ) -> (usize, usize) {
     let threads = thread::available_parallelism().map_or(4, usize::from);
     let entries = match expected {
-        Some(expected) => Some(expected as u64),
+        Some(expected) => Some((expected as u64).min(MANY)),
         None => (!is_weighed && capacity <= MANY).then_some(capacity),
     };
     let Some(entries) = entries else {
@@ -152,6 +157,16 @@ fn plan(
     let buckets = buckets.clamp(1, BUCKETS);
     let count = entries.div_ceil(entries_for(buckets) as u64).max(least) as usize;
     (count, entries.div_ceil(count as u64) as usize)
+}
+
+/// Returns the number of keys without a value that are remembered. The capacity of a weighed cache
+/// says nothing about the number of entries.
+pub(crate) fn absent_capacity(capacity: u64, is_weighed: bool, expected: Option<usize>) -> u64 {
+    let entries = match is_weighed {
+        true => capacity.min(expected.map_or(ENTRIES_WEIGHED, |expected| expected as u64)),
+        false => capacity,
+    };
+    (entries / 10).max(16)
 }
 
 /// Returns the part of a number that one of `count` shards has.
@@ -242,7 +257,12 @@ where
 
     /// Builds the memory of absent values.
     fn absent(builder: &CacheBuilder<K, V, S>, ttl: Duration, timer: Timer) -> Negative<K, S> {
-        let mut settings = CacheBuilder::new((builder.capacity / 10).max(16)).ttl(ttl);
+        let capacity = absent_capacity(
+            builder.capacity,
+            builder.weigher.is_some(),
+            builder.expected,
+        );
+        let mut settings = CacheBuilder::new(capacity).ttl(ttl);
         settings.clock = builder.clock.clone();
         settings.timer = timer;
         settings.has_statistics = false;
@@ -503,19 +523,17 @@ where
     /// Moves the deadline of an entry that was read.
     fn extend(&self, shard: &Shard<K, V>, found: &Found<'_, K, V>) {
         let now = self.now();
-        let rows = shard.map.rows();
         let present = shard.deadline(found.slot);
-        let mut limit = rows
-            .limit(found.slot)
-            .and_then(|word| deadline_in(word.load(Relaxed)));
+        let mut limit = shard.limit(found.slot);
         let mut wanted = present;
+        let mut is_decided = false;
         if let (true, Some(hook)) = (self.has_read_hook, &self.expiry) {
-            let remaining = limit.or(present.filter(|_| self.tti.is_none()));
-            let remaining = remaining.map(|deadline| until(now, deadline));
+            let remaining = limit.map(|deadline| until(now, deadline));
             let answer = hook.after_read(found.key, found.value, remaining);
             if answer != remaining {
                 let deadline = answer.map(|ttl| after(now, ms_of(ttl)));
                 (wanted, limit) = (deadline, deadline);
+                is_decided = true;
             }
         }
         if let Some(tti) = self.tti {
@@ -527,7 +545,38 @@ where
                 wanted = Some(limit.map_or(idle, |limit| limit.min(idle)));
             }
         }
-        self.set_deadline(shard, found, present, wanted, limit, now);
+        if is_decided {
+            self.set_deadline(shard, found, present, wanted, limit, now);
+        } else if let Some(wanted) = wanted
+            && present.is_some_and(|present| present < wanted)
+        {
+            Self::postpone(shard, found, wanted);
+        }
+    }
+
+    /// Stores a later deadline, which the index reads when it comes to the entry. It is not later
+    /// than the limit, which another thread may change meanwhile.
+    fn postpone(shard: &Shard<K, V>, found: &Found<'_, K, V>, wanted: Tick) {
+        const { assert!(<policy::expire::wheel::Wheel as policy::ExpiryIndex>::LATER_IS_FREE) };
+        let word = found.lane.deadline();
+        let later = |word: u64| {
+            let deadline = deadline_in(word)?;
+            (deadline < wanted).then(|| word_of(Some(wanted)) | word & 0xffff)
+        };
+        if word.fetch_update(AcqRel, Acquire, later).is_err() || found.lane.limit().is_none() {
+            return;
+        }
+        // `Shard::set_deadline` stores the limit and then the deadline. If its deadline is later in
+        // the order of this word, it stays; if it is the one that was postponed, its limit is seen
+        // here. The index has filed the entry at that deadline, which is not after the limit.
+        let Some(limit) = shard.limit(found.slot) else {
+            return;
+        };
+        let earlier = |word: u64| {
+            let deadline = deadline_in(word)?;
+            (deadline > limit).then(|| word_of(Some(limit)) | word & 0xffff)
+        };
+        let _ = word.fetch_update(AcqRel, Acquire, earlier);
     }
 
     pub(crate) fn set_deadline(
@@ -548,14 +597,9 @@ where
         }
         let is_later = matches!((present, wanted), (Some(old), Some(new)) if new > old);
         if is_later && keeps_limit {
-            // The index reads the later deadline when it comes to the entry.
-            const { assert!(<policy::expire::wheel::Wheel as policy::ExpiryIndex>::LATER_IS_FREE) };
-            let word = rows.deadline(found.slot);
-            let later = |word: u64| {
-                let deadline = deadline_in(word)?;
-                (Some(deadline) < wanted).then(|| word_of(wanted) | word & 0xffff)
-            };
-            let _ = word.fetch_update(Release, Acquire, later);
+            if let Some(wanted) = wanted {
+                Self::postpone(shard, found, wanted);
+            }
             return true;
         }
         let hash_of = self.hash_of();
@@ -581,15 +625,13 @@ where
             let pinned = pin();
             let shard = self.shard(hash);
             let found = shard.map.find(&pinned, hash, |other| other == key);
-            let present = found.map(|found| {
-                let limit = shard.map.rows().limit(found.slot);
-                let limit = limit.and_then(|word| deadline_in(word.load(Relaxed)));
-                limit.or(shard.deadline(found.slot))
+            let live = found.filter(|found| {
+                let deadline = shard.deadline(found.slot);
+                deadline.is_none_or(|deadline| deadline >= now)
             });
-            let live = present.filter(|deadline| deadline.is_none_or(|deadline| deadline >= now));
             ttl = match live {
-                Some(deadline) => {
-                    let remaining = deadline.map(|deadline| until(now, deadline));
+                Some(found) => {
+                    let remaining = shard.limit(found.slot).map(|limit| until(now, limit));
                     hook.after_update(key, value, ttl, remaining)
                 }
                 None => hook.after_insert(key, value, ttl),
@@ -676,8 +718,8 @@ where
         self.shards.iter().map(Shard::due).min().unwrap_or(u64::MAX)
     }
 
-    fn run(&self) {
-        self.expire_all();
+    fn run_some(&self) -> bool {
+        self.expire_slices(SLICES_PER_TURN).1
     }
 }
 

@@ -162,14 +162,15 @@ where
                 Step::Load(stale, loading)
             }
             (Joined::Wait(_), Some(value)) => Step::Ready(value),
-            (Joined::Wait(flight), None) => Step::Wait(Wait(flight)),
+            (Joined::Wait(flight), None) => Step::Wait(Wait::new(flight)),
         }
     }
 
     /// Returns the value of a key, or the result of `load`, which is stored. Of several callers at
     /// the same time one loads, the others wait for its value. If it panics, another one loads.
     ///
-    /// `load` is called without locks and may use the cache, but not request the same key.
+    /// `load` is called without locks and may use the cache, but not request the same key. Loaders
+    /// of two keys that request each other's key wait forever.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(100);
@@ -262,7 +263,8 @@ where
     /// that loads is dropped, another one loads.
     ///
     /// Threads and tasks may wait for each other's loads. A thread that blocks on the load of a
-    /// task must not be the one that runs the task.
+    /// task must not be the one that runs the task. A future that requests the key that it loads
+    /// waits forever.
     pub async fn get_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
         loop {
             match self.begin(&key, Manner::Async, false) {

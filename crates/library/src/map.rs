@@ -343,6 +343,31 @@ impl<K, V> Map<K, V> {
         }
     }
 
+    /// Returns all entries, for the writer, in the order of their positions.
+    pub(crate) fn each_held<'a>(
+        &'a self,
+        keeper: &'a Keeper,
+    ) -> impl Iterator<Item = Found<'a, K, V>> {
+        self.tables(keeper).each().flat_map(move |table| {
+            let places = (0..table.bucket_count() * WAYS).map(|at| (at / WAYS, at % WAYS));
+            places.filter_map(move |(bucket, way)| {
+                let position = table.position(bucket, way);
+                let slot = table.slot_at(position)?;
+                let lane = self.rows.lane(slot);
+                // SAFETY: the table holds the slot, and the keeper is borrowed as long as the
+                // references.
+                let (key, value) = unsafe { Self::pair_in(lane) };
+                Some(Found {
+                    key,
+                    value,
+                    lane,
+                    position,
+                    slot,
+                })
+            })
+        })
+    }
+
     /// Returns the key in a slot that a position of the table names.
     pub(crate) fn key_of<'a>(&'a self, keeper: &'a Keeper, slot: u32) -> &'a K {
         self.check(keeper);

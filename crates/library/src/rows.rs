@@ -104,7 +104,7 @@ impl Rows {
             if is_there {
                 at = start + bytes;
             }
-            start as u32
+            u32::try_from(start).expect("a row is below 4 GiB")
         };
         let pairs = place(true, pair.size() * LANES, pair.align());
         assert_eq!(pairs, 0);
@@ -434,6 +434,14 @@ mod tests {
         let mut columns = rows(false, 8, pair).columns;
         columns.has_deadlines = true;
         assert_eq!(Rows::new(columns, pair, 10).offsets.row, 104);
+    }
+
+    #[test]
+    fn a_pair_too_large_for_offsets_of_32_bits_is_refused() {
+        // Regression: the offset of the next column was cut off, so that it was within the pair.
+        let pair = Layout::array::<u8>(1 << 30).expect("it fits");
+        let built = std::panic::catch_unwind(|| drop(rows(true, 8, pair)));
+        assert!(built.is_err());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Saving and loading with any format of `serde`.
 
 use crate::cache::Cache;
+use crate::epoch::pin;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
-use std::cell::RefCell;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -18,7 +18,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Returns the entries for a serializer. Other threads may use the cache meanwhile.
+    /// Returns the entries for a serializer. Other threads may use the cache meanwhile. Memory of
+    /// entries that leave any cache of the process is freed after the serializer has ended.
     ///
     /// ```
     /// use mayfly::Cache;
@@ -57,19 +58,16 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn serialize<Out: Serializer>(&self, serializer: Out) -> Result<Out::Ok, Out::Error> {
-        let sequence = RefCell::new(serializer.serialize_seq(None)?);
-        let mut error = None;
-        self.0.visit(|seen| {
-            if error.is_none() {
-                let remaining = self.0.remaining(seen).map(|ttl| ttl.as_millis() as u64);
-                let entry = (seen.found.key, seen.found.value, remaining);
-                error = sequence.borrow_mut().serialize_element(&entry).err();
-            }
-        });
-        match error {
-            Some(error) => Err(error),
-            None => sequence.into_inner().end(),
+        // Many formats need the number of entries first. While the thread is pinned, references to
+        // entries that leave remain valid.
+        let pinned = pin();
+        let entries = self.0.live(&pinned);
+        let mut sequence = serializer.serialize_seq(Some(entries.len()))?;
+        for (key, value, remaining) in entries {
+            let remaining = remaining.map(|ttl| ttl.as_millis() as u64);
+            sequence.serialize_element(&(key, value, remaining))?;
         }
+        sequence.end()
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::cause::Cause;
 use crate::core::{Core, Keys, deadline_in, word_of};
 use crate::hits::HitBuffers;
-use crate::map::{Keeper, Loose, Map};
+use crate::map::{Found, Keeper, Loose, Map};
 use crate::rows::{Columns, Rows};
 use crate::sync::lock;
 use crate::table::WAYS;
@@ -265,7 +265,8 @@ impl<K, V> Shard<K, V> {
     }
 
     /// Makes room in the table for one more entry. A growing table takes over the entries of one
-    /// bucket of the old one per call, at most twelve.
+    /// bucket of the old one per call, at most twelve. An insertion in place of an entry that is
+    /// removed as expired does without, because the number of entries does not grow then.
     fn grow<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
         if self.map.is_full(&writer.keeper, writer.core.len) {
             self.map.begin_growth(&mut writer.keeper);
@@ -375,6 +376,10 @@ impl<K, V> Shard<K, V> {
         if !is_expected {
             return (Inserted::Conflict, Some((key, value)));
         }
+        if found.is_none() {
+            // The caller's hash function may panic here, so that nothing has left yet.
+            self.grow(writer, hash_of, now);
+        }
         self.replay(writer, hash_of, now);
         writer.core.begin();
         if self.due.load(Relaxed) <= now.0 {
@@ -422,7 +427,12 @@ impl<K, V> Shard<K, V> {
         let is_dead = terms.deadline.is_some_and(|deadline| deadline < now);
         match found {
             Some(position) if is_too_heavy || is_dead => {
-                self.remove_at(writer, position, Cause::Replaced, hash_of, now, leaving);
+                let slot = self.map.tables(&writer.keeper).slot_at(position);
+                let cause = match slot.is_some_and(|slot| self.is_dead(slot, now)) {
+                    true => Cause::Expired,
+                    false => Cause::Replaced,
+                };
+                self.remove_at(writer, position, cause, hash_of, now, leaving);
                 let cause = if is_dead {
                     Cause::Expired
                 } else {
@@ -446,7 +456,6 @@ impl<K, V> Shard<K, V> {
                 Inserted::Rejected
             }
             None => {
-                self.grow(writer, hash_of, now);
                 self.make_room(writer, u64::from(terms.weight), hash_of, now, leaving);
                 self.add(writer, hash, key, value, terms, hash_of, now);
                 Inserted::New
@@ -467,6 +476,14 @@ impl<K, V> Shard<K, V> {
     #[inline]
     pub(crate) fn deadline(&self, slot: u32) -> Option<Tick> {
         self.map.rows().lane(slot).deadline_if_any()
+    }
+
+    /// Returns the deadline of the entry in a slot apart from its idle time.
+    pub(crate) fn limit(&self, slot: u32) -> Option<Tick> {
+        match self.map.rows().limit(slot) {
+            Some(word) => deadline_in(word.load(Acquire)),
+            None => self.deadline(slot),
+        }
     }
 
     fn admits<H: Fn(&K) -> u64>(
@@ -636,7 +653,7 @@ impl<K, V> Shard<K, V> {
         view!(view = self, writer, hash_of, now);
         let rows = self.map.rows();
         if let Some(word) = rows.limit(slot) {
-            word.store(word_of(limit), Relaxed);
+            word.store(word_of(limit), Release);
         }
         if deadline.is_none() {
             writer.core.unfile(&mut view, position);
@@ -758,6 +775,31 @@ impl<K, V> Shard<K, V> {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         self.map.value_mut(&mut writer.keeper, position)
+    }
+
+    /// Returns all entries, for an owner without other threads.
+    pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = Found<'_, K, V>> {
+        let writer = self
+            .writer
+            .0
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.map.each_held(&writer.keeper)
+    }
+
+    /// Removes entries by their positions, for an owner without other threads.
+    pub(crate) fn remove_all<H: Fn(&K) -> u64>(
+        &mut self,
+        positions: &[u32],
+        hash_of: &H,
+        now: Tick,
+        leaving: &mut Leaving<K, V>,
+    ) {
+        let mut guard = self.writer();
+        for &position in positions {
+            self.remove_at(&mut guard, position, Cause::Removed, hash_of, now, leaving);
+        }
+        self.publish(&guard);
     }
 
     /// Returns what has left, for an owner without other threads.

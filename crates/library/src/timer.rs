@@ -18,7 +18,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Timer {
     /// A thread that all caches of the process share. It starts with the first deadline, sleeps
-    /// until the next one is due, and ends when no cache is left.
+    /// until the next one is due, and ends when no cache is left. A process that was forked from
+    /// another does not have its threads; caches for it are made with another timer.
     #[default]
     Thread,
     /// A task that the program spawns, see [`Cache::expiry_task`](crate::Cache::expiry_task).
@@ -32,8 +33,8 @@ pub enum Timer {
 pub(crate) trait Timed: Send + Sync {
     /// Earliest instant at which there is work; `u64::MAX` if there is none.
     fn due(&self) -> u64;
-    /// Removes the entries that are due.
-    fn run(&self);
+    /// Removes a bounded number of the entries that are due. Returns whether more are.
+    fn run_some(&self) -> bool;
 }
 
 /// The instant for which somebody waits.
@@ -153,17 +154,19 @@ fn earliest() -> u64 {
     shielded(due).flatten().unwrap_or(u64::MAX)
 }
 
+/// Gives each cache that has work a turn.
+fn turn(caches: Vec<Arc<dyn Timed>>, now: u64) {
+    for cache in caches {
+        shielded(|| cache.due() <= now && cache.run_some());
+        // The last owner of the cache may be here, and values are dropped with it.
+        shielded(|| drop(cache));
+    }
+}
+
 fn serve() {
     while let Some(caches) = caches() {
-        let now = system_now().0;
-        for cache in caches {
-            shielded(|| {
-                if cache.due() <= now {
-                    cache.run();
-                }
-                drop(cache);
-            });
-        }
+        // Caches of which more is due have their next turn at once, after all others.
+        turn(caches, system_now().0);
         let next = SHARED.alarm.set(earliest);
         // A cache that is dropped does not ring, so that the thread looks for that now and then.
         let wait = system_wait(next).min(Duration::from_secs(60));
@@ -185,7 +188,12 @@ where
     loop {
         let wait = {
             let Some(cache) = cache.upgrade() else { return };
-            cache.run();
+            if shielded(|| cache.run_some()) == Some(true) {
+                drop(cache);
+                // Other tasks of the runtime go first.
+                Turn::default().await;
+                continue;
+            }
             let next = alarm.set(|| cache.due());
             system_wait(next).min(Duration::from_secs(3600))
         };
@@ -194,6 +202,24 @@ where
             alarm: &alarm,
         }
         .await;
+    }
+}
+
+/// Ends when it is polled again, which it requests at once.
+#[derive(Default)]
+struct Turn {
+    was_polled: bool,
+}
+
+impl Future for Turn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.was_polled, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -215,5 +241,57 @@ impl<Sleep: Future<Output = ()>> Future for Nap<'_, Sleep> {
             waiter.waker = Some(context.waker().clone());
         }
         self.sleep.as_mut().poll(context)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A cache with this many slices of due entries, which panics at some.
+    struct Busy {
+        slices: AtomicU64,
+        fails: bool,
+    }
+
+    impl Timed for Busy {
+        fn due(&self) -> u64 {
+            match self.slices.load(SeqCst) {
+                0 => u64::MAX,
+                _ => 5,
+            }
+        }
+        fn run_some(&self) -> bool {
+            let left = self.slices.fetch_sub(1, SeqCst) - 1;
+            assert!(!self.fails, "a listener fails");
+            left > 0
+        }
+    }
+
+    #[test]
+    fn a_cache_with_many_due_entries_does_not_keep_the_others_waiting() {
+        // Regression: all entries of one cache were removed before the next cache was looked after.
+        std::panic::set_hook(Box::new(|_| {}));
+        let busy = |slices, fails| {
+            Arc::new(Busy {
+                slices: AtomicU64::new(slices),
+                fails,
+            })
+        };
+        let caches = [busy(3, false), busy(2, true), busy(1, false)];
+        let list = || {
+            caches
+                .iter()
+                .map(|cache| cache.clone() as Arc<dyn Timed>)
+                .collect()
+        };
+        let left = || caches.each_ref().map(|cache| cache.slices.load(SeqCst));
+        turn(list(), 4);
+        assert_eq!(left(), [3, 2, 1], "nothing is due yet");
+        turn(list(), 5);
+        assert_eq!(left(), [2, 1, 0]);
+        turn(list(), 5);
+        assert_eq!(left(), [1, 0, 0]);
+        drop(std::panic::take_hook());
     }
 }

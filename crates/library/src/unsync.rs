@@ -1,4 +1,5 @@
-//! A cache for one thread: the same code behind `&mut self`.
+//! A cache for one thread: the same code behind `&mut self`, with policies, times to live, and
+//! capacities in entries. It lacks idle times, weights and listeners.
 //!
 //! Values are returned by reference and need not be `Clone` or `Send`. What leaves is dropped at
 //! once, or returned.
@@ -7,6 +8,7 @@ use crate::builder::{BuildError, RandomState};
 use crate::cause::Cause;
 use crate::clock::{Clock, after, ms_of};
 use crate::epoch;
+use crate::map::Found;
 use crate::rows::Columns;
 use crate::shard::{Expect, Leaving, Shard, Terms};
 use policy::any::{AnyPolicy, PolicySpec};
@@ -150,6 +152,33 @@ where
         Some(self.shard.value_mut(position))
     }
 
+    /// Whether a live entry has this key. Does not register a hit.
+    pub fn contains_key<Q>(&mut self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.find(key).is_some()
+    }
+
+    /// Returns the value of a key, or stores the result of `load` and returns that. `None` if the
+    /// cache does not store it, because its capacity is 0 or the policy does not admit the key.
+    ///
+    /// ```
+    /// let mut cache = mayfly::unsync::Cache::new(100);
+    /// *cache.get_or_insert_with("a", || 1).expect("it is admitted") += 1;
+    /// assert_eq!(cache.get_or_insert_with("a", || 7), Some(&mut 2));
+    /// ```
+    pub fn get_or_insert_with(&mut self, key: K, load: impl FnOnce() -> V) -> Option<&mut V>
+    where
+        K: Clone,
+    {
+        if !self.contains_key(&key) {
+            self.insert(key.clone(), load());
+        }
+        self.get_mut(&key)
+    }
+
     /// Returns the value without registering a hit.
     pub fn peek<Q>(&mut self, key: &Q) -> Option<&V>
     where
@@ -215,6 +244,69 @@ where
         removed.map(|(_, value, _)| value)
     }
 
+    /// Capacity in entries.
+    pub fn capacity(&self) -> u64 {
+        self.shard.writer().core.capacity
+    }
+
+    /// Sets the capacity, and returns the entries that are evicted if it is lower.
+    pub fn set_capacity(&mut self, capacity: u64) -> Vec<(K, V)> {
+        self.shard.resize(capacity);
+        let now = self.clock.now();
+        let mut evicted = Vec::new();
+        loop {
+            let mut leaving = Leaving::new(true);
+            let hasher = &self.hasher;
+            let hash_of = |key: &K| hasher.hash_one(key);
+            let is_more = self.shard.shrink(&hash_of, now, &mut leaving);
+            let left = self.shard.take_all(leaving);
+            evicted.extend(left.into_iter().map(|(key, value, _)| (key, value)));
+            if !is_more {
+                return evicted;
+            }
+        }
+    }
+
+    /// Returns the live entries, in no order.
+    ///
+    /// ```
+    /// let mut cache = mayfly::unsync::Cache::new(100);
+    /// cache.insert(1, "one");
+    /// assert_eq!(cache.iter().collect::<Vec<_>>(), [(&1, &"one")]);
+    /// ```
+    pub fn iter(&mut self) -> impl Iterator<Item = (&K, &V)> {
+        let now = self.clock.now();
+        let is_live = move |found: &Found<'_, K, V>| {
+            let deadline = found.lane.deadline_if_any();
+            deadline.is_none_or(|deadline| now <= deadline)
+        };
+        let live = self.shard.each_mut().filter(is_live);
+        live.map(|found| (found.key, found.value))
+    }
+
+    /// Removes the entries for which `is_wanted` returns false, and those that have expired.
+    pub fn retain(&mut self, mut is_wanted: impl FnMut(&K, &V) -> bool) {
+        let now = self.clock.now();
+        let is_left = |found: Found<'_, K, V>| {
+            let deadline = found.lane.deadline_if_any();
+            let is_live = deadline.is_none_or(|deadline| now <= deadline);
+            let stays = is_live && is_wanted(found.key, found.value);
+            (!stays).then_some(found.position)
+        };
+        let positions: Vec<u32> = self.shard.each_mut().filter_map(is_left).collect();
+        let hasher = &self.hasher;
+        let hash_of = |key: &K| hasher.hash_one(key);
+        let mut leaving = Leaving::new(true);
+        self.shard
+            .remove_all(&positions, &hash_of, now, &mut leaving);
+        drop(self.shard.take_all(leaving));
+    }
+
+    /// Removes all entries.
+    pub fn clear(&mut self) {
+        self.retain(|_, _| false);
+    }
+
     /// Removes all entries that have expired, and returns them.
     pub fn expire(&mut self) -> Vec<(K, V)> {
         let now = self.clock.now();
@@ -240,5 +332,11 @@ where
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl<K, V, S> std::fmt::Debug for Cache<K, V, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").finish_non_exhaustive()
     }
 }

@@ -137,6 +137,87 @@ fn a_hook_decides_at_insertion_update_and_read() {
     cache.check();
 }
 
+/// Returns what it is called with as the time to live, 100 ms for insertions and 7 for updates.
+struct Kinds;
+
+impl Expiry<u32, u32> for Kinds {
+    fn after_insert(&self, _: &u32, _: &u32, _: Option<Duration>) -> Option<Duration> {
+        Some(1_000 * MS)
+    }
+    fn after_update(
+        &self,
+        _: &u32,
+        _: &u32,
+        _: Option<Duration>,
+        remaining: Option<Duration>,
+    ) -> Option<Duration> {
+        remaining.map(|remaining| remaining + 7 * MS)
+    }
+}
+
+#[test]
+fn an_idle_entry_that_has_expired_is_inserted_for_the_hook_and_not_updated() {
+    // Regression: the hook's update was called for an entry whose idle time had ended, because only
+    // its time to live was looked at.
+    let (builder, clock) = manual(100);
+    let cache = built(builder.tti(64 * MS).expiry(Kinds));
+    cache.insert(1, 1);
+    clock.advance(66 * MS);
+    assert_eq!(cache.get(&1), None, "it was idle");
+    cache.insert(1, 2);
+    for _ in 0..20 {
+        clock.advance(50 * MS);
+        assert_eq!(cache.get(&1), Some(2), "it has the time of an insertion");
+    }
+    clock.advance(MS);
+    assert_eq!(cache.get(&1), None);
+}
+
+/// Changes the entry's time to live during a read, as another thread could.
+struct Meddling(std::sync::Arc<std::sync::OnceLock<Cache<u32, u32>>>);
+
+impl Expiry<u32, u32> for Meddling {
+    fn has_reads(&self) -> bool {
+        true
+    }
+    fn after_read(&self, key: &u32, _: &u32, remaining: Option<Duration>) -> Option<Duration> {
+        if let Some(cache) = self.0.get() {
+            cache.set_ttl(key, Some(30 * MS));
+        }
+        remaining
+    }
+}
+
+#[test]
+fn a_read_does_not_undo_a_change_of_the_time_to_live() {
+    // Regression: a read in a cache with idle times wrote back the time to live that it had seen.
+    let own = std::sync::Arc::new(std::sync::OnceLock::new());
+    let (builder, clock) = manual(100);
+    let settings = builder.tti(1_000 * MS).ttl(500 * MS);
+    let cache = built(settings.expiry(Meddling(own.clone())));
+    cache.insert(1, 1);
+    clock.advance(MS);
+    own.set(cache.clone()).expect("it is set once");
+    assert_eq!(cache.get(&1), Some(1));
+    assert_eq!(cache.time_to_live(&1), Some(30 * MS));
+    clock.advance(31 * MS);
+    assert_eq!(cache.get(&1), None);
+    cache.check();
+}
+
+#[test]
+fn clear_removes_expired_entries_as_well() {
+    let (builder, clock) = manual(100);
+    let cache = built(builder.negative_ttl(MS));
+    cache.insert_with_ttl(1, 1, MS);
+    cache.insert(2, 2);
+    clock.advance(2 * MS);
+    cache.clear();
+    assert_eq!(cache.len(), 0);
+    let stats = cache.stats();
+    assert_eq!((stats.expired, stats.removed), (1, 1));
+}
+
 #[test]
 fn jitter_spreads_deadlines_and_makes_none_later() {
     let (builder, clock) = manual(100_000);
@@ -183,6 +264,26 @@ fn times_of_zero_and_beyond_all_bounds() {
     assert!(cache.set_ttl(&3, Some(Duration::ZERO)));
     assert_eq!(cache.get(&3), None);
     cache.check();
+}
+
+#[test]
+fn an_expired_entry_that_a_rejected_one_displaces_is_reported_as_expired() {
+    // Regression: it was reported as replaced. The insertion itself removes only a few due entries.
+    let (builder, clock) = manual(1_000);
+    let (sender, events) = mpsc::channel();
+    let cache = built(
+        builder
+            .shards(1)
+            .listener(move |key: &u32, value: &u32, cause| _ = sender.send((*key, *value, cause))),
+    );
+    (0..100).for_each(|key| cache.insert_with_ttl(key, 0, 5 * MS));
+    clock.advance(6 * MS);
+    for key in 0..100 {
+        cache.insert_with_ttl(key, 1, Duration::ZERO);
+    }
+    assert!(cache.is_empty());
+    let causes: Vec<Cause> = events.try_iter().map(|(_, _, cause)| cause).collect();
+    assert_eq!(causes, [Cause::Expired; 200]);
 }
 
 #[test]
@@ -263,6 +364,32 @@ fn a_task_of_any_runtime_removes_entries() {
 }
 
 #[test]
+fn a_listener_that_panics_does_not_end_the_task() {
+    let cache: Cache<u32, u32> = built(
+        Cache::builder(100)
+            .timer(Timer::Task)
+            .listener(|key: &u32, _: &u32, _| assert_ne!(*key, 1, "the listener fails")),
+    );
+    let mut task = pin!(cache.expiry_task(|_| {
+        let mut was_polled = false;
+        poll_fn(move |_| match std::mem::replace(&mut was_polled, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+    }));
+    let mut context = Context::from_waker(Waker::noop());
+    std::panic::set_hook(Box::new(|_| {}));
+    for key in 1..3 {
+        cache.insert_with_ttl(key, key, MS);
+        while !cache.is_empty() {
+            assert!(task.as_mut().poll(&mut context).is_pending());
+        }
+    }
+    drop(std::panic::take_hook());
+    assert_eq!(cache.stats().expired, 2);
+}
+
+#[test]
 fn capacities_and_weights_at_their_limits() {
     let cache: Cache<u32, u32> = Cache::new(0);
     cache.insert(1, 1);
@@ -292,6 +419,10 @@ fn capacities_and_weights_at_their_limits() {
     let cache = built(Cache::builder(u64::MAX).shards(2).weigher(weigh));
     (0..100).for_each(|key| cache.insert(key, u32::MAX));
     assert_eq!(cache.stats().weight, 100 * u64::from(u32::MAX));
+    let huge = Cache::builder(u64::MAX).weigher(weigh);
+    let cache = built(huge.expected_entries(usize::MAX));
+    cache.insert(1, 1);
+    assert_eq!(cache.get(&1), Some(1), "the expected number is a hint");
     let cache: Cache<u32, u32> = Cache::new(u64::MAX);
     (0..10_000).for_each(|key| cache.insert(key, key));
     assert_eq!(cache.len(), 10_000);

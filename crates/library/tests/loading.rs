@@ -222,6 +222,51 @@ fn an_absent_value_is_remembered_for_its_time() {
 }
 
 #[test]
+fn callers_that_stop_waiting_are_forgotten() {
+    // Regression: the waker of a future that was dropped was kept until the load ended.
+    struct Idle;
+    impl Wake for Idle {
+        fn wake(self: Arc<Self>) {}
+    }
+    let cache: Cache<u32, u32> = Cache::new(100);
+    let mut leader = Box::pin(cache.get_with_async(1, std::future::pending()));
+    assert!(poll_once(leader.as_mut()).is_pending());
+    let idle = Arc::new(Idle);
+    let waker = Waker::from(idle.clone());
+    for _ in 0..3 {
+        let wait = || Box::pin(cache.get_with_async(1, std::future::ready(1)));
+        let (mut waiting, mut other) = (wait(), wait());
+        let mut context = Context::from_waker(&waker);
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        assert!(other.as_mut().poll(&mut context).is_pending());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        assert_eq!(Arc::strong_count(&idle), 4, "one for each that waits");
+        drop(waiting);
+        assert_eq!(Arc::strong_count(&idle), 3);
+    }
+    drop(waker);
+    assert_eq!(Arc::strong_count(&idle), 1);
+}
+
+#[test]
+fn the_absent_keys_of_a_weighed_cache_are_bounded_in_number() {
+    // Regression: as many were remembered as a tenth of the capacity in weight, which may be bytes.
+    let cache: Cache<u32, Vec<u8>> = Cache::builder(1 << 30)
+        .weigher(|_, value: &Vec<u8>| value.len() as u32)
+        .negative_ttl(Duration::from_secs(3_600))
+        .build()
+        .expect("the settings are valid");
+    for key in 0..50_000 {
+        assert_eq!(cache.optionally_get_with(key, || None), None);
+    }
+    for key in 0..50_000 {
+        let _ = cache.optionally_get_with(key, || None);
+    }
+    let hits = cache.stats().negative_hits;
+    assert!((1..=1_024).contains(&hits), "{hits} of 1,024 keys");
+}
+
+#[test]
 fn the_futures_can_move_between_threads() {
     fn is_send<T: Send>(value: T) -> T {
         value

@@ -135,6 +135,48 @@ fn a_panic_anywhere_leaves_the_cache_whole() {
 }
 
 #[test]
+fn a_panic_of_hash_during_growth_loses_no_expired_entry() {
+    // Regression: an insertion removed due entries and then moved entries to the larger table. A
+    // panic of `Hash` there left the removed ones unreported and their memory lost.
+    let (census, clock) = (Census::default(), ManualClock::new());
+    let reported = Arc::new(AtomicU64::new(0));
+    let count = reported.clone();
+    let cache: Cache<Brittle, Brittle> = Cache::builder(1 << 20)
+        .weigher(|_, _| 1)
+        .expected_entries(1)
+        .shards(1)
+        .clock(Clock::Manual(clock.clone()))
+        .listener(move |_, _, cause| {
+            count.fetch_add(u64::from(cause == Cause::Expired), SeqCst);
+        })
+        .build()
+        .expect("the settings are valid");
+    let brittle = |number| Brittle {
+        counted: census.value(number),
+    };
+    let (mut panics, mut mortal) = (0, 0);
+    for number in 0..if cfg!(miri) { 60 } else { 4_000_u64 } {
+        // The first call is that for the new key, the next ones are those for keys that move.
+        FUSE.set((Part::Hash, 2 + number as u32 % 3));
+        let ttl = Duration::from_millis(if number % 3 == 0 { 1 << 40 } else { 2 });
+        let insert = || cache.insert_with_ttl(brittle(number), brittle(number), ttl);
+        match catch_unwind(AssertUnwindSafe(insert)) {
+            Ok(()) => mortal += u64::from(number % 3 != 0),
+            Err(_) => panics += 1,
+        }
+        FUSE.set((Part::Nothing, 0));
+        clock.advance(Duration::from_millis(1));
+    }
+    assert!(panics > 0, "no panic during a growth");
+    clock.advance(Duration::from_secs(1));
+    cache.expire();
+    cache.check();
+    assert_eq!(reported.load(SeqCst), mortal, "{panics} panics");
+    drop(cache);
+    assert_eq!(census.count(), 0);
+}
+
+#[test]
 fn a_listener_may_use_the_cache() {
     let own: Arc<OnceLock<Cache<u32, u32>>> = Arc::default();
     let (inner, calls) = (own.clone(), Arc::new(AtomicU64::new(0)));
