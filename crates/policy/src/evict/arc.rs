@@ -143,7 +143,7 @@ impl<S: Again> Arc<S> {
         if once + incoming.weight > self.capacity {
             return self.ghosts[ONCE].pop().is_some();
         }
-        if once + self.weight[AGAIN] + self.ghosts[AGAIN].weight() >= 2 * self.capacity {
+        if once + self.weight[AGAIN] + self.ghosts[AGAIN].weight() >= self.capacity.saturating_mul(2) {
             self.ghosts[AGAIN].pop();
         }
         true
@@ -154,7 +154,7 @@ impl<S: Again> Arc<S> {
     fn bound_directory(&mut self) {
         let ghosts = [self.ghosts[ONCE].weight(), self.ghosts[AGAIN].weight()];
         let all = self.weight[ONCE] + self.weight[AGAIN] + ghosts[ONCE] + ghosts[AGAIN];
-        if all >= 2 * self.capacity {
+        if all >= self.capacity.saturating_mul(2) {
             self.ghosts[usize::from(ghosts[AGAIN] > ghosts[ONCE])].pop();
         }
     }

@@ -95,7 +95,7 @@ impl Car {
             let again = self.clocks[AGAIN].weight() + self.ghosts[AGAIN].weight();
             let list = if once + weight > self.capacity && !self.ghosts[ONCE].is_empty() {
                 ONCE
-            } else if once + again + weight > 2 * self.capacity {
+            } else if once + again + weight > self.capacity.saturating_mul(2) {
                 AGAIN
             } else {
                 return;

@@ -155,7 +155,7 @@ impl Cart {
     fn raise_ghost_aim(&mut self, weight: u64) {
         let [one, two] = [ONE, TWO].map(|clock| self.clocks[clock].weight());
         if two + self.ghost_weight(TWO) + one - self.short >= self.capacity {
-            let most = (2 * self.capacity).saturating_sub(one);
+            let most = self.capacity.saturating_mul(2).saturating_sub(one);
             self.ghost_aim = (self.ghost_aim + weight).min(most);
         }
     }
@@ -259,7 +259,7 @@ impl Policy for Cart {
             .iter_mut()
             .for_each(|clock| clock.queue.resize(capacity));
         self.aim = self.aim.min(capacity as f64);
-        self.ghost_aim = self.ghost_aim.min(2 * capacity);
+        self.ghost_aim = self.ghost_aim.min(capacity.saturating_mul(2));
     }
 
     fn miss(&mut self, _facts: &impl Facts, key_hash: u64, _weight: u32) -> Admit {
