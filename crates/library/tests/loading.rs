@@ -197,6 +197,39 @@ fn a_stale_value_is_served_while_one_caller_loads() {
 }
 
 #[test]
+fn the_right_to_load_is_handed_on_or_given_back() {
+    let clock = ManualClock::new();
+    let cache: Cache<u32, u32> = Cache::builder(100)
+        .clock(Clock::Manual(clock.clone()))
+        .build()
+        .expect("the settings are valid");
+    let mut right = None;
+    assert_eq!(
+        cache.get_or_refresh(1, |loading| right = Some(loading)),
+        None
+    );
+    assert_eq!(cache.get_or_refresh(1, |_| unreachable!("one loads")), None);
+    let loading = right.take().expect("nobody loads");
+    assert_eq!(loading.key(), &1);
+    let mut waiting = Box::pin(cache.get_with_async(1, std::future::ready(9)));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    thread::spawn(move || loading.complete_with_ttl(5, Duration::from_secs(1)))
+        .join()
+        .expect("no panic");
+    assert_eq!(poll_once(waiting.as_mut()), Poll::Ready(5));
+    assert_eq!(cache.time_to_live(&1), Some(Duration::from_secs(1)));
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(cache.get_or_refresh(1, drop), None);
+    assert_eq!(
+        cache.get_with(1, || 6),
+        6,
+        "the right that was dropped is free again"
+    );
+    let stats = cache.stats();
+    assert_eq!((stats.loads, stats.failed_loads), (2, 1));
+}
+
+#[test]
 fn an_absent_value_is_remembered_for_its_time() {
     let clock = ManualClock::new();
     let cache: Cache<u32, u32> = Cache::builder(100)

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mayfly::{Cache, PolicySpec, Timer};
+use mayfly::{Cache, Op, PolicySpec, Timer};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -111,6 +111,38 @@ fn reads_are_linearizable_while_the_table_grows() {
 #[test]
 fn reads_are_linearizable_with_buffered_hits() {
     reads_are_linearizable("lru", true);
+}
+
+#[test]
+fn computations_of_several_threads_are_one_step_each() {
+    let cache: Cache<u64, u64> = Cache::new(100);
+    let rounds = 2_000 / FEWER;
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                for round in 0..rounds {
+                    let add = |present: Option<&u64>| Op::Put(present.map_or(1, |sum| sum + 1));
+                    assert!(cache.compute(1, add));
+                    cache.entry(2).and_modify(|sum| sum + 1).or_insert(0);
+                    // An entry that comes and goes: each removal follows one insertion.
+                    cache.compute(3, |present| match present {
+                        Some(_) => Op::Remove,
+                        None => Op::Put(round),
+                    });
+                }
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
+    assert_eq!(cache.get(&1), Some(4 * rounds));
+    // Those that found no entry stored 0 and added nothing.
+    assert!(cache.get(&2).is_some_and(|sum| sum >= 4 * rounds - 4));
+    assert_eq!(cache.get(&3), None, "the number of changes is even");
+    let stats = cache.stats();
+    assert_eq!(stats.removed, 2 * rounds);
 }
 
 #[test]
