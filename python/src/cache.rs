@@ -9,7 +9,7 @@
 //! The library's timer is not used, because a thread that Python does not know cannot run Python
 //! code. `_timer.py` removes expired entries on a thread of Python.
 
-use crate::search::{Key, Search};
+use crate::search::{Key, Raised, Search};
 use library::{BuildError, CacheBuilder, Cause, Clock};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -105,8 +105,8 @@ fn hook(py: Python<'_>, hook: &Mutex<Option<Py<PyAny>>>) -> Option<Py<PyAny>> {
     lock(hook).as_ref().map(|hook| hook.clone_ref(py))
 }
 
-/// The cache.
-#[pyclass(frozen, subclass, weakref, module = "mayfly._native")]
+/// The cache. `reads.rs` makes a sub-class of it, which is the class for users.
+#[pyclass(frozen, subclass, weakref, module = "mayfly._native", name = "_Cache")]
 pub struct Cache {
     inner: library::Cache<Key, Value>,
     hooks: Arc<Hooks>,
@@ -151,6 +151,12 @@ fn refused(error: &BuildError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
+/// The exception for a key without a live entry. As the only argument, a tuple would be taken for
+/// all arguments.
+fn missing(key: &Bound<'_, PyAny>) -> PyErr {
+    PyKeyError::new_err((key.clone().unbind(),))
+}
+
 fn cause_name(cause: Cause) -> &'static str {
     match cause {
         Cause::Expired => "expired",
@@ -191,14 +197,20 @@ pub fn end_expiry() {
 impl Cache {
     /// Finds a live entry and registers a hit.
     #[inline]
-    pub fn look<'py>(
+    pub fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        self.find(py, key).map_err(|Raised| PyErr::fetch(py))
+    }
+
+    /// Does the same, and leaves an exception set.
+    #[inline]
+    pub fn find(
         &self,
-        py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Py<PyAny>>> {
-        let search = Search::new(key, false)?;
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+    ) -> Result<Option<Py<PyAny>>, Raised> {
+        let search = Search::begin(key, false)?;
         let found = self.inner.read(&*search.key(), |value| value.get(py));
-        search.end()?;
+        search.close(py)?;
         Ok(found.flatten())
     }
 
@@ -360,13 +372,6 @@ impl Cache {
         })
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
-        match self.look(py, key)? {
-            Some(value) => Ok(value),
-            None => Err(PyKeyError::new_err(key.clone().unbind())),
-        }
-    }
-
     fn __setitem__(
         slf: &Bound<'_, Self>,
         key: &Bound<'_, PyAny>,
@@ -379,7 +384,7 @@ impl Cache {
         let (stored, is_live) = self.stored(key)?;
         match is_live && self.inner.remove(&stored) {
             true => Ok(()),
-            false => Err(PyKeyError::new_err(key.clone().unbind())),
+            false => Err(missing(key)),
         }
     }
 
@@ -405,18 +410,6 @@ impl Cache {
             self.inner.capacity(),
             self.policy
         )
-    }
-
-    /// Returns the value of a key and registers a hit; `default` if there is no live entry.
-    #[pyo3(signature = (key, default=None, /))]
-    fn get<'py>(
-        &self,
-        py: Python<'py>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Py<PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        let found = self.look(py, key)?;
-        Ok(found.or(default).unwrap_or_else(|| py.None()))
     }
 
     /// Returns the value of a key without registering a hit; `default` if there is no live entry.
@@ -478,7 +471,7 @@ impl Cache {
         match (taken, default.iter().next()) {
             (Some(value), _) => Ok(value),
             (None, Some(default)) => Ok(default.unbind()),
-            (None, None) => Err(PyKeyError::new_err(key.clone().unbind())),
+            (None, None) => Err(missing(key)),
         }
     }
 

@@ -13,7 +13,8 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-type Ternary = unsafe extern "C-unwind" fn(
+/// A function for the slot `tp_call`.
+pub type Ternary = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
     *mut ffi::PyObject,
     *mut ffi::PyObject,
@@ -23,7 +24,7 @@ type Ternary = unsafe extern "C-unwind" fn(
 static MARK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The same, for a frame without a token of the interpreter.
 static MARK_AT: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
-/// Address of the slot `tp_call` of the base class of `Call`.
+/// Address of the function that looks a result up.
 static LOOK_UP: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Returns a request to call a function, which [`call`] performs.
@@ -37,16 +38,14 @@ pub fn request<'py>(
     Ok(request.into_pyobject(py)?.into_any().unbind())
 }
 
-/// Creates the class `Call`, which performs the requests of its base class.
-pub fn class<'py>(base: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+/// Creates the class `Call`, a sub-class of PyO3's. `look_up` has the arguments of a call, and
+/// returns a result or a request, which the class performs.
+pub fn class<'py>(base: &Bound<'py, PyType>, look_up: Ternary) -> PyResult<Bound<'py, PyAny>> {
     let py = base.py();
     let object = py.import("builtins")?.getattr("object")?.call0()?;
     let mark = MARK.get_or_init(py, || object.unbind());
     MARK_AT.store(mark.as_ptr(), Relaxed);
-    // SAFETY: the class of PyO3 is a heap type.
-    let slot = unsafe { ffi::PyType_GetSlot(base.as_type_ptr(), ffi::Py_tp_call) };
-    assert!(!slot.is_null(), "a class with __call__ has the slot");
-    LOOK_UP.store(slot, Relaxed);
+    LOOK_UP.store(look_up as *mut c_void, Relaxed);
     let bases = PyTuple::new(py, [base])?;
     let call: Ternary = call;
     let mut slots = [

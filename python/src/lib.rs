@@ -6,7 +6,8 @@
 //!
 //! Memory of other libraries is read without a copy (`numbers.rs`, `arrow_in.rs`), and long calls
 //! run on a thread without the interpreter's lock (`long_call.rs`). The cache never runs Python
-//! code under a lock of its own (`cache.rs`), and cached functions are called from `direct.rs`.
+//! code under a lock of its own (`cache.rs`), its reads are C functions (`reads.rs`), and cached
+//! functions are called from `direct.rs`.
 
 mod arrow_in;
 mod arrow_out;
@@ -22,6 +23,7 @@ mod keys;
 mod long_call;
 mod numbers;
 mod python_policy;
+mod reads;
 mod replays;
 mod search;
 mod source;
@@ -38,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use super::arrow_out::arrow_stream;
     #[pymodule_export]
-    use super::cache::{Cache, ManualClock, end_expiry};
+    use super::cache::{ManualClock, end_expiry};
     #[pymodule_export]
     use super::failure::TraceError;
     #[pymodule_export]
@@ -56,10 +58,10 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::interpreter::refuse_others()?;
         module.add("version", env!("CARGO_PKG_VERSION"))?;
-        module.add(
-            "Call",
-            super::direct::class(&module.py().get_type::<super::call::Call>())?,
-        )?;
+        let calls = module.py().get_type::<super::call::Call>();
+        module.add("Call", super::direct::class(&calls, super::call::look_up)?)?;
+        let caches = module.py().get_type::<super::cache::Cache>();
+        module.add("Cache", super::reads::class(&caches)?)?;
         module.add("field_names", super::fields::names())?;
         module.add("policies", super::replays::policy_names())
     }

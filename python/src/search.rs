@@ -45,12 +45,27 @@ pub struct Search {
     raised: OnceCell<Box<PyErr>>,
 }
 
+/// An exception is set in the interpreter. Other than a `PyErr`, this takes no space in results.
+pub struct Raised;
+
 impl Search {
     /// Hashes an object that the caller keeps. The exception of `__hash__` is passed on.
     #[inline]
     pub fn new(object: &Bound<'_, PyAny>, keeps_match: bool) -> PyResult<Search> {
+        let begun = Search::begin(object, keeps_match);
+        begun.map_err(|Raised| PyErr::fetch(object.py()))
+    }
+
+    /// Hashes an object that the caller keeps. The exception of `__hash__` stays set.
+    #[inline]
+    pub fn begin(object: &Bound<'_, PyAny>, keeps_match: bool) -> Result<Search, Raised> {
+        // SAFETY: the thread has the interpreter's lock, and the object exists.
+        let hash = unsafe { ffi::PyObject_Hash(object.as_ptr()) };
+        if hash == -1 {
+            return Err(Raised);
+        }
         Ok(Search {
-            hash: object.hash()? as u64,
+            hash: hash as u64,
             object: object.as_ptr(),
             keeps_match,
             matched: Cell::new(None),
@@ -108,6 +123,18 @@ impl Search {
         match self.raised.into_inner() {
             None => Ok(self.matched.into_inner()),
             Some(error) => Err(*error),
+        }
+    }
+
+    /// Sets the exception that `__eq__` has raised.
+    #[inline]
+    pub fn close(self, py: Python<'_>) -> Result<(), Raised> {
+        match self.raised.into_inner() {
+            None => Ok(()),
+            Some(error) => {
+                error.restore(py);
+                Err(Raised)
+            }
         }
     }
 }

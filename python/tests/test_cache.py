@@ -558,3 +558,48 @@ def test_a_sub_class_keeps_its_methods() -> None:
     cache = Counting(10, policy="lru")
     cache["a"] = 4
     assert cache.double("a") == 8 and os.getpid()
+
+
+def test_a_missing_key_is_the_argument_of_its_exception() -> None:
+    cache = mayfly.Cache(10)
+    for key in ((1, 2), (), "text", None):
+        for take in (cache.__getitem__, cache.__delitem__, cache.pop):
+            with pytest.raises(KeyError) as caught:
+                take(key)
+            assert caught.value.args == (key,)
+
+
+def test_reads_check_their_arguments() -> None:
+    cache: Any = mayfly.Cache(10)
+    for arguments in ((), (1, 2, 3)):
+        with pytest.raises(TypeError, match="expected a key and at most one default"):
+            cache.get(*arguments)
+    with pytest.raises(TypeError):
+        cache.get(key=1)
+    for unhashable in ([], {}, (1, [])):
+        for read in (cache.get, cache.__getitem__, cache.peek, cache.__contains__):
+            with pytest.raises(TypeError, match="unhashable"):
+                read(unhashable)
+    kind: Any = type(cache)
+    for other in (object(), {}, kind.__base__(10)):
+        with pytest.raises(TypeError):
+            kind.get(other, 1)
+        with pytest.raises(TypeError):
+            kind.__getitem__(other, 1)
+    with pytest.raises(TypeError):
+        object.__new__(kind)
+    default = object()
+    assert cache.get(1) is None and cache.get(1, default) is default
+    assert cache.stats()["misses"] == 2
+
+
+def test_the_class_describes_itself() -> None:
+    import inspect
+
+    assert list(inspect.signature(mayfly.Cache).parameters)[:3] == ["capacity", "ttl", "tti"]
+    assert list(inspect.signature(mayfly.Cache.get).parameters) == ["self", "key", "default"]
+    for name in mayfly.__all__:
+        thing = getattr(mayfly, name)
+        assert not callable(thing) or (thing.__doc__ and len(thing.__doc__) > 20), name
+    assert mayfly.Cache.__module__ == "mayfly._native" and mayfly.Cache.__name__ == "Cache"
+    assert "seconds" in (mayfly.Cache.__doc__ or "")
