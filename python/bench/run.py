@@ -169,32 +169,69 @@ def peers() -> None:
 
 
 def sweeps() -> None:
+    """Two workers against one, the overhead of a unit, and what a killed worker costs; some three minutes."""
+    policies, sizes = ["lru", "sieve", "s3fifo", "arc"], list(range(1_000, 1_050))
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "t.csv.zst")
-        mayfly.generate(400_000, objects=50_000, path=path)
-        sizes = list(range(1_000, 1_000 + 50))
-        policies = ["lru", "sieve", "s3fifo", "arc"]
+        path, tiny = os.path.join(folder, "t.csv.zst"), os.path.join(folder, "tiny.csv")
+        mayfly.generate(1_500_000, objects=50_000, path=path)
+        mayfly.generate(10, path=tiny)
         begun = time.perf_counter()
         wanted = mayfly.sweep(path, policies, sizes, jobs=1)
-        print(f"200 units, local: {time.perf_counter() - begun:.1f} s")
-        tiny = os.path.join(folder, "tiny.csv")
-        mayfly.generate(10, path=tiny)
+        print(f"200 units, local, one thread: {time.perf_counter() - begun:.1f} s", flush=True)
         for engine in ("dask", "ray"):
+            seconds = []
             for workers in (1, 2):
                 try:
                     with cluster(engine, workers) as address:
-                        mayfly.sweep(tiny, "lru", [1, 2, 3, 4], engine=engine, address=address)
+                        # The workers have started and imported the package.
+                        mayfly.sweep(tiny, "lru", range(1, 9), engine=engine, address=address)
                         begun = time.perf_counter()
                         found = mayfly.sweep(path, policies, sizes, engine=engine, address=address)
-                        seconds = time.perf_counter() - begun
+                        seconds.append(time.perf_counter() - begun)
                         assert found["misses"] == wanted["misses"]
                         begun = time.perf_counter()
                         mayfly.sweep(tiny, policies, range(1, 51), engine=engine, address=address)
                         overhead = (time.perf_counter() - begun) / 200 * 1e3
+                        if workers == 2:
+                            repeated = killed(path, policies, sizes, engine, address, wanted)
                 except ImportError as error:
                     print(error)
                     break
-                print(f"200 units, {engine}, {workers} workers: {seconds:.1f} s; empty units {overhead:.2f} ms each")
+            else:
+                one, two = seconds
+                print(f"200 units, {engine}: one worker {one:.1f} s, two {two:.1f} s, speed-up {one / two:.2f}", flush=True)
+                print(f"  overhead {overhead:.2f} ms a unit (200 units of 10 requests on two workers)", flush=True)
+                print(f"  a worker killed after 100 units: {repeated} of 200 units run again", flush=True)
+
+
+def killed(path: str, policies: list[str], sizes: list[int], engine: str, address: str | None, wanted: mayfly.Table) -> int:
+    """Kills a worker in the middle of a sweep, and returns the number of units that ran twice."""
+    from mayfly import _distribute
+
+    run, log = _distribute.run_unit, f"{path}.log"
+
+    def logged(unit: dict[str, object], report: object = None) -> object:
+        # On a worker, in which the module is unchanged.
+        from mayfly._distribute import run_unit
+
+        with open(log, "a", encoding="ascii") as output:
+            output.write("begun\n")
+        with open(log, encoding="ascii") as lines:
+            is_last = sum(1 for _ in lines) == 100
+        if is_last:
+            os.kill(os.getpid(), 9)
+        return run_unit(unit, report)
+
+    _distribute.run_unit = logged  # type: ignore[assignment]
+    try:
+        found = mayfly.sweep(path, policies, sizes, engine=engine, address=address)
+    finally:
+        _distribute.run_unit = run
+    assert found["misses"] == wanted["misses"]
+    with open(log, encoding="ascii") as lines:
+        begun = sum(1 for _ in lines)
+    os.unlink(log)
+    return begun - 200
 
 
 class cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -99,7 +99,7 @@ def advise(
     *,
     memory: Size | None = None,
     target_miss_ratio: float | None = None,
-    policies: str | Sequence[str] = CANDIDATES,
+    policies: str | Iterable[str] = CANDIDATES,
     sample_only: bool = False,
     sample_share: float = 0.01,
     sample_objects: int = 16384,

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._engines import drive, of_name
+from ._input import Trace, source_of
 from ._options import split
-from ._simulate import POLICIES, SIZES, policy_names, provenance, simulate, size_texts
+from ._progress import bar_class
+from ._remote import shown
+from ._simulate import POLICIES, SIZES, command_text, policy_names, provenance, replayed, size_texts
 from ._table import Table, merged
 
 if TYPE_CHECKING:
-    from ._input import Requests
     from ._simulate import Size
 
 ENGINES = ("local", "dask", "ray")
-# Traces that one process keeps for its next units.
+# Traces that one process keeps for its next units at most.
 _KEPT_MAX = 2
-_kept: dict[str, Any] = {}
 
 
 def sweep(
-    traces: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    policies: str | Sequence[str] = POLICIES,
-    sizes: Size | Sequence[Size] = SIZES,
+    traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    policies: str | Iterable[str] = POLICIES,
+    sizes: Size | Iterable[Size] = SIZES,
     *,
     engine: str = "local",
     address: str | None = None,
@@ -46,7 +52,8 @@ def sweep(
     progress: whether a bar is shown.
 
     Returns one table, in the order of traces, policies and sizes, with the columns of
-    :func:`simulate` and ``host`` and ``version`` of each unit. Counters are those of the local run.
+    :func:`simulate` and ``host``, ``version`` and ``command`` of each unit: the call that has the
+    same result. Counters are those of the local run.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r}: expected one of {', '.join(ENGINES)}")
@@ -74,42 +81,57 @@ def sweep(
             if found is not None:
                 done[number] = found
     left = {number: unit for number, unit in enumerate(units) if number not in done}
-    run = {"local": _run_local, "dask": _run_dask, "ray": _run_ray}[engine]
     bar = _bar(progress, len(units), len(done))
-    for number, found in run(left, address, retries):
-        done[number] = found
-        if folder is not None:
-            _write(folder, units[number], found)
+    try:
+        # Without a unit to run, no cluster is needed.
+        for number, found in _run(engine, address, retries, left) if left else ():
+            done[number] = found
+            if folder is not None:
+                _write(folder, units[number], found)
+            if bar is not None:
+                bar.update(1)
+    finally:
         if bar is not None:
-            bar.update(1)
-    if bar is not None:
-        bar.close()
+            bar.close()
     tables = []
-    for number in range(len(units)):
+    for number, unit in enumerate(units):
         columns = {name: (kind, values) for name, (kind, values) in done[number]["columns"].items()}
         columns["host"] = ("text", [done[number]["host"]])
         columns["version"] = ("text", [done[number]["version"]])
+        columns["command"] = ("text", [_command(unit)])
         tables.append(Table(columns))
-    return merged(tables, {**provenance("sweep"), "engine": engine, "units": len(units)})
+    made = provenance("sweep", [shown(os.fspath(path)) for path in paths], names, texts, engine=engine, address=address, **options)
+    return merged(tables, {**made, "engine": engine, "units": len(units)})
+
+
+def _command(unit: dict[str, Any]) -> str:
+    """Returns the call that has the result of a unit."""
+    return command_text("simulate", shown(unit["trace"]), unit["policy"], unit["size"], **unit["options"])
 
 
 def _bar(is_wanted: bool, total: int, done: int) -> Any:
     if not is_wanted:
         return None
-    from tqdm.auto import tqdm
-
-    return tqdm(total=total, initial=done, desc="sweep", unit="unit")
+    return bar_class()(total=total, initial=done, desc="sweep", unit="unit")
 
 
 def _name(unit: dict[str, Any]) -> str:
     """Name of a unit's file: a hash of all that its result depends on."""
     described = {**unit, "version": _native.version}
-    if os.path.exists(unit["trace"]):
-        # A file that was replaced has another size or time.
-        state = os.stat(unit["trace"])
-        described["file"] = [state.st_size, state.st_mtime_ns]
+    state = _file_state(unit["trace"])
+    if state is not None:
+        described["file"] = state
     text = json.dumps(described, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32] + ".json"
+
+
+def _file_state(path: str) -> list[int] | None:
+    """Size and time of a local file, at least one of which a replaced file has anew."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return [state.st_size, state.st_mtime_ns]
 
 
 def _read(folder: str, unit: dict[str, Any]) -> dict[str, Any] | None:
@@ -129,76 +151,81 @@ def _write(folder: str, unit: dict[str, Any], found: dict[str, Any]) -> None:
     os.replace(file.name, path)
 
 
-def run_unit(unit: dict[str, Any]) -> dict[str, Any]:
-    """Runs a unit, on any machine. The last traces stay in memory for the next units."""
-    options = dict(unit["options"])
-    key = json.dumps([unit["trace"], options], sort_keys=True, default=str)
-    trace = _kept.get(key)
-    if trace is None:
-        from ._input import load
+def _run(
+    engine: str, address: str | None, retries: int, units: dict[int, dict[str, Any]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Runs units on an engine, each on one thread, so that units share the processors."""
+    _, replaying = split(dict(next(iter(units.values()))["options"]))
+    alone = {
+        number: {**unit, "options": {**unit["options"], "jobs": 1}} for number, unit in units.items()
+    }
+    started = of_name(engine, run_unit, address, retries, replaying["jobs"])
+    try:
+        with contextlib.closing(drive(started, alone)) as results:
+            yield from results
+    finally:
+        _kept.clear()
 
-        while len(_kept) >= _KEPT_MAX:
-            _kept.pop(next(iter(_kept)))
-        trace = _kept[key] = load(unit["trace"], **options)
+
+def run_unit(unit: dict[str, Any], report: Any = None) -> dict[str, Any]:
+    """Runs a unit, on any machine. The last traces stay in memory for the next units."""
+    began = time.perf_counter()
+    options = dict(unit["options"])
+    trace = _kept.trace(unit, options, report)
     for name in ("format", "columns", "skip_bad"):
         options.pop(name, None)
-    table = simulate(trace, [unit["policy"]], [unit["size"]], **options)
+    _, replaying = split(options)
+    columns = replayed(trace, [unit["policy"]], [unit["size"]], replaying, report)
     made = provenance("sweep")
-    return {"columns": table._columns, "host": made["host"], "version": made["version"]}
+    return {
+        "columns": columns,
+        "host": made["host"],
+        "version": made["version"],
+        "memory_bytes": trace.memory_bytes,
+        "seconds": time.perf_counter() - began,
+    }
 
 
-Results = Iterator[tuple[int, dict[str, Any]]]
-Units = dict[int, dict[str, Any]]
+class _Kept:
+    """Traces that this process keeps for its next units. A trace is read once, on any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._traces: dict[str, Future[Trace]] = {}
+
+    def trace(self, unit: dict[str, Any], options: dict[str, Any], report: Any) -> Trace:
+        described = [unit["trace"], options, _file_state(unit["trace"])]
+        key = json.dumps(described, sort_keys=True, default=str)
+        with self._lock:
+            found = self._traces.pop(key, None)
+            # At the end of the dictionary, as the one that was used last.
+            future = self._traces[key] = found or Future()
+            if found is None:
+                self._make_room(key, unit.get("kept_bytes"))
+        if found is None:
+            try:
+                future.set_result(_read_trace(unit["trace"], options, report))
+            except BaseException as error:
+                self._traces.pop(key, None)
+                future.set_exception(error)
+        return future.result()
+
+    def _make_room(self, key: str, most: int | None) -> None:
+        """Forgets the traces that were used least recently, until the others have ``most`` bytes."""
+        others = {other: one for other, one in self._traces.items() if other != key}
+        sizes = [one.result().memory_bytes if one.done() else 0 for one in others.values()]
+        kept = list(others)
+        while kept and (len(kept) >= _KEPT_MAX or most is not None and sum(sizes) > most):
+            del self._traces[kept.pop(0)], sizes[0]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._traces.clear()
 
 
-def _run_local(units: Units, address: str | None, retries: int) -> Results:
-    """Replays the units of a trace together, so that it is read once and sizes run in parallel."""
-    for number, unit in units.items():
-        yield number, run_unit(unit)
-    _kept.clear()
+_kept = _Kept()
 
 
-def _needs(engine: str, error: ImportError) -> ImportError:
-    return ImportError(f"engine={engine!r} needs {engine}: pip install 'mayfly-cache[{engine}]'")
-
-
-def _run_dask(units: Units, address: str | None, retries: int) -> Results:
-    try:
-        from distributed import Client, as_completed
-    except ImportError as error:
-        raise _needs("dask", error) from error
-    with Client(address) if address else Client(threads_per_worker=1) as client:
-        futures = {
-            # A unit runs on one thread of its worker, so that units share the processors.
-            client.submit(
-                run_unit, _alone(unit), key=f"mayfly-{_name(unit)}", retries=retries, pure=False
-            ): number
-            for number, unit in units.items()
-        }
-        for future in as_completed(list(futures)):
-            yield futures[future], future.result()
-
-
-def _alone(unit: dict[str, Any]) -> dict[str, Any]:
-    return {**unit, "options": {**unit["options"], "jobs": 1}}
-
-
-def _run_ray(units: Units, address: str | None, retries: int) -> Results:
-    try:
-        import ray
-    except ImportError as error:
-        raise _needs("ray", error) from error
-    was_running = ray.is_initialized()
-    if not was_running:
-        ray.init(address=address, include_dashboard=False, log_to_driver=False)
-    try:
-        task: Callable[..., Any] = ray.remote(run_unit)
-        remote = task.options(num_cpus=1, max_retries=retries)  # type: ignore[attr-defined]
-        waiting = {remote.remote(_alone(unit)): number for number, unit in units.items()}
-        while waiting:
-            ready, _ = ray.wait(list(waiting), num_returns=1)
-            for reference in ready:
-                yield waiting.pop(reference), ray.get(reference)
-    finally:
-        if not was_running:
-            ray.shutdown()
+def _read_trace(path: str, options: dict[str, Any], report: Any) -> Trace:
+    reading, replaying = split(options)
+    return Trace(_native.Trace(source_of(path, None, reading), replaying, report), replaying)

@@ -110,7 +110,12 @@ def source_of(requests: Requests, name: str | None, reading: ReadOptions) -> _na
     module = type(requests).__module__.partition(".")[0]
     if module == "pandas" and hasattr(requests, "columns"):
         frame: Any = requests
+        for column in frame.columns[frame.columns.duplicated()]:
+            if column in _native.field_names:
+                raise ValueError(f"column {column!r}: the table has several of this name: expected one")
         return _of_columns(name, {column: frame[column] for column in frame.columns})
+    if module == "polars" and hasattr(requests, "collect"):
+        raise TypeError("requests of type LazyFrame: expected a DataFrame, which collect() returns")
     if hasattr(requests, "__arrow_c_stream__") and hasattr(requests, "columns"):
         return _native.Source.arrow(name, requests)
     fields = getattr(getattr(requests, "dtype", None), "names", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any, TypedDict
 
@@ -102,21 +103,29 @@ def checked(options: dict[str, Any]) -> None:
     share(options, "max_object_share", least=0.0, is_least_allowed=False, is_one_allowed=True)
     if options["sample"] is not None:
         share(options, "sample", least=0.0, is_least_allowed=False, is_one_allowed=False)
-    for name, most in (("entry_overhead", 4096), ("seed", (1 << 64) - 1)):
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name}: {value!r}: expected an integer")
-        if not 0 <= value <= most:
-            raise ValueError(f"{name} {value}: expected 0 to {most}")
-    jobs = options["jobs"]
-    if jobs is None:
+    if options["jobs"] is None:
         options["jobs"] = processors()
-    elif isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ValueError(f"jobs: {jobs!r}: expected an integer of at least 1")
     if options["memory_limit"] is None:
         options["memory_limit"] = int(available_memory() * MEMORY_SHARE)
-    elif options["memory_limit"] <= 0:
-        raise ValueError(f"memory_limit: {options['memory_limit']}: expected bytes, more than 0")
+    for name, least, most in (
+        ("entry_overhead", 0, 4096),
+        ("seed", 0, (1 << 64) - 1),
+        ("jobs", 1, (1 << 31) - 1),
+        ("memory_limit", 1, (1 << 63) - 1),
+    ):
+        value = options[name] = integer(name, options[name])
+        if not least <= value <= most:
+            raise ValueError(f"{name} {value}: expected {least} to {most}")
+
+
+def integer(name: str, value: Any) -> int:
+    """Returns a number of Python or NumPy as an integer; floats and booleans are refused."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name}: {value!r}: expected an integer")
 
 
 def share(

@@ -42,11 +42,14 @@ def plot(table: Table, measure: str, axes: Any = None) -> Any:
             lines.setdefault(label, []).append((row["cache_size"], row[measure]))
     with plt.rc_context(STYLE):
         if axes is None:
-            _, axes = plt.subplots()
+            # The layout is made when the figure is drawn, so that no label is cut.
+            _, axes = plt.subplots(layout="constrained")
         unit = table["unit"][0] if "unit" in table and len(table) else "units"
         if all(len(points) == 1 for points in lines.values()):
             axes.bar(list(lines), [points[0][1] for points in lines.values()], width=0.6)
-            axes.tick_params(axis="x", rotation=45)
+            axes.set_xticks(range(len(lines)), list(lines), rotation=45, ha="right")
+            axes.grid(visible=False, axis="x")
+            axes.set_axisbelow(True)
         else:
             for number, (label, points) in enumerate(lines.items()):
                 points.sort()

@@ -9,17 +9,22 @@ from typing import Any
 Report = Callable[[int, int], None]
 
 
+def bar_class() -> Any:
+    """Returns the class of bars for a terminal or a notebook."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError("progress=True needs tqdm: pip install 'mayfly-cache[progress]'") from error
+    return tqdm
+
+
 @contextmanager
 def progress_bar(is_wanted: bool, label: str) -> Iterator[Report | None]:
     """Yields a function that is called with the requests done and in total."""
     if not is_wanted:
         yield None
         return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError("progress=True needs tqdm: pip install 'mayfly-cache[progress]'") from error
-    bar: Any = tqdm(desc=label, unit="req", unit_scale=True)
+    bar = bar_class()(desc=label, unit="req", unit_scale=True)
 
     def report(done: int, total: int) -> None:
         if total and bar.total != total:

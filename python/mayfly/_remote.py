@@ -10,6 +10,15 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
+def shown(path: str) -> str:
+    """Returns a path or URL for results, without a password or signature that a URL may have."""
+    if not is_remote(path):
+        return path
+    scheme, _, rest = path.partition("://")
+    host, slash, name = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{name}"
+
+
 def local_copy(url: str) -> str:
     """Copies a file to the folder of copies, unless it is there, and returns its path.
 

@@ -10,9 +10,22 @@ use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
 pub fn of_iterable(name: &str, elements: &Bound<'_, PyAny>) -> Result<Vec<u64>, Failure> {
     let mut keys = Vec::new();
     let mut first: Option<&'static str> = None;
+    let (mut has_negative, mut has_large) = (false, false);
     for (row, element) in elements.try_iter()?.enumerate() {
         let element = element?;
         let (kind, key) = key_of(name, row, &element)?;
+        if kind == "int" && key > i64::MAX as u64 {
+            // As keys, -1 and 2^64 - 1 are the same 64 bits.
+            let is_negative = element.lt(0)?;
+            has_negative |= is_negative;
+            has_large |= !is_negative;
+            if has_negative && has_large {
+                return Err(Failure::Value(format!(
+                    "column '{name}', row {row}: {element}: expected no integers from 2^63 on \
+                     beside negative ones"
+                )));
+            }
+        }
         match first {
             None => first = Some(kind),
             Some(first) if first != kind => {

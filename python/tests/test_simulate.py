@@ -227,7 +227,13 @@ def test_plots_are_drawn() -> None:
     matplotlib.use("agg")
     axes = mayfly.simulate(KEYS, "lru,sieve", [10, 100, 1_000]).plot()
     assert len(axes.lines) == 2 and axes.get_xscale() == "log"
-    assert len(mayfly.simulate(KEYS, "lru,sieve", 10).plot().patches) == 2
+    bars = mayfly.simulate(KEYS, "lru,w-tinylfu", 10).plot()
+    assert len(bars.patches) == 2
+    for drawn in (axes, bars):
+        # Labels were cut at the edge of the figure.
+        drawn.figure.canvas.draw()
+        inner, outer = drawn.get_tightbbox(), drawn.figure.bbox
+        assert outer.x0 <= inner.x0 and inner.x1 <= outer.x1 and outer.y0 <= inner.y0
 
 
 def test_progress_is_reported() -> None:
@@ -294,7 +300,7 @@ def test_bad_requests_are_refused(source: object, error: type[Exception], text: 
         ({"sizes": [None]}, TypeError, "size None"),
         ({"warmup_share": 1.0}, ValueError, "warmup_share 1.0"),
         ({"sample": NAN}, ValueError, "sample nan"),
-        ({"jobs": 0}, ValueError, "jobs: 0"),
+        ({"jobs": 0}, ValueError, "jobs 0"),
         ({"seed": -1}, ValueError, "seed -1"),
         ({"admission": "nope"}, ValueError, "admission: "),
         ({"expiry": "nope"}, ValueError, "expiry: "),
@@ -444,3 +450,39 @@ def test_masked_and_null_entries_are_refused() -> None:
 def test_numbers_of_generate_are_checked(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} {value}: expected"):
         mayfly.generate(10, **{name: value})
+
+
+def test_sizes_and_policies_may_be_any_iterable() -> None:
+    wanted = mayfly.simulate(KEYS, "lru,sieve", [10, 20])["misses"]
+    for sizes in (np.array([10, 20]), pandas.Series([10, 20]), (size for size in (10, 20)), range(10, 30, 10)):
+        assert mayfly.simulate(KEYS, (name for name in ("lru", "sieve")), sizes)["misses"] == wanted
+    assert mayfly.simulate(KEYS, "lru", np.array(10))["misses"] == wanted[:1]
+    assert mayfly.simulate(KEYS, "lru", np.int64(10), jobs=np.int64(1), seed=np.uint8(1))["misses"] == wanted[:1]
+    shares = mayfly.simulate(KEYS, "lru", np.array([0.01, 0.1]))
+    assert shares["misses"] == mayfly.simulate(KEYS, "lru", ["1%", "10%"])["misses"]
+    generated = mayfly.generate(np.int64(10))
+    assert generated is not None and len(generated["key"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"memory_limit": "1gb"}, TypeError, "memory_limit: '1gb': expected an integer"),
+        ({"memory_limit": -1}, ValueError, "memory_limit -1"),
+        ({"jobs": 1.5}, TypeError, "jobs: 1.5: expected an integer"),
+        ({"jobs": True}, TypeError, "jobs: True"),
+        ({"requests": [-1, 2**64 - 1]}, ValueError, "row 1: 18446744073709551615: expected no integers from 2.63"),
+        ({"requests": [2**63, -(2**63)]}, ValueError, "row 1"),
+        ({"requests": pandas.DataFrame([[1, 2]], columns=["key", "key"])}, ValueError, "several of this name"),
+        ({"requests": polars.DataFrame({"key": [1]}).lazy()}, TypeError, "collect"),
+        ({"sizes": np.array([[1, 2]])}, TypeError, "size"),
+        ({"sizes": np.array([])}, ValueError, "at least one"),
+        ({"sizes": np.array([1, -1])}, ValueError, "size -1"),
+        ({"policies": iter(())}, ValueError, "at least one"),
+    ],
+)
+def test_what_a_caller_may_pass_by_mistake(
+    arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        mayfly.simulate(**{"requests": [1, 2, 3], "policies": "lru", "sizes": 2, **arguments})
