@@ -10,12 +10,14 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ._native import Cache, Call
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S")
 
 _MISSING = object()
 
@@ -27,6 +29,13 @@ class Cached(Protocol, Generic[P, R]):
     __wrapped__: Callable[P, R]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Cached[P, R]: ...
+    @overload
+    def __get__(
+        self: Cached[Concatenate[S, Q], R], instance: S, owner: type, /
+    ) -> Callable[Q, R]: ...
 
     def cache_key(self, *args: P.args, **kwargs: P.kwargs) -> object:
         """Returns the key under which a result is stored in ``cache``."""

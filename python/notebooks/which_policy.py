@@ -24,7 +24,7 @@ for row in table:
 axes = table.plot()
 
 # %% [markdown]
-# A policy of one's own is a class. It runs in the same host, with the same counters, about a thousand times slower.
+# A policy of one's own is a class. It runs in the same host, with the same counters, about forty times slower.
 
 
 # %%
