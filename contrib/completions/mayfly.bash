@@ -353,7 +353,7 @@ _mayfly() {
 
     case "${cmd}" in
         mayfly)
-            opts="-h -V --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --http --requirepass --log-format --loglevel --check-config --is-daemon --setting --help --version serve check ping bench sim edge trace help"
+            opts="-h -V --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --http --requirepass --log-format --loglevel --check-config --is-daemon --restarted --setting --help --version serve check ping bench sim edge trace help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -408,6 +408,10 @@ _mayfly() {
                     return 0
                     ;;
                 --loglevel)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --restarted)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2505,7 +2509,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__serve)
-            opts="-h --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --http --requirepass --log-format --loglevel --check-config --is-daemon --setting --help"
+            opts="-h --config --port --memcached --bind --threads --maxmemory --engine --maxmemory-policy --expiry --http --requirepass --log-format --loglevel --check-config --is-daemon --restarted --setting --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2560,6 +2564,10 @@ _mayfly() {
                     return 0
                     ;;
                 --loglevel)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --restarted)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

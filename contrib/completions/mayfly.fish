@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_mayfly_global_optspecs
-    string join \n config= port= memcached= bind= threads= maxmemory= engine= maxmemory-policy= expiry= http= requirepass= log-format= loglevel= check-config is-daemon setting= h/help V/version
+    string join \n config= port= memcached= bind= threads= maxmemory= engine= maxmemory-policy= expiry= http= requirepass= log-format= loglevel= check-config is-daemon restarted= setting= h/help V/version
 end
 
 function __fish_mayfly_needs_command
@@ -37,6 +37,7 @@ complete -c mayfly -n "__fish_mayfly_needs_command" -l http -d 'Address and port
 complete -c mayfly -n "__fish_mayfly_needs_command" -l requirepass -d 'Password that clients must send' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l log-format -d 'Format of the log: text or json [default: text]' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l loglevel -d 'Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]' -r
+complete -c mayfly -n "__fish_mayfly_needs_command" -l restarted -d 'Version of the message from the process before a restart, at standard input' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l setting -d 'Any other setting, as `join_settings` encodes it' -r
 complete -c mayfly -n "__fish_mayfly_needs_command" -l check-config -d 'Check the settings, report all errors in them, and end'
 complete -c mayfly -n "__fish_mayfly_needs_command" -l is-daemon -d 'Whether this process is the one that `daemonize` started in the background'
@@ -63,6 +64,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l http -d 'Address
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l requirepass -d 'Password that clients must send' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l log-format -d 'Format of the log: text or json [default: text]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l loglevel -d 'Minimum level of log messages: debug, verbose, notice, warning, nothing [default: notice]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l restarted -d 'Version of the message from the process before a restart, at standard input' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l setting -d 'Any other setting, as `join_settings` encodes it' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l check-config -d 'Check the settings, report all errors in them, and end'
 complete -c mayfly -n "__fish_mayfly_using_subcommand serve" -l is-daemon -d 'Whether this process is the one that `daemonize` started in the background'

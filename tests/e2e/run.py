@@ -29,6 +29,7 @@ import operations
 import partners
 import policies
 import primaries
+import restarts
 import segment
 import sharding
 import snapshots
@@ -38,7 +39,7 @@ import tls
 import tools
 from server import Server
 
-MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, operations, metrics, policies, segment, sharding, snapshots, durable, faults, partners, primaries, sorted_sets, streams, tls, differential]
+MODULES = [clients, lists, expiry, clock, tools, bad_input, lifecycle, configuration, memcached, operations, metrics, policies, segment, sharding, snapshots, durable, faults, partners, primaries, restarts, sorted_sets, streams, tls, differential]
 
 
 class Bench:

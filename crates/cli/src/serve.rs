@@ -4,6 +4,7 @@
 mod daemon;
 mod fatal;
 mod program_pages;
+mod restart;
 mod secrets;
 
 use anyhow::{Context, Result, anyhow};
@@ -13,11 +14,14 @@ use server::clock::Clock;
 use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::words::NOT_SUPERVISED;
 use server::config::{Config, Id, TABLE, find};
+use server::restart::Phase;
+use server::restart::handover::{self, Handover};
+use server::restart::program::Program;
 use server::run::shut_down;
 use server::supervisor::{self, EXTEND, LOADING, READY, STOPPING};
 use server::{Server, command, crash, http};
 use server::{logging, run as running};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
@@ -83,6 +87,9 @@ pub struct Arguments {
     /// Whether this process is the one that `daemonize` started in the background
     #[arg(long = daemon::OPTION, hide = true)]
     is_daemon: bool,
+    /// Version of the message from the process before a restart, at standard input
+    #[arg(long = handover::OPTION, value_name = "VERSION", hide = true)]
+    restarted: Option<String>,
     /// Any other setting, as `join_settings` encodes it
     #[arg(long = SETTING, value_name = "NAME=VALUE", hide = true, allow_hyphen_values = true)]
     settings: Vec<String>,
@@ -114,6 +121,7 @@ const OWN: &[&str] = &[
     "config",
     "check-config",
     daemon::OPTION,
+    handover::OPTION,
     SETTING,
 ];
 
@@ -195,7 +203,12 @@ impl Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     // Its usual effect would end the process if the file of a certificate or of users has just been
     // replaced. Until the handler below is there, nothing has been read that would be read again.
-    flag::register(SIGHUP, Arc::default()).context("cannot handle signals")?;
+    // A second request for a restart may come while the first one executes this program.
+    for signal in [SIGHUP, SIGUSR2] {
+        flag::register(signal, Arc::default()).context("cannot handle signals")?;
+    }
+    let program = Program::of_this_process().map_err(|why| anyhow!(why))?;
+    refuse(restart::check_version(arguments.restarted.as_deref()))?;
     let config = Config::default();
     let warnings = read_settings(&arguments, &config)?;
     if arguments.check_config {
@@ -209,6 +222,52 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if config.is_on(Id::Daemonize) && !arguments.is_daemon {
         return daemon::start();
     }
+    let is_restarted = arguments.restarted.is_some();
+    let inherited = match is_restarted {
+        true => restart::receive()?,
+        false => Handover::default(),
+    };
+    start_log(&config, &warnings)?;
+    raise_file_limit(&config);
+    let is_plain = config.file().is_empty() && arguments.given().is_empty();
+    // This precedes the first connection, so that every signal is handled by the server.
+    let handled = [SIGTERM, SIGINT, SIGHUP, SIGUSR2];
+    let signals = Signals::new(handled).context("cannot handle signals")?;
+    let manager = supervisor::socket();
+    let manager = manager.filter(|_| config.number(Id::Supervised) != NOT_SUPERVISED);
+    let running = running::start_after(config, Clock::System, inherited);
+    let running = running.map_err(|why| anyhow!(why))?;
+    running.server.restart.set_program(program);
+    let pid_file = PidFile::create(&running);
+    if is_plain && !arguments.is_daemon && !is_restarted {
+        print_usage(&running);
+    }
+    handle_signals(signals, &running)?;
+    let is_loaded = running.wait_until_loaded(|| {
+        if let Some(socket) = &manager {
+            notify(socket, LOADING);
+            notify(socket, EXTEND);
+        }
+    });
+    if let Some(socket) = manager.as_ref().filter(|_| is_loaded) {
+        notify(socket, READY);
+    }
+    // A daemon that restarts has left its terminal.
+    if arguments.is_daemon && is_loaded && !is_restarted {
+        daemon::detach()?;
+    }
+    program_pages::drop_unused();
+    let result = wait(running, manager.as_deref());
+    drop(pid_file);
+    if result.is_ok() {
+        log::info!("mayfly has stopped");
+    }
+    result
+}
+
+/// Starts the log with the warnings about the settings, and the reports of crashes. Passwords in
+/// the arguments are hidden from now on.
+fn start_log(config: &Config, warnings: &[String]) -> Result<()> {
     let level = find("loglevel").map(|param| config.show(param));
     let format = find("log-format").map(|param| config.show(param));
     logging::start(
@@ -223,39 +282,25 @@ pub fn run(arguments: Arguments) -> Result<()> {
     for warning in warnings {
         log::warn!("{warning}");
     }
-    raise_file_limit(&config);
-    let is_plain = config.file().is_empty() && arguments.given().is_empty();
-    // This precedes the first connection, so that every signal is handled by the server.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot handle signals")?;
-    let manager = supervisor::socket();
-    let manager = manager.filter(|_| config.number(Id::Supervised) != NOT_SUPERVISED);
-    let running = running::start(config, Clock::System).map_err(|why| anyhow!(why))?;
-    let pid_file = PidFile::create(&running);
-    if is_plain && !arguments.is_daemon {
-        print_usage(&running);
-    }
-    handle_signals(signals, &running)?;
-    let is_loaded = running.wait_until_loaded(|| {
-        if let Some(socket) = &manager {
-            notify(socket, LOADING);
-            notify(socket, EXTEND);
+    Ok(())
+}
+
+/// Waits for the end of the server. After a restart it does not return, unless no program can be
+/// executed.
+fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
+    let server = Arc::clone(&running.server);
+    let mut result = running.wait().map_err(|why| anyhow!(why));
+    if result.is_ok()
+        && let Some(handover) = server.restart.take()
+    {
+        if let Some(socket) = manager {
+            notify(socket, &restart::state());
         }
-    });
-    if let Some(socket) = manager.as_ref().filter(|_| is_loaded) {
-        notify(socket, READY);
+        result = Err(restart::execute(server.restart.program(), &handover));
     }
-    if arguments.is_daemon && is_loaded {
-        daemon::detach()?;
-    }
-    program_pages::drop_unused();
-    let result = running.wait().map_err(|why| anyhow!(why));
     // A stop that was requested may fail, so that the manager is notified of its end.
-    if let Some(socket) = &manager {
+    if let Some(socket) = manager {
         notify(socket, STOPPING);
-    }
-    drop(pid_file);
-    if result.is_ok() {
-        log::info!("mayfly has stopped");
     }
     result
 }
@@ -380,6 +425,12 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
         .name("signals".into())
         .spawn(move || {
             for signal in signals.forever() {
+                if signal == SIGUSR2 {
+                    if let Err(why) = running::restart(&server, "SIGUSR2") {
+                        log::warn!("SIGUSR2: {why}");
+                    }
+                    continue;
+                }
                 if signal == SIGHUP {
                     log::info!("SIGHUP: the config file is not read again; use CONFIG SET");
                     server.tls.reload(&server.config);
@@ -391,6 +442,10 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
                 } else {
                     "SIGINT"
                 };
+                if server.restart.phase() == Phase::Executing {
+                    // The workers have ended, and the program would not receive the signal.
+                    std::process::exit(0);
+                }
                 if stopping.is_repeated(Progress::of(&server)) {
                     log::warn!("{name}: exiting without a snapshot");
                     std::process::exit(1);
@@ -523,10 +578,14 @@ mod tests {
 
     #[test]
     fn each_own_option_is_a_setting() {
-        for name in OWN
-            .iter()
-            .filter(|name| !["config", "check-config", daemon::OPTION, SETTING].contains(name))
-        {
+        let own = [
+            "config",
+            "check-config",
+            daemon::OPTION,
+            handover::OPTION,
+            SETTING,
+        ];
+        for name in OWN.iter().filter(|name| !own.contains(name)) {
             assert!(find(name).is_some(), "{name}");
         }
     }

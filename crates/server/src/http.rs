@@ -19,6 +19,7 @@ use crate::command;
 use crate::config::{Config, Id, value};
 use crate::metrics;
 use crate::metrics::page::Format;
+use crate::restart::handover::{Handover, Place};
 use crate::state::Server;
 use connection::{Connection, Next, Reply};
 use mio::net::TcpListener;
@@ -58,14 +59,21 @@ const UNAVAILABLE: Status = (503, "Service Unavailable");
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Binds the configured address; `None` if there is none.
+/// Binds the configured address, or continues to listen on an inherited socket; `None` if there is
+/// no address.
 ///
 /// # Errors
 /// The address cannot be bound. The message is meant for users.
-pub fn bind(address: Option<SocketAddr>) -> Result<Option<std::net::TcpListener>, String> {
+pub fn bind(
+    address: Option<SocketAddr>,
+    inherited: &mut Handover,
+) -> Result<Option<std::net::TcpListener>, String> {
     let Some(address) = address else {
         return Ok(None);
     };
+    if let Some(socket) = inherited.take_tcp(&Place::Http, address) {
+        return Ok(Some(socket.into()));
+    }
     let bound = std::net::TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
@@ -94,7 +102,12 @@ pub fn start(
     server.scrape.set_waker(waker);
     let mut http = Http::new(Arc::clone(server), poll, listener);
     let thread = std::thread::Builder::new().name("http".to_owned());
-    thread.spawn(move || http.run()).map_err(named)
+    let spawned = thread.spawn(move || {
+        let result = http.run();
+        http.leave();
+        result
+    });
+    spawned.map_err(named)
 }
 
 /// A page with the time of the census that it shows.
@@ -129,6 +142,15 @@ impl Http {
             accepts_at: None,
             pages: [None, None],
         }
+    }
+
+    /// Keeps the listening socket for the next process if the server restarts.
+    fn leave(self) {
+        let kept = self
+            .server
+            .restart
+            .keep_socket(Place::Http, self.listener.into());
+        drop(kept);
     }
 
     fn run(&mut self) -> Result<(), String> {

@@ -47,6 +47,7 @@ pub mod pubsub;
 pub mod queue;
 pub mod random;
 pub mod replication;
+pub mod restart;
 pub mod run;
 mod saving;
 mod scrape;

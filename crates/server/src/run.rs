@@ -16,6 +16,8 @@ use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
 use crate::replication::{link, removal, role};
+use crate::restart::handover::Handover;
+use crate::restart::{Request, work as restarts};
 use crate::saving::{work, writer};
 use crate::state::{Server, thread_count};
 use crate::tls::Tls;
@@ -136,12 +138,24 @@ fn primary(config: &Config) -> Result<Option<(String, u16)>, String> {
 /// # Errors
 /// An address cannot be bound, or a setting is invalid. The message is meant for users.
 pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
+    start_after(config, clock, Handover::default())
+}
+
+/// Starts a server that continues with the sockets and the snapshot of the process before it.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_after(
+    config: Config,
+    clock: Clock,
+    mut inherited: Handover,
+) -> Result<Running, String> {
     command::rename(&config.renames())?;
     if let Some(problem) = conflicts(&config).into_iter().next() {
         return Err(problem);
     }
-    let listeners = Listeners::bind(&config)?;
-    let http_listener = http::bind(http::address(&config))?;
+    let listeners = Listeners::bind(&config, &mut inherited)?;
+    let http_listener = http::bind(http::address(&config), &mut inherited)?;
     let addresses = listeners.addresses(PortProtocol::Resp, false);
     let others = other_ports(&listeners);
     let listening = listeners.describe(&config);
@@ -153,20 +167,13 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
     if let Some(address) = addresses.first() {
         server.port.store(address.port(), Relaxed);
     }
+    set_restarts(&server, inherited);
     // From here on, clients get LOADING until the file is loaded.
     work::prepare(&server)?;
     let load = prepare_load(&server)?;
     let mut threads = start_workers(&server, listeners)?;
     if server.segments.is_none() {
-        let watched = Arc::clone(&server);
-        // Nobody waits for this thread, so that a long command does not delay the end of the
-        // process. If it panics, the values that it works on are lost, so that the server stops.
-        let thread = thread_for_scripts("long".to_owned());
-        let spawned = thread.spawn(move || {
-            let guard = StopOnDrop::new(watched);
-            long::run_thread(&guard.server);
-        });
-        spawned.map_err(|error| format!("thread for long commands: {error}"))?;
+        start_long(&server)?;
         threads.push(start_saving(&server)?);
         threads.push(start_aof(&server)?);
         start_link(&server)?;
@@ -203,6 +210,29 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, String> {
         threads,
         loaded,
     })
+}
+
+/// Prepares restarts: the snapshot of the one that has led to this process, and the thread of the
+/// next one.
+fn set_restarts(server: &Arc<Server>, mut inherited: Handover) {
+    if inherited.socket_count() > 0 {
+        log::warn!(
+            "{} listening sockets of the process before are closed, because the settings name \
+             other addresses",
+            inherited.socket_count()
+        );
+    }
+    server.restart.inherit(inherited.take_snapshot());
+    // The server owns the function.
+    let server_of = Arc::downgrade(server);
+    server.restart.set_runner(move |number, request| {
+        let Some(server) = server_of.upgrade() else {
+            return false;
+        };
+        let thread = Builder::new().name("restart".to_owned());
+        let spawned = thread.spawn(move || restarts::run(&server, number, request));
+        spawned.is_ok()
+    });
 }
 
 /// Returns the ports beside that of Redis's protocol, with what they are called in the log.
@@ -253,6 +283,20 @@ fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
 /// takes no memory.
 fn thread_for_scripts(name: String) -> Builder {
     Builder::new().name(name).stack_size(script::STACK_BYTES)
+}
+
+/// Starts the thread for long commands.
+fn start_long(server: &Arc<Server>) -> Result<(), String> {
+    let watched = Arc::clone(server);
+    // Nobody waits for this thread, so that a long command does not delay the end of the process.
+    // If it panics, the values that it works on are lost, so that the server stops.
+    let thread = thread_for_scripts("long".to_owned());
+    let spawned = thread.spawn(move || {
+        let guard = StopOnDrop::new(watched);
+        long::run_thread(&guard.server);
+    });
+    let failed = |error| format!("thread for long commands: {error}");
+    spawned.map(drop).map_err(failed)
 }
 
 /// Starts the thread that writes snapshots.
@@ -333,6 +377,21 @@ fn start_workers(
 /// Another stop awaits its snapshot.
 pub fn shut_down(server: &Server, cause: &str) -> Result<(), &'static str> {
     work::stop(server, cause, None, None, false).map(|_| ())
+}
+
+/// Executes the program again, which may be another version, with the same keys and listening
+/// sockets. The server goes on until the program accepts the settings and the keys are saved.
+/// `cause` is for the log.
+///
+/// # Errors
+/// A restart is not possible now.
+pub fn restart(server: &Server, cause: &str) -> Result<(), &'static str> {
+    let request = Request {
+        cause: cause.to_owned(),
+        wants: None,
+        client: None,
+    };
+    restarts::request(server, request)
 }
 
 /// Starts the thread that loads files. The server stops if it cannot be loaded, because

@@ -86,6 +86,22 @@ pub enum Then {
         client: Option<Waiting>,
         /// Whether the server stops without a snapshot.
         is_forced: bool,
+        /// What the process does then.
+        goal: Goal,
+    },
+}
+
+/// What the process does after a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// It ends.
+    End,
+    /// It executes its program again.
+    Restart {
+        /// Number of the restart.
+        number: u64,
+        /// Whether the snapshot is a file that only the new process reads, not the snapshot file.
+        is_temporary: bool,
     },
 }
 

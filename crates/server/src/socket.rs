@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -123,7 +123,7 @@ impl Listener {
             }
             Listener::Local(local) => {
                 let (stream, _) = local.listener.accept()?;
-                Ok((Stream::Local(stream), Peer::Local(local.path.clone())))
+                Ok((Stream::Local(stream), Peer::Local(local.file.path.clone())))
             }
         }
     }
@@ -153,9 +153,18 @@ impl Listener {
 /// A listening local socket. Its file is removed when the value is dropped.
 #[derive(Debug)]
 pub struct LocalListener {
+    /// The first field, so that the file is removed before the socket is closed.
+    file: LocalFile,
     listener: UnixListener,
+}
+
+/// The file of a local socket, which is removed when the value is dropped.
+#[derive(Debug)]
+struct LocalFile {
     path: PathBuf,
     inode: u64,
+    /// Whether the file stays, because another process listens there.
+    is_kept: bool,
 }
 
 /// Error for a path of a local socket with another file.
@@ -178,18 +187,61 @@ impl LocalListener {
         }
         let inode = fs::symlink_metadata(path)?.ino();
         socket.listen(backlog)?;
-        Ok(LocalListener {
+        Ok(LocalListener::new(socket, path, inode))
+    }
+
+    /// Continues to listen on a socket of the process before this one, whose file has this number.
+    ///
+    /// # Errors
+    /// An error of the operating system.
+    pub fn inherit(
+        socket: OwnedFd,
+        path: &Path,
+        inode: u64,
+        permissions: u32,
+        backlog: i32,
+    ) -> io::Result<LocalListener> {
+        if permissions != 0 {
+            fs::set_permissions(path, Permissions::from_mode(permissions))?;
+        }
+        let socket = Socket::from(socket);
+        socket.listen(backlog)?;
+        Ok(LocalListener::new(socket, path, inode))
+    }
+
+    fn new(socket: Socket, path: &Path, inode: u64) -> LocalListener {
+        LocalListener {
             listener: UnixListener::from_std(socket.into()),
-            path: path.to_path_buf(),
-            inode,
-        })
+            file: LocalFile {
+                path: path.to_path_buf(),
+                inode,
+                is_kept: false,
+            },
+        }
+    }
+
+    /// Returns the number and the path of the file.
+    pub fn file(&self) -> (u64, &Path) {
+        (self.file.inode, &self.file.path)
+    }
+
+    /// Returns the socket for the next process. The file stays.
+    pub fn leave(mut self) -> OwnedFd {
+        self.file.is_kept = true;
+        self.listener.into()
     }
 }
 
-impl Drop for LocalListener {
+/// Returns the number of the file at a path if it is a socket.
+pub fn socket_inode(path: &Path) -> Option<u64> {
+    let file = fs::symlink_metadata(path).ok()?;
+    file.file_type().is_socket().then(|| file.ino())
+}
+
+impl Drop for LocalFile {
     fn drop(&mut self) {
         // Another server may have replaced the file, which is then kept.
-        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+        if !self.is_kept && socket_inode(&self.path) == Some(self.inode) {
             let _ = fs::remove_file(&self.path);
         }
     }

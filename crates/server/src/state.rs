@@ -19,6 +19,7 @@ use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::random::chance;
 use crate::replication::Replication;
+use crate::restart::Restart;
 use crate::saving::{HoldsWrites, Saving};
 use crate::scrape::Scrape;
 use crate::scripting::Scripting;
@@ -156,6 +157,8 @@ pub struct Server {
     pub hotkeys: HotKeys,
     /// Census of the keyspace for metrics.
     pub scrape: Scrape,
+    /// Restarts for upgrades.
+    pub restart: Restart,
     /// Counters.
     pub stats: Stats,
     /// Slow commands.
@@ -256,6 +259,7 @@ impl Server {
             monitors: Monitors::default(),
             hotkeys: HotKeys::default(),
             scrape: Scrape::default(),
+            restart: Restart::default(),
             stats: Stats::new(threads),
             slowlog: Slowlog::default(),
             latency: LatencyMonitor::default(),

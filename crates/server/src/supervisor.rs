@@ -14,6 +14,12 @@ pub const EXTEND: &str = "EXTEND_TIMEOUT_USEC=120000000\n";
 /// The server has begun to stop.
 pub const STOPPING: &str = "STOPPING=1\n";
 
+/// Returns the state of a process that restarts and keeps its number, at a time of the monotonic
+/// clock. It ends with [`READY`].
+pub fn reloading(monotonic_us: u64) -> String {
+    format!("RELOADING=1\nMONOTONIC_USEC={monotonic_us}\nSTATUS=Restarting\n")
+}
+
 /// Returns the socket of the service manager, if this process has one.
 pub fn socket() -> Option<String> {
     std::env::var("NOTIFY_SOCKET")

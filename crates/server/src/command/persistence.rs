@@ -6,6 +6,7 @@ use crate::aof::work as aof;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
 use crate::message::Subscriber;
+use crate::restart::{Request, work as restart};
 use crate::saving::{Then, Waiting, work};
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
@@ -26,7 +27,7 @@ pub const TABLE: &[Spec] = commands! {
     "lastsave" 1, LOADING | STALE | FAST, Keys::None, "1.0.0", Run::any(last_save),
         "Returns the time of the last complete snapshot, or of the server's start.";
     "shutdown" -1, ADMIN_ALWAYS | NO_MULTI | NO_PAUSE, Keys::None, "1.0.0", Run::any(shutdown),
-        "Stops the server, after a snapshot if save points are set.";
+        "Stops the server, after a snapshot if save points are set. With RESTART, executes the program again with the same keys and listening sockets.";
 };
 
 /// Returns the client as the receiver of a later reply.
@@ -87,21 +88,23 @@ fn last_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 }
 
 fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let (mut wants, mut is_forced, mut aborts) = (None, false, false);
+    let (mut wants, mut is_forced, mut aborts, mut restarts) = (None, false, false, false);
     for word in args.from(1).iter() {
         match &word.to_ascii_lowercase()[..] {
             b"nosave" if wants != Some(true) => wants = Some(false),
             b"save" if wants != Some(false) => wants = Some(true),
             // There are no replicas to wait for.
             b"now" => {}
-            b"force" => is_forced = true,
+            b"force" if !restarts => is_forced = true,
+            // A restart without the keys has a word of its own, NOSAVE.
+            b"restart" if !is_forced => restarts = true,
             b"abort" if args.len() == 2 => aborts = true,
             _ => return ctx.reply.error("ERR syntax error"),
         }
     }
     let server = ctx.server;
     if aborts {
-        return match work::abort_stop(server) {
+        return match work::abort_stop(server) || server.restart.cancel_check() {
             true => ctx.reply.ok(),
             false => ctx.reply.error("ERR No shutdown in progress."),
         };
@@ -109,6 +112,18 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let info = &ctx.session.info;
     log::info!("client {} ({}) sent SHUTDOWN", info.id, info.address);
     let client = Some(waiting(ctx));
+    if restarts {
+        let cause = "SHUTDOWN RESTART".to_owned();
+        let request = Request {
+            cause,
+            wants,
+            client,
+        };
+        return match restart::request(server, request) {
+            Ok(()) => ctx.session.blocking_state = BlockingState::RunsLong,
+            Err(error) => ctx.reply.error(error),
+        };
+    }
     match work::stop(server, "SHUTDOWN", wants, client, is_forced) {
         Ok(true) => ctx.session.blocking_state = BlockingState::RunsLong,
         Ok(false) => ctx.session.is_closing = true,

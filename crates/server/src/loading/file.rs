@@ -37,12 +37,19 @@ pub fn path(server: &Server) -> PathBuf {
     Path::new(&config.text(Id::Dir)).join(config.text(Id::DbFilename))
 }
 
-/// Opens the snapshot file and begins to refuse commands on keys, before the first client is
-/// served. Returns `None` if there is no file, or if the engine loads none.
+/// Name of the snapshot that the process before a restart has left, which has no path.
+const INHERITED: &str = "the snapshot of the restart";
+
+/// Opens the snapshot file, or what the process before a restart has left, and begins to refuse
+/// commands on keys, before the first client is served. Returns `None` if there is no file, or if
+/// the engine loads none.
 ///
 /// # Errors
 /// The file exists and cannot be read.
 pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
+    if let Some(file) = server.restart.take_inherited() {
+        return begin(server, INHERITED.to_owned(), file).map(Some);
+    }
     let path = path(server);
     let file = match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -55,15 +62,15 @@ pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
         );
         return Ok(None);
     }
-    let size = file
-        .metadata()
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    begin(server, path.display().to_string(), file).map(Some)
+}
+
+/// Begins to refuse commands on keys until a file is loaded.
+fn begin(server: &Server, name: String, file: File) -> Result<Source, String> {
+    let found = file.metadata();
+    let bytes = found.map_err(|error| format!("{name}: {error}"))?.len();
     server.loading.begin(seconds(server));
-    Ok(Some(Source {
-        name: path.display().to_string(),
-        file,
-        bytes: size.len(),
-    }))
+    Ok(Source { name, file, bytes })
 }
 
 /// An open file to be loaded.

@@ -3,7 +3,9 @@
 use crate::clients::Endpoint;
 use crate::config::{Config, Id, TABLE};
 use crate::message::{Port, PortProtocol};
-use crate::socket::{Listener, LocalListener, NOT_A_SOCKET, Peer, Stream};
+use crate::restart::handover::{Handover, Place};
+use crate::restart::{Phase, Restart};
+use crate::socket::{Listener, LocalListener, NOT_A_SOCKET, Peer, Stream, socket_inode};
 use crate::state::Server;
 use mio::net::TcpListener;
 use mio::{Registry, Token};
@@ -53,21 +55,21 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds the configured addresses.
+    /// Binds the configured addresses, or continues to listen on inherited sockets.
     ///
     /// # Errors
     /// The first address that could not be bound, with the reason.
-    pub fn bind(config: &Config) -> Result<Listeners, String> {
+    pub fn bind(config: &Config, inherited: &mut Handover) -> Result<Listeners, String> {
         let mut all = Vec::new();
-        bind_path(config, Id::UnixSocket, PortProtocol::Resp, &mut all)?;
-        bind_path(
-            config,
-            Id::MemcachedSocket,
-            PortProtocol::Memcached,
-            &mut all,
-        )?;
+        for (id, protocol) in [
+            (Id::UnixSocket, PortProtocol::Resp),
+            (Id::MemcachedSocket, PortProtocol::Memcached),
+        ] {
+            let bound = bind_path(config, id, protocol, inherited)?;
+            all.extend(bound);
+        }
         for (id, port) in ports(config) {
-            bind_port(config, id, port, &mut all)?;
+            bind_port(config, id, port, inherited, &mut all)?;
         }
         if all.len() > LISTENERS_MAX {
             return Err(format!("more than {LISTENERS_MAX} addresses to listen on"));
@@ -152,6 +154,31 @@ impl Listeners {
             }
         }
         lines
+    }
+
+    /// Ends listening. If the server restarts, the sockets are kept for the next process, so that
+    /// new connections wait in their backlogs.
+    pub fn leave(&mut self, restart: &Restart) {
+        let all = std::mem::take(self).all;
+        if restart.phase() != Phase::Ready {
+            return;
+        }
+        for (port, listener) in all {
+            let (place, socket) = match listener {
+                Listener::Tcp(listener) => (Place::Port(port), listener.into()),
+                Listener::Local(local) => {
+                    let (inode, path) = local.file();
+                    let place = Place::Local {
+                        protocol: port.protocol,
+                        inode,
+                        path: path.to_path_buf(),
+                    };
+                    (place, local.leave())
+                }
+            };
+            // If the restart was cancelled, the socket is closed.
+            drop(restart.keep_socket(place, socket));
+        }
     }
 
     /// Registers the sockets with a worker's poll.
@@ -276,27 +303,34 @@ fn overlap(one: IpAddr, http: IpAddr) -> bool {
         || one.is_unspecified() && is_same_family
 }
 
-/// Listens at the path of this setting, if it is not empty.
+/// Listens at the path of this setting. Returns `None` if it is empty.
 fn bind_path(
     config: &Config,
     path: Id,
     protocol: PortProtocol,
-    all: &mut Vec<(Port, Listener)>,
-) -> Result<(), String> {
-    let path = config.text(path);
-    if path.is_empty() {
-        return Ok(());
+    inherited: &mut Handover,
+) -> Result<Option<(Port, Listener)>, String> {
+    let text = config.text(path);
+    if text.is_empty() {
+        return Ok(None);
     }
+    let path = Path::new(&text);
     let permissions = config.number(Id::UnixSocketPerm) as u32;
     let backlog = config.number(Id::TcpBacklog) as i32;
-    let listener = LocalListener::bind(Path::new(&path), permissions, backlog)
-        .map_err(|error| format!("cannot listen on the local socket {path}: {error}"))?;
+    let inode = socket_inode(path);
+    let socket =
+        inode.and_then(|inode| Some((inherited.take_local(path, protocol, inode)?, inode)));
+    let listener = match socket {
+        Some((socket, inode)) => LocalListener::inherit(socket, path, inode, permissions, backlog),
+        None => LocalListener::bind(path, permissions, backlog),
+    };
+    let listener =
+        listener.map_err(|error| format!("cannot listen on the local socket {text}: {error}"))?;
     let port = Port {
         protocol,
         has_tls: false,
     };
-    all.push((port, Listener::Local(listener)));
-    Ok(())
+    Ok(Some((port, Listener::Local(listener))))
 }
 
 /// Binds all configured addresses to one port.
@@ -304,6 +338,7 @@ fn bind_port(
     config: &Config,
     id: Id,
     kind: Port,
+    inherited: &mut Handover,
     all: &mut Vec<(Port, Listener)>,
 ) -> Result<(), String> {
     let mut port = config.number(id) as u16;
@@ -311,7 +346,11 @@ fn bind_port(
     let before = all.len();
     for (ip, is_optional) in bind_ips(config)? {
         let address = SocketAddr::new(ip, port);
-        match listen(address, backlog) {
+        let bound = match inherited.take_tcp(&Place::Port(kind), address) {
+            Some(socket) => listen_on(Socket::from(socket), backlog),
+            None => listen(address, backlog),
+        };
+        match bound {
             Ok(listener) => {
                 // With port 0, the port chosen for the first address is used for all.
                 if let Ok(bound) = listener.local_addr() {
@@ -372,6 +411,11 @@ fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
+    listen_on(socket, backlog)
+}
+
+/// Listens on a socket that is bound. One that listens already gets this backlog.
+fn listen_on(socket: Socket, backlog: i32) -> io::Result<TcpListener> {
     socket.listen(backlog)?;
     Ok(TcpListener::from_std(socket.into()))
 }
@@ -425,4 +469,60 @@ fn refuse(stream: &mut Stream, port: Port, resp: &[u8], memcached: &[u8]) {
         PortProtocol::Resp => resp,
         PortProtocol::Memcached => memcached,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::find;
+    use std::net::TcpStream;
+
+    fn config(settings: &[(&str, &str)]) -> Config {
+        let config = Config::default();
+        for (name, value) in settings {
+            let param = find(name).expect("a setting");
+            config.set(param, value).expect("a valid value");
+        }
+        config
+    }
+
+    /// Returns what the next process inherits from listeners.
+    fn left(mut listeners: Listeners) -> Handover {
+        let restart = Restart::default();
+        let number = restart.begin().expect("the first one");
+        assert!(restart.proceed(number) && restart.commit(number));
+        listeners.leave(&restart);
+        restart.take().expect("it is ready")
+    }
+
+    #[test]
+    fn the_next_process_listens_on_the_same_sockets() {
+        let config = config(&[("port", "0"), ("bind", "127.0.0.1 -::1")]);
+        let first = Listeners::bind(&config, &mut Handover::default()).expect("a free port");
+        let addresses = first.addresses(PortProtocol::Resp, false);
+        let mut handover = left(first);
+        let _client = TcpStream::connect(addresses[0]).expect("it waits in the backlog");
+        let next = Listeners::bind(&config, &mut handover).expect("the same port");
+        assert_eq!(next.addresses(PortProtocol::Resp, false), addresses);
+        assert_eq!(handover.socket_count(), 0);
+        assert!(next.all[0].1.accept().is_ok());
+        let mut next = next;
+        next.leave(&Restart::default());
+        assert!(TcpStream::connect(addresses[0]).is_err(), "it was a stop");
+    }
+
+    #[test]
+    fn the_file_of_a_local_socket_stays_for_the_next_process() {
+        let path = std::env::temp_dir().join(format!("mayfly-next-{}", std::process::id()));
+        let text = path.to_str().expect("a path");
+        let config = config(&[("port", "0"), ("unixsocket", text)]);
+        let first = Listeners::bind(&config, &mut Handover::default()).expect("a free path");
+        let inode = socket_inode(&path);
+        let mut handover = left(first);
+        assert!(inode.is_some() && socket_inode(&path) == inode);
+        let next = Listeners::bind(&config, &mut handover).expect("the same path");
+        assert_eq!((handover.socket_count(), socket_inode(&path)), (0, inode));
+        drop(next);
+        assert!(!path.exists());
+    }
 }

@@ -858,8 +858,8 @@ impl Worker {
     /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing
     /// else is served any more.
     fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
-        self.listeners = Listeners::default();
         let server = executor.server();
+        self.listeners.leave(&server.restart);
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
         let end = Instant::now() + Duration::from_secs(seconds);
         for (index, connection) in self.connections.iter_mut().enumerate() {

@@ -36,6 +36,9 @@ pub struct Plan {
     pub folder: PathBuf,
     /// Name of the file.
     pub name: String,
+    /// Whether the file is read by the next process only. It gets no other name, and nothing waits
+    /// for the disk.
+    pub is_temporary: bool,
     /// Instant of the snapshot.
     pub now: Tick,
     /// Whether the file has a checksum.

@@ -4,12 +4,13 @@
 use super::phase::{Ended, Machine};
 use super::points::SavePoint;
 use super::queue::{Plan, Sink, Task, Written};
-use super::{FAILED_PAUSE, Position, RETRY_PAUSE, Then, WRITES_REFUSED, Waiting, temporary};
+use super::{FAILED_PAUSE, Goal, Position, RETRY_PAUSE, Then, WRITES_REFUSED, Waiting, temporary};
 use crate::aof::{WRITES_REFUSED as WRITES_REFUSED_BY_FILE, work as aof};
 use crate::command::refusal::LOADING;
 use crate::config::{Id, bytes_for_people};
 use crate::message::{Message, Subscriber};
 use crate::replication::{READ_ONLY, TOO_FEW_REPLICAS, primary};
+use crate::restart::Phase as RestartPhase;
 use crate::slice::slice;
 use crate::state::Server;
 use std::collections::HashSet;
@@ -60,7 +61,7 @@ pub fn request_after_flush(server: &Server) {
 }
 
 /// Whether save points are set and the engine has snapshots.
-fn has_points(server: &Server) -> bool {
+pub fn has_points(server: &Server) -> bool {
     server.segments.is_none() && !server.config.text(Id::Save).is_empty()
 }
 
@@ -96,6 +97,10 @@ pub fn begin(server: &Server, now: Tick) {
     let prepared = match then {
         Then::Rewritten => aof::begin_rewrite(server, &mut view, &mut plan),
         Then::Replicas => primary::begin_snapshot(server, &mut view, &mut plan),
+        Then::Stop { goal, .. } => {
+            plan.is_temporary = is_temporary(goal);
+            Ok(())
+        }
         _ => Ok(()),
     };
     if let Err(error) = prepared {
@@ -114,6 +119,16 @@ pub fn begin(server: &Server, now: Tick) {
     wake_walker(server);
 }
 
+fn is_temporary(goal: Goal) -> bool {
+    matches!(
+        goal,
+        Goal::Restart {
+            is_temporary: true,
+            ..
+        }
+    )
+}
+
 /// Returns what the file of a snapshot contains. The caller sets its number.
 pub fn plan(server: &Server, now: Tick) -> Plan {
     let libraries = server.scripting.libraries.all();
@@ -127,6 +142,7 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
         epoch: 0,
         folder: PathBuf::from(server.config.text(Id::Dir)),
         name: server.config.text(Id::DbFilename),
+        is_temporary: false,
         now,
         is_checked: server.config.is_on(Id::RdbChecksum),
         is_valkey: server.config.number(Id::DumpHashFormat) == 1,
@@ -400,6 +416,7 @@ pub fn prepare(server: &Server) -> Result<(), String> {
 
 /// Stops the server, after a snapshot if one is wanted and no file is being loaded. `wants` is
 /// `None` if that depends on whether save points are set. Returns whether the snapshot is awaited.
+/// A restart in progress becomes this stop.
 ///
 /// # Errors
 /// The engine has no snapshots, or another stop awaits its snapshot. The message is a reply.
@@ -410,6 +427,14 @@ pub fn stop(
     client: Option<Waiting>,
     is_forced: bool,
 ) -> Result<bool, &'static str> {
+    match server.restart.cancel() {
+        RestartPhase::Saving => {
+            abort_stop(server);
+        }
+        // The workers end already.
+        RestartPhase::Ready | RestartPhase::Executing => return Ok(false),
+        RestartPhase::None | RestartPhase::Checking => {}
+    }
     if server.loading.is_on() || !wants.unwrap_or_else(|| has_points(server)) {
         server.stop();
         return Ok(false);
@@ -417,7 +442,12 @@ pub fn stop(
     if server.segments.is_some() {
         return Err(NOT_SUPPORTED);
     }
-    request(server, cause.to_owned(), Then::Stop { client, is_forced })?;
+    let then = Then::Stop {
+        client,
+        is_forced,
+        goal: Goal::End,
+    };
+    request(server, cause.to_owned(), then)?;
     Ok(true)
 }
 
@@ -468,14 +498,25 @@ fn follow(server: &Server, then: Then, bytes: Option<u64>) {
         Then::Reply(waiting) => reply(server, waiting, |reply| {
             reply.error(NOT_SAVED);
         }),
-        Then::Stop { is_forced, .. } if is_saved || is_forced => {
+        Then::Stop {
+            is_forced, goal, ..
+        } if is_saved || is_forced => {
             if !is_saved {
                 log::warn!("stopping without a snapshot");
             }
+            if let Goal::Restart { number, .. } = goal {
+                // A restart that was cancelled is a stop.
+                server.restart.commit(number);
+            }
             server.stop();
         }
-        Then::Stop { client, .. } => {
-            log::warn!("the server does not stop, because there is no snapshot");
+        Then::Stop { client, goal, .. } => {
+            let mut what = "stop";
+            if let Goal::Restart { number, .. } = goal {
+                what = "restart";
+                server.restart.fail(number);
+            }
+            log::warn!("the server does not {what}, because there is no snapshot");
             if let Some(waiting) = client {
                 reply(server, waiting, |reply| reply.error(SHUTDOWN_FAILED));
             }

@@ -29,6 +29,8 @@ struct Output {
     file: File,
     framing: Framing,
     is_checked: bool,
+    /// Whether the file must be on the disk when it is complete.
+    is_synced: bool,
     unsynced_bytes: u64,
     bytes: u64,
     /// First error of the file.
@@ -54,7 +56,7 @@ impl Output {
         self.file.write_all(bytes)?;
         self.bytes += bytes.len() as u64;
         self.unsynced_bytes += bytes.len() as u64;
-        if self.unsynced_bytes >= SYNC_BYTES {
+        if self.is_synced && self.unsynced_bytes >= SYNC_BYTES {
             self.unsynced_bytes = 0;
             self.file.sync_data()?;
         }
@@ -91,6 +93,7 @@ impl SnapshotFile {
             file,
             framing: Framing::default(),
             is_checked: plan.is_checked,
+            is_synced: !plan.is_temporary,
             unsynced_bytes: 0,
             bytes: HEADER_PENDING.len() as u64,
             error: None,
@@ -130,6 +133,44 @@ impl SnapshotFile {
     /// # Errors
     /// An error of the file system, or `may_rename` has returned false.
     pub fn complete(mut self, may_rename: impl FnOnce() -> bool) -> io::Result<Written> {
+        let tail_bytes = self.finish()?;
+        let path = self.plan.folder.join(&self.plan.name);
+        let file = &mut self.output.file;
+        temporary::copy_permissions(&path, file)?;
+        file.sync_all()?;
+        if !may_rename() {
+            return Err(cancelled());
+        }
+        fs::rename(&self.path, path)?;
+        self.is_complete = true;
+        sync_folder(&self.plan.folder)?;
+        Ok(self.written(tail_bytes))
+    }
+
+    /// Completes the file without a name. Returns it, too, open for reading from its beginning.
+    ///
+    /// # Errors
+    /// An error of the file system, or `may_end` has returned false when all bytes are written.
+    fn complete_nameless(mut self, may_end: impl FnOnce() -> bool) -> io::Result<(Written, File)> {
+        let tail_bytes = self.finish()?;
+        let file = File::open(&self.path)?;
+        fs::remove_file(&self.path)?;
+        self.is_complete = true;
+        match may_end() {
+            true => Ok((self.written(tail_bytes), file)),
+            false => Err(cancelled()),
+        }
+    }
+
+    fn written(&self, tail_bytes: u64) -> Written {
+        Written {
+            keys: self.keys,
+            bytes: self.output.bytes + tail_bytes,
+        }
+    }
+
+    /// Writes what is left, and the header. Returns the number of bytes behind the entries.
+    fn finish(&mut self) -> io::Result<u64> {
         self.output.take(&mut self.writer, 0);
         self.check()?;
         let version = self.writer.version();
@@ -138,23 +179,11 @@ impl SnapshotFile {
             true => framing.end(version),
             false => framing.end_unchecked(version),
         };
-        let path = self.plan.folder.join(&self.plan.name);
         let file = &mut self.output.file;
         file.write_all(&ending.tail)?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&ending.header)?;
-        temporary::copy_permissions(&path, file)?;
-        file.sync_all()?;
-        if !may_rename() {
-            return Err(io::Error::other("it was cancelled"));
-        }
-        fs::rename(&self.path, path)?;
-        self.is_complete = true;
-        sync_folder(&self.plan.folder)?;
-        Ok(Written {
-            keys: self.keys,
-            bytes: self.output.bytes + ending.tail.len() as u64,
-        })
+        Ok(ending.tail.len() as u64)
     }
 }
 
@@ -165,6 +194,10 @@ impl Drop for SnapshotFile {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+fn cancelled() -> io::Error {
+    io::Error::other("it was cancelled")
 }
 
 /// Writes the names in a folder to the disk.
@@ -215,8 +248,18 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
         }
         Task::End(epoch) => {
             if let Some(file) = file.take_if(|file| file.plan.epoch == epoch) {
-                let path = file.plan.folder.join(&file.plan.name);
-                let written = file.complete(|| server.saving.complete(server, epoch));
+                let path = match file.plan.is_temporary {
+                    true => file.path.clone(),
+                    false => file.plan.folder.join(&file.plan.name),
+                };
+                let may_end = || server.saving.complete(server, epoch);
+                let written = match file.plan.is_temporary {
+                    true => file.complete_nameless(may_end).map(|(written, file)| {
+                        server.restart.keep_snapshot(file);
+                        written
+                    }),
+                    false => file.complete(may_end),
+                };
                 let result = written.map_err(|error| format!("{}: {error}", path.display()));
                 end(server, epoch, result);
             }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::config::{Config, find};
+use crate::restart::handover::Handover;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream as Socket};
 
@@ -22,7 +23,7 @@ fn server(settings: &[(&str, &str)]) -> (Arc<Server>, Listeners) {
         let param = find(name).expect("a setting of this name");
         config.set(param, value).expect("a value that fits");
     }
-    let listeners = Listeners::bind(&config).expect("a free port");
+    let listeners = Listeners::bind(&config, &mut Handover::default()).expect("a free port");
     let server = Server::new(config, Clock::manual(NOW)).expect("valid settings");
     (Arc::new(server), listeners)
 }

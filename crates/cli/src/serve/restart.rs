@@ -1,0 +1,63 @@
+//! Execution of the program in place of this process, and its start after that.
+
+use anyhow::{Context, Result, anyhow};
+use rustix::time::{ClockId, clock_gettime};
+use server::restart::handover::{Handover, OPTION, VERSION};
+use server::restart::program::Program;
+use server::supervisor;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+
+/// The program of this process, also if its file was replaced or removed.
+const PRESENT: &str = "/proc/self/exe";
+
+/// Returns what is wrong with the value of the option of a program that was restarted.
+pub fn check_version(given: Option<&str>) -> Vec<String> {
+    match given {
+        None | Some(VERSION) => Vec::new(),
+        Some(other) => vec![format!(
+            "--{OPTION} {other}: expected {VERSION}; the process before is of another version"
+        )],
+    }
+}
+
+/// Receives what the process before this one has left at standard input, which is empty from then
+/// on.
+pub fn receive() -> Result<Handover> {
+    let received = Handover::receive(rustix::stdio::stdin()).map_err(|why| anyhow!(why))?;
+    let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing).context("cannot close standard input")?;
+    Ok(received)
+}
+
+/// Returns the state for the service manager.
+pub fn state() -> String {
+    let now = clock_gettime(ClockId::Monotonic);
+    let microseconds = now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1000;
+    supervisor::reloading(microseconds)
+}
+
+/// Executes the program, or the present one if that fails. Returns the error of both.
+pub fn execute(program: Option<&Program>, handover: &Handover) -> anyhow::Error {
+    let Some(program) = program else {
+        return anyhow!("this process cannot be restarted");
+    };
+    let receiver = match handover.send() {
+        Ok(receiver) => receiver,
+        Err(error) => return anyhow!("the listening sockets cannot be passed on: {error}"),
+    };
+    log::info!("executing {}", program.path.display());
+    let mut error = anyhow!("it was not executed");
+    for path in [program.path.as_path(), Path::new(PRESENT)] {
+        let input = match receiver.try_clone() {
+            Ok(input) => input,
+            Err(error) => return error.into(),
+        };
+        let failed = program.command(path).stdin(Stdio::from(input)).exec();
+        log::error!("{} cannot be executed: {failed}", path.display());
+        error = anyhow!("{} cannot be executed: {failed}", program.path.display());
+    }
+    error
+}
