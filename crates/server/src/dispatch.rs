@@ -32,7 +32,7 @@ use crate::state::Server;
 use crate::timing::Timing;
 use crate::waiting::Waiter;
 use crate::watches::AT_ONCE_MAX;
-use check::{check, unknown_command};
+use check::{check, is_login, unknown_command};
 use long::Way;
 use shards::{LockedShards, lock_for, wake_owners};
 use std::sync::Arc;
@@ -223,7 +223,8 @@ impl<'s> Executor<'s> {
             table.choose_subcommand(&mut chosen, args);
         }
         if spec.has(flag::LOGIN)
-            && let Some(until) = self.login_delay(session, args)
+            && is_login(spec, args)
+            && let Some(until) = self.login_delay(session)
         {
             return Outcome::Delayed(until);
         }

@@ -1,10 +1,14 @@
 //! Failed authentications by address. They delay further attempts from the same address.
 //!
-//! An address may fail a few times without delay. After each further failure, AUTH and HELLO with
-//! AUTH from that address wait before the password is checked: 50 ms, then twice as long each time,
-//! up to a second. A client with the right password on such an address therefore logs in, at most a
-//! second later, and nobody else waits. The failures of an address are forgotten a minute after the
-//! last one.
+//! An address may fail a few times without delay. After each further failure, attempts to
+//! authenticate from that address wait before the password is checked: 50 ms, then twice as long
+//! each time, up to a second. The failures of an address are forgotten a minute after the last one.
+//!
+//! Attempts of several connections wait together, but they are checked one after the other, at most
+//! twenty per second: an address could otherwise guess as many passwords per second as it has
+//! connections. An attempt that would wait more than ten seconds is refused without a check. So a
+//! client with the right password on such an address logs in about a second later, unless others
+//! there send more attempts than that. Clients of other addresses never wait.
 
 use crate::clock::Moment;
 use std::collections::HashMap;
@@ -15,31 +19,95 @@ use std::sync::{Mutex, MutexGuard};
 const FREE_FAILURES: u32 = 5;
 /// Delay after the first failure beyond these, in milliseconds.
 const DELAY_MS_MIN: u64 = 50;
-/// Maximum delay in milliseconds.
+/// Maximum delay after the last failure in milliseconds.
 const DELAY_MS_MAX: u64 = 1_000;
+/// Time between two attempts of an address that wait, in milliseconds.
+const SPACING_MS: u64 = 50;
+/// Time beyond which an attempt does not wait but is refused, in milliseconds.
+const WAIT_MS_MAX: u64 = 10_000;
 /// Time after the last failure of an address at which its failures are forgotten, in milliseconds.
 const FORGET_MS: u64 = 60_000;
 /// Maximum number of addresses. Beyond it, the address whose last failure is the oldest is
 /// forgotten.
 const ADDRESSES_MAX: usize = 1_024;
+/// Number of failures of an address that are each logged. Later ones are logged when their number
+/// has doubled.
+const LOGGED_FAILURES: u32 = 4;
+/// Maximum number of log lines about failures of all addresses together, in [`FORGET_MS`].
+const LOG_LINES_MAX: u32 = 60;
+
+/// When an attempt to authenticate is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Now.
+    Now,
+    /// At this time.
+    At(Moment),
+    /// Never, because too many others of the address wait.
+    Refused,
+}
+
+/// A failed attempt that was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Number of recent failures from the address.
+    pub count: u32,
+    /// Number of failures since the last one that was logged, if this one is to be logged.
+    pub skipped: Option<u64>,
+}
 
 /// Failures of one address.
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     count: u32,
     last: Moment,
+    /// Latest time for which an attempt waits or has waited.
+    planned: Moment,
 }
 
 impl Failures {
-    /// Returns the time from which the next attempt is checked.
-    fn next(&self) -> Moment {
-        let doublings = self.count.saturating_sub(FREE_FAILURES + 1).min(16);
-        let delay_ms = if self.count > FREE_FAILURES {
-            (DELAY_MS_MIN << doublings).min(DELAY_MS_MAX)
-        } else {
-            0
-        };
-        Moment(self.last.0.saturating_add(delay_ms))
+    /// Returns the time from which the next attempt is checked, and plans it.
+    fn plan(&mut self, now: Moment) -> Admission {
+        if self.count <= FREE_FAILURES {
+            return Admission::Now;
+        }
+        let doublings = (self.count - FREE_FAILURES - 1).min(16);
+        let delay_ms = (DELAY_MS_MIN << doublings).min(DELAY_MS_MAX);
+        let after_last = self.last.0.saturating_add(delay_ms);
+        let at = Moment(after_last.max(self.planned.0.saturating_add(SPACING_MS)));
+        if at.0 > now.0.saturating_add(WAIT_MS_MAX) {
+            return Admission::Refused;
+        }
+        self.planned = at.max(now);
+        match at > now {
+            true => Admission::At(at),
+            false => Admission::Now,
+        }
+    }
+}
+
+/// Lines about failures that were logged.
+#[derive(Debug, Default)]
+struct Logged {
+    /// Begin of the present period.
+    since: Moment,
+    lines: u32,
+    skipped: u64,
+}
+
+impl Logged {
+    /// Returns the number of failures since the last one that was logged, if another line may be
+    /// logged.
+    fn next(&mut self, is_wanted: bool, now: Moment) -> Option<u64> {
+        if now.since(self.since) >= FORGET_MS {
+            (self.since, self.lines) = (now, 0);
+        }
+        if !is_wanted || self.lines >= LOG_LINES_MAX {
+            self.skipped += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.skipped))
     }
 }
 
@@ -47,6 +115,7 @@ impl Failures {
 #[derive(Debug, Default)]
 pub struct Logins {
     addresses: Mutex<HashMap<IpAddr, Failures>>,
+    logged: Mutex<Logged>,
 }
 
 /// Returns the address whose failures count together: an IPv4 address, or the network of 64 bits
@@ -71,18 +140,32 @@ impl Logins {
         self.addresses.lock().expect("the lock is not poisoned")
     }
 
-    /// Returns the time until which an attempt from this address must wait; `None` if it need not.
-    pub fn delay(&self, address: &str, now: Moment) -> Option<Moment> {
-        let addresses = self.addresses();
+    /// Returns when an attempt from this address is checked, and plans it.
+    pub fn plan(&self, address: &str, now: Moment) -> Admission {
+        let mut addresses = self.addresses();
         if addresses.is_empty() {
-            return None;
+            return Admission::Now;
         }
-        let next = addresses.get(&group_of(address))?.next();
-        (next > now).then_some(next)
+        match addresses.get_mut(&group_of(address)) {
+            Some(failures) => failures.plan(now),
+            None => Admission::Now,
+        }
     }
 
-    /// Records a failure and returns the number of recent failures from the address.
-    pub fn fail(&self, address: &str, now: Moment) -> u32 {
+    /// Records a failure.
+    pub fn fail(&self, address: &str, now: Moment) -> Failure {
+        let count = self.count(address, now);
+        // Many failures in a row must not fill the log, nor those of many addresses.
+        let is_wanted = count <= LOGGED_FAILURES || count.is_power_of_two();
+        let mut logged = self.logged.lock().expect("the lock is not poisoned");
+        Failure {
+            count,
+            skipped: logged.next(is_wanted, now),
+        }
+    }
+
+    /// Counts a failure and returns the number of recent failures from the address.
+    fn count(&self, address: &str, now: Moment) -> u32 {
         let mut addresses = self.addresses();
         let group = group_of(address);
         if !addresses.contains_key(&group) && addresses.len() >= ADDRESSES_MAX {
@@ -97,6 +180,7 @@ impl Logins {
         let failures = addresses.entry(group).or_insert(Failures {
             count: 0,
             last: now,
+            planned: Moment::default(),
         });
         if now.since(failures.last) >= FORGET_MS {
             failures.count = 0;
@@ -120,17 +204,77 @@ mod tests {
     #[test]
     fn delays_double_up_to_a_second_and_concern_one_address() {
         let logins = Logins::default();
-        assert_eq!(logins.delay("10.0.0.1:5", NOW), None);
+        assert_eq!(logins.plan("10.0.0.1:5", NOW), Admission::Now);
+        let mut now = NOW;
         let delays: Vec<u64> = (0..12)
             .map(|at| {
-                assert_eq!(logins.fail("10.0.0.1:5", NOW), at + 1);
-                let delay = logins.delay("10.0.0.1:6", NOW);
-                delay.map_or(0, |next| next.since(NOW))
+                assert_eq!(logins.fail("10.0.0.1:5", now).count, at + 1);
+                match logins.plan("10.0.0.1:6", now) {
+                    Admission::At(at) => {
+                        let delay = at.since(now);
+                        now = at;
+                        delay
+                    }
+                    admission => {
+                        assert_eq!(admission, Admission::Now);
+                        0
+                    }
+                }
             })
             .collect();
         assert_eq!(delays, [0, 0, 0, 0, 0, 50, 100, 200, 400, 800, 1000, 1000]);
-        assert_eq!(logins.delay("10.0.0.2:5", NOW), None);
-        assert_eq!(logins.delay("10.0.0.1:5", later(1000)), None);
+        assert_eq!(logins.plan("10.0.0.2:5", now), Admission::Now);
+        assert_eq!(logins.plan("10.0.0.1:5", later(9_000)), Admission::Now);
+    }
+
+    /// All attempts of an address that waited were checked at the same time, so that it guessed as
+    /// many passwords per second as it had connections.
+    #[test]
+    fn attempts_of_many_connections_are_checked_one_after_the_other_or_refused() {
+        let logins = Logins::default();
+        for _ in 0..20 {
+            logins.fail("10.0.0.1:5", NOW);
+        }
+        let plans: Vec<Admission> = (0..300)
+            .map(|port| logins.plan(&format!("10.0.0.1:{}", port + 1), NOW))
+            .collect();
+        let waiting = plans.iter().take_while(|one| **one != Admission::Refused);
+        let times: Vec<u64> = waiting
+            .map(|one| match one {
+                Admission::At(at) => at.since(NOW),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected: Vec<u64> = (1_000..=10_000).step_by(50).collect();
+        assert_eq!(times, expected);
+        assert!(
+            plans[times.len()..]
+                .iter()
+                .all(|one| *one == Admission::Refused)
+        );
+        // The next one waits behind them.
+        let next = logins.plan("10.0.0.1:7", later(500));
+        assert_eq!(next, Admission::At(later(10_050)));
+        assert_eq!(logins.plan("10.0.0.2:7", NOW), Admission::Now);
+    }
+
+    #[test]
+    fn failures_of_many_addresses_do_not_fill_the_log() {
+        let logins = Logins::default();
+        let fail = |number: usize, now| {
+            let address = format!("10.{}.{}.1:5", number / 256, number % 256);
+            logins.fail(&address, now).skipped
+        };
+        let logged = (0..1_000).filter(|number| fail(*number, NOW).is_some());
+        assert_eq!(logged.count(), LOG_LINES_MAX as usize);
+        let skipped = 1_000 - u64::from(LOG_LINES_MAX);
+        assert_eq!(fail(1_001, later(FORGET_MS)), Some(skipped));
+        assert_eq!(fail(1_002, later(FORGET_MS)), Some(0));
+        // The fifth failure of one address is not logged.
+        let one: Vec<bool> = (0..8)
+            .map(|_| fail(2_000, later(FORGET_MS)).is_some())
+            .collect();
+        assert_eq!(one, [true, true, true, true, false, false, false, true]);
     }
 
     #[test]
@@ -139,8 +283,8 @@ mod tests {
         for _ in 0..100 {
             logins.fail("10.0.0.1:5", NOW);
         }
-        assert_eq!(logins.fail("10.0.0.1:5", later(59_999)), 101);
-        assert_eq!(logins.fail("10.0.0.1:5", later(120_000)), 1);
+        assert_eq!(logins.fail("10.0.0.1:5", later(59_999)).count, 101);
+        assert_eq!(logins.fail("10.0.0.1:5", later(120_000)).count, 1);
     }
 
     #[test]
@@ -151,23 +295,23 @@ mod tests {
             logins.fail(&address(number), later(number as u64));
         }
         let now = later(ADDRESSES_MAX as u64);
-        assert_eq!(logins.fail(&address(ADDRESSES_MAX), now), 1);
+        assert_eq!(logins.fail(&address(ADDRESSES_MAX), now).count, 1);
         assert_eq!(logins.addresses().len(), ADDRESSES_MAX);
-        assert_eq!(logins.fail(&address(1), now), 2);
-        assert_eq!(logins.fail(&address(0), now), 1, "it was forgotten");
+        assert_eq!(logins.fail(&address(1), now).count, 2);
+        assert_eq!(logins.fail(&address(0), now).count, 1, "it was forgotten");
         let now = later(1 << 20);
-        assert_eq!(logins.fail("10.99.0.1:5", now), 1);
+        assert_eq!(logins.fail("10.99.0.1:5", now).count, 1);
         assert_eq!(logins.addresses().len(), 1);
     }
 
     #[test]
     fn hosts_of_one_ipv6_network_count_together() {
         let logins = Logins::default();
-        assert_eq!(logins.fail("[2001:db8::1]:5", NOW), 1);
-        assert_eq!(logins.fail("[2001:db8::2]:6", NOW), 2);
-        assert_eq!(logins.fail("[2001:db8:0:1::2]:6", NOW), 1);
-        assert_eq!(logins.fail("[::ffff:10.0.0.1]:6", NOW), 1);
-        assert_eq!(logins.fail("10.0.0.1:7", NOW), 2);
-        assert_eq!(logins.fail("/run/socket", NOW), 1);
+        assert_eq!(logins.fail("[2001:db8::1]:5", NOW).count, 1);
+        assert_eq!(logins.fail("[2001:db8::2]:6", NOW).count, 2);
+        assert_eq!(logins.fail("[2001:db8:0:1::2]:6", NOW).count, 1);
+        assert_eq!(logins.fail("[::ffff:10.0.0.1]:6", NOW).count, 1);
+        assert_eq!(logins.fail("10.0.0.1:7", NOW).count, 2);
+        assert_eq!(logins.fail("/run/socket", NOW).count, 1);
     }
 }

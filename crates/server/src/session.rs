@@ -62,6 +62,8 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Time until which an attempt to authenticate waits, after failures from the same address.
     pub login_at: Option<Moment>,
+    /// Whether the next attempt to authenticate is checked without a further wait.
+    pub is_login_admitted: bool,
     /// Queued commands within MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases.
@@ -143,6 +145,7 @@ impl Session {
             ticket: None,
             reply_mode: ReplyMode::On,
             login_at: None,
+            is_login_admitted: false,
             transaction: None,
             watched: BTreeSet::new(),
             watched_due: None,

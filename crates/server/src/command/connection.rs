@@ -9,6 +9,7 @@ use crate::acl::log::{Context, Reason};
 use crate::clients;
 use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
+use crate::logins::{Admission, Failure};
 use crate::session::{ReplyMode, Session};
 use crate::spec::Keys;
 use crate::spec::flag::{
@@ -92,19 +93,50 @@ fn no_cluster(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
         .error("ERR This instance has cluster support disabled");
 }
 
-/// Checks the name and the password of a user. Logs the session in if they are correct, and returns
-/// whether they are. `object` is the name of the command, for ACL LOG.
+/// Result of an attempt to authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// The client is logged in.
+    Done,
+    /// The user or the password is wrong.
+    Wrong,
+    /// Nothing was checked, because of failures from the same address.
+    Refused,
+}
+
+impl Login {
+    /// Returns the error to reply with, if there is one.
+    fn error(self) -> Option<&'static str> {
+        match self {
+            Login::Done => None,
+            Login::Wrong => Some(WRONG_PASS),
+            Login::Refused => Some(TOO_MANY),
+        }
+    }
+}
+
+/// Checks the name and the password of a user, and logs the session in if they are correct. An
+/// attempt that has not waited as failures from its address demand, as those of a transaction
+/// after its first, is refused. `object` is the name of the command, for ACL LOG.
 pub(crate) fn log_in(
     server: &Server,
     session: &mut Session,
     object: &[u8],
     user: &[u8],
     password: &[u8],
-) -> bool {
+) -> Login {
+    let is_admitted = std::mem::take(&mut session.is_login_admitted);
+    let plan = || {
+        let now = server.clock.moment();
+        server.logins.plan(&session.info.address, now)
+    };
+    if !is_admitted && plan() != Admission::Now {
+        return Login::Refused;
+    }
     match server.acl.authenticate(user, password) {
         Some(user) => {
             session.log_in(user);
-            true
+            Login::Done
         }
         None => {
             note_failure(server, session);
@@ -114,7 +146,7 @@ pub(crate) fn log_in(
             };
             let event = (Reason::Authentication, context);
             permission::record(server, session, event, object, user);
-            false
+            Login::Wrong
         }
     }
 }
@@ -122,22 +154,35 @@ pub(crate) fn log_in(
 /// Counts and logs a failed authentication, and delays further attempts from the address.
 fn note_failure(server: &Server, session: &Session) {
     let (info, now) = (&session.info, server.clock.moment());
-    let count = server.logins.fail(&info.address, now);
-    // Many failures in a row must not fill the log.
-    if count <= LOGGED_FAILURES || count.is_power_of_two() {
-        log::warn!(
-            "client {} ({}) failed to authenticate; recent failures from its address: {count}",
-            info.id,
-            info.address
-        );
-    }
+    let Failure { count, skipped } = server.logins.fail(&info.address, now);
+    let Some(skipped) = skipped else {
+        return;
+    };
+    let more = match skipped {
+        0 => String::new(),
+        skipped => format!("; failures that were not logged since the last one: {skipped}"),
+    };
+    log::warn!(
+        "client {} ({}) failed to authenticate; recent failures from its address: {count}{more}",
+        info.id,
+        info.address
+    );
 }
 
-/// Number of failures of an address that are each logged. Later ones are logged when their number
-/// has doubled.
-const LOGGED_FAILURES: u32 = 4;
-
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+/// Error for attempts that are refused without a check.
+const TOO_MANY: &str =
+    "ERR too many failed authentications from this address, nothing was checked; try again later";
+
+/// Returns the name of a command as the client sent it, or its own one if `rename-command` has
+/// changed it.
+fn own_name<'a>(args: Args<'a>, own: &'static str) -> &'a [u8] {
+    match args.is(0, own) {
+        true => args.name(),
+        false => own.as_bytes(),
+    }
+}
 
 /// Whether the default user has no password.
 fn has_no_password(server: &Server) -> bool {
@@ -154,10 +199,10 @@ fn auth(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         3 => (&args[1], &args[2]),
         _ => return ctx.reply.error("ERR syntax error"),
     };
-    if log_in(ctx.server, ctx.session, args.name(), user, password) {
-        ctx.reply.ok();
-    } else {
-        ctx.reply.error(WRONG_PASS);
+    let object = own_name(args, "auth");
+    match log_in(ctx.server, ctx.session, object, user, password).error() {
+        None => ctx.reply.ok(),
+        Some(error) => ctx.reply.error(error),
     }
 }
 
@@ -205,9 +250,10 @@ fn hello(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         Err(why) => return ctx.reply.error(&why),
     };
     if let Some((user, password)) = greeting.login
-        && !log_in(ctx.server, ctx.session, args.name(), user, password)
+        && let object = own_name(args, "hello")
+        && let Some(error) = log_in(ctx.server, ctx.session, object, user, password).error()
     {
-        return ctx.reply.error(WRONG_PASS);
+        return ctx.reply.error(error);
     }
     if !ctx.session.may_pass(ctx.server.needs_password()) {
         return ctx.reply.error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time");

@@ -11,6 +11,7 @@ use crate::command::permission::{check_rights, is_allowed_on_key};
 use crate::command::refusal::{LOADING, NO_PRIMARY};
 use crate::config::Id;
 use crate::context::{Chosen, Spec, Work};
+use crate::logins::Admission;
 use crate::session::Session;
 use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
@@ -145,24 +146,28 @@ fn runs_with(flag: u32, session: &Session, spec: &Spec) -> bool {
 impl Executor<'_> {
     /// Returns the time until which an attempt to authenticate waits. A time that was returned once
     /// is not postponed by later failures of other clients.
-    pub(super) fn login_delay(&self, session: &mut Session, args: Args<'_>) -> Option<Moment> {
-        let is_attempt = args.name().eq_ignore_ascii_case(b"auth") || args.len() > 2;
-        if !is_attempt {
-            return None;
-        }
+    pub(super) fn login_delay(&self, session: &mut Session) -> Option<Moment> {
         match session.login_at {
-            Some(at) if at > self.moment => Some(at),
+            Some(at) if at > self.moment => return Some(at),
             Some(_) => {
                 session.login_at = None;
-                None
+                session.is_login_admitted = true;
             }
-            None => {
-                let logins = &self.server.logins;
-                session.login_at = logins.delay(&session.info.address, self.moment);
-                session.login_at
-            }
+            None => match self.server.logins.plan(&session.info.address, self.moment) {
+                Admission::Now => session.is_login_admitted = true,
+                Admission::At(at) => session.login_at = Some(at),
+                // The attempt runs and is refused.
+                Admission::Refused => session.is_login_admitted = false,
+            },
         }
+        session.login_at
     }
+}
+
+/// Whether a command that may authenticate the client does so. HELLO does it with a user and a
+/// password only.
+pub(super) fn is_login(spec: &Spec, args: Args<'_>) -> bool {
+    spec.name != "hello" || (2..args.len()).any(|at| args.is(at, "auth"))
 }
 
 /// Describes the missing feature if Redis has a command that is not served.

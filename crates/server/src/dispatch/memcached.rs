@@ -3,6 +3,7 @@
 
 use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
+use crate::clock::Moment;
 use crate::command::effects;
 use crate::command::refusal::NO_PRIMARY;
 use crate::config::Id;
@@ -16,7 +17,7 @@ use crate::state::Server;
 use crate::stats::Counts;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Key, Keyspace, Tick, View};
-use wire::memcached::Request;
+use wire::memcached::{Request, Verb};
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Output, Span};
 
@@ -173,6 +174,11 @@ impl Executor<'_> {
         &self.server.stats.workers[self.worker].memcached
     }
 
+    /// Returns the time until which a request waits that authenticates the client.
+    fn login_time(&self, session: &mut Session, verb: Verb) -> Option<Moment> {
+        (verb == Verb::SaslAuth).then(|| self.login_delay(session))?
+    }
+
     /// Runs one request in memcached's protocol. `input` begins with the request.
     pub fn run_memcached(
         &mut self,
@@ -185,6 +191,9 @@ impl Executor<'_> {
         let (server, may_write) = (self.server, memcached::may_write(request.verb));
         if server.pause.holds(may_write, self.moment) {
             return Progress::Held;
+        }
+        if let Some(until) = self.login_time(session, request.verb) {
+            return Progress::Delayed(until);
         }
         let counts = &server.stats.workers[self.worker].memcached;
         // A request that waited was counted before.

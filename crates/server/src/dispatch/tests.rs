@@ -2,6 +2,7 @@
 
 mod expired;
 mod held;
+mod logins;
 mod names;
 
 use super::*;

@@ -3,7 +3,7 @@
 
 use super::VERSION;
 use super::turn::Turn;
-use crate::command::connection::log_in;
+use crate::command::connection::{Login, log_in};
 use crate::engine::items::{
     CountError, CountRequest, Items, RemoveOutcome, RemoveRequest, StoreOutcome, StoreRequest,
     TouchOutcome,
@@ -209,7 +209,7 @@ fn authenticate<E: Items>(turn: &mut Turn<'_, E>, header: Header) {
     let (user, password) = (parts.next(), parts.next());
     let is_right = turn.sent_key(0) == b"PLAIN"
         && user.zip(password).is_some_and(|(user, password)| {
-            log_in(turn.server, turn.session, b"sasl", user, password)
+            log_in(turn.server, turn.session, b"sasl", user, password) == Login::Done
         })
         && turn.session.user.is_unrestricted();
     turn.add(|counts| &counts.auths);

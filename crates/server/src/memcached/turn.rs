@@ -1,5 +1,6 @@
 //! A request of memcached's protocol together with the state that its execution needs.
 
+use crate::clock::Moment;
 use crate::command::lifetime::DeadlineChange;
 use crate::engine::items::{
     CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, StoreOutcome,
@@ -26,6 +27,9 @@ pub enum Progress {
     /// A long command works on one of its keys. Nothing was written; the caller tries again when
     /// [`crate::long::Long::take_retry`] says so.
     Waits,
+    /// It authenticates the client and waits until this time, because of failures from the same
+    /// address. Nothing was written; the caller tries again then.
+    Delayed(Moment),
     /// A part of the reply was written. The request continues at this position: an index of its
     /// keys, or a position in the keyspace. See [`Request::resumed`].
     Partial(u64),

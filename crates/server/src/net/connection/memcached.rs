@@ -144,16 +144,12 @@ impl Connection {
                     let progress = executor.run_memcached(session, now, keys, here, output);
                     self.resumed_at = match progress {
                         Progress::Done => 0,
-                        Progress::Held | Progress::Waits => {
-                            let is_held = progress == Progress::Held;
-                            let stop = if is_held { Stop::Held } else { Stop::Waits };
-                            return Some(self.stop_before(stop, item.at, request));
-                        }
-                        Progress::Partial(position) => {
-                            self.resumed_at = position;
-                            return Some(self.stop_before(Stop::Backpressure, item.at, request));
-                        }
+                        Progress::Partial(position) => position,
+                        _ => self.resumed_at,
                     };
+                    if let Some(stop) = stop_of(progress) {
+                        return Some(self.stop_before(stop, item.at, request));
+                    }
                 }
                 Content::Refused(refusal) => {
                     if !self.refuse(refusal, here, executor, output) {
@@ -213,5 +209,16 @@ impl Connection {
             parser.rewind(request);
         }
         (stop, at)
+    }
+}
+
+/// Returns the reason to stop before a request that was executed this far; `None` if it is done.
+fn stop_of(progress: Progress) -> Option<Stop> {
+    match progress {
+        Progress::Done => None,
+        Progress::Held => Some(Stop::Held),
+        Progress::Waits => Some(Stop::Waits),
+        Progress::Delayed(until) => Some(Stop::Delayed(until)),
+        Progress::Partial(_) => Some(Stop::Backpressure),
     }
 }

@@ -427,6 +427,13 @@ fn failed_authentications_delay_further_ones_from_the_address() {
     bench.expect_output(&mut guesser, "");
     bench.pass(1);
     bench.expect_output(&mut guesser, &format!("{wrong}{refused}"));
+    // The second attempt waits behind the first one.
+    bench.expect_output(&mut friend, "");
+    assert_eq!(bench.worker.delayed.len(), 1);
+    bench.pass(50);
+    while !bench.worker.delayed.is_empty() {
+        bench.turn();
+    }
     let mut hello = [0; 4096];
     let len = friend.read(&mut hello).expect("a reply");
     assert!(hello[..len].starts_with(b"*14\r\n"), "{:?}", &hello[..len]);
