@@ -79,7 +79,12 @@ static TABLE: OnceLock<Table> = OnceLock::new();
 /// Returns the table of all commands, in the order of their families.
 #[inline]
 pub fn table() -> &'static Table {
-    TABLE.get_or_init(|| Table::new(FAMILIES, containers::SUBCOMMANDS))
+    TABLE.get_or_init(new_table)
+}
+
+/// Creates the table in which all commands have their own names.
+pub fn new_table() -> Table {
+    Table::new(FAMILIES, containers::SUBCOMMANDS)
 }
 
 /// Gives commands other names, or removes those whose new name is empty, for the whole process.
@@ -90,7 +95,7 @@ pub fn rename(renames: &[(String, String)]) -> Result<(), String> {
     if renames.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(FAMILIES, containers::SUBCOMMANDS);
+    let mut table = new_table();
     for (name, new) in renames {
         let renamed = table.rename(name, new);
         renamed.map_err(|error| format!("rename-command {name}: {error}"))?;

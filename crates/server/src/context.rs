@@ -66,6 +66,8 @@ pub struct Probe<'a, 'v> {
     pub view: &'a mut View<'v>,
     /// The keyspace that the shards belong to.
     pub space: &'v Keyspace,
+    /// Name of the command in the table. Its first argument may differ by `rename-command`.
+    pub name: &'static str,
     /// Positions of the command's keys.
     pub keys: spec::Keys,
     /// Selected database of the client.

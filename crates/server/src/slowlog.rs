@@ -38,16 +38,17 @@ pub struct Slowlog {
 }
 
 impl Slowlog {
-    /// Adds a command and keeps at most `len_max` entries.
+    /// Adds a command and keeps at most `len_max` entries. `command` is its name in the table of
+    /// commands, from which the name that the client sent may differ.
     pub fn add(
         &self,
         client: &ClientInfo,
-        args: Args<'_>,
+        (command, args): (&str, Args<'_>),
         micros: u64,
         now_ms: u64,
         len_max: usize,
     ) {
-        self.add_words(client, cut(args), micros, now_ms, len_max);
+        self.add_words(client, cut(command, args), micros, now_ms, len_max);
     }
 
     /// Adds an entry with these words instead of a command's arguments.
@@ -103,19 +104,29 @@ impl Slowlog {
     }
 }
 
-/// Whether an argument may be a password, or belong to a user.
-fn is_secret(args: Args<'_>, at: usize) -> bool {
-    let names_secret = |name: &[u8]| {
-        let name = std::str::from_utf8(name).ok();
-        name.and_then(find)
-            .is_some_and(|param| param.kind == Kind::Secret)
-    };
-    let is_setting = args.is(0, "config") && args.is(1, "set");
-    args.is(0, "acl") && at >= 2
-        || is_setting && at >= 3 && at % 2 == 1 && names_secret(&args[at - 1])
+/// Whether an argument of a command may be a password, or belong to a user.
+fn is_secret(command: &str, args: Args<'_>, at: usize) -> bool {
+    match command {
+        "auth" => at >= 1,
+        "acl" | "hello" => at >= 2,
+        "config" => at >= 3 && at % 2 == 1 && args.is(1, "set") && names_secret(&args[at - 1]),
+        _ => false,
+    }
 }
 
-fn cut(args: Args<'_>) -> Vec<Vec<u8>> {
+/// Whether the value of a setting is a secret. Settings of Redis that are refused may be, too
+/// (`tls-key-file-pass`).
+fn names_secret(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    match find(&name) {
+        Some(param) => param.kind == Kind::Secret,
+        None => ["pass", "auth", "secret", "user"]
+            .iter()
+            .any(|word| name.to_ascii_lowercase().contains(word)),
+    }
+}
+
+fn cut(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX {
         ARGS_MAX - 1
     } else {
@@ -126,7 +137,7 @@ fn cut(args: Args<'_>) -> Vec<Vec<u8>> {
         .take(kept)
         .enumerate()
         .map(|(at, arg)| {
-            if is_secret(args, at) {
+            if is_secret(command, args, at) {
                 return b"(redacted)".to_vec();
             }
             if arg.len() <= ARG_BYTES_MAX {

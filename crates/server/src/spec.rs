@@ -415,6 +415,11 @@ impl<R> Table<R> {
         Ok(())
     }
 
+    /// Whether clients can call the command with this index, so that it was not removed.
+    pub fn is_callable(&self, index: usize) -> bool {
+        self.names.get(index).is_some_and(|name| !name.is_empty())
+    }
+
     /// Returns the index of the command with this name. Case is ignored.
     #[inline]
     pub fn lookup(&self, name: &[u8]) -> Option<SpecIndex> {

@@ -262,7 +262,8 @@ pub fn note_slow(
     let threshold = server.config.number(Id::SlowlogLogSlowerThan);
     if threshold >= 0 && micros >= threshold as u64 && !spec.has(flag::SKIP_SLOWLOG) {
         let len_max = server.config.number(Id::SlowlogMaxLen) as usize;
-        server.slowlog.add(client, args, micros, now.0, len_max);
+        let command = (spec.name, args);
+        server.slowlog.add(client, command, micros, now.0, len_max);
     }
     let threshold_ms = server.config.number(Id::LatencyMonitorThreshold);
     if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {

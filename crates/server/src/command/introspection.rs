@@ -73,12 +73,11 @@ fn command(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Returns the commands that the storage engine serves.
+/// Returns the commands that the storage engine serves and that `rename-command` has not removed.
 fn served(ctx: &Ctx<'_, '_>) -> Vec<&'static Spec> {
-    let all = ctx.table.iter();
-    all.filter(|spec| serves(ctx.server, spec))
-        .copied()
-        .collect()
+    let all = ctx.table.iter().enumerate();
+    let served = all.filter(|(at, spec)| ctx.table.is_callable(*at) && serves(ctx.server, spec));
+    served.map(|(_, spec)| *spec).collect()
 }
 
 /// Returns the commands that the storage engine serves, without their subcommands.

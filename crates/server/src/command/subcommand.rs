@@ -17,7 +17,10 @@ pub(super) fn help(ctx: &mut Ctx<'_, '_>, name: &str, lines: &[&str]) {
 /// Refuses an unknown subcommand, or a known one with a wrong number of arguments.
 pub(super) fn refuse_subcommand(ctx: &mut Ctx<'_, '_>, args: Args<'_>, lines: &[&str]) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
-    let (name, word) = (text(args.name()), text(&args[1]));
+    // `rename-command` may have given it another name.
+    let name = ctx.table.lookup(args.name());
+    let name = name.map_or("", |index| ctx.table.name(index));
+    let word = text(&args[1]);
     let is_known = |line: &&str| {
         let first = line.split(' ').next().unwrap_or_default();
         !first.is_empty() && first.eq_ignore_ascii_case(&word)

@@ -60,6 +60,7 @@ pub fn units<'v>(
     let mut probe = Probe {
         view,
         space: &server.keyspace,
+        name: spec.name,
         keys: spec.keys,
         db,
         threshold,

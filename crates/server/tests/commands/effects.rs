@@ -59,8 +59,10 @@ impl<'s> Observer<'s> {
     }
 
     fn ask(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        let name = crate::renamed::sent_name(words[0]);
+        let words = [&[&name[..]], &words[1..]].concat();
         let mut out = Vec::new();
-        server::exec(self.server, &mut self.session, words, self.now, &mut out);
+        server::exec(self.server, &mut self.session, &words, self.now, &mut out);
         out
     }
 

@@ -16,6 +16,7 @@ mod random_sets;
 mod random_sort;
 mod random_sorted_sets;
 mod redis;
+mod renamed;
 mod script;
 mod segment;
 mod tables;

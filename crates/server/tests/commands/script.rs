@@ -258,6 +258,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(protocol: Protocol, now: Tick, threads: usize) -> Bench {
+        crate::renamed::prepare();
         let options = store::Options {
             shards: 16,
             policy: "noeviction".into(),
@@ -295,7 +296,9 @@ impl Bench {
 
     /// Runs one command and returns its reply. Checks that there is exactly one.
     pub fn run(&mut self, args: &[Vec<u8>]) -> String {
-        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        let name = crate::renamed::sent_name(&args[0]);
+        let mut args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        args[0] = &name;
         let mut out = Vec::new();
         server::exec(&self.server, &mut self.session, &args, self.now, &mut out);
         let (shown, rest) = render(&out, self.protocol).expect("a whole reply");

@@ -71,6 +71,11 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         }
     }
 
+    /// Returns the name of the command in the table, which `rename-command` does not change.
+    fn command(&self) -> &'static str {
+        self.ctx.table.name(self.ran.index)
+    }
+
     /// Returns the argument at an index that every call of the command has.
     fn arg(&self, index: usize) -> &'c [u8] {
         let args = self.args;
@@ -113,11 +118,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             Form::StateOf(index) => self.state_of(&args[index]),
             Form::Restored => self.restored(),
             Form::ElementDeadlines => {
-                let at = if args.name().eq_ignore_ascii_case(b"hgetex") {
-                    2
-                } else {
-                    3
-                };
+                let at = if self.command() == "hgetex" { 2 } else { 3 };
                 let names = self.counted(at)?;
                 self.element_deadlines(names)?;
             }
@@ -308,7 +309,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
     /// Adds the fields of HSETEX and HINCRBYFLOAT.
     fn fields(&mut self) -> Option<()> {
         let args = self.args;
-        let names: Vec<&[u8]> = match args.name().eq_ignore_ascii_case(b"hsetex") {
+        let names: Vec<&[u8]> = match self.command() == "hsetex" {
             true => {
                 let at = (2..args.len()).find(|at| args.is(*at, "fields"))?;
                 args.from(at + 2).iter().step_by(2).collect()
@@ -510,8 +511,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             Value::Text(text) => StreamId::parse(text),
             entry => StreamId::parse(entry.elements().first()?.text()),
         };
-        let (group, consumer) = match &args.name().to_ascii_lowercase()[..] {
-            b"xreadgroup" => {
+        let (group, consumer) = match self.command() {
+            "xreadgroup" => {
                 let first = (4..args.len()).find(|at| args.is(*at, "streams"))? + 1;
                 let keys = (args.len() - first) / 2;
                 let nested = reply
@@ -533,7 +534,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
                 }
                 (&args[2], &args[3])
             }
-            b"xclaim" => {
+            "xclaim" => {
                 let named = args.from(5).iter().map_while(StreamId::parse).collect();
                 ids.push((args[1].to_vec(), named));
                 (&args[2], &args[3])

@@ -309,14 +309,14 @@ impl<'a> Request<'a> {
 /// Estimates the work of GEOSEARCH, GEOSEARCHSTORE and GEORADIUS with its variants: the members in
 /// the cells that the area touches. The index is the last key that a search reads.
 pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
-    let is_store = args.name().eq_ignore_ascii_case(b"geosearchstore");
-    let source = &args[if is_store { 2 } else { 1 }];
+    let command = probe.name;
+    let source = &args[if command == "geosearchstore" { 2 } else { 1 }];
     let key = probe.key(source);
     let threshold = probe.threshold as usize;
     let count = probe.view.peek_large_sorted_set(&key, |set, scene| {
         let len = set.len(scene);
         let shape = match len > threshold {
-            true => shape_of(args, |member| set.score(member, scene)),
+            true => shape_of(command, args, |member| set.score(member, scene)),
             false => None,
         };
         // The command refuses a shape that is not valid, unless it finds another one.
@@ -328,8 +328,12 @@ pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     count.unwrap_or(0) as u64
 }
 
-/// Returns the area of a search. `score_of` returns the score of a member.
-fn shape_of(args: Args<'_>, score_of: impl Fn(&[u8]) -> Option<f64>) -> Option<Shape> {
+/// Returns the area that a command searches. `score_of` returns the score of a member.
+fn shape_of(
+    command: &str,
+    args: Args<'_>,
+    score_of: impl Fn(&[u8]) -> Option<f64>,
+) -> Option<Shape> {
     let at = |word: &str| (2..args.len()).find(|&at| args.is(at, word));
     let number = |at: usize| args.get(at).and_then(parse_f64);
     let position = |at: usize| {
@@ -341,10 +345,9 @@ fn shape_of(args: Args<'_>, score_of: impl Fn(&[u8]) -> Option<f64>) -> Option<S
         position.is_valid().then_some(position)
     };
     let member = |at: usize| args.get(at).and_then(&score_of).map(position_of);
-    let name = args.name().to_ascii_lowercase();
-    let (centre, radius) = if name.starts_with(b"georadiusbymember") {
+    let (centre, radius) = if command.starts_with("georadiusbymember") {
         (member(2)?, Some(3))
-    } else if name.starts_with(b"georadius") {
+    } else if command.starts_with("georadius") {
         (position(2)?, Some(4))
     } else {
         let centre = match (at("frommember"), at("fromlonlat")) {

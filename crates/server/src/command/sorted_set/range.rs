@@ -196,15 +196,14 @@ fn range(ctx: &mut Ctx<'_, '_>, args: Args<'_>, variant: Variant) -> Answer {
 
 /// Estimates the work of ZRANGE and the similar commands.
 pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
-    let is = |name: &str| args.is(0, name);
-    let (variant, at) = match () {
-        () if is("zrange") => (Variant::default(), 1),
-        () if is("zrangestore") => (STORE, 2),
-        () if is("zrevrange") => (variant_of(By::Rank, true), 1),
-        () if is("zrangebyscore") => (variant_of(By::Score, false), 1),
-        () if is("zrevrangebyscore") => (variant_of(By::Score, true), 1),
-        () if is("zrangebylex") => (variant_of(By::Member, false), 1),
-        () => (variant_of(By::Member, true), 1),
+    let (variant, at) = match probe.name {
+        "zrange" => (Variant::default(), 1),
+        "zrangestore" => (STORE, 2),
+        "zrevrange" => (variant_of(By::Rank, true), 1),
+        "zrangebyscore" => (variant_of(By::Score, false), 1),
+        "zrevrangebyscore" => (variant_of(By::Score, true), 1),
+        "zrangebylex" => (variant_of(By::Member, false), 1),
+        _ => (variant_of(By::Member, true), 1),
     };
     match Request::parse(args.from(at + 1), variant) {
         Ok(request) => request.work(probe, &args[at]),

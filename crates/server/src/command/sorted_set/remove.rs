@@ -22,14 +22,17 @@ pub fn zrem(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// Estimates the work of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX.
 pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
     let (start, end) = (&args[2], &args[3]);
-    let ranks = |set: &SortedSet, scene: &Scene<'_>| {
-        if args.is(0, "zremrangebyrank") {
+    let command = probe.name;
+    let ranks = |set: &SortedSet, scene: &Scene<'_>| match command {
+        "zremrangebyrank" => {
             let ends = parse_i64(start).zip(parse_i64(end));
             ends.map(|(start, end)| ranks_of(start, end, set.len(scene)))
-        } else if args.is(0, "zremrangebyscore") {
+        }
+        "zremrangebyscore" => {
             let interval = interval::scores(start, end);
             interval.ok().map(|interval| set.ranks(&interval, scene))
-        } else {
+        }
+        _ => {
             let interval = interval::members(start, end);
             interval.ok().map(|interval| set.ranks(&interval, scene))
         }

@@ -245,7 +245,7 @@ pub fn xread(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 
 /// Estimates the work of XREAD and XREADGROUP: the entries behind the IDs.
 pub fn work(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
-    let is_group = args.name().eq_ignore_ascii_case(b"xreadgroup");
+    let is_group = probe.name == "xreadgroup";
     let Ok(request) = Request::parse(args, is_group) else {
         return 0;
     };
