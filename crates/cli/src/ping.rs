@@ -56,8 +56,9 @@ pub struct Arguments {
 /// Maximum length of a reply in bytes. PONG and the errors of Redis are far shorter.
 const REPLY_BYTES_MAX: u64 = 4096;
 
-/// Errors that a serving server sends to a client without a password or without rights.
-const DENIALS: [&str; 3] = ["-NOAUTH", "-NOPERM", DENIED_BY_TLS];
+/// Errors that a serving server sends to a client without a password or without rights, or to one
+/// that does not have the new name of PING.
+const DENIALS: [&str; 4] = ["-NOAUTH", "-NOPERM", "-ERR unknown command", DENIED_BY_TLS];
 
 /// Stands for the reply of a server that refuses the client's certificate, as a serving one may.
 const DENIED_BY_TLS: &str = "the server demands another certificate of its clients";
@@ -86,6 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let config = Config::default();
     read_settings(arguments, &config)?;
     let place = place(arguments, &config)?;
+    let names = Names::of(&config);
     let password = password(arguments, &config)?;
     let limit = Duration::from_secs(arguments.timeout);
     let reply = match &place {
@@ -94,13 +96,15 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 .with_context(|| format!("no server at {}", path.display()))?;
             stream.set_read_timeout(Some(limit))?;
             stream.set_write_timeout(Some(limit))?;
-            ask(stream, password).context(NO_REPLY)
+            ask(stream, &names, password).context(NO_REPLY)
         }
-        Place::Tcp(host, port) => ask(connect(host, *port, limit)?, password).context(NO_REPLY),
+        Place::Tcp(host, port) => {
+            ask(connect(host, *port, limit)?, &names, password).context(NO_REPLY)
+        }
         Place::Tls(host, port) => {
             let stream = connect(host, *port, limit)?;
             let authority = arguments.cacert.as_deref();
-            ask_by_tls(stream, host, &config, authority, password)
+            ask_by_tls(stream, host, &config, authority, (&names, password))
         }
     };
     let reply = reply?;
@@ -228,7 +232,7 @@ fn ask_by_tls(
     host: &str,
     config: &Config,
     authority: Option<&Path>,
-    password: Option<Password>,
+    (names, password): (&Names, Option<Password>),
 ) -> Result<String> {
     let denied = |refusal| match refusal {
         Refusal::OfClient(alert) => Ok(format!("{DENIED_BY_TLS}: {alert:?}")),
@@ -245,19 +249,18 @@ fn ask_by_tls(
     }
     let password = password.filter(|_| connected.is_expected);
     // In TLS 1.3 the server judges the client's certificate after the handshake.
-    ask(connected.stream, password).or_else(|error| match error.downcast() {
+    ask(connected.stream, names, password).or_else(|error| match error.downcast() {
         Ok(error) => denied(client::refusal(error)),
         Err(error) => Err(error.context(NO_REPLY)),
     })
 }
 
 /// Sends the password, if there is one, and PING. Returns the first line of the reply to PING.
-fn ask(mut stream: impl Read + Write, password: Option<Password>) -> Result<String> {
+fn ask(mut stream: impl Read + Write, names: &Names, password: Option<Password>) -> Result<String> {
     if let Some(Password { text, .. }) = &password {
-        let len = text.len();
-        write!(stream, "*2\r\n$4\r\nAUTH\r\n${len}\r\n{text}\r\n")?;
+        write_command(&mut stream, &[&names.auth, text])?;
     }
-    stream.write_all(b"PING\r\n")?;
+    write_command(&mut stream, &[&names.ping])?;
     stream.flush()?;
     let mut replies = BufReader::new(stream.take(REPLY_BYTES_MAX));
     let mut next = || -> Result<String> {
@@ -271,12 +274,52 @@ fn ask(mut stream: impl Read + Write, password: Option<Password>) -> Result<Stri
     if let Some(password) = password {
         let reply = next()?;
         match reply.starts_with('-') {
-            true if password.is_given => bail!("the server refuses the password: {reply}"),
-            true => eprintln!("warning: the server refuses the password of the settings: {reply}"),
+            true if password.is_given => bail!("the server refuses the password: {}", code(&reply)),
+            true => eprintln!(
+                "warning: the server refuses the password of the settings: {}",
+                code(&reply)
+            ),
             false => {}
         }
     }
     next()
+}
+
+fn write_command(stream: &mut impl Write, words: &[&str]) -> std::io::Result<()> {
+    let words = words.iter();
+    let parts: Vec<String> = words
+        .clone()
+        .map(|word| format!("${}\r\n{word}\r\n", word.len()))
+        .collect();
+    write!(stream, "*{}\r\n{}", words.len(), parts.concat())
+}
+
+/// Names of commands, which `rename-command` may have changed.
+struct Names {
+    auth: String,
+    ping: String,
+}
+
+impl Names {
+    fn of(config: &Config) -> Names {
+        let renames = config.renames();
+        let name = |name: &str| {
+            let new = renames.iter().rfind(|(old, _)| old == name);
+            // To a server without the command, the old name is as good as any other.
+            let new = new.map(|(_, new)| new.as_str());
+            new.filter(|new| !new.is_empty()).unwrap_or(name).to_owned()
+        };
+        Names {
+            auth: name("auth"),
+            ping: name("ping"),
+        }
+    }
+}
+
+/// Returns the code of an error. The text of a server to which AUTH is an unknown command contains
+/// the password.
+fn code(reply: &str) -> &str {
+    reply.split(' ').next().unwrap_or_default()
 }
 
 /// Whether a reply shows that commands are served. `-LOADING` does not.
@@ -336,6 +379,25 @@ mod tests {
         assert!(found(&["--tls"], &[]).is_err());
         let error = found(&[], &[("port", "0")]).expect_err("no place");
         assert!(error.to_string().contains("--unixsocket"), "{error}");
+    }
+
+    #[test]
+    fn renamed_commands_are_sent_by_their_new_names() {
+        let config = Config::default();
+        for line in ["AUTH enter", "ping \"\"", "get ping"] {
+            load::set(&config, "rename-command", &line.replace("\"\"", "")).expect("two words");
+        }
+        let names = Names::of(&config);
+        assert_eq!(
+            (names.auth.as_str(), names.ping.as_str()),
+            ("enter", "ping")
+        );
+        let mut sent = Vec::new();
+        write_command(&mut sent, &[&names.auth, "a b"]).expect("memory");
+        assert_eq!(sent, b"*2\r\n$5\r\nenter\r\n$3\r\na b\r\n");
+        assert!(is_answer(
+            "-ERR unknown command 'ping', with args beginning with: "
+        ));
     }
 
     #[test]

@@ -101,6 +101,9 @@ const SUBCOMMANDS: [&str; 7] = ["serve", "check", "ping", "bench", "sim", "edge"
 /// Maximum number of errors in the settings that are printed beside the first.
 const PROBLEMS_MAX: usize = 20;
 
+/// Path of the standard input, which the name `-` of a config file stands for.
+const STANDARD_INPUT: &str = "/dev/stdin";
+
 /// Hidden option for settings that have no option of their own.
 const SETTING: &str = "setting";
 
@@ -175,6 +178,12 @@ impl Arguments {
         })
     }
 
+    /// Whether the config file is the standard input.
+    fn reads_input(&self) -> bool {
+        let file = self.file.as_ref().or(self.config.as_ref());
+        file.is_some_and(|file| file == Path::new("-"))
+    }
+
     /// Returns the settings of the command line with their values.
     pub fn given(&self) -> Vec<(&str, &str)> {
         let own = [
@@ -220,7 +229,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return Ok(());
     }
     if config.is_on(Id::Daemonize) && !arguments.is_daemon {
-        return daemon::start();
+        return start_in_background(&arguments);
     }
     let is_restarted = arguments.restarted.is_some();
     let inherited = match is_restarted {
@@ -305,12 +314,35 @@ fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
     result
 }
 
+/// Starts the server in another process, without the passwords of this one's arguments and
+/// environment, because this process waits as long as the other one loads its file.
+fn start_in_background(arguments: &Arguments) -> Result<()> {
+    if arguments.reads_input() {
+        return Err(anyhow!(
+            "daemonize: the process in the background cannot read the standard input"
+        ));
+    }
+    let given = daemon::Given::copy();
+    secrets::hide();
+    daemon::start(given)
+}
+
 /// Reads the settings of all sources into `config`. Returns warnings for the log.
 fn read_settings(arguments: &Arguments, config: &Config) -> Result<Vec<String>> {
     let variable = std::env::var_os(FILE_VARIABLE).map(PathBuf::from);
     let named = arguments.file.as_ref().or(arguments.config.as_ref());
     let path = named.or(variable.as_ref()).map(PathBuf::as_path);
-    if let Some(file) = arguments.file.as_deref().filter(|file| !file.exists()) {
+    // As in Redis, `-` is standard input.
+    let is_input = arguments.reads_input();
+    let path = match is_input {
+        true => Some(Path::new(STANDARD_INPUT)),
+        false => path,
+    };
+    if let Some(file) = arguments
+        .file
+        .as_deref()
+        .filter(|file| !is_input && !file.exists())
+    {
         return Err(anyhow!("{}", absent(file)));
     }
     let sources = Sources {

@@ -48,6 +48,10 @@ fn passwords_are_compared_by_digest_and_never_shown() {
         refused("on <secret"),
         "1 Error in ACL SETUSER modifier '<(hidden)': The password you are trying to remove from the user does not exist"
     );
+    // A password in a selector is a mistake, and was shown.
+    for rule in ["(>secret ~*)", "(~* >secret", "(+get >secret)"] {
+        assert!(!refused(rule).contains("secret"), "{}", refused(rule));
+    }
     assert!(refused("#secret").contains("'#(hidden)': The password hash must be exactly 64"));
 }
 

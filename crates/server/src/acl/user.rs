@@ -298,10 +298,24 @@ impl BadRule {
     }
 }
 
-/// Returns a rule as it may be shown: at most 128 bytes and no password.
+/// Returns a rule as it may be shown: at most 128 characters and no password, which a selector may
+/// contain by mistake.
 fn shown(rule: &[u8]) -> String {
-    match rule {
+    let Some(inner) = rule.strip_prefix(b"(") else {
+        return shown_word(rule);
+    };
+    let words = inner.split(|byte| *byte == b' ').map(shown_word);
+    let words: Vec<String> = words.take(SHOWN_MAX).collect();
+    let shown = format!("({}", words.join(" "));
+    shown.chars().take(SHOWN_MAX).collect()
+}
+
+/// Maximum number of characters of a rule that are shown.
+const SHOWN_MAX: usize = 128;
+
+fn shown_word(word: &[u8]) -> String {
+    match word {
         [sign @ (b'>' | b'<' | b'#' | b'!'), ..] => format!("{}(hidden)", char::from(*sign)),
-        _ => String::from_utf8_lossy(&rule[..rule.len().min(128)]).into_owned(),
+        _ => String::from_utf8_lossy(&word[..word.len().min(SHOWN_MAX)]).into_owned(),
     }
 }

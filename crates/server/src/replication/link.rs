@@ -1,6 +1,6 @@
 //! The server as a replica: the thread that follows the primary.
 
-use super::stream::Stream;
+use super::stream::{Stream, refusal};
 use super::{EARLIEST, PrimaryState, failover, removal};
 use crate::config::Id;
 use crate::dispatch::apply::Applier;
@@ -179,7 +179,7 @@ impl<'s> Link<'s> {
         self.send(words)?;
         let reply = self.line()?;
         match reply.starts_with('-') {
-            true => Err(wrong(format!("{} was refused: {}", words[0], &reply[1..]))),
+            true => Err(wrong(refusal(words[0], &reply[1..]))),
             false => Ok(reply),
         }
     }

@@ -25,7 +25,7 @@
 //! After [`FREES_AFTER`] without a connection, the replica removes by its own clock, and gives up
 //! its position in the history: it requests a snapshot when the primary is back.
 
-use super::stream::Stream;
+use super::stream::{Stream, refusal};
 use super::{ID_DIGITS, PrimaryState, primary};
 use crate::state::Server;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -152,7 +152,11 @@ fn connect(server: &Server, primary: &PrimaryState) -> io::Result<Option<BufRead
     if let Some(words) = Stream::login(server) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         send(&mut connection, &words)?;
-        line(&mut connection)?;
+        let refused = |error: io::Error| match error.kind() {
+            ErrorKind::InvalidData => wrong(&refusal("AUTH", &error.to_string())),
+            _ => error,
+        };
+        line(&mut connection).map_err(refused)?;
     }
     let facts = ask_info(&mut connection, "server")?;
     Ok(field_of(&facts, "mayfly_version")

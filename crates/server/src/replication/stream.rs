@@ -58,6 +58,16 @@ impl Stream {
     }
 }
 
+/// Describes the refusal of a command. The text of a server to which AUTH is an unknown command
+/// contains the arguments, so that only its code is shown.
+pub(super) fn refusal(command: &str, text: &str) -> String {
+    let shown = match command {
+        "AUTH" => text.split(' ').next().unwrap_or_default(),
+        _ => text,
+    };
+    format!("{command} was refused: {shown}")
+}
+
 impl Read for Stream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -80,5 +90,18 @@ impl Write for Stream {
             Stream::Plain(stream) => stream.flush(),
             Stream::Tls(stream) => stream.flush(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The log contained `masterauth` when AUTH has another name on the primary.
+    #[test]
+    fn the_refusal_of_a_password_does_not_contain_it() {
+        let text = "ERR unknown command 'AUTH', with args beginning with: 'user' 'secret' ";
+        assert_eq!(refusal("AUTH", text), "AUTH was refused: ERR");
+        assert_eq!(refusal("PING", "LOADING x"), "PING was refused: LOADING x");
     }
 }
