@@ -69,6 +69,12 @@ pub fn load(config: &Config, sources: &Sources<'_>) -> Outcome {
             config.add_user_line((directive.place.clone(), words));
             continue;
         }
+        if let Some(error) = wrong_count(directive) {
+            outcome
+                .problems
+                .push(format!("{}: {error}", directive.place));
+            continue;
+        }
         match set(config, &directive.name, &directive.value()) {
             Ok(None) => {
                 let param = find(&directive.name).filter(|param| param.kind == Kind::Secret);
@@ -95,6 +101,22 @@ pub fn load(config: &Config, sources: &Sources<'_>) -> Outcome {
         outcome.warnings.push(warning);
     }
     outcome
+}
+
+/// Describes what is wrong in the number of a setting's values. A file without a value would set an
+/// empty password, and one whose password contains a blank, as quotes are missing, another one. A
+/// value of the command line is one argument.
+fn wrong_count(directive: &Directive) -> Option<String> {
+    let param = find(&directive.name)?;
+    let is_secret = param.kind == Kind::Secret && !directive.place.starts_with("--");
+    match directive.words.len() {
+        0 => Some(format!("{}: expected a value", param.name)),
+        2.. if is_secret => Some(format!(
+            "{}: expected one value; a value with blanks needs quotes",
+            param.name
+        )),
+        _ => None,
+    }
 }
 
 /// Sets one setting by name. Returns the reason if the setting has no effect.
@@ -189,10 +211,15 @@ fn variables(environment: &[(String, String)], warnings: &mut Vec<String>) -> Ve
             continue;
         }
         if is_known(&name) {
+            // The words of a user's line.
+            let words = match name == USER {
+                true => value.split_ascii_whitespace().map(str::to_owned).collect(),
+                false => vec![value.clone()],
+            };
             directives.push(Directive {
                 place: variable.clone(),
                 name,
-                words: vec![value.clone()],
+                words,
             });
         } else {
             warnings.push(format!("{variable}: no setting has the name '{name}'"));
@@ -303,6 +330,36 @@ mod tests {
             ineffective.contains("lazyfree-lazy-expire ("),
             "{ineffective}"
         );
+    }
+
+    /// A line with the name alone removed the password, and of a password with a blank that stood
+    /// without quotes nothing was said.
+    #[test]
+    fn a_secret_in_a_file_is_one_word() {
+        let path = std::env::temp_dir().join(format!("mayfly-secret-{}.conf", std::process::id()));
+        let load_text = |text: &str| {
+            std::fs::write(&path, text).expect("a file can be written");
+            let config = Config::default();
+            let sources = Sources {
+                file: Some(&path),
+                ..Sources::default()
+            };
+            let problems = load(&config, &sources).problems;
+            (config.text(Id::RequirePass), problems.join("\n"))
+        };
+        for (text, part) in [
+            ("requirepass\n", "conf:1: requirepass: expected a value"),
+            ("requirepass two words\n", "expected one value"),
+            ("timeout\n", "timeout: expected a value"),
+        ] {
+            let (_, problems) = load_text(text);
+            assert!(problems.contains(part), "{problems}");
+            assert!(!problems.contains("words"), "{problems}");
+        }
+        let (password, problems) = load_text("requirepass \"two \\x77ords\"\n");
+        assert_eq!((password.as_str(), problems.as_str()), ("two words", ""));
+        assert_eq!(load_text("requirepass ''\n").1, "");
+        let _ = std::fs::remove_file(&path);
     }
 
     #[test]

@@ -134,10 +134,11 @@ fn with_users(text: &str, mut changes: Vec<UserChange>) -> String {
 
 /// Returns a word as it stands in a file, in quotes if they are needed.
 fn written_word(word: &str) -> String {
-    if word.is_empty() || word.starts_with(['"', '\'']) || word.contains(char::is_whitespace) {
-        return in_quotes(word);
+    let is_special = |letter: char| letter.is_ascii_whitespace() || letter.is_control();
+    match word.is_empty() || word.contains(['"', '\'']) || word.contains(is_special) {
+        true => in_quotes(word),
+        false => word.to_owned(),
     }
-    word.to_owned()
 }
 
 /// Returns a value as it stands in a file, in quotes if they are needed.
@@ -160,6 +161,7 @@ fn in_quotes(value: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
             '"' | '\\' => quoted.extend(['\\', letter]),
+            _ if letter.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", letter as u32)),
             _ => quoted.push(letter),
         }
     }
@@ -198,10 +200,14 @@ mod tests {
             ("c".to_owned(), words("user c off")),
             ("d".to_owned(), words("user d on ~\"x")),
         ];
-        let expected = "# users\nuser a on nopass\n# end\nuser c off\n# Written by CONFIG REWRITE\nuser d on ~\"x\n";
+        let expected = "# users\nuser a on nopass\n# end\nuser c off\n# Written by CONFIG REWRITE\nuser d on \"~\\\"x\"\n";
         assert_eq!(with_users(text, changes), expected);
         assert_eq!(with_users(text, Vec::new()), text);
-        assert_eq!(written_word("\"a"), "\"\\\"a\"");
+        for word in ["\"a", "", "a b", ">it's", "\x01\u{e9}\\", "a\\b"] {
+            let line = format!("user {}", written_word(word));
+            let words = file::words(&line).expect("valid").expect("no comment");
+            assert_eq!(words, ["user", word], "{line}");
+        }
     }
 
     #[test]
