@@ -20,7 +20,7 @@ use crate::restart::handover::Handover;
 use crate::restart::{Request, work as restarts};
 use crate::saving::{work, writer};
 use crate::state::{Server, thread_count};
-use crate::tls::Tls;
+use crate::tls::{self, Tls};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -192,6 +192,7 @@ pub fn start_after(
     if let Some(listener) = http_listener {
         threads.push(start_http(&server, listener)?);
     }
+    start_watch(&server)?;
     let mut loaded = None;
     if let Some(load) = load {
         let (sender, receiver) = mpsc::channel();
@@ -338,6 +339,22 @@ fn start_link(server: &Arc<Server>) -> Result<(), String> {
     let watch = thread.spawn(move || removal::run(&server));
     let failed = |error| format!("threads that follow a primary: {error}");
     link.and(watch).map(|_| ()).map_err(failed)
+}
+
+/// Starts the thread that looks at the files of TLS, if a port uses it. Nobody waits for the
+/// thread, because it sleeps.
+fn start_watch(server: &Arc<Server>) -> Result<(), String> {
+    if !tls::is_used(&server.config) {
+        return Ok(());
+    }
+    let server = Arc::clone(server);
+    let thread = Builder::new().name("certificates".to_owned());
+    let spawned = thread.spawn(move || {
+        let stops = || server.stops();
+        tls::watch::run(&server.tls, &server.config, &server.config_change, stops);
+    });
+    let failed = |error| format!("thread for the files of TLS: {error}");
+    spawned.map(|_| ()).map_err(failed)
 }
 
 /// Starts the workers. The first one gets the listeners.

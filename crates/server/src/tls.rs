@@ -1,9 +1,11 @@
 //! TLS settings: the certificate, its key, the accepted clients, versions and ciphers.
 //!
-//! They are read from files when the server starts, by CONFIG SET of any of them, and on SIGHUP. If
-//! they cannot be used, the previous ones stay in force. Connections keep what they began with.
+//! They are read from files when the server starts, by CONFIG SET of any of them, on SIGHUP, and
+//! when one of the files has changed ([`watch`]). If they cannot be used, the previous ones stay in
+//! force. Connections keep what they began with.
 
 pub mod client;
+pub mod watch;
 
 use crate::config::words::{NO_AUTHENTICATION, OPTIONAL_AUTHENTICATION};
 use crate::config::{Config, Id, TABLE};
@@ -18,7 +20,7 @@ use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
 };
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// Maximum size of a file with certificates or a key, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -84,6 +86,8 @@ const PROTOCOLS: &[(&str, &SupportedProtocolVersion)] = &[("TLSv1.3", &TLS13), (
 #[derive(Default)]
 pub struct Tls {
     config: RwLock<Option<Arc<ServerConfig>>>,
+    /// State of the files in which they were read.
+    state: Mutex<Option<watch::State>>,
 }
 
 impl Tls {
@@ -93,10 +97,18 @@ impl Tls {
     /// The setting that cannot be used, and why. The message is meant for users.
     pub fn load(&self, config: &Config) -> Result<(), String> {
         if is_used(config) {
+            let state = watch::State::of(config);
             let loaded = Arc::new(read(config)?);
+            *self.state.lock().expect("the lock is not poisoned") = Some(state);
             *self.config.write().expect("the lock is not poisoned") = Some(loaded);
         }
         Ok(())
+    }
+
+    /// Whether the files were read last in this state.
+    fn has_read(&self, state: &watch::State) -> bool {
+        let read = self.state.lock().expect("the lock is not poisoned");
+        read.as_ref() == Some(state)
     }
 
     /// Reads the settings again on a signal, and logs the result.
@@ -117,7 +129,7 @@ impl Tls {
 }
 
 /// Whether a port uses TLS.
-fn is_used(config: &Config) -> bool {
+pub fn is_used(config: &Config) -> bool {
     config.number(Id::TlsPort) != 0 || config.number(Id::TlsMemcached) != 0
 }
 
