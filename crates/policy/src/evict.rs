@@ -63,6 +63,7 @@ macro_rules! eviction_policies {
                 [mod car] Car = evict::car::Car,
                 [mod cart] Cart = evict::cart::Cart,
                 [mod clock_pro] ClockPro = evict::clock_pro::ClockPro,
+                ClockProPlus = evict::clock_pro::ClockPro<true>,
                 ArcSieve = evict::arc::Arc<crate::parts::shelf::SieveShelf>,
                 ArcFifoReinsertion = evict::arc::Arc<crate::parts::shelf::ReinsertionShelf>,
                 TwoQSieve = evict::twoq::TwoQ<crate::parts::shelf::SieveShelf>,

@@ -8,11 +8,19 @@
 //! for cold entries, *m_c*, grows with each that is requested again in its test period and shrinks
 //! with each that is not.
 //!
+//! In CLOCK-Pro+ (`clock-pro-plus`) *m_c* follows what each kind of entry would have gained, as in
+//! ARC: it grows when an evicted entry is requested again in its test period, and shrinks when an
+//! entry is that was hot before. The scarcer of the two kinds moves it by as much more.
+//!
 //! # Source
 //! S. Jiang, F. Chen, X. Zhang, *CLOCK-Pro: an effective improvement of the CLOCK replacement*,
 //! USENIX ATC 2005,
 //! <https://www.usenix.org/conference/2005-usenix-annual-technical-conference/clock-pro-effective-improvement-clock-replacement>.
 //! On `lirs_multi3` at 745 objects this misses 0.524, and the authors' `clock-pro.c` about 0.518.
+//! CLOCK-Pro+: C. Li, *CLOCK-Pro+: improving CLOCK-Pro cache replacement with utility-driven
+//! adaptation*, SYSTOR 2019, <https://doi.org/10.1145/3319647.3325838>; the text was not available,
+//! so that this follows its description and implementation in Caffeine's simulator, which names the
+//! author's code as its reference.
 //!
 //! # State
 //! Per entry: 4 bytes (a mark, the number of its node) and a node of 48 bytes; as much, and 4 bytes
@@ -39,6 +47,10 @@
 //! what happens to a marked cold entry whose test is ended by another hand than HAND_cold; here the
 //! test ends without a change of m_c. Nor does it say where m_c begins: here at a hundredth of the
 //! capacity, as in LIRS. All lengths are weights, and m_c moves by the weight of the entry.
+//!
+//! In CLOCK-Pro+ m_c is at most half of the capacity, as in its reference. A request for an entry
+//! that was hot before is noticed by HAND_cold; in the reference by HAND_hot, too, if that hand
+//! passes first. Evicted entries weigh up to the capacity; in the reference up to twice that.
 //!
 //! # Avoid when
 //! Memory per entry matters; one mark per round carries less information than LIRS has.
@@ -93,15 +105,19 @@ struct Node {
     status: Status,
     /// Whether the node is in the list of test periods; HAND_hot may have passed it already.
     is_tested: bool,
+    /// Whether a cold entry was hot and was not requested since. In CLOCK-Pro+ only.
+    is_demoted: bool,
 }
+
+const _: () = assert!(size_of::<Node>() == 48);
 
 chained!(Node, CLOCK => clock);
 chained!(Node, QUEUE => queue);
 keyed!(Node);
 
-/// The CLOCK-Pro policy.
+/// The CLOCK-Pro policy; CLOCK-Pro+ with `PLUS`.
 #[derive(Clone, Debug)]
-pub struct ClockPro {
+pub struct ClockPro<const PLUS: bool = false> {
     nodes: Pool<Node>,
     /// Index of the evicted entries by key.
     lookup: Lookup,
@@ -113,6 +129,8 @@ pub struct ClockPro {
     cold: Chain<QUEUE>,
     hot_weight: u64,
     gone_weight: u64,
+    /// Weight of the cold entries that were hot and were not requested since. In CLOCK-Pro+ only.
+    demoted_weight: u64,
     /// m_c: target weight of the cold entries held.
     cold_aim: u64,
     capacity: u64,
@@ -124,20 +142,72 @@ pub struct ClockPro {
     has_evicted: bool,
 }
 
-impl ClockPro {
+impl<const PLUS: bool> ClockPro<PLUS> {
     fn cold_aim_min(&self) -> u64 {
         (self.capacity / COLD_SHARE).max(1)
     }
 
-    /// Raises m_c: an entry was requested again in its test period.
-    fn widen(&mut self, weight: u32) {
-        self.cold_aim = (self.cold_aim + u64::from(weight)).min(self.capacity.max(1));
+    fn cold_aim_max(&self) -> u64 {
+        let most = if PLUS {
+            self.capacity / 2
+        } else {
+            self.capacity
+        };
+        most.max(self.cold_aim_min())
     }
 
-    /// Lowers m_c: a test period ended without another request.
-    fn narrow(&mut self, weight: u32) {
-        let aim = self.cold_aim.saturating_sub(u64::from(weight));
+    /// Raises m_c.
+    fn widen(&mut self, weight: u64) {
+        self.cold_aim = self
+            .cold_aim
+            .saturating_add(weight)
+            .min(self.cold_aim_max());
+    }
+
+    /// Lowers m_c.
+    fn narrow(&mut self, weight: u64) {
+        let aim = self.cold_aim.saturating_sub(weight);
         self.cold_aim = aim.max(self.cold_aim_min());
+    }
+
+    /// Handles a request for an evicted entry in its test period.
+    fn count_return(&mut self, weight: u32) {
+        let times = if PLUS {
+            self.demoted_weight / self.gone_weight.max(1)
+        } else {
+            1
+        };
+        self.widen(u64::from(weight).saturating_mul(times.max(1)));
+    }
+
+    /// Handles a request for a held entry in its test period.
+    fn count_tested(&mut self, weight: u32) {
+        if !PLUS {
+            self.widen(u64::from(weight));
+        }
+    }
+
+    /// Handles the end of a test period without another request.
+    fn count_untested(&mut self, weight: u32) {
+        if !PLUS {
+            self.narrow(u64::from(weight));
+        }
+    }
+
+    /// Handles a request for an entry that was hot before.
+    fn count_demoted(&mut self, weight: u32) {
+        let times = self.gone_weight / self.demoted_weight.max(1);
+        self.narrow(u64::from(weight).saturating_mul(times.max(1)));
+    }
+
+    /// Removes the sign that a cold entry was hot. Returns whether there was one.
+    fn clear_demoted(&mut self, index: u32) -> bool {
+        let node = self.nodes.at_mut(index);
+        let is_demoted = core::mem::take(&mut node.is_demoted);
+        if is_demoted {
+            self.demoted_weight -= u64::from(node.weight);
+        }
+        is_demoted
     }
 
     #[inline]
@@ -177,6 +247,7 @@ impl ClockPro {
             return;
         }
         self.cold.unlink(&mut self.nodes, index);
+        self.clear_demoted(index);
         if node.is_tested {
             self.leave_test(index);
         }
@@ -190,17 +261,17 @@ impl ClockPro {
         self.nodes.remove(index);
     }
 
-    /// Ends the test period of a node; m_c falls unless the node is marked.
+    /// Ends the test period of a node.
     fn end_test(&mut self, cells: &impl Cells<u32>, index: u32) {
         let node = self.nodes.at(index);
         if node.status == Status::Gone {
             self.forget(index);
-            self.narrow(node.weight);
+            self.count_untested(node.weight);
             return;
         }
         self.leave_test(index);
         if cells.get(node.slot) & MARKED == 0 {
-            self.narrow(node.weight);
+            self.count_untested(node.weight);
         }
     }
 
@@ -230,6 +301,11 @@ impl ClockPro {
         } else {
             self.stamp(index, Status::Cold);
             self.cold.push(&mut self.nodes, index);
+            if PLUS {
+                let node = self.nodes.at_mut(index);
+                node.is_demoted = true;
+                self.demoted_weight += u64::from(node.weight);
+            }
         }
     }
 
@@ -239,9 +315,12 @@ impl ClockPro {
         let node = self.nodes.at(index);
         if cells.get(node.slot) & MARKED != 0 {
             cells.set(node.slot, index);
+            if node.is_demoted {
+                self.count_demoted(node.weight);
+            }
             self.unlink(index);
             if node.is_tested {
-                self.widen(node.weight);
+                self.count_tested(node.weight);
                 self.add_hot(index);
             } else {
                 self.add_tested(index);
@@ -249,6 +328,7 @@ impl ClockPro {
             return None;
         }
         self.cold.unlink(&mut self.nodes, index);
+        self.clear_demoted(index);
         if node.is_tested {
             self.nodes.at_mut(index).status = Status::Gone;
             self.gone_weight += u64::from(node.weight);
@@ -285,10 +365,10 @@ impl ClockPro {
     }
 }
 
-impl Policy for ClockPro {
+impl<const PLUS: bool> Policy for ClockPro<PLUS> {
     type Meta = u32;
     type Config = ();
-    const NAME: &'static str = "clock-pro";
+    const NAME: &'static str = if PLUS { "clock-pro-plus" } else { "clock-pro" };
     const ON_HIT: OnHit = OnHit::Mark;
 
     fn new(capacity: u64, _config: &(), _seed: u64) -> Self {
@@ -300,6 +380,7 @@ impl Policy for ClockPro {
             cold: Chain::new(),
             hot_weight: 0,
             gone_weight: 0,
+            demoted_weight: 0,
             cold_aim: 0,
             capacity,
             now: 0,
@@ -312,20 +393,21 @@ impl Policy for ClockPro {
 
     fn resize(&mut self, capacity: u64) {
         self.capacity = capacity;
-        self.cold_aim = self.cold_aim.min(capacity).max(self.cold_aim_min());
+        self.cold_aim = self.cold_aim.min(self.cold_aim_max());
+        self.cold_aim = self.cold_aim.max(self.cold_aim_min());
     }
 
     fn miss(&mut self, _facts: &impl Facts, key_hash: u64, _weight: u32) -> Admit {
         self.returning = None;
         if let Some(index) = self.lookup.find(&self.nodes, key_hash) {
             let node = self.nodes.at(index);
-            self.forget(index);
             if self.is_passed(&node) {
-                self.narrow(node.weight);
+                self.count_untested(node.weight);
             } else {
-                self.widen(node.weight);
+                self.count_return(node.weight);
                 self.returning = Some(key_hash);
             }
+            self.forget(index);
         }
         Admit::Yes
     }
@@ -347,6 +429,7 @@ impl Policy for ClockPro {
             chain: 0,
             status: Status::Cold,
             is_tested: false,
+            is_demoted: false,
         });
         assert!(index < MARKED, "a node's number takes 31 bits");
         cells.set(slot, index);
@@ -375,6 +458,9 @@ impl Policy for ClockPro {
         if node.status == Status::Hot {
             let weight = self.hot_weight - u64::from(old_weight);
             self.hot_weight = weight + u64::from(node.weight);
+        } else if node.is_demoted {
+            let weight = self.demoted_weight - u64::from(old_weight);
+            self.demoted_weight = weight + u64::from(node.weight);
         }
     }
 
@@ -424,13 +510,17 @@ impl Policy for ClockPro {
             weight += u64::from(node.weight);
         }
         assert_eq!(weight, self.hot_weight);
-        let mut stamp = 0;
+        let (mut stamp, mut weight) = (0, 0);
         let cold = self.cold.members(&self.nodes);
         for &index in &cold {
             let node = self.check_node(cells, index, Status::Cold);
             assert!(node.stamp > stamp, "the clock is in order");
+            assert!(!node.is_demoted || !node.is_tested);
             stamp = node.stamp;
+            weight += u64::from(node.weight) * u64::from(node.is_demoted);
         }
+        assert_eq!(weight, self.demoted_weight);
+        assert!(PLUS || weight == 0);
         let (mut stamp, mut weight, mut gone) = (0, 0, 0);
         for index in self.tested.members(&self.nodes) {
             let node = self.nodes.at(index);
@@ -447,6 +537,6 @@ impl Policy for ClockPro {
         assert_eq!(gone, self.lookup.len());
         assert_eq!(hot.len() + cold.len() + gone, self.nodes.len());
         assert!(self.cold_aim >= self.cold_aim_min());
-        assert!(self.cold_aim <= self.capacity.max(1));
+        assert!(self.cold_aim <= self.cold_aim_max());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::steps;
 use crate::evict::clock_pro::ClockPro;
-use crate::suite::policy::{NaivePolicy, agrees_with_model};
+use crate::suite::policy::{NaivePolicy, Step, agrees_with_model};
 use proptest::prelude::*;
 
 #[derive(Clone)]
@@ -13,9 +13,13 @@ struct Page {
     is_held: bool,
     is_tested: bool,
     is_marked: bool,
+    /// Whether it was hot and was not requested since.
+    is_demoted: bool,
 }
 
 struct PlainClockPro {
+    /// Whether it is CLOCK-Pro+.
+    is_plus: bool,
     /// Pages from the tail to the head.
     clock: Vec<Page>,
     capacity: u64,
@@ -33,10 +37,24 @@ impl PlainClockPro {
         self.clock.iter().position(which)
     }
     fn widen(&mut self, weight: u64) {
-        self.cold_aim = (self.cold_aim + weight).min(self.capacity);
+        let most = self.capacity / if self.is_plus { 2 } else { 1 };
+        self.cold_aim = (self.cold_aim + weight).min(most);
     }
     fn narrow(&mut self, weight: u64) {
         self.cold_aim = self.cold_aim.saturating_sub(weight).max(1);
+    }
+    /// An evicted page was requested again in its test period.
+    fn widen_for_evicted(&mut self, weight: u64) {
+        let evicted = self.weight(|page| !page.is_held);
+        let demoted = self.weight(|page| page.is_demoted);
+        let times = if self.is_plus { demoted / evicted } else { 1 };
+        self.widen(weight * times.max(1));
+    }
+    /// A page that was hot before was requested.
+    fn narrow_for_demoted(&mut self, weight: u64) {
+        let evicted = self.weight(|page| !page.is_held);
+        let demoted = self.weight(|page| page.is_demoted);
+        self.narrow(weight * (evicted / demoted).max(1));
     }
     fn end_test(&mut self, at: usize) {
         let page = &mut self.clock[at];
@@ -45,7 +63,7 @@ impl PlainClockPro {
         if !is_held {
             self.clock.remove(at);
         }
-        if !is_marked {
+        if !is_marked && !self.is_plus {
             self.narrow(weight);
         }
     }
@@ -76,13 +94,14 @@ impl NaivePolicy for PlainClockPro {
         self.is_back = false;
         if let Some(at) = self.find(|page| page.key == key) {
             let is_passed = self.find(|page| page.is_hot).is_some_and(|hand| at < hand);
-            let page = self.clock.remove(at);
-            if is_passed {
-                self.narrow(page.weight);
-            } else {
-                self.widen(page.weight);
+            let weight = self.clock[at].weight;
+            if !is_passed {
+                self.widen_for_evicted(weight);
                 self.is_back = true;
+            } else if !self.is_plus {
+                self.narrow(weight);
             }
+            self.clock.remove(at);
         }
     }
     fn insert(&mut self, key: u64, weight: u32) {
@@ -96,6 +115,7 @@ impl NaivePolicy for PlainClockPro {
             is_held: true,
             is_tested: !is_hot,
             is_marked: false,
+            is_demoted: false,
         });
         self.bound_evicted();
     }
@@ -113,14 +133,20 @@ impl NaivePolicy for PlainClockPro {
                 let at = self.find(|page| page.is_hot).expect("some page is held");
                 let mut page = self.clock.remove(at);
                 page.is_hot = page.is_marked;
+                page.is_demoted = self.is_plus && !page.is_hot;
                 page.is_marked = false;
                 self.clock.push(page);
                 continue;
             };
             if self.clock[at].is_marked {
+                let weight = self.clock[at].weight;
+                if self.clock[at].is_demoted {
+                    self.narrow_for_demoted(weight);
+                }
                 let mut page = self.clock.remove(at);
                 page.is_marked = false;
-                if page.is_tested {
+                page.is_demoted = false;
+                if page.is_tested && !self.is_plus {
                     self.widen(page.weight);
                 }
                 page.is_hot = page.is_tested;
@@ -130,6 +156,7 @@ impl NaivePolicy for PlainClockPro {
             }
             let key = self.clock[at].key;
             self.clock[at].is_held = false;
+            self.clock[at].is_demoted = false;
             if !self.clock[at].is_tested {
                 self.clock.remove(at);
             }
@@ -140,16 +167,26 @@ impl NaivePolicy for PlainClockPro {
     }
 }
 
+fn agrees(is_plus: bool, steps: &[Step]) {
+    let model = PlainClockPro {
+        is_plus,
+        clock: Vec::new(),
+        capacity: 60,
+        cold_aim: 1,
+        is_back: false,
+        has_evicted: false,
+    };
+    match is_plus {
+        false => agrees_with_model::<ClockPro>(&(), model, 60, steps, true),
+        true => agrees_with_model::<ClockPro<true>>(&(), model, 60, steps, true),
+    }
+}
+
 proptest! {
     #[test]
     fn clock_pro_evicts_as_its_model_with_removals_and_relocations(steps in steps()) {
-        let model = PlainClockPro {
-            clock: Vec::new(),
-            capacity: 60,
-            cold_aim: 1,
-            is_back: false,
-            has_evicted: false,
-        };
-        agrees_with_model::<ClockPro>(&(), model, 60, &steps, true);
+        for is_plus in [false, true] {
+            agrees(is_plus, &steps);
+        }
     }
 }
