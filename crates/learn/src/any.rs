@@ -21,6 +21,7 @@ macro_rules! learned_policies {
             GlCache = evict::gl_cache::GlCache,
             GlOracle = evict::gl_cache::GlCache<true>,
             Lrb = evict::lrb::Lrb,
+            ThreeLCache = evict::three_l_cache::ThreeLCache,
         }
     };
 }

@@ -2,3 +2,4 @@
 
 pub mod gl_cache;
 pub mod lrb;
+pub mod three_l_cache;

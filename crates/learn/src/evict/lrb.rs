@@ -227,7 +227,7 @@ fn halved(times: u64) -> f32 {
 
 /// Natural logarithm of a number of at least 1, by sums and products alone, because those of
 /// standard libraries may differ in the last bit between machines.
-fn logarithm(number: u64) -> f32 {
+pub(super) fn logarithm(number: u64) -> f32 {
     debug_assert!(number > 0);
     let exponent = number.ilog2();
     let mantissa = number as f64 / (1u64 << exponent) as f64;
