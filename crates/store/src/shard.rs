@@ -220,21 +220,21 @@ impl Locked {
         }
     }
 
-    /// Sets the capacity of the policies. It is the part of the shard's share of memory that is
-    /// left for entries; the present sizes of tables, indexes and ghosts are subtracted, and the
-    /// bytes that the host uses outside the shards, which count against the limit, too.
+    /// Sets the capacity of each policy to the bytes that its entries will have when memory is
+    /// full, if all parts grow alike: entries, tables, indexes and ghosts of all shards, beside the
+    /// bytes that the host uses outside of them, which count against the limit, too. An equal share
+    /// for each shard would be wrong: shards differ in size and take memory from each other.
     pub fn resize_policies(&mut self, shared: &Shared) {
         self.resized_at_bytes = self.used_bytes;
         let max = shared.memory.max_bytes();
         if max == 0 || self.used_bytes == 0 {
             return;
         }
-        let share = shared.memory.share_bytes(shared.shard_count);
-        for (db, bytes) in self.dbs.iter_mut().zip(&self.db_bytes) {
-            let Some(db) = db else { continue };
-            let part = u128::from(share) * u128::from(db.entries.entry_bytes());
-            // Share of the database in the shard, and in it the part that is entries.
-            let capacity = part / u128::from(self.used_bytes.max(*bytes));
+        let inside = shared.memory.share_bytes(1);
+        let used = shared.memory.used_bytes().max(self.used_bytes);
+        for db in self.dbs.iter_mut().flatten() {
+            let part = u128::from(inside) * u128::from(db.entries.entry_bytes());
+            let capacity = part / u128::from(used);
             db.resize((capacity as u64).max(1));
         }
     }

@@ -636,9 +636,14 @@ impl<'a> View<'a> {
         match &mut self.guards {
             Guards::One(_, guard) => refuses(guard),
             Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),
-            // Each call begins at another shard. Otherwise the first shards would lose all their
-            // entries for the sake of the others.
+            // The largest shard loses entries first. If each call began at another one instead, the
+            // sizes of small shards would drift apart, and with them their miss ratios. Only if it
+            // has nothing to evict does each call begin at another shard.
             Guards::All(guards) => {
+                let largest = (0..guards.len()).max_by_key(|at| guards[*at].used_bytes());
+                if largest.is_some_and(|largest| !refuses(&mut guards[largest])) {
+                    return false;
+                }
                 let start = shared.next_turn() % guards.len();
                 let (before, after) = guards.split_at_mut(start);
                 let mut turn = after.iter_mut().chain(before);
