@@ -119,16 +119,25 @@ class _Plan:
         most = max(other.memory_bytes or 1 << 62 for other in places)
         return not at and place.memory_bytes == most
 
+    def trace_for(self, place: Place, places: list[Place]) -> str | None:
+        """Returns the trace with room at a place that the fewest other places were sent last."""
+        held = Counter(self.last.get(other.name) for other in places if other != place)
+        best = None
+        for trace in self.waiting:
+            if self.fits(trace, place, places) and (best is None or held[trace] < held[best]):
+                best = trace
+                if held[trace] == 0:
+                    break
+        return best
+
     def next_for(self, place: Place, places: list[Place]) -> int | None:
         """Takes the next unit for a place: of the trace that it was sent last, or else of the one that
         the fewest places have."""
         chosen = self.last.get(place.name)
         if chosen not in self.waiting or not self.fits(chosen, place, places):
-            rooms = [trace for trace in self.waiting if self.fits(trace, place, places)]
-            if not rooms:
-                return None
-            held = Counter(self.last.get(other.name) for other in places if other != place)
-            chosen = min(rooms, key=lambda trace: held[trace])
+            chosen = self.trace_for(place, places)
+        if chosen is None:
+            return None
         self.last[place.name] = chosen
         numbers = self.waiting[chosen]
         number = numbers.pop(0)
@@ -389,7 +398,9 @@ class Ray:
         try:
             found: Result = self.ray.get(handle)
         except self.ray.exceptions.RayTaskError as error:
-            raise error.cause from None
+            if isinstance(error.cause, BaseException):
+                raise error.cause from None
+            raise
         return found
 
     def cancel(self, handle: Any) -> None:
