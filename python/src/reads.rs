@@ -94,8 +94,12 @@ unsafe extern "C" fn get(
             let default = match count {
                 // SAFETY: a static object.
                 1 => unsafe { ffi::Py_None() },
-                // SAFETY: there are two arguments.
-                _ => unsafe { *arguments.add(1) },
+                _ => {
+                    // SAFETY: there are two arguments.
+                    let second = unsafe { arguments.add(1) };
+                    // SAFETY: as above.
+                    unsafe { *second }
+                }
             };
             // SAFETY: the caller owns the argument, and `None` is static.
             unsafe { ffi::Py_NewRef(default) }
@@ -120,8 +124,10 @@ unsafe extern "C" fn subscript(
             // the exception would be taken for all of them.
             let arguments = unsafe { ffi::PyTuple_Pack(1, key) };
             if !arguments.is_null() {
-                // SAFETY: a static class and an object.
-                unsafe { ffi::PyErr_SetObject(ffi::PyExc_KeyError, arguments) };
+                // SAFETY: the interpreter has set this class before it loads a module.
+                let class = unsafe { ffi::PyExc_KeyError };
+                // SAFETY: a class and an object.
+                unsafe { ffi::PyErr_SetObject(class, arguments) };
                 // SAFETY: this frame owns the tuple.
                 unsafe { ffi::Py_DecRef(arguments) };
             }
