@@ -726,37 +726,6 @@ where
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cache::Cache;
-
-    #[test]
-    fn look_ups_take_no_lock() {
-        for policy in ["s3fifo-w", "sieve", "lru", "w-tinylfu"] {
-            let cache: Cache<u32, u32> = Cache::builder(1_000)
-                .policy_named(policy)
-                .ttl(Duration::from_secs(3_600))
-                .tti(Duration::from_secs(3_600))
-                .build()
-                .expect("the settings are valid");
-            (0..50).for_each(|key| cache.insert(key, key));
-            let locks: Vec<_> = cache.inner.shards.iter().map(Shard::writer).collect();
-            let reader = cache.clone();
-            let (sender, receiver) = std::sync::mpsc::channel();
-            let thread = thread::spawn(move || {
-                for key in 0..100 {
-                    let found = (key < 50).then_some(key);
-                    assert_eq!((reader.get(&key), reader.peek(&key)), (found, found));
-                    assert_eq!(reader.get_many([&key]), [found]);
-                    assert_eq!(reader.time_to_live(&key).is_some(), found.is_some());
-                }
-                assert_eq!(reader.iter().count(), 50);
-                let _ = sender.send(());
-            });
-            let ended = receiver.recv_timeout(Duration::from_secs(60));
-            assert!(ended.is_ok(), "a reader under {policy} waits for a lock");
-            drop(locks);
-            thread.join().expect("the reader does not panic");
-        }
-    }
 
     #[test]
     fn tables_of_any_capacity_are_well_filled() {

@@ -173,10 +173,13 @@ where
     where
         K: Clone,
     {
-        if !self.contains_key(&key) {
-            self.insert(key.clone(), load());
+        if self.contains_key(&key) {
+            return self.get_mut(&key);
         }
-        self.get_mut(&key)
+        self.insert(key.clone(), load());
+        // An insertion is not a hit.
+        let position = self.find(&key)?;
+        Some(self.shard.value_mut(position))
     }
 
     /// Returns the value without registering a hit.
