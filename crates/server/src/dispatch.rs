@@ -314,11 +314,8 @@ impl<'s> Executor<'s> {
         if server.pause.is_set() && is_held(server, session, (spec, flags), self.moment) {
             return Step::Held;
         }
-        let refusal = match flags & flag::WRITE != 0 {
-            true => refuses_writes(server),
-            false => None,
-        };
-        if let Some(error) = refusal.or(lacks_memory(len).then_some(NO_MEMORY)) {
+        let refused = (flags & flag::WRITE != 0).then(|| refuses_writes(server));
+        if let Some(error) = refused.flatten().or(lacks_memory(len).then_some(NO_MEMORY)) {
             session.break_transaction();
             reply.error(error);
             return Step::Refused;

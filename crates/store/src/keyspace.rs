@@ -410,9 +410,9 @@ impl Keyspace {
     /// future.
     ///
     /// Shards that use more than their share of the limit evict first. The others evict when no
-    /// shard over its share has anything that can be evicted, so that calls for all shards, repeated
-    /// while [`Keyspace::must_evict`] returns true, bring the memory to its limit. Several threads
-    /// that do so at once evict too much by at most 2 KiB and one value each.
+    /// shard over its share has anything that can be evicted, so that calls for all shards,
+    /// repeated while [`Keyspace::must_evict`] returns true, bring the memory to its limit. Several
+    /// threads that do so at once evict too much by at most 2 KiB and one value each.
     ///
     /// Does nothing and returns false if the shard is locked.
     pub fn background_step(

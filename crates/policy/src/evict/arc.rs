@@ -143,7 +143,9 @@ impl<S: Again> Arc<S> {
         if once + incoming.weight > self.capacity {
             return self.ghosts[ONCE].pop().is_some();
         }
-        if once + self.weight[AGAIN] + self.ghosts[AGAIN].weight() >= self.capacity.saturating_mul(2) {
+        if once + self.weight[AGAIN] + self.ghosts[AGAIN].weight()
+            >= self.capacity.saturating_mul(2)
+        {
             self.ghosts[AGAIN].pop();
         }
         true

@@ -270,10 +270,9 @@ impl Worker {
         if let Some(due) = self.due
             && server.keyspace.expires_by_clock()
         {
-            let min = if self.expiry_driver.found_nothing() {
-                IDLE_SHARD_PAUSE
-            } else {
-                Duration::ZERO
+            let min = match self.expiry_driver.found_nothing() {
+                true => IDLE_SHARD_PAUSE,
+                false => Duration::ZERO,
             };
             timeout = timeout.min(span(due).max(min));
         }
@@ -282,10 +281,8 @@ impl Worker {
             let left = |end: Moment| Duration::from_millis(end.since(now));
             timeout = timeout.min(server.pause.until(now).map_or(Duration::ZERO, left));
         }
-        if self.index == 0 && !server.watches.is_empty() {
-            timeout = timeout.min(IDLE_SHARD_PAUSE);
-        }
-        if self.expiry_driver.must_evict(server) {
+        let watches = self.index == 0 && !server.watches.is_empty();
+        if watches || self.expiry_driver.must_evict(server) {
             timeout = timeout.min(IDLE_SHARD_PAUSE);
         }
         if let Some(pause) = saving::next_walk(server, self.index) {

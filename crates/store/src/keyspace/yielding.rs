@@ -27,8 +27,8 @@ impl Keyspace {
         evictable.any(|bytes| self.yields(bytes, is_any_over))
     }
 
-    /// Evicts some entries of a shard if it is the one to yield. Returns whether it may have more to
-    /// evict.
+    /// Evicts some entries of a shard if it is the one to yield. Returns whether it may have more
+    /// to evict.
     pub(super) fn evict_in_background(&self, shard: usize, locked: &mut Locked) -> bool {
         let shared = self.shared();
         // So that the sum is exact as far as this shard is concerned.

@@ -95,8 +95,8 @@ impl Connection {
             }
             Stepped::More => Stop::Continues,
             Stepped::Part(part) => {
-                // CLIENT REPLY does not disable messages, and replies that it disables do not come in
-                // parts.
+                // CLIENT REPLY does not disable messages, and replies that it disables do not come
+                // in parts.
                 output.append(&part);
                 Stop::Continues
             }
