@@ -1733,7 +1733,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__edge__subcmd__serve)
-            opts="-h --origin --listen --listen-tls --cert --key --admin --purge-token-file --memory --disk --disk-size --max-object --policy --stale-if-error --keep --name --access-log --loglevel --max-connections --threads --help"
+            opts="-h --origin --listen --listen-tls --cert --key --admin --purge-token-file --memory --disk --disk-size --max-object --policy --stale-if-error --keep --name --access-log --loglevel --max-connections --cluster --cluster-id --standalone --coded-min-size --peer-listen --peer-ca --peer-cert --peer-key --peer-plain --threads --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1808,6 +1808,34 @@ _mayfly() {
                     return 0
                     ;;
                 --max-connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --coded-min-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -466,7 +466,16 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subc
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l access-log -d 'File of the access log, one JSON object per line; - is standard output' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l loglevel -d 'Level of the log on standard error: debug, verbose, notice, warning or nothing' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l max-connections -d 'Maximum number of client connections' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster -d 'File that lists the nodes of a cluster, the same for all of them' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster-id -d 'Number of this node in the file' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l coded-min-size -d 'Minimum size of responses that are cut into chunks' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-listen -d 'Address for other nodes [default: that in the file]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-ca -d 'Certificates of the authorities that sign the nodes\' certificates, in PEM' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-cert -d 'Certificate chain of this node for other nodes, in PEM' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-key -d 'Key of this certificate, in PEM' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l threads -d 'Number of threads [default: one per processor]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l standalone -d 'Serve without a cluster, which is the default'
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-plain -d 'Connect nodes without TLS, on loopback addresses only, for tests'
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from status" -l admin -d 'Address for operators of the node (its --admin)' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'

@@ -66,7 +66,9 @@ async fn answer(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Conte
     match request.uri().path() {
         "/metrics" if is_read => {
             let disk = node.store.disk_stats();
-            let page = node.metrics.page(&node.store.stats(), disk.as_ref());
+            let cluster = node.cluster().map(|cluster| cluster.facts());
+            let stats = node.store.stats();
+            let page = node.metrics.page(&stats, disk.as_ref(), cluster.as_ref());
             reply(StatusCode::OK, METRICS, page)
         }
         "/" if is_read => {
@@ -96,6 +98,7 @@ fn facts(node: &Node) -> Facts<'_> {
         metrics: &node.metrics,
         memory: node.store.stats(),
         disk: node.store.disk_stats(),
+        cluster: node.cluster().map(|cluster| cluster.facts()),
     }
 }
 
@@ -106,13 +109,7 @@ async fn purge(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Conten
     }
     match parse_purge(request.uri().query().unwrap_or_default()) {
         Ok((target, is_soft)) => {
-            let purging = node.clone();
-            let purged = tokio::task::spawn_blocking(move || {
-                let count = purging.store.purge(&target, is_soft);
-                purging.store.sync_removals();
-                count
-            });
-            let Ok(count) = purged.await else {
+            let Some(count) = node.purge(target, is_soft).await else {
                 let text = "the purge has failed\n";
                 return reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text.into());
             };
@@ -150,7 +147,7 @@ fn parse_purge(query: &str) -> Result<(Target, bool), &'static str> {
                 is_soft = value == "1";
                 continue;
             }
-            "url" => Target::Url(key(&value).ok_or("url: expected http://HOST/PATH")?),
+            "url" => Target::Url(Key::parse(&value).ok_or("url: expected http://HOST/PATH")?),
             "prefix" if value.contains("://") => Target::Prefix(value),
             "prefix" => return Err("prefix: expected http://HOST/PATH"),
             "tag" if !value.is_empty() => Target::tag(&value),
@@ -161,21 +158,6 @@ fn parse_purge(query: &str) -> Result<(Target, bool), &'static str> {
         }
     }
     target.map(|target| (target, is_soft)).ok_or(expected)
-}
-
-/// Returns the key of a URL.
-fn key(url: &str) -> Option<Key> {
-    let (is_tls, rest) = match url.strip_prefix("https://") {
-        Some(rest) => (true, rest),
-        None => (false, url.strip_prefix("http://")?),
-    };
-    let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (host, target) = rest.split_at(host_end);
-    let target = if target.is_empty() { "/" } else { target };
-    let is_valid = !host.is_empty() && target.starts_with('/');
-    Key::new(is_tls, &host.to_ascii_lowercase(), target)
-        .ok()
-        .filter(|_| is_valid)
 }
 
 /// Decodes percent-encoding.

@@ -20,7 +20,7 @@ pub enum Source {
     Chunks(VecDeque<Bytes>),
     /// Content that is being fetched.
     Following(Following),
-    /// The disk tier.
+    /// The disk tier, or other nodes.
     Pieces(Box<dyn Pieces>, Option<Bytes>),
     /// The other side of the proxy.
     Passed(Passed),
@@ -77,7 +77,17 @@ impl Content {
         }
     }
 
-    /// Reads the first bytes of a body from disk, so that damage is found before a reply begins.
+    /// A body that another node sends, whose length may not be known.
+    pub fn relayed(pieces: Box<dyn Pieces>, length: Option<u64>) -> Self {
+        Content {
+            source: Source::Pieces(pieces, None),
+            left: length,
+            record: None,
+        }
+    }
+
+    /// Reads the first bytes of a body from disk or other nodes, so that damage is found before a
+    /// reply begins.
     ///
     /// # Errors
     /// They are damaged, or cannot be read.

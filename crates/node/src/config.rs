@@ -1,5 +1,9 @@
 //! Settings of a node. Each limit says what it bounds; all have defaults.
 
+mod cluster;
+
+pub use cluster::{ClusterConfig, Security, Server};
+
 use crate::clock::Clock;
 use crate::rules::freshness::Grace;
 use hyper::Uri;
@@ -43,6 +47,8 @@ pub struct Config {
     pub name: String,
     /// File of the access log; `-` is standard output.
     pub access_log: Option<PathBuf>,
+    /// The cluster that the node belongs to; `None` for one that stands alone.
+    pub cluster: Option<ClusterConfig>,
     /// Limits.
     pub limits: Limits,
     /// Source of time.
@@ -163,6 +169,7 @@ impl Default for Config {
             grace: Grace::default(),
             name: "mayfly".into(),
             access_log: None,
+            cluster: None,
             limits: Limits::default(),
             clock: Clock::System,
         }
@@ -215,6 +222,9 @@ impl Config {
                     disk.bytes, self.object_bytes_max
                 ));
             }
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.check()?;
         }
         let is_token = |byte| crate::rules::directives::is_token(byte);
         if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(is_token) {

@@ -24,7 +24,7 @@ mod tests;
 mod writer;
 
 pub use queue::{Job, Queue, Victim};
-pub use record::key_hash;
+pub use record::{Reader as HeadReader, key_hash, put_head};
 
 use crate::clock::Clock;
 use crate::config::{Config, DiskConfig, Invalid};

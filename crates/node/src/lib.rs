@@ -5,7 +5,8 @@
 //! responses leave memory at the end of their usable time. [`disk`] is the tier of those that were
 //! evicted from memory. [`fill`] is content that arrives from an
 //! origin and is read by several clients meanwhile. [`proxy`] decides how a request is answered.
-//! [`listen`] and [`admin`] are the ports.
+//! [`cluster`] is the part of a node in a cluster whose nodes store large objects in chunks.
+//! [`listen`], [`admin`] and [`peer_port`] are the ports.
 //!
 //! ```text
 //! client -> listen -> proxy -> store (-> disk)              hit
@@ -13,7 +14,7 @@
 //!                       '-> origin -> fill -> store             miss
 //! ```
 //!
-//! Deliberately absent: peers, coded objects, membership; rewriting of content.
+//! Deliberately absent: agreement among nodes; rewriting of content.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -21,6 +22,8 @@ pub mod access_log;
 pub mod admin;
 pub mod body;
 pub mod clock;
+pub mod cluster;
+pub mod coded;
 pub mod config;
 pub mod disk;
 pub mod fill;
@@ -29,6 +32,8 @@ pub mod listen;
 pub mod metrics;
 pub mod object;
 pub mod origin;
+pub mod peer_port;
+mod pem;
 pub mod proxy;
 pub mod purge;
 pub mod rules;
@@ -37,7 +42,8 @@ pub mod store;
 pub mod stream;
 
 pub use clock::{Clock, ManualClock};
-pub use config::{Config, DiskConfig, Invalid, Limits, Origin};
+pub use config::{ClusterConfig, Config, DiskConfig, Invalid, Limits, Origin, Security, Server};
+pub use edge::ServerId;
 pub use metrics::Reply;
 
 use proxy::Node;
@@ -56,6 +62,8 @@ pub struct Running {
     pub node: Arc<Node>,
     /// Addresses for clients, those without TLS first.
     pub addresses: Vec<SocketAddr>,
+    /// Address for other nodes of the cluster.
+    pub peers: Option<SocketAddr>,
     /// Address for operators.
     pub admin: Option<SocketAddr>,
     stop: watch::Sender<bool>,
@@ -89,6 +97,15 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         );
         listeners.spawn(serving);
     }
+    let mut peers = None;
+    if let Some(cluster) = &node.cluster
+        && let Some(bound) = peer_port::bind(config)?
+    {
+        peers = Some(address(&bound.0)?);
+        let serving = peer_port::serve(node.clone(), cluster.clone(), bound, stopped.clone());
+        listeners.spawn(serving);
+        listeners.spawn(cluster.clone().probe(stopped.clone()));
+    }
     let admin = match config.admin {
         None => None,
         Some(wanted) => {
@@ -101,6 +118,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
     Ok(Running {
         node,
         addresses,
+        peers,
         admin,
         stop,
         listeners,
@@ -142,6 +160,9 @@ pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Err
         let running = start(config)?;
         for address in &running.addresses {
             log::info!("serving clients on {address}");
+        }
+        if let Some(address) = running.peers {
+            log::info!("serving other nodes on {address}");
         }
         if let Some(address) = running.admin {
             log::info!("serving operators on {address}");

@@ -1,6 +1,7 @@
 //! Listeners and connections: HTTP/1.1 and HTTP/2, with and without TLS.
 
 use crate::config::{Config, Invalid, Limits};
+use crate::pem;
 use crate::proxy::{Client, Node};
 use crate::stream::Watched;
 use hyper::body::{Body, Incoming};
@@ -23,8 +24,6 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Pause after a failure to accept, which is mostly a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -51,13 +50,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, Invalid> {
 /// # Errors
 /// A file cannot be read, or the key does not belong to the certificate.
 pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
-    let unreadable =
-        |path: &Path, error: String| Invalid(format!("{}: expected PEM: {error}", path.display()));
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect)
-        .map_err(|error| unreadable(certificate, error.to_string()))?;
-    let secret =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error.to_string()))?;
+    let (chain, secret) = (pem::certificates(certificate)?, pem::key(key)?);
     let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -116,6 +109,7 @@ async fn connection(
     let client = Client {
         address: address.ip().to_canonical(),
         is_tls: tls.is_some(),
+        is_peer: false,
     };
     let node = node.clone();
     let answer = move |request: Request<Incoming>| {

@@ -23,17 +23,20 @@ pub enum Reply {
     Miss,
     /// Refused by the node: a bad request, or no answer of the origin.
     Refused,
+    /// From another node of the cluster.
+    Peer,
 }
 
 impl Reply {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Reply; 6] = [
+    pub const ALL: [Reply; 7] = [
         Reply::Hit,
         Reply::Stale,
         Reply::StaleOnError,
         Reply::Revalidated,
         Reply::Miss,
         Reply::Refused,
+        Reply::Peer,
     ];
 
     /// Name in metrics.
@@ -41,13 +44,14 @@ impl Reply {
         Self::NAMES[self as usize]
     }
 
-    const NAMES: [&'static str; 6] = [
+    const NAMES: [&'static str; 7] = [
         "hit",
         "stale",
         "stale-on-error",
         "revalidated",
         "miss",
         "refused",
+        "peer",
     ];
 }
 
@@ -98,7 +102,7 @@ impl Failure {
 /// Counters. All of them only grow, except for the number of open connections.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    replies: [AtomicU64; 6],
+    replies: [AtomicU64; 7],
     forwards: [AtomicU64; 7],
     refusals: [AtomicU64; 7],
     failures: [AtomicU64; 3],
@@ -121,6 +125,106 @@ pub struct Metrics {
     pub connections_open: AtomicU64,
     /// URLs that purges have concerned.
     pub purged: AtomicU64,
+}
+
+/// Counts of a cluster, as one node sees it. All of them only grow.
+#[derive(Debug, Default)]
+pub struct ClusterCounts {
+    /// Objects that were cut into chunks.
+    pub objects_coded: AtomicU64,
+    /// Objects of which not all chunks could be stored.
+    pub objects_unprotected: AtomicU64,
+    /// Objects that stayed whole: too many were waiting, or too few nodes took a chunk.
+    pub objects_whole: AtomicU64,
+    /// Reads of objects in chunks.
+    pub reads: AtomicU64,
+    /// Stripes that were decoded, because a data chunk was lost or late.
+    pub stripes_decoded: AtomicU64,
+    /// Sub-chunks that a node did not have or did not send in time.
+    pub sub_chunks_missing: AtomicU64,
+    /// Sub-chunks with a wrong length or checksum.
+    pub sub_chunks_corrupt: AtomicU64,
+    /// Reads that found fewer than K chunks.
+    pub reads_failed: AtomicU64,
+    /// Replies whose rest came from the origin.
+    pub rests_from_origin: AtomicU64,
+    /// Requests that other nodes have answered.
+    pub relayed: AtomicU64,
+    /// Requests of other nodes.
+    pub peer_requests: AtomicU64,
+}
+
+impl ClusterCounts {
+    /// Name, meaning and value of each count.
+    pub fn rows(&self) -> [(&'static str, &'static str, u64); 11] {
+        let row = |name, help, count: &AtomicU64| (name, help, count.load(Relaxed));
+        [
+            row(
+                "objects_coded",
+                "Objects cut into chunks",
+                &self.objects_coded,
+            ),
+            row(
+                "objects_unprotected",
+                "Objects of which not all chunks could be stored",
+                &self.objects_unprotected,
+            ),
+            row(
+                "objects_whole",
+                "Large objects that stayed whole",
+                &self.objects_whole,
+            ),
+            row("reads", "Reads of objects in chunks", &self.reads),
+            row(
+                "stripes_decoded",
+                "Stripes decoded because a chunk was lost or late",
+                &self.stripes_decoded,
+            ),
+            row(
+                "sub_chunks_missing",
+                "Sub-chunks that a node did not have or send in time",
+                &self.sub_chunks_missing,
+            ),
+            row(
+                "sub_chunks_corrupt",
+                "Sub-chunks with a wrong length or checksum",
+                &self.sub_chunks_corrupt,
+            ),
+            row(
+                "reads_failed",
+                "Reads that found too few chunks",
+                &self.reads_failed,
+            ),
+            row(
+                "rests_from_origin",
+                "Replies whose rest came from the origin",
+                &self.rests_from_origin,
+            ),
+            row(
+                "relayed",
+                "Requests that other nodes have answered",
+                &self.relayed,
+            ),
+            row(
+                "peer_requests",
+                "Requests of other nodes",
+                &self.peer_requests,
+            ),
+        ]
+    }
+}
+
+/// The cluster as one node sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterFacts<'a> {
+    /// Counts.
+    pub counts: &'a ClusterCounts,
+    /// Nodes, this one among them.
+    pub nodes: usize,
+    /// Nodes that are down.
+    pub nodes_down: usize,
+    /// Data and parity chunks of an object.
+    pub code: (u8, u8),
 }
 
 impl Metrics {
@@ -170,13 +274,21 @@ impl Metrics {
     }
 
     /// Returns the page.
-    pub fn page(&self, store: &Stats, disk: Option<&DiskStats>) -> String {
+    pub fn page(
+        &self,
+        store: &Stats,
+        disk: Option<&DiskStats>,
+        cluster: Option<&ClusterFacts<'_>>,
+    ) -> String {
         let mut page = String::with_capacity(4_096);
         self.write_labelled(&mut page);
         self.write_counters(&mut page);
         write_store(&mut page, store);
         if let Some(disk) = disk {
             write_disk(&mut page, disk);
+        }
+        if let Some(cluster) = cluster {
+            write_cluster(&mut page, cluster);
         }
         page
     }
@@ -299,6 +411,29 @@ fn write_disk(page: &mut String, disk: &DiskStats) {
     counter("disk_corrupt_total", help, disk.corrupt);
     let help = "Failures of the device";
     counter("disk_errors_total", help, disk.errors);
+}
+
+fn write_cluster(page: &mut String, cluster: &ClusterFacts<'_>) {
+    let nodes = cluster.nodes as u64;
+    metric(
+        page,
+        "cluster_nodes",
+        "gauge",
+        "Nodes of the cluster",
+        nodes,
+    );
+    let help = "Nodes that do not answer";
+    metric(
+        page,
+        "cluster_nodes_down",
+        "gauge",
+        help,
+        cluster.nodes_down as u64,
+    );
+    for (name, help, count) in cluster.counts.rows() {
+        let name = format!("cluster_{name}_total");
+        metric(page, &name, "counter", help, count);
+    }
 }
 
 fn millis(span: Duration) -> u64 {

@@ -1,5 +1,6 @@
 //! Stored responses.
 
+use crate::coded::Coded;
 use crate::rules::freshness::Terms;
 use crate::rules::key::Key;
 use crate::rules::ranges::{Range, Requested};
@@ -34,6 +35,8 @@ pub struct Head {
     pub part: Option<(Range, u64)>,
     /// Hashes of its tags, for purges.
     pub tags: Box<[u64]>,
+    /// Identity of the object if its content is in chunks on the nodes of the cluster.
+    pub coded: Option<Coded>,
 }
 
 impl Head {
@@ -125,6 +128,20 @@ impl Object {
         }
     }
 
+    /// Makes what the store has of an object whose content is in chunks: its head.
+    pub fn stub(head: Arc<Head>) -> Self {
+        debug_assert!(head.coded.is_some());
+        Object::new(head, vec![])
+    }
+
+    /// Returns the form in which the object is stored: without content if that is in chunks.
+    pub fn stored(&self) -> Self {
+        match self.head.coded {
+            Some(_) => Object::stub(self.head.clone()),
+            None => self.clone(),
+        }
+    }
+
     /// Bytes in memory, estimated.
     pub fn bytes(&self) -> usize {
         let content = usize::try_from(self.length).unwrap_or(usize::MAX);
@@ -203,6 +220,33 @@ impl Resource {
         }
     }
 
+    /// Returns a copy with a chunk. The chunk of an older version of the same object stays, because
+    /// it may be read at this time; those before it leave.
+    pub fn with_chunk(&self, chunk: Object) -> Self {
+        let mut others: Vec<&Object> = vec![];
+        for old in &self.variants {
+            let is_newer_of = |other: &&Object| other.head.selection == old.head.selection;
+            let is_same = old.head.coded == chunk.head.coded;
+            if !is_same && !others.iter().any(is_newer_of) {
+                others.push(old);
+            }
+        }
+        others.truncate(VARIANTS_MAX - 1);
+        Resource {
+            variants: std::iter::once(&chunk).chain(others).cloned().collect(),
+            place: None,
+        }
+    }
+
+    /// Returns the chunk of a version.
+    pub fn chunk(&self, version: u64) -> Option<&Object> {
+        let is_version = |object: &&Object| {
+            let coded = object.head.coded;
+            coded.is_some_and(|coded| coded.version == version)
+        };
+        self.variants.iter().find(is_version)
+    }
+
     /// Bytes in memory, estimated.
     pub fn bytes(&self, key: &Key) -> u32 {
         let variants: usize = self.variants.iter().map(Object::bytes).sum();
@@ -238,4 +282,53 @@ pub fn take_tags(headers: &mut HeaderMap) -> Box<[u64]> {
 /// which costs a fetch.
 pub fn tag_hash(tag: &[u8]) -> u64 {
     XxHash3_64::oneshot(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    fn chunk(version: u64, language: &'static str) -> Object {
+        let mut request = HeaderMap::new();
+        request.insert("accept-language", HeaderValue::from_static(language));
+        let mut headers = HeaderMap::new();
+        headers.insert("vary", HeaderValue::from_static("accept-language"));
+        let selection = Selection::of(&request, &headers);
+        let head = Head {
+            status: StatusCode::OK,
+            headers,
+            terms: Terms {
+                received_ms: 0,
+                initial_age_ms: 0,
+                fresh_ms: 1,
+                revalidate_ms: 0,
+                error_ms: 0,
+                keep_ms: 0,
+                is_always_validated: false,
+                must_revalidate: false,
+            },
+            selection: selection.expect("the input is valid"),
+            part: None,
+            tags: [].into(),
+            coded: Some(Coded { version, length: 9 }),
+        };
+        Object::new(Arc::new(head), vec![])
+    }
+
+    #[test]
+    fn the_last_two_versions_of_a_chunk_are_kept_for_each_selection() {
+        let mut resource = Resource::default();
+        for (version, language) in [(1, "en"), (2, "de"), (3, "en"), (4, "en"), (4, "en")] {
+            resource = resource.with_chunk(chunk(version, language));
+        }
+        let has = |version| resource.chunk(version).is_some();
+        assert_eq!([1, 2, 3, 4].map(has), [false, true, true, true]);
+        assert_eq!(resource.variants.len(), 3);
+        for version in 10..100 {
+            let language = ["en", "de", "fr"][version % 3];
+            resource = resource.with_chunk(chunk(version as u64, language));
+            assert!(resource.variants.len() <= 6);
+        }
+    }
 }

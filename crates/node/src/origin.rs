@@ -30,6 +30,7 @@ pub struct Origins {
     rules: Vec<Origin>,
     via: HeaderValue,
     head_time: Duration,
+    idle: Duration,
     metrics: Arc<Metrics>,
 }
 
@@ -92,8 +93,19 @@ impl Origins {
             rules: config.origins.clone(),
             via,
             head_time: config.limits.origin_head_time,
+            idle: config.limits.origin_idle,
             metrics,
         })
+    }
+
+    /// Time for the head of a response.
+    pub fn head_time(&self) -> Duration {
+        self.head_time
+    }
+
+    /// Time between two parts of a response.
+    pub fn idle(&self) -> Duration {
+        self.idle
     }
 
     /// Returns the origin of a host.

@@ -4,10 +4,12 @@
 //! is stored or arriving.
 
 mod fetch;
+mod peers;
 mod reply;
 
 use crate::access_log::{AccessLog, Record};
 use crate::body::Content;
+use crate::cluster::Cluster;
 use crate::config::{Config, Invalid};
 use crate::flights::{Flights, Joined, Progress};
 use crate::metrics::{Failure, Metrics, Reply, Tier};
@@ -42,9 +44,10 @@ const VIA_MAX: usize = 32;
 pub struct Node {
     pub(crate) config: Config,
     /// Stored responses.
-    pub store: Store,
+    pub store: Arc<Store>,
     pub(crate) metrics: Arc<Metrics>,
-    origins: Origins,
+    origins: Arc<Origins>,
+    pub(crate) cluster: Option<Arc<Cluster>>,
     flights: Arc<Flights>,
     /// URLs whose responses could not be stored. Requests for them do not wait for each other.
     passed: Cache<String, ()>,
@@ -58,6 +61,8 @@ pub struct Client {
     pub address: IpAddr,
     /// Whether the connection is one with TLS.
     pub is_tls: bool,
+    /// Whether the request comes by another node of the cluster.
+    pub is_peer: bool,
 }
 
 /// A request that may be answered from the store.
@@ -69,6 +74,8 @@ pub(crate) struct Asking {
     wanted: Option<Requested>,
     directives: Directives,
     client: IpAddr,
+    /// Whether another node has forwarded it, so that it is answered here.
+    is_peer: bool,
 }
 
 impl Node {
@@ -87,9 +94,12 @@ impl Node {
             }
             None => None,
         };
+        let store = Arc::new(Store::new(&config)?);
+        let origins = Arc::new(Origins::new(&config, metrics.clone())?);
         Ok(Node {
-            store: Store::new(&config)?,
-            origins: Origins::new(&config, metrics.clone())?,
+            cluster: Cluster::new(&config, &store, &origins)?,
+            store,
+            origins,
             metrics,
             flights: Arc::default(),
             passed: Cache::builder(PASSED_MAX)
@@ -106,6 +116,11 @@ impl Node {
         self.metrics.replies(reply)
     }
 
+    /// The cluster that the node belongs to.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
+    }
+
     pub(crate) fn now_ms(&self) -> u64 {
         self.config.clock.now_ms()
     }
@@ -116,10 +131,20 @@ impl Node {
         request: Request<Incoming>,
         client: Client,
     ) -> Response<Content> {
+        let key = Key::of(&request, client.is_tls);
+        self.serve_key(request, key, client).await
+    }
+
+    /// Answers a request whose key is known, or why it has none.
+    pub(crate) async fn serve_key(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        key: Result<Key, InvalidKey>,
+        client: Client,
+    ) -> Response<Content> {
         let started = Instant::now();
         let at_ms = self.now_ms();
         let method = request.method().clone();
-        let key = Key::of(&request, client.is_tls);
         let logged = self.log.as_ref().map(|_| match &key {
             Ok(key) => key.to_string(),
             Err(_) => request.uri().to_string(),
@@ -147,10 +172,7 @@ impl Node {
         if cache.is_collapsed {
             self.metrics.collapsed.fetch_add(1, Relaxed);
         }
-        if reply != Reply::Refused {
-            reply::add_via(response.headers_mut(), &self.config.name);
-        }
-        let cache = cache.value(&self.config.name);
+        let cache = self.sign(&mut response, reply, &cache);
         let record = Record {
             at_ms,
             started,
@@ -171,9 +193,28 @@ impl Node {
             log: self.log.clone(),
             metrics: self.metrics.clone(),
         };
-        response.headers_mut().append(status::FIELD, cache);
         response.body_mut().record(record);
         response
+    }
+
+    /// Adds Via and Cache-Status, which a response of another node has already. Returns the latter.
+    fn sign(
+        &self,
+        response: &mut Response<Content>,
+        reply: Reply,
+        cache: &CacheStatus,
+    ) -> HeaderValue {
+        if reply == Reply::Peer
+            && let Some(cache) = response.headers().get(status::FIELD)
+        {
+            return cache.clone();
+        }
+        if reply != Reply::Refused {
+            reply::add_via(response.headers_mut(), &self.config.name);
+        }
+        let cache = cache.value(&self.config.name);
+        response.headers_mut().append(status::FIELD, cache.clone());
+        cache
     }
 
     async fn answer(
@@ -215,6 +256,7 @@ impl Node {
             headers: parts.headers,
             directives,
             client: client.address,
+            is_peer: client.is_peer,
         };
         self.look_up(asking).await
     }
@@ -262,15 +304,17 @@ impl Node {
             Some(Found::Object(object)) => (Forward::Stale, Some(object)),
         };
         let mut reply = None;
+        let is_owner = asking.is_peer || self.is_owner(&asking.key);
         if let Some(object) = &stored {
             match usability(object, &asking.directives, now_ms) {
                 Usability::Fresh => reply = Some(Reply::Hit),
-                Usability::StaleAccepted => reply = Some(Reply::Stale),
-                Usability::StaleMeanwhile => {
+                Usability::StaleAccepted if is_owner => reply = Some(Reply::Stale),
+                Usability::StaleMeanwhile if is_owner => {
                     self.clone().refresh(&asking, object);
                     reply = Some(Reply::Stale);
                 }
-                Usability::Unusable => {}
+                // The owner may have a newer one.
+                _ => {}
             }
         }
         if let Some((object, reply)) = stored.as_ref().zip(reply) {
@@ -281,6 +325,9 @@ impl Node {
             }
             // What was read from disk is damaged.
             (forward, stored) = (Forward::UriMiss, None);
+        }
+        if !is_owner && let Some(answer) = self.by_owner(&asking).await {
+            return answer;
         }
         if asking.directives.is_only_if_cached {
             return self.refuse(StatusCode::GATEWAY_TIMEOUT, "not in the cache");
@@ -300,7 +347,7 @@ impl Node {
     async fn find(&self, asking: &Asking) -> (Option<Found>, Tier) {
         let select = |resource: &Resource| resource.select(&asking.headers, asking.wanted.as_ref());
         if let Some(resource) = self.store.get(&asking.key) {
-            return (Some(select(&resource)), Tier::Memory);
+            return (self.opened(asking, select(&resource)).await, Tier::Memory);
         }
         let Some(resource) = self.store.get_from_disk(&asking.key).await else {
             return (None, Tier::Memory);
@@ -311,7 +358,7 @@ impl Node {
             .iter()
             .any(|object| object.extent.is_some())
         {
-            return (Some(found), Tier::Disk);
+            return (self.opened(asking, found).await, Tier::Disk);
         }
         if let Found::Object(object) = &found
             && self.can_be_read_in_pieces(asking, object)
@@ -320,7 +367,10 @@ impl Node {
         }
         // Revalidation, other variants and several ranges need everything in memory.
         let loaded = self.store.load(&asking.key, &resource).await;
-        (loaded.map(|loaded| select(&loaded)), Tier::Disk)
+        let Some(loaded) = loaded else {
+            return (None, Tier::Disk);
+        };
+        (self.opened(asking, select(&loaded)).await, Tier::Disk)
     }
 
     fn can_be_read_in_pieces(&self, asking: &Asking, object: &Object) -> bool {
@@ -357,6 +407,16 @@ impl Node {
             } else {
                 forward
             };
+            let mut stored = stored;
+            if stored.is_none()
+                && let Some(lead) = &lead
+            {
+                let (answer, adopted) = self.adopt(&asking, lead).await;
+                if let Some(answer) = answer {
+                    return answer;
+                }
+                stored = adopted;
+            }
             let fetched = self.clone().fetch(&asking, stored.as_ref(), lead).await;
             return self.conclude(&asking, stored.as_ref(), forward, fetched);
         }
@@ -518,8 +578,12 @@ impl Node {
             keys.extend(reference.and_then(|reference| key.sibling(reference)));
         }
         for key in keys {
+            let target = crate::purge::Target::Url(key);
             // Also against fetches that are under way.
-            self.store.purge(&crate::purge::Target::Url(key), false);
+            self.store.purge(&target, false);
+            if let Some(cluster) = self.cluster.clone() {
+                tokio::spawn(async move { cluster.purge_others(&target, false).await });
+            }
         }
     }
 

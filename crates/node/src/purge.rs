@@ -9,6 +9,7 @@ use crate::rules::key::Key;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// Number of purges that are recorded. A fetch that began before the oldest one is not stored.
 const RECORDED_MAX: usize = 1_024;
@@ -33,7 +34,11 @@ impl Target {
     /// Whether it concerns a response.
     pub fn concerns(&self, key: &Key, tags: &[u64]) -> bool {
         match self {
-            Target::Url(url) => url == key,
+            Target::Url(url) => {
+                let rest = key.as_str().strip_prefix(url.as_str());
+                // The same URL, or a chunk of it.
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+            }
             Target::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
             Target::Tag(tag) => tags.contains(tag),
         }
@@ -44,7 +49,7 @@ impl Target {
 #[derive(Debug, Default)]
 pub struct Purges {
     count: AtomicU64,
-    last: Mutex<VecDeque<Target>>,
+    last: Mutex<VecDeque<(Instant, Target)>>,
 }
 
 impl Purges {
@@ -62,7 +67,7 @@ impl Purges {
         if last.len() == RECORDED_MAX {
             last.pop_front();
         }
-        last.push_back(target);
+        last.push_back((Instant::now(), target));
         self.count.fetch_add(1, SeqCst);
     }
 
@@ -80,7 +85,26 @@ impl Purges {
             return true;
         }
         let newer = last.iter().rev().take(since);
-        newer.into_iter().any(|target| target.concerns(key, tags))
+        newer
+            .into_iter()
+            .any(|(_, target)| target.concerns(key, tags))
+    }
+
+    /// Whether a purge within a time before now concerns a response: one whose fetch another node
+    /// has begun that long ago.
+    pub fn concern_within(&self, time: Duration, key: &Key, tags: &[u64]) -> bool {
+        let last = self
+            .last
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        let is_within = |at: &Instant| at.elapsed() <= time;
+        if last.len() == RECORDED_MAX && last.front().is_some_and(|(at, _)| is_within(at)) {
+            return true;
+        }
+        let newer = last.iter().rev().take_while(|(at, _)| is_within(at));
+        newer
+            .into_iter()
+            .any(|(_, target)| target.concerns(key, tags))
     }
 }
 
@@ -102,6 +126,33 @@ mod tests {
         purges.record(Target::tag("t"));
         assert!(purges.concern(before, &other, &[tag_hash(b"t")]));
         assert!(!purges.concern(before, &other, &[tag_hash(b"u")]));
+    }
+
+    #[test]
+    fn a_purge_concerns_fetches_of_other_nodes_that_began_before_it() {
+        let purges = Purges::default();
+        let key = Key::new(false, "a", "/x").expect("the input is valid");
+        let hour = Duration::from_secs(3_600);
+        assert!(!purges.concern_within(hour, &key, &[]));
+        purges.record(Target::Url(key.clone()));
+        assert!(purges.concern_within(hour, &key, &[]));
+        let other = Key::new(false, "a", "/y").expect("the input is valid");
+        assert!(!purges.concern_within(hour, &other, &[]));
+        for _ in 0..RECORDED_MAX {
+            purges.record(Target::tag("t"));
+        }
+        // The record is full, so that older purges are not known.
+        assert!(purges.concern_within(hour, &other, &[]));
+    }
+
+    #[test]
+    fn a_purge_of_a_url_concerns_its_chunks() {
+        let url = Key::parse("http://a/x").expect("the input is valid");
+        let target = Target::Url(url.clone());
+        assert!(target.concerns(&url, &[]));
+        assert!(target.concerns(&url.chunk(2).expect("it is short"), &[]));
+        let longer = Key::parse("http://a/xy").expect("the input is valid");
+        assert!(!target.concerns(&longer, &[]));
     }
 
     #[test]

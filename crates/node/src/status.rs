@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::disk::DiskStats;
-use crate::metrics::{Failure, Metrics, Reply, Tier};
+use crate::metrics::{ClusterFacts, Failure, Metrics, Reply, Tier};
 use crate::rules::status::Forward;
 use library::Stats;
 use std::fmt::Write;
@@ -21,6 +21,8 @@ pub struct Facts<'a> {
     pub memory: Stats,
     /// Disk tier.
     pub disk: Option<DiskStats>,
+    /// Cluster.
+    pub cluster: Option<ClusterFacts<'a>>,
 }
 
 /// Rows under a title.
@@ -156,6 +158,7 @@ a{color:var(--mark);margin-right:1rem}
 fn sections(facts: &Facts<'_>) -> Vec<Section> {
     let mut sections = vec![replies(facts.metrics), misses(facts.metrics), memory(facts)];
     sections.push(disk(facts));
+    sections.extend(facts.cluster.as_ref().map(cluster));
     sections.push(origins(facts));
     sections.push(traffic(facts.metrics));
     sections
@@ -222,6 +225,22 @@ fn disk(facts: &Facts<'_>) -> Section {
         .row("URLs not written, too many waiting", disk.dropped)
         .row("damaged records", disk.corrupt)
         .row("failures", disk.errors);
+    section
+}
+
+fn cluster(facts: &ClusterFacts<'_>) -> Section {
+    let mut section = Section::new("Cluster");
+    let (data, parity) = facts.code;
+    section
+        .row("nodes", facts.nodes)
+        .row("nodes that do not answer", facts.nodes_down)
+        .row(
+            "chunks of an object",
+            format!("{data} data, {parity} parity"),
+        );
+    for (_, help, count) in facts.counts.rows() {
+        section.row(help, count);
+    }
     section
 }
 
@@ -302,6 +321,7 @@ mod tests {
             metrics: &metrics,
             memory: Stats::default(),
             disk: None,
+            cluster: None,
         };
         let (text, page) = (text(&facts), html(&facts));
         for row in [

@@ -2,7 +2,7 @@
 //! Responses that it evicts are offered to the disk tier, if there is one.
 
 use crate::clock::Clock;
-use crate::config::{Config, Invalid, STORE_SHARDS};
+use crate::config::{ClusterConfig, Config, Invalid, STORE_SHARDS};
 use crate::disk::{Disk, DiskStats, Job, Queue, Victim, key_hash};
 use crate::object::{Head, Object, Resource, read_all};
 use crate::purge::{Purges, Target};
@@ -19,6 +19,8 @@ pub struct Store {
     purges: Arc<Purges>,
     disk: Option<Disk>,
     clock: Clock,
+    /// Number of chunks of an object that is coded; 0 without a cluster.
+    chunks: usize,
 }
 
 impl Store {
@@ -76,6 +78,7 @@ impl Store {
             purges,
             disk,
             clock: config.clock.clone(),
+            chunks: config.cluster.as_ref().map_or(0, ClusterConfig::chunks),
         })
     }
 
@@ -166,6 +169,82 @@ impl Store {
         true
     }
 
+    /// Stores a chunk or a stub that another node sends, unless a purge within the time since its
+    /// fetch has begun concerns it.
+    pub fn put_from_peer(&self, url: &Key, key: &Key, object: &Object, age: Duration) -> bool {
+        let is_purged = || {
+            let tags = &object.head.tags;
+            self.purges.concern_within(age, url, tags)
+        };
+        if is_purged() {
+            return false;
+        }
+        let is_chunk = url != key;
+        self.change(key, |resource| {
+            Some(match is_chunk {
+                true => resource.with_chunk(object.clone()),
+                false => resource.with(object.clone()),
+            })
+        });
+        self.remove_from_disk(key);
+        if is_purged() {
+            self.cache.remove(key);
+            return false;
+        }
+        true
+    }
+
+    /// Replaces a whole response whose content is now in chunks by its stub, if it is still the
+    /// stored one.
+    pub fn put_stub(&self, key: &Key, whole: &Arc<Head>, stub: &Object) {
+        self.change(key, |resource| {
+            let mut variants = resource.variants.iter();
+            let is_stored = variants.any(|object| Arc::ptr_eq(&object.head, whole));
+            is_stored.then(|| resource.with(stub.clone()))
+        });
+    }
+
+    /// Returns the responses under a URL from either tier. Large content is not read yet.
+    pub async fn get_anywhere(&self, key: &Key) -> Option<Arc<Resource>> {
+        match self.get(key) {
+            Some(resource) => Some(resource),
+            None => self.get_from_disk(key).await,
+        }
+    }
+
+    /// Moves the deadline of a chunk to that of a newer head. Returns whether it is there.
+    pub async fn renew_chunk(&self, key: &Key, head: &Arc<Head>) -> bool {
+        let Some(version) = head.coded.map(|coded| coded.version) else {
+            return false;
+        };
+        let purge_count = self.purges.count();
+        let Some(mut resource) = self.get_anywhere(key).await else {
+            return false;
+        };
+        if resource
+            .chunk(version)
+            .is_some_and(|chunk| chunk.extent.is_some())
+        {
+            match self.load(key, &resource).await {
+                Some(loaded) => resource = loaded,
+                None => return false,
+            }
+        }
+        let Some(chunk) = resource.chunk(version) else {
+            return false;
+        };
+        let renewed = Object {
+            head: head.clone(),
+            ..chunk.clone()
+        };
+        if self.purges.concern(purge_count, key, &head.tags) {
+            return false;
+        }
+        self.change(key, |resource| Some(resource.with_chunk(renewed.clone())));
+        self.remove_from_disk(key);
+        true
+    }
+
     /// Removes all responses under a URL.
     pub fn remove(&self, key: &Key) -> bool {
         let was_on_disk = self.remove_from_disk(key);
@@ -197,13 +276,30 @@ impl Store {
     pub fn purge(&self, target: &Target, is_soft: bool) -> usize {
         // Before the removal, so that no fetch can store in between.
         self.purges.record(target.clone());
-        let concerned = self.purge_memory(target, is_soft);
+        let targets = self.with_chunks(target);
+        let in_memory = targets
+            .iter()
+            .map(|target| self.purge_memory(target, is_soft));
+        let concerned: HashSet<u64> = in_memory.flatten().collect();
         let Some(disk) = &self.disk else {
             return concerned.len();
         };
         // Responses that were evicted during the removal are not written after this.
         self.purges.record(target.clone());
-        concerned.len() + disk.purge(target, is_soft, &concerned)
+        let on_disk = targets
+            .iter()
+            .map(|target| disk.purge(target, is_soft, &concerned));
+        concerned.len() + on_disk.sum::<usize>()
+    }
+
+    /// Returns a target and, if it is a URL, those of its chunks.
+    fn with_chunks(&self, target: &Target) -> Vec<Target> {
+        let mut targets = vec![target.clone()];
+        if let Target::Url(url) = target {
+            let chunks = (0..self.chunks).filter_map(|chunk| url.chunk(chunk));
+            targets.extend(chunks.map(Target::Url));
+        }
+        targets
     }
 
     /// Makes the removals of purges outlast a loss of power.

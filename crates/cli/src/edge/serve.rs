@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use node::{Config, DiskConfig, Limits, Origin};
+use node::{ClusterConfig, Config, DiskConfig, Limits, Origin, Security, ServerId};
 use server::logging;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -67,9 +67,72 @@ pub struct Arguments {
     /// Maximum number of client connections
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
     max_connections: usize,
+    #[command(flatten)]
+    cluster: ClusterArguments,
     /// Number of threads [default: one per processor]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+}
+
+/// Arguments for a node of a cluster.
+#[derive(Args)]
+struct ClusterArguments {
+    /// File that lists the nodes of a cluster, the same for all of them
+    #[arg(long, value_name = "FILE", requires = "cluster_id")]
+    cluster: Option<PathBuf>,
+    /// Number of this node in the file
+    #[arg(long, value_name = "NUMBER", requires = "cluster")]
+    cluster_id: Option<u32>,
+    /// Serve without a cluster, which is the default
+    #[arg(long, conflicts_with = "cluster")]
+    standalone: bool,
+    /// Minimum size of responses that are cut into chunks
+    #[arg(long, value_name = "BYTES", default_value = "128kib", value_parser = units::bytes, requires = "cluster")]
+    coded_min_size: u64,
+    /// Address for other nodes [default: that in the file]
+    #[arg(long, value_name = "ADDRESS", requires = "cluster")]
+    peer_listen: Option<SocketAddr>,
+    /// Certificates of the authorities that sign the nodes' certificates, in PEM
+    #[arg(long, value_name = "FILE", requires_all = ["cluster", "peer_cert", "peer_key"])]
+    peer_ca: Option<PathBuf>,
+    /// Certificate chain of this node for other nodes, in PEM
+    #[arg(long, value_name = "FILE", requires = "peer_ca")]
+    peer_cert: Option<PathBuf>,
+    /// Key of this certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "peer_ca")]
+    peer_key: Option<PathBuf>,
+    /// Connect nodes without TLS, on loopback addresses only, for tests
+    #[arg(long, requires = "cluster", conflicts_with = "peer_ca")]
+    peer_plain: bool,
+}
+
+impl ClusterArguments {
+    fn config(&self) -> Result<Option<ClusterConfig>> {
+        let Some((path, id)) = self.cluster.as_ref().zip(self.cluster_id) else {
+            return Ok(None);
+        };
+        let files = (&self.peer_ca, &self.peer_cert, &self.peer_key);
+        let security = match files {
+            (Some(authorities), Some(certificate), Some(key)) => Security::Tls {
+                authorities: authorities.clone(),
+                certificate: certificate.clone(),
+                key: key.clone(),
+            },
+            _ if self.peer_plain => Security::Plain,
+            _ => {
+                return Err(anyhow!(
+                    "--cluster: expected --peer-ca, --peer-cert and --peer-key, or --peer-plain on loopback addresses"
+                ));
+            }
+        };
+        let name = || format!("cluster {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(name)?;
+        let parsed = ClusterConfig::parse(&text, ServerId(id), security);
+        let mut cluster = parsed.with_context(name)?;
+        cluster.coded_bytes_min = self.coded_min_size;
+        cluster.listen = self.peer_listen;
+        Ok(Some(cluster))
+    }
 }
 
 impl Arguments {
@@ -103,6 +166,7 @@ impl Arguments {
             access_log: self.access_log.clone(),
             ..Config::default()
         };
+        config.cluster = self.cluster.config()?;
         config.grace.error_ms = millis(self.stale_if_error);
         config.grace.keep_ms = millis(self.keep);
         config.limits.connections = self.max_connections;

@@ -21,6 +21,7 @@
 //! without reading the rest. A record names its own place, so that bytes of another place are not
 //! taken for it.
 
+use crate::coded::Coded;
 use crate::object::{Head, Resource};
 use crate::rules::freshness::Terms;
 use crate::rules::key::Key;
@@ -243,7 +244,8 @@ fn put_bytes(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-fn put_head(bytes: &mut Vec<u8>, head: &Head) {
+/// Appends a head.
+pub fn put_head(bytes: &mut Vec<u8>, head: &Head) {
     bytes.extend_from_slice(&head.status.as_u16().to_le_bytes());
     put_u32(bytes, head.headers.len());
     for (name, value) in &head.headers {
@@ -262,11 +264,16 @@ fn put_head(bytes: &mut Vec<u8>, head: &Head) {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     let flags = u8::from(terms.is_always_validated) | u8::from(terms.must_revalidate) << 1;
-    bytes.push(flags | u8::from(head.part.is_some()) << 2);
+    let flags = flags | u8::from(head.part.is_some()) << 2;
+    bytes.push(flags | u8::from(head.coded.is_some()) << 3);
     if let Some((part, whole)) = head.part {
         for number in [part.start, part.end, whole] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
+    }
+    if let Some(coded) = head.coded {
+        bytes.extend_from_slice(&coded.version.to_le_bytes());
+        bytes.extend_from_slice(&coded.length.to_le_bytes());
     }
     put_u32(bytes, head.selection.fields().len());
     for (name, value) in head.selection.fields() {
@@ -281,10 +288,11 @@ fn put_head(bytes: &mut Vec<u8>, head: &Head) {
 }
 
 /// Unread bytes.
-struct Reader<'a>(&'a [u8]);
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    /// Reads a number of bytes.
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
@@ -294,15 +302,18 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    /// Reads a byte.
+    pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    /// Reads a number of 32 bits.
+    pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    /// Reads a number of 64 bits.
+    pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -311,7 +322,8 @@ impl<'a> Reader<'a> {
         self.take(count)
     }
 
-    fn head(&mut self) -> Option<Head> {
+    /// Reads a head that [`put_head`] has written; `None` if the bytes are not one.
+    pub fn head(&mut self) -> Option<Head> {
         let status = self.array().map(u16::from_le_bytes)?;
         let status = StatusCode::from_u16(status).ok()?;
         let mut headers = HeaderMap::new();
@@ -341,6 +353,13 @@ impl<'a> Reader<'a> {
             }
             part = Some((Range { start, end }, whole));
         }
+        let mut coded = None;
+        if flags & 8 != 0 {
+            coded = Some(Coded {
+                version: self.u64()?,
+                length: self.u64()?,
+            });
+        }
         let mut fields = vec![];
         for _ in 0..self.u32()? {
             let name = HeaderName::from_bytes(self.bytes()?).ok()?;
@@ -359,6 +378,7 @@ impl<'a> Reader<'a> {
             selection: Selection::from_fields(fields),
             part,
             tags: tags.into(),
+            coded,
         })
     }
 }

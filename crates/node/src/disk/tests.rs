@@ -167,6 +167,7 @@ fn response(name: u32, content: Vec<u8>, now_ms: u64, fresh_ms: u64) -> Resource
         selection: Selection::default(),
         part: None,
         tags: [tag(name)].into(),
+        coded: None,
     };
     let object = Object::new(Arc::new(head), vec![content.into()]);
     Resource {

@@ -17,6 +17,7 @@ use hyper::header::HeaderMap;
 use hyper::{Method, Response, StatusCode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// What a fetch has brought.
@@ -45,6 +46,7 @@ struct Storing {
     fill: Arc<Fill>,
     length: Option<u64>,
     purge_count: u64,
+    began: Instant,
 }
 
 impl Node {
@@ -60,6 +62,7 @@ impl Node {
             wanted: asking.wanted.clone(),
             directives: asking.directives.clone(),
             client: asking.client,
+            is_peer: asking.is_peer,
         };
         let stored = stored.clone();
         tokio::spawn(async move {
@@ -159,7 +162,12 @@ impl Node {
                 head.terms = terms;
                 head.selection = selection;
                 object.head = Arc::new(head);
-                self.store.put(&asking.key, &object, purge_count);
+                if self.store.put(&asking.key, &object.stored(), purge_count)
+                    && let Some(cluster) = &self.cluster
+                    && object.head.coded.is_some()
+                {
+                    cluster.renew(&asking.key, &object.head);
+                }
             }
             _ => {
                 object.head = Arc::new(head);
@@ -232,6 +240,7 @@ impl Node {
             fill: fill.clone(),
             length,
             purge_count,
+            began: began(sent_ms, self.now_ms()),
         };
         tokio::spawn(async move { self.pump(storing, response.into_body(), lead).await });
         Fetched::Filling {
@@ -288,6 +297,7 @@ impl Node {
             selection,
             part,
             tags,
+            coded: None,
         };
         Ok((head, length))
     }
@@ -336,9 +346,19 @@ impl Node {
         let whole = fill.whole().filter(|_| end == End::Complete);
         if let Some(chunks) = whole {
             let object = Object::new(storing.head.clone(), chunks);
-            self.store.put(&storing.key, &object, storing.purge_count);
+            let is_stored = self.store.put(&storing.key, &object, storing.purge_count);
+            if is_stored && let Some(cluster) = &self.cluster {
+                cluster.offer(&storing.key, &object, storing.began);
+            }
         }
         fill.end(end);
         drop(lead);
     }
+}
+
+/// Instant at which a fetch began that was sent at a time of the node's clock.
+fn began(sent_ms: u64, now_ms: u64) -> Instant {
+    let now = Instant::now();
+    let since = Duration::from_millis(now_ms.saturating_sub(sent_ms));
+    now.checked_sub(since).unwrap_or(now)
 }

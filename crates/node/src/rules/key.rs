@@ -62,6 +62,26 @@ impl Key {
         })
     }
 
+    /// Reads the text of a key.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (is_tls, rest) = match text.strip_prefix("https://") {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix("http://")?),
+        };
+        let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (host, target) = rest.split_at(host_end);
+        let target = if target.is_empty() { "/" } else { target };
+        let is_valid = !host.is_empty() && target.starts_with('/');
+        Key::new(is_tls, host, target).ok().filter(|_| is_valid)
+    }
+
+    /// Returns the key under which a chunk of this URL's responses is stored; `None` if it is too
+    /// long. No request has such a key, because a target has no fragment.
+    pub fn chunk(&self, chunk: usize) -> Option<Self> {
+        let target = format!("{}#{chunk}", self.target());
+        Key::new(self.is_tls(), self.host(), &target).ok()
+    }
+
     /// Returns the key of another URL that a response names, if it is on the same host.
     pub fn sibling(&self, reference: &str) -> Option<Self> {
         let origin = &self.text[..self.host_end as usize];
@@ -192,6 +212,32 @@ mod tests {
         assert_eq!(of("http://a/", &["b"]), Err(Invalid::Host));
         assert_eq!(of("/", &["a/b"]), Err(Invalid::Host));
         assert_eq!(of("/", &["a@b"]), Err(Invalid::Host));
+    }
+
+    #[test]
+    fn the_text_of_a_key_is_read() {
+        for text in ["http://a/x?y", "https://a:8/", "http://a/#3"] {
+            assert_eq!(Key::parse(text).expect("a key").as_str(), text);
+        }
+        assert_eq!(Key::parse("http://A").expect("a key").as_str(), "http://a/");
+        for text in ["", "/x", "http://", "http:///x", "http://a?x", "ftp://a/"] {
+            assert_eq!(Key::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_request_has_the_key_of_a_chunk() {
+        let key = Key::parse("http://a/x?y").expect("a key");
+        let chunk = key.chunk(3).expect("it is short");
+        assert_eq!(chunk.as_str(), "http://a/x?y#3");
+        assert_eq!(
+            of("/x?y#3", &["a"]).expect("the input is valid"),
+            "http://a/x?y"
+        );
+        assert_eq!(
+            of("http://a/x?y#3", &["a"]).expect("the input is valid"),
+            "http://a/x?y"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A node between clients and an origin, all in one process and on loopback. Clients and origin
 //! write raw bytes, so that they can misbehave.
 
+mod cluster;
 mod disk;
 mod framing;
 mod hostile;

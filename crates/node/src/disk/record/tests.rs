@@ -29,6 +29,10 @@ fn head(text: &'static str) -> Head {
         },
         part: Some((Range { start: 4, end: 9 }, 10)),
         tags: [7, 8].into(),
+        coded: Some(Coded {
+            version: 9,
+            length: 10,
+        }),
     }
 }
 

@@ -1,0 +1,329 @@
+//! The cluster that a node belongs to: which node answers for a key, and objects in chunks.
+//!
+//! ```text
+//! request -> own store -> owner of the key (another node) -> its store, or the origin
+//!                 '-> head of a coded object -> read/ chunks of K nodes -> client
+//! object from the origin -> write/ K + P chunks -> nodes of the map
+//! ```
+//!
+//! A large object is fetched whole by its owner, then cut. Each node with a chunk of it has its
+//! head without content, too: a *stub*. So any of them can answer when the owner is down. Chunks
+//! and stubs are entries of the ordinary store, with the deadline of the object.
+//!
+//! `view.rs` says which nodes are responsible, `message.rs` what they send to each other, `peer.rs`
+//! sends it, `read.rs` and `relay.rs` are content from other nodes. The other side is
+//! [`crate::peer_port`].
+//!
+//! Deliberately absent: agreement among nodes. Nodes with different views find fewer chunks, and
+//! fetch more from the origin; they never serve wrong bytes, because each sub-chunk has a checksum
+//! over its version and position.
+
+pub mod message;
+pub mod peer;
+mod read;
+mod relay;
+pub mod tls;
+pub mod view;
+mod write;
+
+use crate::clock::Clock;
+use crate::coded::Coding;
+use crate::config::{ClusterConfig, Config, Invalid};
+use crate::disk::key_hash;
+use crate::metrics::{ClusterCounts, ClusterFacts};
+use crate::object::{Head, Object, read_all};
+use crate::origin::Origins;
+use crate::purge::Target;
+use crate::rules::key::Key;
+use crate::store::Store;
+use bytes::Bytes;
+use edge::ServerId;
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
+use message::{Message, Part};
+use peer::{Call, CallReply, Peer, PeerFailure};
+use read::CodedExtent;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use view::{Liveness, View};
+
+pub use relay::{Forwarded, Relayed};
+
+/// Time between two probes of a node.
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
+/// Time for the answer of a probe, and of other short requests.
+const PROBE_TIME: Duration = Duration::from_secs(2);
+/// Time in which other nodes say whether they have a stub.
+const STUB_TIME: Duration = Duration::from_secs(1);
+/// Objects that are cut at a time.
+const CUTS_MAX: usize = 2;
+/// Objects that wait to be cut. Further ones stay whole.
+const CUTS_WAITING_MAX: usize = 64;
+/// Maximum bytes of a part of a chunk that is read at once.
+const PART_BYTES_MAX: u64 = 1 << 20;
+
+/// The cluster as one node sees it.
+pub struct Cluster {
+    config: ClusterConfig,
+    coding: Coding,
+    view: RwLock<Arc<View>>,
+    liveness: Mutex<Liveness>,
+    peers: BTreeMap<ServerId, Arc<Peer>>,
+    store: Arc<Store>,
+    origins: Arc<Origins>,
+    clock: Clock,
+    object_bytes_max: u64,
+    cuts: Arc<Semaphore>,
+    cuts_waiting: Arc<Semaphore>,
+    counts: ClusterCounts,
+}
+
+impl Cluster {
+    /// Prepares the cluster of a configuration, if there is one. No connection is made.
+    ///
+    /// # Errors
+    /// A setting cannot be used.
+    pub fn new(
+        config: &Config,
+        store: &Arc<Store>,
+        origins: &Arc<Origins>,
+    ) -> Result<Option<Arc<Self>>, Invalid> {
+        let Some(cluster) = &config.cluster else {
+            return Ok(None);
+        };
+        let connector = tls::connector(&cluster.security)?;
+        let mut peers = BTreeMap::new();
+        for server in cluster.servers.iter().filter(|one| one.id != cluster.own) {
+            peers.insert(server.id, Arc::new(Peer::new(server, connector.clone())?));
+        }
+        let coding = Coding::new(cluster.scheme());
+        Ok(Some(Arc::new(Cluster {
+            view: RwLock::new(Arc::new(View::new(cluster.map()?))),
+            liveness: Mutex::new(Liveness::new(peers.keys().copied())),
+            coding: coding.map_err(|error| Invalid(error.to_string()))?,
+            peers,
+            store: store.clone(),
+            origins: origins.clone(),
+            clock: config.clock.clone(),
+            object_bytes_max: config.object_bytes_max,
+            cuts: Arc::new(Semaphore::new(CUTS_MAX)),
+            cuts_waiting: Arc::new(Semaphore::new(CUTS_WAITING_MAX)),
+            counts: ClusterCounts::default(),
+            config: cluster.clone(),
+        })))
+    }
+
+    /// Settings.
+    pub fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    /// Counts.
+    pub fn counts(&self) -> &ClusterCounts {
+        &self.counts
+    }
+
+    /// State for operators.
+    pub fn facts(&self) -> ClusterFacts<'_> {
+        ClusterFacts {
+            counts: &self.counts,
+            nodes: self.config.servers.len(),
+            nodes_down: self.view().down().len(),
+            code: (self.config.data, self.config.parity),
+        }
+    }
+
+    /// The present view.
+    pub fn view(&self) -> Arc<View> {
+        let view = self.view.read();
+        view.unwrap_or_else(|poison| poison.into_inner()).clone()
+    }
+
+    /// Returns the nodes that answer for a key before this one does, in the order in which to try
+    /// them. None if this node is the owner.
+    pub fn owners_before(&self, key: &Key) -> Vec<ServerId> {
+        let view = self.view();
+        let owners = view.owners(view.map().bucket_of(key_hash(key)));
+        let before = owners.into_iter().take_while(|id| *id != self.config.own);
+        before.collect()
+    }
+
+    /// Returns an object whose content is read from chunks; `None` if its head does not permit it.
+    pub fn open(self: &Arc<Self>, key: &Key, head: &Arc<Head>) -> Option<Object> {
+        let coded = head.coded?;
+        if coded.length == 0 || coded.length > self.object_bytes_max {
+            return None;
+        }
+        let extent = CodedExtent::new(self.clone(), key.clone(), head.clone(), coded);
+        Some(Object::on_disk(
+            head.clone(),
+            Arc::new(extent),
+            coded.length,
+        ))
+    }
+
+    /// Returns a part of a chunk that this node has.
+    pub async fn own_part(&self, key: &Key, part: &Part) -> Option<Bytes> {
+        if part.range.len() > PART_BYTES_MAX {
+            return None;
+        }
+        let resource = self.store.get_anywhere(&key.chunk(part.chunk)?).await?;
+        let chunk = resource.chunk(part.version)?;
+        if part.range.end > chunk.length {
+            return None;
+        }
+        let mut pieces = match &chunk.extent {
+            Some(extent) => read_all(extent.read(part.range)).await.ok()?,
+            None => chunk.slice(part.range),
+        };
+        match pieces.len() {
+            1 => pieces.pop(),
+            _ => Some(pieces.concat().into()),
+        }
+    }
+
+    /// Sends a request to a node and records whether it has answered.
+    async fn call(
+        &self,
+        server: ServerId,
+        call: Call,
+        bytes_max: usize,
+        time: Duration,
+    ) -> Result<CallReply, PeerFailure> {
+        let Some(peer) = self.peers.get(&server) else {
+            return Err(PeerFailure::Unreachable);
+        };
+        let reply = peer.call(call, bytes_max, time).await;
+        self.note(server, reply.as_ref().err().copied());
+        reply
+    }
+
+    /// Records the result of a request. The view changes when a node is down or up again.
+    fn note(&self, server: ServerId, failure: Option<PeerFailure>) {
+        let mut liveness = self
+            .liveness
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        let has_changed = match failure {
+            None => liveness.answered(server),
+            Some(failure) if failure.is_of_node() => liveness.failed(server),
+            Some(_) => false,
+        };
+        if !has_changed {
+            return;
+        }
+        let down = liveness.down();
+        let state = if down.contains(&server) { "down" } else { "up" };
+        log::warn!("{server} is {state}");
+        // Under the lock of the liveness, so that views are installed in the order of the changes.
+        let view = Arc::new(self.view().with_down(&down));
+        *self
+            .view
+            .write()
+            .unwrap_or_else(|poison| poison.into_inner()) = view;
+    }
+
+    /// Probes the other nodes until `stop` changes.
+    pub async fn probe(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut probes = JoinSet::new();
+        for &server in self.peers.keys() {
+            let cluster = self.clone();
+            probes.spawn(async move {
+                loop {
+                    let health = Call {
+                        method: Method::GET,
+                        path: "/v1/health",
+                        headers: HeaderMap::new(),
+                        body: vec![],
+                    };
+                    let _ = cluster.call(server, health, 1 << 10, PROBE_TIME).await;
+                    sleep(PROBE_PAUSE).await;
+                }
+            });
+        }
+        let _ = stop.changed().await;
+    }
+
+    /// Requests the stubs of a URL from the nodes that may have a chunk of it. Returns the first
+    /// ones; empty if no node has any.
+    pub async fn find_stubs(self: &Arc<Self>, key: &Key) -> Vec<Message> {
+        let view = self.view();
+        let holders = view.holders(view.map().bucket_of(key_hash(key)));
+        let mut calls = JoinSet::new();
+        for server in holders.into_iter().filter(|id| *id != self.config.own) {
+            let cluster = self.clone();
+            let Some(call) = call_of(Method::GET, "/v1/stub", key) else {
+                return vec![];
+            };
+            calls.spawn(async move {
+                cluster
+                    .call(server, call, message::MESSAGES_BYTES_MAX, STUB_TIME)
+                    .await
+            });
+        }
+        while let Some(reply) = calls.join_next().await {
+            let Ok(Ok(reply)) = reply else { continue };
+            let messages = message::read_all(&reply.body, self.clock.now_ms());
+            let mut messages = messages.unwrap_or_default();
+            messages.retain(|message| message.head.coded.is_some());
+            if reply.status == StatusCode::OK && !messages.is_empty() {
+                return messages;
+            }
+        }
+        vec![]
+    }
+
+    /// Stores the stub of a message. Returns its head unless a purge concerns it.
+    pub fn store_stub(&self, key: &Key, message: Message) -> Option<Arc<Head>> {
+        let head = Arc::new(message.head);
+        let stub = Object::stub(head.clone());
+        let is_stored = self.store.put_from_peer(key, key, &stub, message.age);
+        is_stored.then_some(head)
+    }
+
+    /// Purges on all other nodes. Those that are down are not reached.
+    pub async fn purge_others(self: &Arc<Self>, target: &Target, is_soft: bool) {
+        let mut headers = HeaderMap::new();
+        let (kind, text) = match target {
+            Target::Url(key) => ("url", key.as_str().to_owned()),
+            Target::Prefix(prefix) => ("prefix", prefix.clone()),
+            Target::Tag(hash) => ("tag", format!("{hash:x}")),
+        };
+        let soft = if is_soft { "soft" } else { "hard" };
+        let Ok(value) = HeaderValue::from_bytes(format!("{soft} {kind} {text}").as_bytes()) else {
+            return;
+        };
+        headers.insert(message::PURGE, value);
+        let mut calls = JoinSet::new();
+        for &server in self.peers.keys() {
+            let cluster = self.clone();
+            let call = Call {
+                method: Method::POST,
+                path: "/v1/purge",
+                headers: headers.clone(),
+                body: vec![],
+            };
+            calls.spawn(async move { cluster.call(server, call, 1 << 10, PROBE_TIME).await });
+        }
+        while calls.join_next().await.is_some() {}
+    }
+}
+
+/// Makes a request that concerns a key; `None` if the key cannot be a field's value.
+fn call_of(method: Method, path: &'static str, key: &Key) -> Option<Call> {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        message::KEY,
+        HeaderValue::from_bytes(key.as_str().as_bytes()).ok()?,
+    );
+    Some(Call {
+        method,
+        path,
+        headers,
+        body: vec![],
+    })
+}

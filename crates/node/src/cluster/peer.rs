@@ -1,0 +1,279 @@
+//! Requests to another node by HTTP/2, bounded in number, bytes and time.
+//!
+//! There are two connections to each node: one for calls, whose replies are short and are read at
+//! once, and one for replies that clients read at their pace. So a slow client delays no chunk. The
+//! windows of all streams fit in the window of their connection, for the same reason.
+
+use crate::body::Content;
+use crate::config::{Invalid, Server};
+use bytes::Bytes;
+use edge::ServerId;
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::header::HeaderMap;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+/// Maximum number of calls at a time to a node.
+const CALLS_MAX: u32 = 64;
+/// Window of a call: bytes that arrive before they are read.
+const CALL_WINDOW_BYTES: u32 = 128 << 10;
+/// Maximum number of replies at a time that clients read at their pace.
+const RELAYS_MAX: u32 = 512;
+/// Window of such a reply.
+const RELAY_WINDOW_BYTES: u32 = 64 << 10;
+/// Bytes of a request that wait to be sent.
+const SEND_BYTES_MAX: usize = 128 << 10;
+/// Time for a connection with its handshakes.
+const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// Time between two pings, and time for the answer. A connection without an answer is closed, which
+/// ends all of its requests.
+const PING_TIME: Duration = Duration::from_secs(2);
+
+/// Reason for which a node has not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerFailure {
+    /// There is no connection, or it broke.
+    Unreachable,
+    /// There was no answer in time.
+    Timeout,
+    /// Too many requests are under way.
+    Busy,
+    /// The reply is longer than expected.
+    TooLong,
+}
+
+impl PeerFailure {
+    /// Whether the failure is the node's: a sign that it is down.
+    pub fn is_of_node(self) -> bool {
+        matches!(self, PeerFailure::Unreachable | PeerFailure::Timeout)
+    }
+}
+
+/// A request to a node.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Method.
+    pub method: Method,
+    /// Path, which says what is requested.
+    pub path: &'static str,
+    /// Fields.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Vec<Bytes>,
+}
+
+/// Reply to a [`Call`].
+#[derive(Clone, Debug)]
+pub struct CallReply {
+    /// Status.
+    pub status: StatusCode,
+    /// Body.
+    pub body: Bytes,
+}
+
+/// Another node.
+pub struct Peer {
+    /// Number.
+    pub id: ServerId,
+    address: SocketAddr,
+    name: ServerName<'static>,
+    tls: Option<TlsConnector>,
+    calls: Link,
+    relays: Link,
+}
+
+/// A connection that is made when it is needed.
+struct Link {
+    sender: Mutex<Option<SendRequest<Content>>>,
+    permits: Arc<Semaphore>,
+    streams: u32,
+    window_bytes: u32,
+}
+
+impl Link {
+    fn new(streams: u32, window_bytes: u32) -> Self {
+        Link {
+            sender: Mutex::new(None),
+            permits: Arc::new(Semaphore::new(streams as usize)),
+            streams,
+            window_bytes,
+        }
+    }
+
+    async fn handshake<S>(&self, stream: S) -> Result<SendRequest<Content>, PeerFailure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(self.window_bytes)
+            .initial_connection_window_size(self.window_bytes * self.streams)
+            .max_send_buf_size(SEND_BYTES_MAX)
+            .max_concurrent_reset_streams(self.streams as usize)
+            .keep_alive_interval(PING_TIME)
+            .keep_alive_timeout(PING_TIME);
+        let connected = builder.handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = connected.map_err(|_| PeerFailure::Unreachable)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                log::debug!("a connection to a node has ended: {error}");
+            }
+        });
+        Ok(sender)
+    }
+}
+
+impl Peer {
+    /// Prepares requests to a node. No connection is made.
+    ///
+    /// # Errors
+    /// The name for its certificate is malformed.
+    pub fn new(server: &Server, tls: Option<TlsConnector>) -> Result<Self, Invalid> {
+        let name = match &server.name {
+            None => ServerName::IpAddress(server.address.ip().into()),
+            Some(name) => ServerName::try_from(name.clone())
+                .map_err(|_| Invalid(format!("name '{name}': expected a DNS name")))?,
+        };
+        Ok(Peer {
+            id: server.id,
+            address: server.address,
+            name,
+            tls,
+            calls: Link::new(CALLS_MAX, CALL_WINDOW_BYTES),
+            relays: Link::new(RELAYS_MAX, RELAY_WINDOW_BYTES),
+        })
+    }
+
+    /// Sends a request and reads the reply, of at most `bytes_max` bytes, within a time.
+    ///
+    /// # Errors
+    /// There is no reply.
+    pub async fn call(
+        &self,
+        call: Call,
+        bytes_max: usize,
+        time: Duration,
+    ) -> Result<CallReply, PeerFailure> {
+        let reply = async {
+            let acquired = self.calls.permits.acquire().await;
+            let _permit = acquired.map_err(|_| PeerFailure::Busy)?;
+            let response = self.send(&self.calls, &call).await?;
+            let status = response.status();
+            let body = collect(response.into_body(), bytes_max).await?;
+            Ok(CallReply { status, body })
+        };
+        timeout(time, reply)
+            .await
+            .unwrap_or(Err(PeerFailure::Timeout))
+    }
+
+    /// Sends a request and returns the head of the reply, and a permit that the caller drops when
+    /// the body was read.
+    ///
+    /// # Errors
+    /// There is no head within the time.
+    pub async fn relay(
+        &self,
+        call: &Call,
+        head_time: Duration,
+    ) -> Result<(Response<Incoming>, OwnedSemaphorePermit), PeerFailure> {
+        let permit = self.relays.permits.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| PeerFailure::Busy)?;
+        let response = timeout(head_time, self.send(&self.relays, call)).await;
+        let response = response.unwrap_or(Err(PeerFailure::Timeout))?;
+        Ok((response, permit))
+    }
+
+    async fn send(&self, link: &Link, call: &Call) -> Result<Response<Incoming>, PeerFailure> {
+        // A connection that is kept may have ended: the second one is new.
+        for is_last in [false, true] {
+            let (mut sender, is_new) = self.sender(link).await?;
+            let uri = format!("http://peer{}", call.path);
+            let mut request = Request::new(Content::chunks(call.body.clone()));
+            *request.method_mut() = call.method.clone();
+            *request.uri_mut() = uri.parse().map_err(|_| PeerFailure::Unreachable)?;
+            *request.headers_mut() = call.headers.clone();
+            match sender.send_request(request).await {
+                Ok(response) => return Ok(response),
+                Err(error) if is_last || is_new => {
+                    log::debug!("{}: {error}", self.id);
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        Err(PeerFailure::Unreachable)
+    }
+
+    /// Returns the connection, and whether it was made now.
+    async fn sender(&self, link: &Link) -> Result<(SendRequest<Content>, bool), PeerFailure> {
+        let mut slot = link.sender.lock().await;
+        if let Some(sender) = slot.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok((sender.clone(), false));
+        }
+        *slot = None;
+        let connected = timeout(CONNECT_TIME, self.connect(link)).await;
+        let sender = connected.unwrap_or(Err(PeerFailure::Timeout))?;
+        *slot = Some(sender.clone());
+        Ok((sender, true))
+    }
+
+    async fn connect(&self, link: &Link) -> Result<SendRequest<Content>, PeerFailure> {
+        let unreachable = |error: std::io::Error| {
+            log::debug!("{}: {error}", self.id);
+            PeerFailure::Unreachable
+        };
+        let stream = TcpStream::connect(self.address)
+            .await
+            .map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        match &self.tls {
+            None => link.handshake(stream).await,
+            Some(tls) => {
+                let stream = tls.connect(self.name.clone(), stream).await;
+                link.handshake(stream.map_err(unreachable)?).await
+            }
+        }
+    }
+}
+
+/// Reads a body of at most a number of bytes.
+///
+/// # Errors
+/// It is longer, or the connection broke.
+pub async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, PeerFailure> {
+    let mut first = Bytes::new();
+    let mut all: Vec<u8> = vec![];
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| PeerFailure::Unreachable)?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if first.len() + all.len() + data.len() > bytes_max {
+            return Err(PeerFailure::TooLong);
+        }
+        if first.is_empty() && all.is_empty() {
+            first = data;
+            continue;
+        }
+        if all.is_empty() {
+            all.extend_from_slice(&first);
+            first.clear();
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
+}

@@ -1,0 +1,311 @@
+//! Content that is read from chunks on several nodes.
+//!
+//! A task carries out the plan of [`edge::Read`]: it requests sub-chunks, verifies them, decodes
+//! what is missing, and passes the bytes on in order. It ends when its reader does.
+//!
+//! # Bounds
+//! A read holds the sub-chunks of two stripes (at most 2 (K + P) sub-chunks) and a few pieces that
+//! its reader has not taken. Each request ends within [`SERVER_TIME`].
+
+use super::message::{self, Part};
+use super::relay::{Arriving, Rest, strong_tag};
+use super::{Cluster, call_of};
+use crate::coded::{Coded, Position};
+use crate::disk::key_hash;
+use crate::object::{Extent, Head, Pieces};
+use crate::rules::key::Key;
+use crate::rules::ranges::Range;
+use bytes::Bytes;
+use edge::{
+    ChunkRequest, Event, Layout, Moment, Part as StripePart, Read, ReadTimeouts, Step,
+    StripeDecoder,
+};
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// Stripes that are read at a time.
+const WINDOW: usize = 2;
+/// Pieces that wait for the reader.
+const PIECES_MAX: usize = 2;
+/// Time for a sub-chunk. A node that takes longer does not have it.
+const SERVER_TIME: Duration = Duration::from_secs(3);
+
+/// Content in chunks.
+#[derive(Clone)]
+pub struct CodedExtent {
+    cluster: Arc<Cluster>,
+    key: Key,
+    head: Arc<Head>,
+    coded: Coded,
+}
+
+impl std::fmt::Debug for CodedExtent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CodedExtent({}, {:?})", self.key, self.coded)
+    }
+}
+
+impl CodedExtent {
+    /// Content of an object of the cluster.
+    pub fn new(cluster: Arc<Cluster>, key: Key, head: Arc<Head>, coded: Coded) -> Self {
+        CodedExtent {
+            cluster,
+            key,
+            head,
+            coded,
+        }
+    }
+}
+
+impl Extent for CodedExtent {
+    fn read(&self, range: Range) -> Box<dyn Pieces> {
+        let (sender, receiver) = mpsc::channel(PIECES_MAX);
+        self.cluster.counts.reads.fetch_add(1, Relaxed);
+        let reading = Reading::new(self.clone(), range, sender);
+        tokio::spawn(reading.run());
+        Box::new(Arriving(receiver))
+    }
+}
+
+fn timeouts() -> ReadTimeouts {
+    let us = SERVER_TIME.as_micros() as u64;
+    ReadTimeouts {
+        // The origin is used for what nodes have not, never for what is late.
+        origin_fetch_us: us,
+        server_timeout_us: us,
+        window: WINDOW,
+        ..ReadTimeouts::default()
+    }
+}
+
+type Fetched = (ChunkRequest, Event, Option<Bytes>);
+
+/// A read that is under way.
+struct Reading {
+    extent: CodedExtent,
+    layout: Layout,
+    range: Range,
+    /// End of what was passed on.
+    at: u64,
+    /// Number of the next stripe to be passed on.
+    next_stripe: u64,
+    name_hash: u64,
+    plan: Read,
+    started: Instant,
+    fetches: JoinSet<Fetched>,
+    /// Sub-chunks of the stripes in the window.
+    held: BTreeMap<u64, Vec<Option<Bytes>>>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+}
+
+impl Reading {
+    fn new(extent: CodedExtent, range: Range, sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
+        let cluster = &extent.cluster;
+        let layout = cluster.coding.layout(extent.coded.length);
+        let name_hash = key_hash(&extent.key);
+        let view = cluster.view();
+        let sources = view.sources(view.map().bucket_of(name_hash));
+        let bytes = range.start..range.end;
+        Reading {
+            layout,
+            at: range.start,
+            next_stripe: layout.stripes_of(&bytes).start,
+            name_hash,
+            plan: Read::new(layout, bytes, sources, timeouts()),
+            started: Instant::now(),
+            fetches: JoinSet::new(),
+            held: BTreeMap::new(),
+            sender,
+            range,
+            extent,
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.started.elapsed().as_micros() as u64)
+    }
+
+    async fn run(mut self) {
+        let cluster = self.extent.cluster.clone();
+        let mut decoder = StripeDecoder::new(cluster.coding.code(), self.layout);
+        loop {
+            // Before the plan looks at the time: the reader may have been slow.
+            while let Some(fetched) = self.fetches.try_join_next() {
+                self.received(fetched.ok());
+            }
+            if self.sender.is_closed() {
+                return;
+            }
+            match self.plan.step(self.now()) {
+                Step::Fetch(request) => self.fetch(request),
+                // Other nodes are awaited; then the rest comes from the origin at once.
+                Step::Origin { stripe, .. } => {
+                    self.plan.handle(self.now(), Event::OriginFailed(stripe));
+                }
+                Step::Serve(part) => {
+                    let Some(pieces) = self.pieces(&mut decoder, &part) else {
+                        return self.fail().await;
+                    };
+                    for piece in pieces {
+                        self.at += piece.len() as u64;
+                        if self.sender.send(Ok(piece)).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                Step::Wait(until) => {
+                    let until = self.started + Duration::from_micros(until.0);
+                    tokio::select! {
+                        Some(fetched) = self.fetches.join_next() => self.received(fetched.ok()),
+                        () = sleep_until(until) => {}
+                        () = self.sender.closed() => return,
+                    }
+                }
+                Step::Done => return,
+                Step::Failed(_) => return self.fail().await,
+            }
+        }
+    }
+
+    fn fetch(&mut self, request: ChunkRequest) {
+        let span = self
+            .extent
+            .cluster
+            .coding
+            .span(&self.layout, request.stripe);
+        let part = Part {
+            version: self.extent.coded.version,
+            chunk: request.chunk,
+            range: Range {
+                start: span.start,
+                end: span.end,
+            },
+        };
+        let (extent, name_hash) = (self.extent.clone(), self.name_hash);
+        self.fetches.spawn(async move {
+            let cluster = &extent.cluster;
+            let Some(bytes) = cluster.part(&extent.key, request, &part).await else {
+                cluster.counts.sub_chunks_missing.fetch_add(1, Relaxed);
+                return (request, Event::Missing(request), None);
+            };
+            let position = Position {
+                name_hash,
+                chunk: request.chunk,
+                stripe: request.stripe,
+            };
+            match cluster.coding.verified(&extent.coded, position, &bytes) {
+                Some(bytes) => (request, Event::Received(request), Some(bytes)),
+                None => {
+                    cluster.counts.sub_chunks_corrupt.fetch_add(1, Relaxed);
+                    log::warn!(
+                        "{}: {} has sent a damaged chunk",
+                        extent.key,
+                        request.server
+                    );
+                    (request, Event::Corrupt(request), None)
+                }
+            }
+        });
+    }
+
+    fn received(&mut self, fetched: Option<Fetched>) {
+        let Some((request, event, bytes)) = fetched else {
+            // The task was ended; the plan waits for its timeout.
+            return;
+        };
+        if let Some(bytes) = bytes
+            && request.stripe >= self.next_stripe
+        {
+            let chunks = self.extent.cluster.coding.chunks();
+            let held = self.held.entry(request.stripe);
+            held.or_insert_with(|| vec![None; chunks])[request.chunk] = Some(bytes);
+        }
+        self.plan.handle(self.now(), event);
+    }
+
+    /// Returns the bytes of a stripe. `None` cannot happen: the plan has what it needs.
+    fn pieces(&mut self, decoder: &mut StripeDecoder<'_>, part: &StripePart) -> Option<Vec<Bytes>> {
+        let held = self.held.remove(&part.stripe)?;
+        self.next_stripe = part.stripe + 1;
+        if !part.missing.is_empty() {
+            let counts = &self.extent.cluster.counts;
+            counts.stripes_decoded.fetch_add(1, Relaxed);
+            let chunks: Vec<Option<&[u8]>> = held.iter().map(|chunk| chunk.as_deref()).collect();
+            let mut out = vec![];
+            decoder
+                .join(part.stripe, &chunks, &part.bytes, &mut out)
+                .ok()?;
+            return Some(vec![out.into()]);
+        }
+        let wanted = self.layout.chunks_of(&part.bytes, part.stripe);
+        let piece = |chunk: usize| {
+            let span = self.layout.sub_chunk(part.stripe, chunk);
+            let from = part.bytes.start.max(span.start) - span.start;
+            let to = part.bytes.end.min(span.end) - span.start;
+            let bytes = held[chunk].as_ref()?;
+            Some(bytes.slice(from as usize..to as usize))
+        };
+        wanted.iter().map(piece).collect()
+    }
+
+    /// Ends a read that found fewer than K chunks. If a part was passed on already, the rest comes
+    /// from the origin; otherwise the caller fetches the whole.
+    async fn fail(mut self) {
+        let counts = &self.extent.cluster.counts;
+        counts.reads_failed.fetch_add(1, Relaxed);
+        self.fetches.abort_all();
+        let head = &self.extent.head;
+        if self.at > self.range.start
+            && let Some(tag) = strong_tag(&head.headers)
+        {
+            let mut headers = HeaderMap::new();
+            for (name, value) in head.selection.fields() {
+                if let Some(Ok(value)) = value.as_deref().map(HeaderValue::from_bytes) {
+                    headers.insert(name, value);
+                }
+            }
+            let rest = Rest {
+                key: self.extent.key.clone(),
+                headers,
+                tag,
+                range: Range {
+                    start: self.at,
+                    end: self.range.end,
+                },
+                whole: self.layout.object_bytes(),
+                client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            };
+            if rest.pass(&self.extent.cluster, &self.sender).await {
+                return;
+            }
+        }
+        let error = io::Error::other("fewer chunks than needed are there");
+        let _ = self.sender.send(Err(error)).await;
+    }
+}
+
+impl Cluster {
+    /// Returns a sub-chunk with its checksum from this node or another one.
+    async fn part(&self, key: &Key, request: ChunkRequest, part: &Part) -> Option<Bytes> {
+        if request.server == self.config.own {
+            return self.own_part(key, part).await;
+        }
+        let mut call = call_of(Method::GET, "/v1/chunk", key)?;
+        call.headers.insert(message::PART, part.value());
+        let bytes_max = part.range.len() as usize;
+        let reply = self
+            .call(request.server, call, bytes_max, SERVER_TIME)
+            .await;
+        let reply = reply.ok()?;
+        (reply.status == StatusCode::OK).then_some(reply.body)
+    }
+}

@@ -1,0 +1,267 @@
+//! How an object is cut into chunks, and how the content of a chunk is laid out.
+//!
+//! ```text
+//! chunk:  sub-chunk of stripe 0, checksum, sub-chunk of stripe 1, checksum, …
+//! ```
+//!
+//! A checksum (8 bytes, little-endian) is computed by the node that cuts and verified by the node
+//! that reads, so that nothing in between is trusted: disks, memory and other nodes. It covers the
+//! position, the version of the object and the parameters of the code.
+
+use bytes::Bytes;
+use edge::{Code, Layout, Scheme, SchemeError, SubChunkId, checksum, encode_stripe, mix};
+use std::hash::Hasher;
+use std::ops::Range;
+use twox_hash::XxHash3_64;
+
+/// Bytes of a checksum.
+const SUM_BYTES: u64 = 8;
+
+/// Identity of an object that was cut into chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Coded {
+    /// Hash of the content and of the code. Chunks of equal versions belong together, whichever
+    /// node has cut them.
+    pub version: u64,
+    /// Length of the object in bytes.
+    pub length: u64,
+}
+
+/// Position of a sub-chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// Hash of the object's URL.
+    pub name_hash: u64,
+    /// Number of the chunk.
+    pub chunk: usize,
+    /// Number of the stripe.
+    pub stripe: u64,
+}
+
+/// A code and its parameters.
+#[derive(Clone, Debug)]
+pub struct Coding {
+    scheme: Scheme,
+    code: Code,
+}
+
+impl Coding {
+    /// Prepares a code.
+    ///
+    /// # Errors
+    /// The scheme is invalid.
+    pub fn new(scheme: Scheme) -> Result<Self, SchemeError> {
+        let code = Code::new(scheme.k, scheme.p)?;
+        scheme.check()?;
+        Ok(Coding { scheme, code })
+    }
+
+    /// The code.
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// Number of data chunks.
+    pub fn k(&self) -> usize {
+        usize::from(self.scheme.k)
+    }
+
+    /// Number of all chunks of an object.
+    pub fn chunks(&self) -> usize {
+        self.scheme.chunks()
+    }
+
+    /// Layout of an object of a length.
+    pub fn layout(&self, length: u64) -> Layout {
+        Layout::new(&self.scheme, length)
+    }
+
+    /// Bytes of the content of each chunk of an object of a length.
+    pub fn chunk_bytes(&self, length: u64) -> u64 {
+        let layout = self.layout(length);
+        layout.chunk_bytes() + layout.stripes() * SUM_BYTES
+    }
+
+    /// Where the content of a chunk has the sub-chunk of a stripe with its checksum.
+    pub fn span(&self, layout: &Layout, stripe: u64) -> Range<u64> {
+        let start = layout.offset_in_chunk(stripe) + stripe * SUM_BYTES;
+        start..start + u64::from(layout.sub_chunk_bytes(stripe)) + SUM_BYTES
+    }
+
+    /// Cuts an object. Returns its identity and the contents of its chunks.
+    pub fn cut(&self, name_hash: u64, content: &[Bytes]) -> (Coded, Vec<Bytes>) {
+        let coded = self.identify(content);
+        let layout = self.layout(coded.length);
+        let capacity = usize::try_from(self.chunk_bytes(coded.length)).unwrap_or(0);
+        let mut made = vec![Vec::with_capacity(capacity); self.chunks()];
+        let mut rest = content.iter().flat_map(|piece| piece.chunks(64 << 10));
+        let (mut piece, mut bytes, mut out): (&[u8], Vec<u8>, Vec<u8>) = (&[], vec![], vec![]);
+        for stripe in 0..layout.stripes() {
+            let span = layout.stripe(stripe);
+            let length = (span.end - span.start) as usize;
+            bytes.clear();
+            while bytes.len() < length {
+                if piece.is_empty() {
+                    piece = rest.next().expect("the length is that of the content");
+                }
+                let (taken, after) = piece.split_at(piece.len().min(length - bytes.len()));
+                bytes.extend_from_slice(taken);
+                piece = after;
+            }
+            encode_stripe(&self.code, &layout, stripe, &bytes, &mut out);
+            let parts = out.chunks_exact(layout.sub_chunk_bytes(stripe) as usize);
+            for (chunk, (made, part)) in made.iter_mut().zip(parts).enumerate() {
+                let position = Position {
+                    name_hash,
+                    chunk,
+                    stripe,
+                };
+                made.extend_from_slice(part);
+                made.extend_from_slice(&self.sum(coded.version, position, part).to_le_bytes());
+            }
+        }
+        (coded, made.into_iter().map(Bytes::from).collect())
+    }
+
+    /// Returns a sub-chunk without its checksum; `None` if its length or its bytes are not those
+    /// that were cut.
+    pub fn verified(&self, coded: &Coded, position: Position, bytes: &Bytes) -> Option<Bytes> {
+        let layout = self.layout(coded.length);
+        let span = self.span(&layout, position.stripe);
+        if bytes.len() as u64 != span.end - span.start {
+            return None;
+        }
+        let part = bytes.slice(..bytes.len() - SUM_BYTES as usize);
+        let sum = self.sum(coded.version, position, &part).to_le_bytes();
+        bytes.ends_with(&sum).then_some(part)
+    }
+
+    fn identify(&self, content: &[Bytes]) -> Coded {
+        let mut hasher = XxHash3_64::with_seed(self.seed());
+        for piece in content {
+            hasher.write(piece);
+        }
+        Coded {
+            version: hasher.finish(),
+            length: content.iter().map(|piece| piece.len() as u64).sum(),
+        }
+    }
+
+    fn sum(&self, version: u64, position: Position, part: &[u8]) -> u64 {
+        let id = SubChunkId {
+            object: mix(position.name_hash ^ self.seed()) ^ version,
+            chunk: position.chunk as u32,
+            stripe: position.stripe,
+        };
+        checksum(id, part)
+    }
+
+    /// Number of the parameters: chunks of one code are never taken for those of another one.
+    fn seed(&self) -> u64 {
+        let Scheme {
+            k,
+            p,
+            sub_chunk_bytes,
+            ..
+        } = self.scheme;
+        mix(u64::from(k) << 48 | u64::from(p) << 40 | u64::from(sub_chunk_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edge::StripeDecoder;
+
+    fn coding(k: u8, p: u8) -> Coding {
+        let mut scheme = Scheme::coded(k, p);
+        scheme.sub_chunk_bytes = 1_000;
+        Coding::new(scheme).expect("the input is valid")
+    }
+
+    fn content(length: usize, piece: usize) -> Vec<Bytes> {
+        let bytes: Vec<u8> = (0..length).map(|at| ((at * 31) >> 3) as u8).collect();
+        bytes.chunks(piece).map(Bytes::copy_from_slice).collect()
+    }
+
+    #[test]
+    fn an_object_is_reproduced_from_any_k_chunks() {
+        let coding = coding(3, 2);
+        for length in [1, 2, 2_999, 3_000, 3_001, 10_000] {
+            let content = content(length, 777);
+            let (coded, chunks) = coding.cut(7, &content);
+            assert_eq!(coded.length, length as u64);
+            let layout = coding.layout(coded.length);
+            for (lost, other) in [(0, 1), (2, 4), (3, 4)] {
+                let mut decoder = StripeDecoder::new(coding.code(), layout);
+                let mut out = vec![];
+                for stripe in 0..layout.stripes() {
+                    let span = coding.span(&layout, stripe);
+                    let span = span.start as usize..span.end as usize;
+                    let part = |chunk: usize| {
+                        let position = Position {
+                            name_hash: 7,
+                            chunk,
+                            stripe,
+                        };
+                        let bytes = chunks[chunk].slice(span.clone());
+                        coding.verified(&coded, position, &bytes)
+                    };
+                    let parts: Vec<Option<Bytes>> = (0..5)
+                        .map(|chunk| part(chunk).filter(|_| chunk != lost && chunk != other))
+                        .collect();
+                    let parts: Vec<Option<&[u8]>> =
+                        parts.iter().map(|part| part.as_deref()).collect();
+                    let all = 0..coded.length;
+                    decoder
+                        .join(stripe, &parts, &all, &mut out)
+                        .expect("three chunks are enough");
+                }
+                assert_eq!(out, content.concat(), "{length} bytes");
+            }
+            let bytes = coding.chunk_bytes(coded.length);
+            assert!(chunks.iter().all(|chunk| chunk.len() as u64 == bytes));
+        }
+    }
+
+    #[test]
+    fn the_version_depends_on_content_and_code_and_not_on_pieces() {
+        let of = |coding: &Coding, length, piece| coding.cut(7, &content(length, piece)).0;
+        let first = of(&coding(3, 1), 5_000, 10);
+        assert_eq!(first, of(&coding(3, 1), 5_000, 4_000));
+        assert_ne!(first.version, of(&coding(3, 1), 5_001, 10).version);
+        assert_ne!(first.version, of(&coding(2, 1), 5_000, 10).version);
+    }
+
+    #[test]
+    fn changed_bytes_and_other_positions_are_refused() {
+        let coding = coding(2, 1);
+        let (coded, chunks) = coding.cut(7, &content(5_000, 5_000));
+        let layout = coding.layout(coded.length);
+        let span = coding.span(&layout, 1);
+        let bytes = chunks[1].slice(span.start as usize..span.end as usize);
+        let position = Position {
+            name_hash: 7,
+            chunk: 1,
+            stripe: 1,
+        };
+        assert!(coding.verified(&coded, position, &bytes).is_some());
+        for bit in (0..bytes.len() * 8).step_by(401) {
+            let mut changed = bytes.to_vec();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(coding.verified(&coded, position, &changed.into()), None);
+        }
+        let shorter = bytes.slice(1..);
+        assert_eq!(coding.verified(&coded, position, &shorter), None);
+        let other = Position {
+            name_hash: 8,
+            ..position
+        };
+        assert_eq!(coding.verified(&coded, other, &bytes), None);
+        let newer = Coded {
+            version: coded.version ^ 1,
+            ..coded
+        };
+        assert_eq!(coding.verified(&newer, position, &bytes), None);
+    }
+}

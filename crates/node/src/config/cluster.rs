@@ -1,0 +1,258 @@
+//! Settings of a cluster: its file, which all nodes have, and what is different on each node.
+
+use super::Invalid;
+use edge::{Config as MapConfig, Map, Scheme, ServerId};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Maximum number of servers of a cluster file.
+const SERVERS_MAX: usize = 256;
+/// Smallest value of [`ClusterConfig::coded_bytes_min`]. Chunks of smaller objects would be mostly
+/// heads and requests.
+const CODED_BYTES_MIN: u64 = 4 << 10;
+
+/// Settings of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterConfig {
+    /// Number of this node.
+    pub own: ServerId,
+    /// All nodes, this one among them.
+    pub servers: Vec<Server>,
+    /// Data chunks of an object (K).
+    pub data: u8,
+    /// Parity chunks of an object (P).
+    pub parity: u8,
+    /// Number of buckets.
+    pub buckets: u32,
+    /// Minimum size in bytes of objects that are coded.
+    pub coded_bytes_min: u64,
+    /// Address for other nodes, if it is not that of this node in the file.
+    pub listen: Option<SocketAddr>,
+    /// Protection of the connections between nodes.
+    pub security: Security,
+}
+
+/// A node of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// Number.
+    pub id: ServerId,
+    /// Address for other nodes.
+    pub address: SocketAddr,
+    /// Weight: its part of the cluster in proportion to the weights of the others.
+    pub weight: u32,
+    /// Name in its certificate; the address if there is none.
+    pub name: Option<String>,
+}
+
+/// Protection of the connections between nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Security {
+    /// None. Permitted between addresses of the loopback interface only.
+    Plain,
+    /// TLS, with certificates on both sides.
+    Tls {
+        /// Certificates of the authorities that sign the nodes' certificates, in PEM.
+        authorities: PathBuf,
+        /// Certificate chain of this node, in PEM.
+        certificate: PathBuf,
+        /// Its key, in PEM.
+        key: PathBuf,
+    },
+}
+
+impl ClusterConfig {
+    /// Reads the text of a cluster file: a line for each setting and each server, `#` before
+    /// comments.
+    ///
+    /// # Errors
+    /// The first line that is not understood.
+    pub fn parse(text: &str, own: ServerId, security: Security) -> Result<Self, Invalid> {
+        let mut cluster = ClusterConfig {
+            own,
+            servers: vec![],
+            data: 3,
+            parity: 1,
+            buckets: 200,
+            coded_bytes_min: edge::CODED_FROM_BYTES,
+            listen: None,
+            security,
+        };
+        for (index, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            cluster
+                .line(&words)
+                .map_err(|expected| Invalid(format!("line {}: {expected}", index + 1)))?;
+        }
+        Ok(cluster)
+    }
+
+    fn line(&mut self, words: &[&str]) -> Result<(), String> {
+        fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+            let invalid = |_| format!("'{text}': expected a number in range");
+            text.parse().map_err(invalid)
+        }
+        match words {
+            [] => {}
+            ["data", count] => self.data = number(count)?,
+            ["parity", count] => self.parity = number(count)?,
+            ["buckets", count] => self.buckets = number(count)?,
+            ["server", id, address, options @ ..] => {
+                let invalid = |_| format!("'{address}': expected an address such as 10.0.0.1:7400");
+                let mut server = Server {
+                    id: ServerId(number(id)?),
+                    address: address.parse().map_err(invalid)?,
+                    weight: 1,
+                    name: None,
+                };
+                for option in options {
+                    match option.split_once('=') {
+                        Some(("weight", weight)) => server.weight = number(weight)?,
+                        Some(("name", name)) if !name.is_empty() => {
+                            server.name = Some(name.to_owned());
+                        }
+                        _ => return Err(format!("'{option}': expected weight=N or name=NAME")),
+                    }
+                }
+                self.servers.push(server);
+            }
+            [word, ..] => {
+                let expected = "expected data, parity, buckets or server with their values";
+                return Err(format!("'{word}': {expected}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks settings that depend on each other.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let invalid = |text: String| Err(Invalid(format!("cluster: {text}")));
+        let Some(own) = self.own() else {
+            return invalid(format!("{}: expected a server of the file", self.own));
+        };
+        if self.servers.len() > SERVERS_MAX {
+            let count = self.servers.len();
+            return invalid(format!("{count} servers: expected at most {SERVERS_MAX}"));
+        }
+        let mut addresses: Vec<SocketAddr> = self.servers.iter().map(|one| one.address).collect();
+        addresses.sort_unstable();
+        if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+            return invalid(format!("{}: the address of two servers", twice[0]));
+        }
+        if self.coded_bytes_min < CODED_BYTES_MIN {
+            return invalid(format!(
+                "objects of {} bytes: expected a minimum of at least {CODED_BYTES_MIN}",
+                self.coded_bytes_min
+            ));
+        }
+        let listen = self.listen.unwrap_or(own.address);
+        let is_public = |address: &SocketAddr| !address.ip().is_loopback();
+        if self.security == Security::Plain
+            && let Some(address) = addresses.iter().chain([&listen]).find(|one| is_public(one))
+        {
+            return invalid(format!(
+                "{address}: connections without TLS are permitted on loopback addresses only"
+            ));
+        }
+        self.map().map(|_| ())
+    }
+
+    /// Returns the first version of the map.
+    ///
+    /// # Errors
+    /// Code, buckets or servers do not make one.
+    pub fn map(&self) -> Result<Map, Invalid> {
+        let mut config = MapConfig::new(self.scheme());
+        config.buckets = self.buckets;
+        let servers: Vec<_> = self
+            .servers
+            .iter()
+            .map(|one| (one.id, one.weight))
+            .collect();
+        Map::new(config, &servers).map_err(|error| Invalid(format!("cluster: {error}")))
+    }
+
+    /// The code, and which objects are coded.
+    pub fn scheme(&self) -> Scheme {
+        let mut scheme = Scheme::coded(self.data, self.parity);
+        scheme.coded_from_bytes = Some(self.coded_bytes_min);
+        scheme
+    }
+
+    /// Number of chunks of a coded object.
+    pub fn chunks(&self) -> usize {
+        self.scheme().chunks()
+    }
+
+    /// This node.
+    pub fn own(&self) -> Option<&Server> {
+        self.servers.iter().find(|server| server.id == self.own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "# A cluster.\ndata 2\nparity 1\nbuckets 50\n\n\
+        server 1 127.0.0.1:7401\nserver 2 127.0.0.1:7402 weight=3 # larger\n\
+        server 3 127.0.0.1:7403 name=cache-3.example.org weight=2\n";
+
+    fn parsed(text: &str) -> Result<ClusterConfig, Invalid> {
+        ClusterConfig::parse(text, ServerId(1), Security::Plain)
+    }
+
+    #[test]
+    fn a_file_is_read() {
+        let cluster = parsed(FILE).expect("the input is valid");
+        cluster.check().expect("the input is valid");
+        assert_eq!((cluster.data, cluster.parity, cluster.buckets), (2, 1, 50));
+        let weights: Vec<u32> = cluster.servers.iter().map(|one| one.weight).collect();
+        assert_eq!(weights, [1, 3, 2]);
+        let name = cluster.servers[2].name.as_deref();
+        assert_eq!(name, Some("cache-3.example.org"));
+        assert_eq!(cluster.chunks(), 3);
+    }
+
+    #[test]
+    fn lines_that_are_not_understood_are_reported_with_their_number() {
+        for (text, error) in [
+            ("data x", "line 1: 'x': expected a number"),
+            ("\nservers 1", "line 2: 'servers': expected data"),
+            ("server 1 a:b", "line 1: 'a:b': expected an address"),
+            ("server 1 127.0.0.1:1 w=1", "line 1: 'w=1': expected weight"),
+            ("data 300", "line 1: '300': expected a number"),
+        ] {
+            let found = parsed(text).expect_err("the input is invalid").0;
+            assert!(found.starts_with(error), "{found}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_reported() {
+        let check = |change: &dyn Fn(&mut ClusterConfig)| {
+            let mut cluster = parsed(FILE).expect("the input is valid");
+            change(&mut cluster);
+            cluster.check().expect_err("the input is invalid").0
+        };
+        let found = check(&|cluster| cluster.own = ServerId(9));
+        assert!(found.contains("server 9: expected a server"), "{found}");
+        let found = check(&|cluster| cluster.data = 3);
+        assert!(found.contains("a bucket needs 4"), "{found}");
+        let found = check(&|cluster| cluster.servers[1].id = ServerId(1));
+        assert!(found.contains("already a member"), "{found}");
+        let found = check(&|cluster| cluster.servers[1].address = cluster.servers[0].address);
+        assert!(found.contains("of two servers"), "{found}");
+        let found = check(&|cluster| cluster.coded_bytes_min = 1);
+        assert!(found.contains("at least 4096"), "{found}");
+        let address = "10.0.0.1:7400".parse().expect("the input is valid");
+        let found = check(&|cluster| cluster.servers[0].address = address);
+        assert!(found.contains("without TLS"), "{found}");
+        let found = check(&|cluster| cluster.listen = Some(address));
+        assert!(found.contains("without TLS"), "{found}");
+    }
+}

@@ -1,0 +1,352 @@
+//! The port for other nodes of the cluster: HTTP/2, with TLS and certificates on both sides.
+//!
+//! | request | reply |
+//! |---|---|
+//! | `GET /v1/health` | 200 while the node serves |
+//! | `GET /v1/chunk` | part of a chunk (`mayfly-key`, `mayfly-part`), or 404 |
+//! | `PUT /v1/chunk` | stores a chunk and the head of its object, which precedes it |
+//! | `GET /v1/stub` | heads of the objects under a key whose chunks are on nodes |
+//! | `PUT /v1/stub` | moves the deadline of the chunks of an object to that of a newer head |
+//! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`) |
+//! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key |
+//!
+//! A node with a certificate of the cluster's authority is trusted with the store. Sizes, numbers
+//! and times are bounded as for clients.
+
+use crate::body::Content;
+use crate::cluster::message::{self, CLIENT, KEY, PART, PURGE, Part, STUB};
+use crate::cluster::{Cluster, peer, tls};
+use crate::config::{Config, Invalid};
+use crate::listen;
+use crate::object::Head;
+use crate::proxy::{Client, Node};
+use crate::purge::Target;
+use crate::rules::key::Key;
+use crate::stream::Watched;
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::header::HeaderMap;
+use hyper::server::conn::http2::Builder;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// Maximum number of connections.
+const CONNECTIONS_MAX: usize = 1_024;
+/// Maximum number of concurrent requests of a connection.
+const STREAMS_MAX: u32 = 1_024;
+/// Bytes of a reply that wait to be sent.
+const SEND_BYTES_MAX: usize = 128 << 10;
+/// Chunks that are received at a time.
+const PUTS_MAX: usize = 16;
+/// Time in which a chunk arrives.
+const PUT_TIME: Duration = Duration::from_secs(10);
+/// Pause after a failure to accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Binds the port of a configuration's cluster, if there is one.
+///
+/// # Errors
+/// The address cannot be bound, or a certificate cannot be read.
+pub fn bind(config: &Config) -> Result<Option<(TcpListener, Option<TlsAcceptor>)>, Invalid> {
+    let Some(cluster) = &config.cluster else {
+        return Ok(None);
+    };
+    let acceptor = tls::acceptor(&cluster.security)?;
+    let address = cluster
+        .listen
+        .or_else(|| cluster.own().map(|own| own.address));
+    let address = address.ok_or_else(|| Invalid("cluster: no address".into()))?;
+    Ok(Some((listen::bind(address)?, acceptor)))
+}
+
+/// Serves other nodes until `stop` changes.
+pub async fn serve(
+    node: Arc<Node>,
+    cluster: Arc<Cluster>,
+    (listener, tls): (TcpListener, Option<TlsAcceptor>),
+    mut stop: watch::Receiver<bool>,
+) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let port = Arc::new(Port {
+        node,
+        cluster,
+        puts: Semaphore::new(PUTS_MAX),
+    });
+    loop {
+        let accept = async {
+            let permit = connections.clone().acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            accepted = accept => accepted,
+            _ = stop.changed() => return,
+        };
+        let Ok((stream, address)) = accepted else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let (port, tls, stop) = (port.clone(), tls.clone(), stop.clone());
+        tokio::spawn(async move {
+            if let Err(error) = port.connection(stream, tls, stop).await {
+                log::debug!("node at {address}: {error}");
+            }
+            drop(permit);
+        });
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+struct Port {
+    node: Arc<Node>,
+    cluster: Arc<Cluster>,
+    puts: Semaphore,
+}
+
+impl Port {
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        tls: Option<TlsAcceptor>,
+        stop: watch::Receiver<bool>,
+    ) -> Result<(), Failure> {
+        stream.set_nodelay(true)?;
+        match tls {
+            None => self.exchange(stream, stop).await,
+            Some(tls) => {
+                let time = self.node.config.limits.handshake_time;
+                let stream = timeout(time, tls.accept(stream)).await??;
+                self.exchange(stream, stop).await
+            }
+        }
+    }
+
+    async fn exchange<S>(
+        self: Arc<Self>,
+        stream: S,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let limits = self.node.config.limits.clone();
+        let stream = TokioIo::new(Watched::new(stream, limits.client_idle));
+        let answer = move |request: Request<Incoming>| {
+            let port = self.clone();
+            async move { Ok::<_, Infallible>(port.answer(request).await) }
+        };
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(limits.head_bytes * 2).unwrap_or(u32::MAX))
+            .max_concurrent_streams(STREAMS_MAX)
+            // A reader cancels what it no longer needs, often before it was looked at.
+            .max_pending_accept_reset_streams(STREAMS_MAX as usize)
+            .max_send_buf_size(SEND_BYTES_MAX);
+        let mut connection = pin!(builder.serve_connection(stream, service_fn(answer)));
+        tokio::select! {
+            result = connection.as_mut() => return Ok(result?),
+            _ = stop.changed() => connection.as_mut().graceful_shutdown(),
+        }
+        Ok(timeout(limits.stop_time, connection).await??)
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Content> {
+        self.cluster.counts().peer_requests.fetch_add(1, Relaxed);
+        let path = request.uri().path();
+        if path == "/v1/health" {
+            return plain(StatusCode::OK);
+        }
+        if path == "/v1/purge" && request.method() == Method::POST {
+            return self.purge(request.headers()).await;
+        }
+        let Some(key) = key(request.headers()) else {
+            return plain(StatusCode::BAD_REQUEST);
+        };
+        match (request.method(), path) {
+            (&Method::GET, "/v1/chunk") => self.chunk(&key, request.headers()).await,
+            (&Method::PUT, "/v1/chunk") => self.put(&key, request).await,
+            (&Method::GET, "/v1/stub") => self.stubs(&key).await,
+            (&Method::PUT, "/v1/stub") => self.renew(&key, request).await,
+            (&Method::GET | &Method::HEAD, "/v1/forward") => self.forward(key, request).await,
+            _ => plain(StatusCode::NOT_FOUND),
+        }
+    }
+
+    async fn chunk(&self, key: &Key, headers: &HeaderMap) -> Response<Content> {
+        let Some(part) = headers.get(PART).and_then(Part::parse) else {
+            return plain(StatusCode::BAD_REQUEST);
+        };
+        match self.cluster.own_part(key, &part).await {
+            Some(bytes) => Response::new(Content::text(bytes)),
+            None => plain(StatusCode::NOT_FOUND),
+        }
+    }
+
+    async fn put(&self, key: &Key, request: Request<Incoming>) -> Response<Content> {
+        let Some(part) = request.headers().get(PART).and_then(Part::parse) else {
+            return plain(StatusCode::BAD_REQUEST);
+        };
+        let bytes_max = self.cluster.put_bytes_max();
+        if request.body().size_hint().lower() > bytes_max as u64 {
+            return plain(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        let Some(body) = self.body(request, bytes_max).await else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        match self.cluster.take(key, &part, &body) {
+            true => plain(StatusCode::OK),
+            false => plain(StatusCode::CONFLICT),
+        }
+    }
+
+    /// Reads the body of a request; `None` if it is too long or takes too long.
+    async fn body(&self, request: Request<Incoming>, bytes_max: usize) -> Option<Bytes> {
+        let receive = async {
+            let _permit = self.puts.acquire().await.ok()?;
+            peer::collect(request.into_body(), bytes_max).await.ok()
+        };
+        timeout(PUT_TIME, receive).await.ok()?
+    }
+
+    async fn stubs(&self, key: &Key) -> Response<Content> {
+        let Some(resource) = self.node.store.get_anywhere(key).await else {
+            return plain(StatusCode::NOT_FOUND);
+        };
+        let mut bytes = vec![];
+        for object in &resource.variants {
+            if object.head.coded.is_some() {
+                self.put_message(&mut bytes, &object.head);
+            }
+        }
+        let mut response = Response::new(Content::text(bytes));
+        if response.body().is_end_stream() {
+            *response.status_mut() = StatusCode::NOT_FOUND;
+        }
+        response
+    }
+
+    fn put_message(&self, bytes: &mut Vec<u8>, head: &Head) {
+        let now_ms = self.node.now_ms();
+        let age_ms = now_ms.saturating_sub(head.terms.received_ms);
+        message::put(bytes, head, now_ms, Duration::from_millis(age_ms));
+    }
+
+    async fn renew(&self, key: &Key, request: Request<Incoming>) -> Response<Content> {
+        let Some(body) = self.body(request, message::MESSAGES_BYTES_MAX).await else {
+            return plain(StatusCode::BAD_REQUEST);
+        };
+        match self.cluster.take_renewal(key, &body).await {
+            true => plain(StatusCode::OK),
+            false => plain(StatusCode::CONFLICT),
+        }
+    }
+
+    async fn forward(&self, key: Key, mut request: Request<Incoming>) -> Response<Content> {
+        let headers = request.headers_mut();
+        let address = headers.remove(CLIENT);
+        let address = address.and_then(|value| value.to_str().ok()?.parse().ok());
+        let Some(address) = address else {
+            return plain(StatusCode::BAD_REQUEST);
+        };
+        let accepts_stub = headers.remove(STUB).is_some();
+        headers.remove(KEY);
+        let client = Client {
+            address,
+            is_tls: key.is_tls(),
+            is_peer: true,
+        };
+        if accepts_stub && let Some(head) = self.node.fresh_stub(&key, request.headers()).await {
+            let mut bytes = vec![];
+            self.put_message(&mut bytes, &head);
+            let mut response = Response::new(Content::text(bytes));
+            let one = hyper::header::HeaderValue::from_static("1");
+            response.headers_mut().insert(STUB, one);
+            return response;
+        }
+        self.node.clone().serve_key(request, Ok(key), client).await
+    }
+
+    async fn purge(&self, headers: &HeaderMap) -> Response<Content> {
+        let text = headers
+            .get(PURGE)
+            .map(|value| std::str::from_utf8(value.as_bytes()));
+        let text = text.and_then(Result::ok);
+        let Some((target, is_soft)) = text.and_then(purge_of) else {
+            return plain(StatusCode::BAD_REQUEST);
+        };
+        let node = self.node.clone();
+        let purged = tokio::task::spawn_blocking(move || {
+            node.store.purge(&target, is_soft);
+            node.store.sync_removals();
+        });
+        match purged.await {
+            Ok(()) => plain(StatusCode::OK),
+            Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+/// Reads a purge: `hard` or `soft`, the kind of its target, and the target.
+fn purge_of(text: &str) -> Option<(Target, bool)> {
+    let (softness, rest) = text.split_once(' ')?;
+    let (kind, text) = rest.split_once(' ')?;
+    let is_soft = match softness {
+        "soft" => true,
+        "hard" => false,
+        _ => return None,
+    };
+    let target = match kind {
+        "url" => Target::Url(Key::parse(text)?),
+        "prefix" => Target::Prefix(text.to_owned()),
+        "tag" => Target::Tag(u64::from_str_radix(text, 16).ok()?),
+        _ => return None,
+    };
+    Some((target, is_soft))
+}
+
+fn key(headers: &HeaderMap) -> Option<Key> {
+    Key::parse(std::str::from_utf8(headers.get(KEY)?.as_bytes()).ok()?)
+}
+
+fn plain(status: StatusCode) -> Response<Content> {
+    let mut response = Response::new(Content::empty());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn purges_of_other_nodes_are_read() {
+        let url = Key::parse("http://a/x y").expect("the input is valid");
+        let target = Target::Url(url);
+        assert_eq!(purge_of("hard url http://a/x y"), Some((target, false)));
+        let target = Target::Prefix("http://a/".into());
+        assert_eq!(purge_of("soft prefix http://a/"), Some((target, true)));
+        assert_eq!(purge_of("hard tag ff"), Some((Target::Tag(255), false)));
+        for text in [
+            "",
+            "hard",
+            "hard url",
+            "hard url x",
+            "mild tag 1",
+            "hard tag g",
+        ] {
+            assert_eq!(purge_of(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Answers by other nodes of the cluster, and heads for them.
+
+use super::reply::{self, Answer};
+use super::{Asking, Node, Usability, usability};
+use crate::cluster::{Cluster, Forwarded, Relayed};
+use crate::flights::{Lead, Progress};
+use crate::metrics::Reply;
+use crate::object::{Found, Head, Object, read_all};
+use crate::purge::Target;
+use crate::rules::directives::Directives;
+use crate::rules::key::Key;
+use crate::rules::ranges::{Range, Requested};
+use crate::rules::status::CacheStatus;
+use hyper::Method;
+use hyper::header::HeaderMap;
+use std::sync::Arc;
+
+impl Node {
+    /// Answers by the owner of the key, if that is another node which answers.
+    pub(super) async fn by_owner(self: &Arc<Self>, asking: &Asking) -> Option<Answer> {
+        let cluster = self.cluster.as_ref().filter(|_| !asking.is_peer)?;
+        for accepts_stub in [!asking.is_head, false] {
+            let forwarded = Forwarded {
+                method: if asking.is_head {
+                    Method::HEAD
+                } else {
+                    Method::GET
+                },
+                key: &asking.key,
+                headers: asking.headers.clone(),
+                client: asking.client,
+                accepts_stub,
+            };
+            match self.forward(cluster, &forwarded).await? {
+                Relayed::Response(response) => {
+                    return Some(Answer {
+                        response: *response,
+                        reply: Reply::Peer,
+                        cache: CacheStatus::default(),
+                    });
+                }
+                Relayed::Stub(message) => {
+                    if let Some(head) = cluster.store_stub(&asking.key, *message)
+                        && let Some(answer) = self.by_chunks(cluster, asking, &head).await
+                    {
+                        return Some(answer);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    async fn forward(&self, cluster: &Arc<Cluster>, forwarded: &Forwarded<'_>) -> Option<Relayed> {
+        for server in cluster.owners_before(forwarded.key) {
+            match cluster.forward(server, forwarded).await {
+                Ok(relayed) => return Some(relayed),
+                Err(failure) => log::debug!("{}: {server}: {failure:?}", forwarded.key),
+            }
+        }
+        None
+    }
+
+    /// Answers with an object in chunks; `None` if fewer than K are there.
+    pub(super) async fn by_chunks(
+        &self,
+        cluster: &Arc<Cluster>,
+        asking: &Asking,
+        head: &Arc<Head>,
+    ) -> Option<Answer> {
+        let object = cluster.open(&asking.key, head)?;
+        let object = self.with_content(asking, object).await?;
+        let mut answer = reply::hit(asking, &object, self.now_ms(), Reply::Hit);
+        let is_there = answer.response.body_mut().prepare().await.is_ok();
+        is_there.then_some(answer)
+    }
+
+    /// Returns an object in chunks as its use needs it: several ranges need all of it in memory,
+    /// and an object that the origin is to confirm must be there.
+    async fn with_content(&self, asking: &Asking, object: Object) -> Option<Object> {
+        let extent = object.extent.clone()?;
+        let is_simple = asking.wanted.as_ref().is_none_or(Requested::is_single);
+        let all = Range {
+            start: 0,
+            end: object.length,
+        };
+        if !is_simple {
+            let chunks = read_all(extent.read(all)).await.ok()?;
+            return Some(Object::new(object.head, chunks));
+        }
+        if usability(&object, &asking.directives, self.now_ms()) == Usability::Unusable {
+            let first = Range { start: 0, end: 1 };
+            read_all(extent.read(first)).await.ok()?;
+        }
+        Some(object)
+    }
+
+    /// Returns what was found with its content, if that is in chunks; `None` if it is lost.
+    pub(super) async fn opened(&self, asking: &Asking, found: Found) -> Option<Found> {
+        match found {
+            Found::Object(object) if object.head.coded.is_some() => {
+                let cluster = self.cluster.as_ref()?;
+                let object = cluster.open(&asking.key, &object.head)?;
+                self.with_content(asking, object).await.map(Found::Object)
+            }
+            found => Some(found),
+        }
+    }
+
+    /// Looks for an object in chunks whose stub this node does not have: it may have been evicted,
+    /// or the node has come back without it. Returns an answer if the object is fresh and its
+    /// chunks are there, and the object itself if the origin has to confirm it first.
+    pub(super) async fn adopt(
+        self: &Arc<Self>,
+        asking: &Asking,
+        lead: &Lead,
+    ) -> (Option<Answer>, Option<Object>) {
+        let Some(object) = self.find_in_cluster(asking).await else {
+            return (None, None);
+        };
+        if usability(&object, &asking.directives, self.now_ms()) != Usability::Fresh {
+            return (None, Some(object));
+        }
+        let mut answer = reply::hit(asking, &object, self.now_ms(), Reply::Hit);
+        if answer.response.body_mut().prepare().await.is_err() {
+            return (None, None);
+        }
+        lead.publish(Progress::Confirmed(object));
+        (Some(answer), None)
+    }
+
+    async fn find_in_cluster(self: &Arc<Self>, asking: &Asking) -> Option<Object> {
+        let cluster = self.cluster.as_ref()?;
+        let messages = cluster.find_stubs(&asking.key).await;
+        let heads = messages
+            .into_iter()
+            .filter_map(|message| cluster.store_stub(&asking.key, message));
+        let heads: Vec<Arc<Head>> = heads.collect();
+        let mut heads = heads.iter();
+        let head = heads.find(|head| head.selection.matches(&asking.headers))?;
+        let object = cluster.open(&asking.key, head)?;
+        self.with_content(asking, object).await
+    }
+
+    /// Whether this node answers for a key.
+    pub(super) fn is_owner(&self, key: &Key) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_none_or(|cluster| cluster.owners_before(key).is_empty())
+    }
+
+    /// Purges here and on all other nodes. Returns the number of entries of this one.
+    pub(crate) async fn purge(self: &Arc<Self>, target: Target, is_soft: bool) -> Option<usize> {
+        let (purging, here) = (self.clone(), target.clone());
+        let purged = tokio::task::spawn_blocking(move || {
+            let count = purging.store.purge(&here, is_soft);
+            purging.store.sync_removals();
+            count
+        });
+        let count = purged.await.ok()?;
+        if let Some(cluster) = &self.cluster {
+            cluster.purge_others(&target, is_soft).await;
+        }
+        Some(count)
+    }
+
+    /// Returns the head of a fresh object in chunks for another node that reads them itself.
+    pub(crate) async fn fresh_stub(&self, key: &Key, headers: &HeaderMap) -> Option<Arc<Head>> {
+        let resource = self.store.get_anywhere(key).await?;
+        let wanted = Requested::of(headers);
+        let Found::Object(object) = resource.select(headers, wanted.as_ref()) else {
+            return None;
+        };
+        let directives = Directives::of(headers);
+        let is_fresh = usability(&object, &directives, self.now_ms()) == Usability::Fresh;
+        (is_fresh && object.head.coded.is_some()).then(|| object.head.clone())
+    }
+}

@@ -1,0 +1,463 @@
+//! Nodes of a cluster with objects in chunks.
+
+use crate::support::{Origin, Received, Site, response};
+use edge::ServerId;
+use node::metrics::ClusterCounts as Counts;
+use node::{ClusterConfig, Config, Security, Server};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Separates a hang from a slow machine.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Content of a path: lines with numbers.
+fn content(path: &str, length: usize) -> String {
+    let lines = (0..length / 8 + 1).map(|line| format!("{line:07}\n"));
+    let mut text: String = std::iter::once(format!("{path}\n")).chain(lines).collect();
+    text.truncate(length);
+    text
+}
+
+/// Length that is the last part of a path.
+fn length_of(path: &str) -> usize {
+    let length = path.rsplit('/').next().and_then(|text| text.parse().ok());
+    length.unwrap_or(0)
+}
+
+/// An origin whose content has the length that is the last part of the path, and that supports
+/// ranges and conditions.
+fn origin() -> Origin {
+    Origin::start(|head, _, stream| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let text = content(path, length_of(path));
+        let fields = "Cache-Control: max-age=60\r\nETag: \"1\"\r\n";
+        let range = head
+            .lines()
+            .find_map(|line| line.strip_prefix("range: bytes="));
+        let range = range.and_then(|range| {
+            let (first, last) = range.split_once('-')?;
+            Some((first.parse::<usize>().ok()?, last.parse::<usize>().ok()?))
+        });
+        let text = if head.contains("if-none-match: \"1\"") {
+            format!("HTTP/1.1 304 Not Modified\r\nConnection: close\r\n{fields}\r\n")
+        } else if let Some((first, last)) = range {
+            let whole = text.len();
+            let fields = format!("{fields}Content-Range: bytes {first}-{last}/{whole}\r\n");
+            response("206 Partial Content", &fields, &text[first..=last])
+        } else {
+            response("200 OK", fields, &text)
+        };
+        let _ = stream.write_all(text.as_bytes());
+    })
+}
+
+/// Addresses that are free.
+fn free(count: usize) -> Vec<SocketAddr> {
+    let bound: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0").expect("loopback works"))
+        .collect();
+    let address = |listener: &TcpListener| listener.local_addr().expect("loopback works");
+    bound.iter().map(address).collect()
+}
+
+fn config(own: usize, addresses: &[SocketAddr]) -> ClusterConfig {
+    let server = |(index, &address): (usize, &SocketAddr)| Server {
+        id: ServerId(index as u32),
+        address,
+        weight: 1,
+        name: None,
+    };
+    ClusterConfig {
+        own: ServerId(own as u32),
+        servers: addresses.iter().enumerate().map(server).collect(),
+        data: 3,
+        parity: 1,
+        buckets: 50,
+        coded_bytes_min: 128 << 10,
+        listen: None,
+        security: Security::Plain,
+    }
+}
+
+/// Nodes of a cluster, each with a runtime of its own, so that it can be ended at once.
+struct Sites {
+    nodes: Vec<Option<Site>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Sites {
+    fn new(origin: &Origin, count: usize) -> Self {
+        Sites::with(origin, &free(count), count, |_| {})
+    }
+
+    /// Starts the first nodes of some addresses.
+    fn with(
+        origin: &Origin,
+        addresses: &[SocketAddr],
+        count: usize,
+        change: impl Fn(&mut Config),
+    ) -> Self {
+        let start = |own| {
+            Site::with(origin, |settings| {
+                settings.cluster = Some(config(own, addresses));
+                change(settings);
+            })
+        };
+        Sites {
+            nodes: (0..count).map(|own| Some(start(own))).collect(),
+            addresses: addresses.to_vec(),
+        }
+    }
+
+    fn node(&self, number: usize) -> &Site {
+        self.nodes[number].as_ref().expect("the node is up")
+    }
+
+    fn up(&self) -> impl Iterator<Item = &Site> {
+        self.nodes.iter().flatten()
+    }
+
+    fn kill(&mut self, number: usize) {
+        let site = self.nodes[number].take().expect("the node is up");
+        site.runtime.shutdown_timeout(HANG);
+    }
+
+    fn revive(&mut self, number: usize, origin: &Origin) {
+        let cluster = config(number, &self.addresses);
+        let site = Site::with(origin, |settings| settings.cluster = Some(cluster));
+        self.nodes[number] = Some(site);
+    }
+
+    /// Sum of a count over the nodes that are up.
+    fn sum(&self, count: impl Fn(&Counts) -> &AtomicU64) -> u64 {
+        let counts = self.up().map(|site| {
+            let cluster = site.running.node.cluster().expect("there is a cluster");
+            count(cluster.counts()).load(SeqCst)
+        });
+        counts.sum()
+    }
+
+    /// Waits until a number of objects is in chunks.
+    fn wait_coded(&self, objects: u64) {
+        wait(|| self.sum(|counts| &counts.objects_coded) >= objects);
+    }
+}
+
+/// Waits until something is so. Nothing announces it outside of the node.
+fn wait(is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < HANG, "it did not happen");
+        std::thread::yield_now();
+    }
+}
+
+fn check(received: &Received, path: &str) {
+    assert_eq!(received.status, 200, "{path}: {}", received.text);
+    let (found, expected) = (&received.content, content(path, length_of(path)));
+    assert_eq!(found.len(), expected.len(), "{path}");
+    assert!(*found == expected, "{path}");
+}
+
+#[test]
+fn an_object_in_chunks_is_fetched_once_and_served_by_every_node() {
+    let origin = origin();
+    let sites = Sites::new(&origin, 4);
+    let paths = ["/a/300000", "/b/131072", "/c/2000001"];
+    for path in paths {
+        check(&sites.node(0).get(path), path);
+    }
+    sites.wait_coded(3);
+    for path in paths {
+        for site in sites.up() {
+            check(&site.get(path), path);
+            let range = site.get_with(path, "Range: bytes=65530-131080\r\n");
+            let end = 131_081.min(length_of(path));
+            assert_eq!(range.status, 206);
+            assert!(range.content == content(path, length_of(path))[65_530..end]);
+            let several = site.get_with(path, "Range: bytes=0-2,70000-70002\r\n");
+            assert_eq!(several.status, 206);
+            assert!(
+                several
+                    .content
+                    .contains("Content-Range: bytes 70000-70002/")
+            );
+            let head = site.request("HEAD", path, "");
+            assert_eq!(head.field("content-length"), length_of(path).to_string());
+        }
+    }
+    assert_eq!(origin.heads().len(), 3);
+    assert!(sites.sum(|counts| &counts.reads) > 0);
+    assert_eq!(sites.sum(|counts| &counts.objects_unprotected), 0);
+    assert_eq!(sites.sum(|counts| &counts.sub_chunks_corrupt), 0);
+}
+
+#[test]
+fn a_small_object_is_fetched_once_for_all_nodes() {
+    let origin = origin();
+    let sites = Sites::new(&origin, 4);
+    for path in ["/a/10", "/b/20", "/c/30", "/d/40"] {
+        for site in sites.up() {
+            check(&site.get(path), path);
+        }
+    }
+    assert_eq!(origin.heads().len(), 4);
+    let relayed = sites.sum(|counts| &counts.relayed);
+    assert_eq!(relayed, 12);
+    let hit = sites.node(0).get("/a/10");
+    assert!(hit.cache().starts_with("hit"), "{}", hit.text);
+    assert_eq!(hit.field("via"), "1.1 mayfly");
+}
+
+#[test]
+fn objects_survive_the_loss_of_any_node_without_the_origin() {
+    let origin = origin();
+    for lost in 0..4 {
+        let mut sites = Sites::new(&origin, 4);
+        let paths: Vec<String> = (0..6)
+            .map(|number| format!("/{lost}{number}/400000"))
+            .collect();
+        for path in &paths {
+            check(&sites.node(1).get(path), path);
+        }
+        sites.wait_coded(6);
+        let fetched = origin.heads().len();
+        sites.kill(lost);
+        for path in &paths {
+            for site in sites.up() {
+                check(&site.get(path), path);
+            }
+        }
+        assert_eq!(origin.heads().len(), fetched);
+        assert!(sites.sum(|counts| &counts.stripes_decoded) > 0);
+        // The node comes back with nothing, and serves from the others.
+        sites.revive(lost, &origin);
+        for path in &paths {
+            check(&sites.node(lost).get(path), path);
+        }
+        assert_eq!(origin.heads().len(), fetched);
+    }
+}
+
+#[test]
+fn two_nodes_down_with_one_parity_fall_back_to_the_origin() {
+    let origin = origin();
+    let mut sites = Sites::new(&origin, 4);
+    check(&sites.node(2).get("/x/400000"), "/x/400000");
+    sites.wait_coded(1);
+    sites.kill(0);
+    sites.kill(1);
+    for number in [2, 3, 2] {
+        check(&sites.node(number).get("/x/400000"), "/x/400000");
+    }
+    let fetches = origin.heads().len();
+    assert!((2..=3).contains(&fetches), "{fetches}");
+}
+
+#[test]
+fn a_damaged_chunk_is_a_lost_one() {
+    let origin = origin();
+    let sites = Sites::new(&origin, 4);
+    let path = "/x/400000";
+    check(&sites.node(0).get(path), path);
+    sites.wait_coded(1);
+    // Bits of one data chunk change on its node.
+    for site in sites.up() {
+        let store = &site.running.node.store;
+        let key = node::rules::key::Key::parse(&format!("http://a{path}#1")).expect("a key");
+        let Some(resource) = store.get(&key) else {
+            continue;
+        };
+        let chunk = &resource.variants[0];
+        let mut bytes = chunk.chunks.concat();
+        bytes.iter_mut().step_by(1_000).for_each(|byte| *byte ^= 4);
+        let damaged = node::object::Object::new(chunk.head.clone(), vec![bytes.into()]);
+        store.put(&key, &damaged, store.purge_count());
+    }
+    for site in sites.up() {
+        check(&site.get(path), path);
+    }
+    assert!(sites.sum(|counts| &counts.sub_chunks_corrupt) > 0);
+    assert!(sites.sum(|counts| &counts.stripes_decoded) > 0);
+    assert_eq!(origin.heads().len(), 1);
+}
+
+#[test]
+fn a_purge_on_one_node_reaches_all() {
+    let origin = origin();
+    let sites = Sites::new(&origin, 4);
+    for (number, arguments) in ["url=http://a/x/400000", "prefix=http://a/"]
+        .into_iter()
+        .enumerate()
+    {
+        check(&sites.node(0).get("/x/400000"), "/x/400000");
+        sites.wait_coded(number as u64 + 1);
+        assert_eq!(origin.heads().len(), number + 1);
+        sites.node(3).purge(arguments);
+        for site in sites.up() {
+            assert_eq!(site.running.node.store.stats().len, 0, "{arguments}");
+        }
+    }
+}
+
+#[test]
+fn chunks_leave_all_nodes_on_time_although_clocks_differ() {
+    let origin = origin();
+    let addresses = free(4);
+    let skew = AtomicU64::new(0);
+    let sites = Sites::with(&origin, &addresses, 4, |settings| {
+        // The clocks of the nodes are two minutes apart.
+        let minutes = skew.fetch_add(2, SeqCst);
+        if let node::Clock::Manual(clock) = &settings.clock {
+            clock.advance(Duration::from_secs(60 * minutes));
+        }
+    });
+    let path = "/x/400000";
+    check(&sites.node(0).get(path), path);
+    sites.wait_coded(1);
+    for site in sites.up() {
+        check(&site.get(path), path);
+    }
+    assert_eq!(origin.heads().len(), 1);
+    // Freshness, and the time for which a response with a validator is kept.
+    for (seconds, is_there) in [(659, true), (2, false)] {
+        for site in sites.up() {
+            site.clock.advance(Duration::from_secs(seconds));
+            site.running.node.store.expire();
+            assert_eq!(site.running.node.store.stats().len > 0, is_there);
+        }
+    }
+}
+
+#[test]
+fn a_confirmed_object_keeps_its_chunks() {
+    let origin = origin();
+    let sites = Sites::new(&origin, 4);
+    let path = "/x/400000";
+    check(&sites.node(0).get(path), path);
+    sites.wait_coded(1);
+    for round in 0..12 {
+        for site in sites.up() {
+            site.clock.advance(Duration::from_secs(61));
+            site.running.node.store.expire();
+        }
+        for site in sites.up() {
+            check(&site.get(path), path);
+        }
+        assert_eq!(origin.heads().len(), 2 + round);
+    }
+    // All but the first were confirmations.
+    let is_condition = |head: &&String| head.contains("if-none-match");
+    assert_eq!(origin.heads().iter().filter(is_condition).count(), 12);
+}
+
+#[test]
+fn a_node_that_stalls_or_breaks_off_is_a_lost_one() {
+    let origin = origin();
+    for is_silent in [true, false] {
+        let mut addresses = free(3);
+        let false_node = TcpListener::bind("127.0.0.1:0").expect("loopback works");
+        addresses.push(false_node.local_addr().expect("loopback works"));
+        std::thread::spawn(move || {
+            let mut kept = vec![];
+            for stream in false_node.incoming() {
+                let Ok(mut stream) = stream else { return };
+                if !is_silent {
+                    let _ = stream.read(&mut [0; 100]);
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+                    continue;
+                }
+                kept.push(stream);
+            }
+        });
+        let sites = Sites::with(&origin, &addresses, 3, |_| {});
+        for number in 0..4 {
+            let path = format!("/{is_silent}{number}/200000");
+            for site in sites.up() {
+                check(&site.get(&path), &path);
+            }
+        }
+        // The node counts as down soon.
+        let view = || {
+            let cluster = sites.node(0).running.node.cluster();
+            cluster.expect("there is a cluster").view()
+        };
+        wait(|| view().down().contains(&ServerId(3)));
+    }
+}
+
+/// Certificates of an authority, in a folder that is deleted at the end.
+struct Authority(PathBuf);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let folder = format!("mayfly-node-cluster-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(&folder).expect("the folder can be written");
+        let mut of_authority = rcgen::CertificateParams::new(vec![]).expect("the input is valid");
+        of_authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().expect("the input is valid");
+        let authority = rcgen::CertifiedIssuer::self_signed(of_authority, key);
+        let authority = authority.expect("the input is valid");
+        let key = rcgen::KeyPair::generate().expect("the input is valid");
+        let of_node = rcgen::CertificateParams::new(vec!["127.0.0.1".into()]);
+        let certificate = of_node
+            .and_then(|of_node| of_node.signed_by(&key, &authority))
+            .expect("the input is valid");
+        for (name, text) in [
+            ("ca.pem", authority.pem()),
+            ("node.pem", certificate.pem()),
+            ("node.key", key.serialize_pem()),
+        ] {
+            std::fs::write(folder.join(name), text).expect("the folder can be written");
+        }
+        Authority(folder)
+    }
+
+    /// Trusts the nodes of this authority, with the certificate of another one.
+    fn with_certificate_of(&self, other: &Authority) -> Security {
+        Security::Tls {
+            authorities: self.0.join("ca.pem"),
+            certificate: other.0.join("node.pem"),
+            key: other.0.join("node.key"),
+        }
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn nodes_accept_only_nodes_of_their_authority() {
+    let origin = origin();
+    let (own, foreign) = (Authority::new("own"), Authority::new("foreign"));
+    for (other, is_accepted) in [(&own, true), (&foreign, false)] {
+        let addresses = free(4);
+        let number = AtomicU64::new(0);
+        let sites = Sites::with(&origin, &addresses, 4, |settings| {
+            // The last node has a certificate of the other authority.
+            let is_last = number.fetch_add(1, SeqCst) == 3;
+            let of = if is_last { other } else { &own };
+            let cluster = settings.cluster.as_mut().expect("there is a cluster");
+            cluster.security = own.with_certificate_of(of);
+        });
+        let path = format!("/{is_accepted}/200000");
+        for site in sites.up() {
+            check(&site.get(&path), &path);
+        }
+        let last = sites.node(3).running.node.cluster();
+        let last = last.expect("there is a cluster").clone();
+        if is_accepted {
+            sites.wait_coded(1);
+            assert!(last.view().down().is_empty());
+        } else {
+            wait(|| last.view().down().len() == 3);
+        }
+    }
+}
