@@ -43,8 +43,8 @@ use hyper::{Method, StatusCode};
 use message::{Message, Part};
 use peer::{Call, CallReply, Peer, PeerFailure};
 use read::CodedExtent;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, RwLock};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -59,6 +59,12 @@ const PROBE_PAUSE: Duration = Duration::from_millis(500);
 const PROBE_TIME: Duration = Duration::from_secs(2);
 /// Time in which other nodes say whether they have a stub.
 const STUB_TIME: Duration = Duration::from_secs(1);
+/// Time for a purge, which may read descriptions on disk.
+const PURGE_TIME: Duration = Duration::from_secs(5);
+/// Purges that are kept for a node that does not answer. With more, everything is purged there.
+const MISSED_MAX: usize = 1_024;
+/// The purge of all URLs.
+const PURGE_ALL: &str = "hard prefix http";
 /// Objects that are cut at a time.
 const CUTS_MAX: usize = 2;
 /// Objects that wait to be cut. Further ones stay whole.
@@ -72,6 +78,7 @@ pub struct Cluster {
     coding: Coding,
     view: RwLock<Arc<View>>,
     liveness: Mutex<Liveness>,
+    missed: Mutex<Missed>,
     peers: BTreeMap<ServerId, Arc<Peer>>,
     store: Arc<Store>,
     origins: Arc<Origins>,
@@ -103,6 +110,7 @@ impl Cluster {
         let coding = Coding::new(cluster.scheme());
         Ok(Some(Arc::new(Cluster {
             view: RwLock::new(Arc::new(View::new(cluster.map()?))),
+            missed: Mutex::default(),
             liveness: Mutex::new(Liveness::new(peers.keys().copied())),
             coding: coding.map_err(|error| Invalid(error.to_string()))?,
             peers,
@@ -227,25 +235,44 @@ impl Cluster {
             .unwrap_or_else(|poison| poison.into_inner()) = view;
     }
 
-    /// Probes the other nodes until `stop` changes.
+    /// Probes the other nodes until `stop` changes. A node that has missed purges gets them instead
+    /// of a probe.
     pub async fn probe(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut probes = JoinSet::new();
         for &server in self.peers.keys() {
             let cluster = self.clone();
             probes.spawn(async move {
                 loop {
-                    let health = Call {
-                        method: Method::GET,
-                        path: "/v1/health",
-                        headers: HeaderMap::new(),
-                        body: vec![],
+                    let missed = cluster.missed().pop(server);
+                    let has_missed = missed.is_some();
+                    let has_answered = match missed {
+                        Some(purge) => cluster.send_purge(server, purge).await,
+                        None => cluster.is_healthy(server).await,
                     };
-                    let _ = cluster.call(server, health, 1 << 10, PROBE_TIME).await;
-                    sleep(PROBE_PAUSE).await;
+                    if !has_missed || !has_answered {
+                        sleep(PROBE_PAUSE).await;
+                    }
                 }
             });
         }
         let _ = stop.changed().await;
+    }
+
+    async fn is_healthy(&self, server: ServerId) -> bool {
+        let health = Call {
+            method: Method::GET,
+            path: "/v1/health",
+            headers: HeaderMap::new(),
+            body: vec![],
+        };
+        let reply = self.call(server, health, 1 << 10, PROBE_TIME).await;
+        reply.is_ok()
+    }
+
+    fn missed(&self) -> MutexGuard<'_, Missed> {
+        self.missed
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
     }
 
     /// Requests the stubs of a URL from the nodes that may have a chunk of it. Returns the first
@@ -285,31 +312,63 @@ impl Cluster {
         is_stored.then_some(head)
     }
 
-    /// Purges on all other nodes. Those that are down are not reached.
+    /// Purges on all other nodes. Those that do not answer are purged when they do again.
     pub async fn purge_others(self: &Arc<Self>, target: &Target, is_soft: bool) {
-        let mut headers = HeaderMap::new();
         let (kind, text) = match target {
             Target::Url(key) => ("url", key.as_str().to_owned()),
             Target::Prefix(prefix) => ("prefix", prefix.clone()),
             Target::Tag(hash) => ("tag", format!("{hash:x}")),
         };
         let soft = if is_soft { "soft" } else { "hard" };
-        let Ok(value) = HeaderValue::from_bytes(format!("{soft} {kind} {text}").as_bytes()) else {
+        let purge = format!("{soft} {kind} {text}");
+        let Ok(purge) = HeaderValue::from_bytes(purge.as_bytes()) else {
             return;
         };
-        headers.insert(message::PURGE, value);
         let mut calls = JoinSet::new();
         for &server in self.peers.keys() {
-            let cluster = self.clone();
-            let call = Call {
-                method: Method::POST,
-                path: "/v1/purge",
-                headers: headers.clone(),
-                body: vec![],
-            };
-            calls.spawn(async move { cluster.call(server, call, 1 << 10, PROBE_TIME).await });
+            let (cluster, purge) = (self.clone(), purge.clone());
+            calls.spawn(async move { cluster.send_purge(server, purge).await });
         }
         while calls.join_next().await.is_some() {}
+    }
+
+    /// Sends a purge to a node. Returns whether it has answered; otherwise it gets the purge later.
+    async fn send_purge(&self, server: ServerId, purge: HeaderValue) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(message::PURGE, purge.clone());
+        let call = Call {
+            method: Method::POST,
+            path: "/v1/purge",
+            headers,
+            body: vec![],
+        };
+        let reply = self.call(server, call, 1 << 10, PURGE_TIME).await;
+        let has_answered = reply.is_ok();
+        if !has_answered {
+            self.missed().push(server, purge);
+        }
+        has_answered
+    }
+}
+
+/// Purges that nodes have missed, in the order in which they were sent.
+#[derive(Debug, Default)]
+struct Missed(BTreeMap<ServerId, VecDeque<HeaderValue>>);
+
+impl Missed {
+    fn push(&mut self, server: ServerId, purge: HeaderValue) {
+        let purges = self.0.entry(server).or_default();
+        if purges.len() == MISSED_MAX {
+            purges.clear();
+            purges.push_back(HeaderValue::from_static(PURGE_ALL));
+        }
+        if purges.front().is_none_or(|first| first != PURGE_ALL) {
+            purges.push_back(purge);
+        }
+    }
+
+    fn pop(&mut self, server: ServerId) -> Option<HeaderValue> {
+        self.0.get_mut(&server)?.pop_front()
     }
 }
 
@@ -326,4 +385,28 @@ fn call_of(method: Method, path: &'static str, key: &Key) -> Option<Call> {
         headers,
         body: vec![],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_has_missed_too_many_purges_loses_everything() {
+        let mut missed = Missed::default();
+        let purge = |number: usize| {
+            let text = format!("hard tag {number:x}");
+            HeaderValue::from_str(&text).expect("the input is valid")
+        };
+        let (one, other) = (ServerId(1), ServerId(2));
+        (0..MISSED_MAX).for_each(|number| missed.push(one, purge(number)));
+        missed.push(other, purge(7));
+        assert_eq!(missed.pop(one), Some(purge(0)));
+        missed.push(one, purge(0));
+        missed.push(one, purge(1));
+        missed.push(one, purge(2));
+        assert_eq!(missed.pop(one), Some(HeaderValue::from_static(PURGE_ALL)));
+        assert_eq!(missed.pop(one), None);
+        assert_eq!(missed.pop(other), Some(purge(7)));
+    }
 }

@@ -3,7 +3,7 @@
 use crate::support::{Origin, Received, Site, response};
 use edge::ServerId;
 use node::metrics::ClusterCounts as Counts;
-use node::{ClusterConfig, Config, Security, Server};
+use node::{ClusterConfig, Config, DiskConfig, Security, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -301,6 +301,39 @@ fn a_purge_on_one_node_reaches_all() {
             assert_eq!(site.running.node.store.stats().len, 0, "{arguments}");
         }
     }
+}
+
+#[test]
+fn a_node_that_was_down_is_purged_when_it_comes_back() {
+    let origin = origin();
+    let addresses = free(4);
+    let folder = format!("mayfly-node-missed-{}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
+    let with_disk = |settings: &mut Config| {
+        settings.disk = Some(DiskConfig {
+            folder: folder.clone(),
+            bytes: 64 << 20,
+        });
+    };
+    let mut sites = Sites::with(&origin, &addresses, 3, |_| {});
+    let last = || {
+        Site::with(&origin, |settings| {
+            settings.cluster = Some(config(3, &addresses));
+            with_disk(settings);
+        })
+    };
+    sites.nodes.push(Some(last()));
+    check(&sites.node(0).get("/x/400000"), "/x/400000");
+    sites.wait_coded(1);
+    assert!(sites.node(3).running.node.store.stats().len > 0);
+    let stopped = sites.nodes[3].take().expect("the node is up");
+    stopped.stop();
+    sites.node(0).purge("prefix=http://a/");
+    let revived = last();
+    let disk = || revived.running.node.store.disk_stats();
+    wait(|| disk().is_some_and(|disk| disk.urls == 0));
+    drop(revived);
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]
