@@ -176,6 +176,86 @@ def test_renamed_commands(bench):
     assert code != 0 and "no command has this name" in text, text
 
 
+def test_files_and_replicas_have_the_own_names_of_renamed_commands(bench):
+    """HSETEX and HGETEX were added in the form of other commands if they had another name."""
+    if bench.is_redis:
+        return
+    names = [option for name in ("SET", "HSETEX", "HGETEX", "DEL", "XREADGROUP", "MULTI") for option in ("--rename-command", name, "x-" + name)]
+    with bench.start() as other, other.client() as follower:
+        folder = str(Path(other.folder.name) / "files")
+        os.mkdir(folder)
+        files = ["--dir", folder, "--appendonly", "yes"]
+        with bench.start(*files, *names) as server, server.client() as r:
+            follower.replicaof("127.0.0.1", server.port)
+            for _ in within_limit():
+                if follower.info("replication").get("master_link_status") == "up":
+                    break
+            assert r.execute_command("x-SET", "k", "v")
+            r.execute_command("x-HSETEX", "h", "EX", 1000, "FIELDS", 1, "f", "v")
+            r.execute_command("x-HSETEX", "h", "FIELDS", 1, "g", "v")
+            r.execute_command("x-HGETEX", "h", "EX", 2000, "FIELDS", 1, "g")
+            r.xgroup_create("s", "group", mkstream=True)
+            r.xadd("s", {"f": "v"})
+            r.execute_command("x-XREADGROUP", "GROUP", "group", "one", "STREAMS", "s", ">")
+            assert r.wait(1, int(LIMIT_S * 1000)) == 1
+            assert follower.get("k") == b"v"
+            assert all(ttl > 0 for ttl in follower.httl("h", "f", "g")), follower.httl("h", "f", "g")
+            assert follower.xpending("s", "group")["pending"] == 1
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+        for options in ([], names):
+            with bench.start(*files, *options) as server, server.client() as r:
+                assert r.get("k") == b"v" and all(ttl > 0 for ttl in r.httl("h", "f", "g"))
+                assert r.xpending("s", "group")["pending"] == 1
+                server.signal(signal.SIGTERM)
+                assert server.wait() == 0
+
+
+def test_passwords_leave_the_arguments_and_the_environment(bench):
+    """A password from the environment stayed in /proc/PID/environ."""
+    if bench.is_redis:
+        return
+
+    def shown(pid: int) -> bytes:
+        return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+
+    secrets = {"MAYFLY_REQUIREPASS": "hush-one", "MAYFLY_TIMEOUT": "7"}
+    with bench.start("--masterauth", "--hush-two", environment=secrets) as server:
+        with server.client(password="hush-one") as r:
+            assert r.config_get("masterauth") == {"masterauth": "--hush-two"}
+        text = shown(server.process.pid)
+        assert b"hush" not in text and b"MAYFLY_TIMEOUT=7" in text, text
+        # The process that waits for the one in the background, which gets them, too.
+        pid_file, port = Path(server.folder.name) / "daemon.pid", free_port()
+        command = [str(Path(bench.binary).resolve()), "--daemonize", "yes", "--port", str(port), "--pidfile", str(pid_file)]
+        log = ["--logfile", str(pid_file) + ".log", "--masterauth", "hush-two"]
+        done = subprocess.run([*command, *log], env={**os.environ, **secrets}, timeout=END_LIMIT_S, check=False)
+        assert done.returncode == 0
+        pid = int(pid_file.read_text())
+        try:
+            with redis.Redis(port=port, socket_timeout=LIMIT_S, password="hush-one") as r:
+                assert r.config_get("masterauth") == {"masterauth": "hush-two"}
+            assert b"hush" not in shown(pid)
+        finally:
+            os.kill(pid, signal.SIGTERM)
+        for _ in within_limit():
+            if not pid_file.exists():
+                break
+
+
+def test_settings_from_standard_input(bench):
+    if bench.is_redis:
+        return
+    command = [str(Path(bench.binary).resolve()), "-", "--check-config"]
+    text = 'requirepass "a\\x62"\ntimeuot 7\n'
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=END_LIMIT_S, check=False)
+    assert done.returncode != 0 and "/dev/stdin:2: unknown setting 'timeuot'" in done.stderr, done
+    done = subprocess.run(command, input="timeout 7\n", capture_output=True, text=True, timeout=END_LIMIT_S, check=False)
+    assert done.returncode == 0 and "valid" in done.stdout, done
+    done = subprocess.run([command[0], "-"], input="daemonize yes\n", capture_output=True, text=True, timeout=END_LIMIT_S, check=False)
+    assert done.returncode != 0 and "standard input" in done.stderr, done
+
+
 def test_few_files_no_home_and_files_that_cannot_be_written(bench):
     if bench.is_redis:
         return
