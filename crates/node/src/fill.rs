@@ -119,9 +119,16 @@ impl Fill {
         (!state.is_streamed).then(|| state.chunks.iter().cloned().collect())
     }
 
-    /// Ends the content.
-    pub fn end(&self, end: End) {
-        self.state().end = Some(end);
+    /// Ends the content. `last` are bytes that were kept back until the end. They are added without
+    /// a wait for readers, so that they must fit into the bytes that are kept.
+    pub fn end(&self, last: Option<Bytes>, end: End) {
+        let mut state = self.state();
+        if let Some(chunk) = last.filter(|chunk| !chunk.is_empty()) {
+            state.kept_bytes += chunk.len();
+            state.chunks.push_back(chunk);
+        }
+        state.end = Some(end);
+        drop(state);
         self.wake();
     }
 

@@ -12,9 +12,13 @@ use crate::rules::key::Key;
 use crate::rules::ranges::content_range;
 use crate::rules::vary::Selection;
 use crate::rules::{conditional, dates, fields};
+use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::header::HeaderMap;
 use hyper::{Method, Response, StatusCode};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -226,28 +230,42 @@ impl Node {
                 return Fetched::Passed(response);
             }
         };
-        let head = Arc::new(head);
-        let limits = &self.config.limits;
         let kept = usize::try_from(self.config.object_bytes_max).unwrap_or(usize::MAX);
-        let fill = Fill::new(kept, limits.client_idle);
-        let first = fill.reader();
-        if let Some(lead) = &lead {
-            lead.publish(Progress::Head(head.clone(), fill.clone(), length));
-        }
         let storing = Storing {
             key: asking.key.clone(),
-            head: head.clone(),
-            fill: fill.clone(),
+            head: Arc::new(head),
+            fill: Fill::new(kept, self.config.limits.client_idle),
             length,
             purge_count,
             began: began(sent_ms, self.now_ms()),
         };
-        tokio::spawn(async move { self.pump(storing, response.into_body(), lead).await });
+        let (head, fill) = (storing.head.clone(), storing.fill.clone());
+        let first = fill.reader();
+        self.begin(storing, response.into_body(), lead);
         Fetched::Filling {
             head,
             fill,
             length,
             first,
+        }
+    }
+
+    /// Begins to read the content. Others follow from now on.
+    fn begin<B>(self: Arc<Self>, storing: Storing, body: B, lead: Option<Lead>)
+    where
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: fmt::Display + Send,
+    {
+        if storing.length == Some(0) {
+            // Clients see the end of empty content with the head.
+            self.finish(&storing, End::Complete, None);
+        }
+        if let Some(lead) = &lead {
+            let (head, fill) = (storing.head.clone(), storing.fill.clone());
+            lead.publish(Progress::Head(head, fill, storing.length));
+        }
+        if storing.length != Some(0) {
+            tokio::spawn(async move { self.pump(storing, body, lead).await });
         }
     }
 
@@ -304,13 +322,19 @@ impl Node {
 
     /// Reads the content and stores the response when it is complete. Others follow as long as
     /// `lead` exists.
-    async fn pump(self: Arc<Self>, storing: Storing, mut body: Incoming, lead: Option<Lead>) {
+    async fn pump<B>(self: Arc<Self>, storing: Storing, mut body: B, lead: Option<Lead>)
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
         let fill = &storing.fill;
         let mut lead = lead;
         let mut received = 0;
+        // A client sees the end of content of a known length with its last bytes, which are
+        // therefore kept back until the response is stored.
+        let mut last = None;
         let end = loop {
-            let frame =
-                std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context));
+            let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
             match timeout(self.config.limits.origin_idle, frame).await {
                 Ok(None) => break End::Complete,
                 Ok(Some(Ok(frame))) => {
@@ -321,6 +345,10 @@ impl Node {
                     self.metrics
                         .origin_bytes
                         .fetch_add(chunk.len() as u64, Relaxed);
+                    if storing.length.is_some_and(|length| received >= length) {
+                        last = last.or(Some(chunk));
+                        continue;
+                    }
                     if fill.push(chunk).await.is_err() {
                         break End::Failed;
                     }
@@ -342,17 +370,24 @@ impl Node {
         };
         let is_right = storing.length.is_none_or(|length| length == received);
         let end = if is_right { end } else { End::Failed };
-        // The response is stored before clients see its end, so that the next request is a hit.
+        self.finish(&storing, end, last);
+        drop(lead);
+    }
+
+    /// Ends the content. A complete response is stored before clients see its end, so that the next
+    /// request is a hit and a stop saves the response.
+    fn finish(&self, storing: &Storing, end: End, last: Option<Bytes>) {
+        let fill = &storing.fill;
         let whole = fill.whole().filter(|_| end == End::Complete);
-        if let Some(chunks) = whole {
+        if let Some(mut chunks) = whole {
+            chunks.extend(last.clone());
             let object = Object::new(storing.head.clone(), chunks);
             let is_stored = self.store.put(&storing.key, &object, storing.purge_count);
             if is_stored && let Some(cluster) = &self.cluster {
                 cluster.offer(&storing.key, &object, storing.began);
             }
         }
-        fill.end(end);
-        drop(lead);
+        fill.end(last, end);
     }
 }
 
@@ -362,3 +397,6 @@ fn began(sent_ms: u64, now_ms: u64) -> Instant {
     let since = Duration::from_millis(now_ms.saturating_sub(sent_ms));
     now.checked_sub(since).unwrap_or(now)
 }
+
+#[cfg(test)]
+mod tests;

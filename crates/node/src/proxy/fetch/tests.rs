@@ -1,0 +1,153 @@
+//! The order of storing a response and showing its end, with a body that is fed by hand.
+
+use super::*;
+use crate::clock::{Clock, ManualClock};
+use crate::config::{Config, Origin};
+use crate::rules::freshness::Grace;
+use hyper::body::Frame;
+use hyper::header::HeaderValue;
+use std::convert::Infallible;
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+/// Content that ends when its sender is dropped.
+struct Fed(UnboundedReceiver<Bytes>);
+
+impl Body for Fed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0
+            .poll_recv(context)
+            .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+}
+
+fn fed() -> (UnboundedSender<Bytes>, Fed) {
+    let (sender, receiver) = unbounded_channel();
+    (sender, Fed(receiver))
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the input is valid")
+}
+
+fn node() -> Arc<Node> {
+    let url = "http://127.0.0.1:1".parse::<Origin>();
+    let config = Config {
+        listen: vec!["127.0.0.1:0".parse().expect("the text is valid")],
+        origins: vec![url.expect("the text is valid")],
+        clock: Clock::Manual(ManualClock::new(NOW_MS)),
+        ..Config::default()
+    };
+    Arc::new(Node::new(config).expect("the input is valid"))
+}
+
+fn storing(length: Option<u64>) -> Storing {
+    let mut headers = HeaderMap::new();
+    let control = HeaderValue::from_static("max-age=60");
+    headers.insert("cache-control", control);
+    let asked = Asked {
+        method: &Method::GET,
+        has_authorization: false,
+        sent_ms: NOW_MS,
+    };
+    let judged = judge(asked, StatusCode::OK, &headers, NOW_MS, Grace::default());
+    let (terms, _) = judged.expect("it has a lifetime");
+    let head = Head {
+        status: StatusCode::OK,
+        headers,
+        terms,
+        selection: Selection::default(),
+        part: None,
+        tags: Box::default(),
+        coded: None,
+    };
+    Storing {
+        key: Key::new(false, "a", "/x").expect("the input is valid"),
+        head: Arc::new(head),
+        fill: Fill::new(1_024, Duration::from_secs(60)),
+        length,
+        purge_count: 0,
+        began: Instant::now(),
+    }
+}
+
+/// Before the last bytes were kept back, a client could request the response again, or end its
+/// connection and so permit a stop, while the response was not stored.
+#[test]
+fn the_last_bytes_of_a_known_length_come_when_the_response_is_stored() {
+    let runtime = runtime();
+    let _context = runtime.enter();
+    let mut context = Context::from_waker(Waker::noop());
+    for length in [Some(6), None] {
+        let (node, storing, (sender, body)) = (node(), storing(length), fed());
+        let (key, fill) = (storing.key.clone(), storing.fill.clone());
+        let mut reader = fill.reader().expect("nothing was dropped");
+        let mut pump = Box::pin(node.clone().pump(storing, body, None));
+        for chunk in ["abc", "def"] {
+            sender
+                .send(Bytes::from_static(chunk.as_bytes()))
+                .expect("the pump reads");
+        }
+        assert!(pump.as_mut().poll(&mut context).is_pending());
+        assert_eq!(reader.try_next(), Some(Ok(Bytes::from_static(b"abc"))));
+        if length.is_none() {
+            // The end is what clients wait for.
+            assert_eq!(reader.try_next(), Some(Ok(Bytes::from_static(b"def"))));
+        }
+        assert_eq!(reader.try_next(), None);
+        assert!(node.store.get(&key).is_none());
+        drop(sender);
+        assert!(pump.as_mut().poll(&mut context).is_ready());
+        let stored = node.store.get(&key).expect("it is complete");
+        assert_eq!(stored.variants[0].length, 6);
+        if length.is_some() {
+            assert_eq!(reader.try_next(), Some(Ok(Bytes::from_static(b"def"))));
+        }
+        assert_eq!(reader.try_next(), Some(Err(End::Complete)));
+    }
+}
+
+/// Clients see the end of empty content with the head, which they receive as soon as `begin`
+/// returns.
+#[test]
+fn a_response_without_content_is_stored_before_its_head_is_passed_on() {
+    let runtime = runtime();
+    let _context = runtime.enter();
+    let (node, storing, (_sender, body)) = (node(), storing(Some(0)), fed());
+    let (key, fill) = (storing.key.clone(), storing.fill.clone());
+    node.clone().begin(storing, body, None);
+    assert!(node.store.get(&key).is_some());
+    let mut reader = fill.reader().expect("nothing was dropped");
+    assert_eq!(reader.try_next(), Some(Err(End::Complete)));
+}
+
+#[test]
+fn content_that_is_not_as_long_as_announced_is_not_stored() {
+    let runtime = runtime();
+    for content in ["abc", "abcdefg"] {
+        let (node, storing, (sender, body)) = (node(), storing(Some(6)), fed());
+        let (key, fill) = (storing.key.clone(), storing.fill.clone());
+        let mut reader = fill.reader().expect("nothing was dropped");
+        sender
+            .send(Bytes::from_static(content.as_bytes()))
+            .expect("the pump reads");
+        drop(sender);
+        runtime.block_on(node.clone().pump(storing, body, None));
+        assert!(node.store.get(&key).is_none(), "{content}");
+        let end = std::iter::from_fn(|| reader.try_next()).find_map(Result::err);
+        assert_eq!(end, Some(End::Failed), "{content}");
+    }
+}
