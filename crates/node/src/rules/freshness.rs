@@ -195,7 +195,9 @@ pub fn judge(
         .or(rules.stale_if_error)
         .is_some();
     let is_usable = !terms.is_always_validated && has_windows && terms.usable_ms(now_ms) > 0;
-    if !is_useful && !is_usable && (!has_validator || terms.keep_ms == 0) {
+    // Its age may be beyond all of that.
+    let is_kept = has_validator && terms.keep_ms > 0 && terms.usable_ms(now_ms) > 0;
+    if !is_useful && !is_usable && !is_kept {
         return Err(Refusal::Useless);
     }
     Ok((terms, rules))

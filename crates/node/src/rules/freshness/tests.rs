@@ -179,6 +179,26 @@ fn a_validator_keeps_a_stale_response() {
     assert_eq!(terms.usable_ms(NOW), Grace::default().keep_ms);
 }
 
+/// Such a response was judged storable, although no time of use was left.
+#[test]
+fn a_response_that_is_older_than_its_time_of_use_is_refused() {
+    let keep_seconds = Grace::default().keep_ms / 1_000;
+    let of_age = |seconds: u64, more: &[(&'static str, &str)]| {
+        let age = seconds.to_string();
+        of(200, &[&[("age", &*age)], more].concat())
+    };
+    for validator in [("last-modified", ""), ("etag", "\"a\"")] {
+        let refused = of_age(2_147_483_648, &[validator]);
+        assert_eq!(refused, Err(Refusal::Useless));
+        assert_eq!(of_age(keep_seconds, &[validator]), Err(Refusal::Useless));
+        let terms = of_age(keep_seconds - 1, &[validator]).expect("it is kept for a second");
+        assert_eq!(terms.usable_ms(NOW), 1_000);
+        let limit = [("cache-control", "max-age=60"), validator];
+        assert_eq!(of_age(keep_seconds + 60, &limit), Err(Refusal::Useless));
+        assert!(of_age(keep_seconds + 59, &limit).is_ok());
+    }
+}
+
 #[test]
 fn freshness_can_be_ended() {
     let mut terms = of(200, &[("cache-control", "max-age=60")]).expect("the input is valid");
@@ -204,7 +224,12 @@ proptest! {
     ) {
         let control = format!("max-age={max_age}, stale-while-revalidate={stale}");
         let fields = [("cache-control", &*control), ("age", &age.to_string()), ("etag", "\"a\"")];
-        let terms = of(200, &fields).expect("the input is valid");
+        let is_spent = age >= max_age + stale.max(Grace::default().keep_ms / 1_000);
+        let judged = of(200, &fields);
+        prop_assert_eq!(judged.is_err(), is_spent);
+        let Ok(terms) = judged else {
+            return Ok(());
+        };
         let mut times = times;
         times.sort_unstable();
         for pair in times.windows(2) {
