@@ -352,10 +352,14 @@ impl Shared {
 
     /// Fills the index from the segments of an earlier run, oldest first.
     fn restore(&self, numbers: &[u32], lines: &[Line], bytes_max: u64) -> io::Result<()> {
-        let lines: HashMap<(u32, u32), Option<u64>> = lines
-            .iter()
-            .map(|line| ((line.segment, line.offset), line.softened_ms))
-            .collect();
+        let mut ends: HashMap<(u32, u32), Option<u64>> = HashMap::new();
+        for line in lines {
+            // The first of several softenings has ended the freshness. A removal, which is less
+            // than any of them, is final.
+            let end = ends.entry((line.segment, line.offset));
+            let end = end.or_insert(line.softened_ms);
+            *end = line.softened_ms.min(*end);
+        }
         // The newest ones that fit, because the tier may have become smaller.
         let mut sum = 0;
         let mut kept = vec![];
@@ -374,7 +378,7 @@ impl Shared {
             let segment = Arc::new(segment);
             self.segments.insert(segment.clone());
             for entry in &entries {
-                self.restore_entry(&segment, entry, &lines)?;
+                self.restore_entry(&segment, entry, &ends)?;
             }
             if segment.live_bytes() == 0 {
                 self.segments.remove(number);

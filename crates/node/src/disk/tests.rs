@@ -309,6 +309,21 @@ proptest! {
     }
 }
 
+/// The last softening counted after a restart, so that a purge of what was softened prolonged it.
+#[test]
+fn a_second_soft_purge_does_not_prolong_a_record_over_a_restart() {
+    let steps = [
+        Step::Write(2, 0, 29),
+        Step::PurgeTag(2, true),
+        Step::Advance(932),
+        Step::PurgeTag(2, true),
+        Step::Crash,
+        Step::Advance(68),
+        Step::Get(2),
+    ];
+    compare(1 << 30, &steps, true);
+}
+
 #[test]
 fn records_that_are_read_outlast_their_segment() {
     let tier = Tier::new(12 << 20);
