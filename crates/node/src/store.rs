@@ -87,6 +87,11 @@ impl Store {
         self.cache.get(key)
     }
 
+    /// Whether responses under a URL are in memory. This is no access, so that it changes nothing.
+    pub fn is_in_memory(&self, key: &Key) -> bool {
+        self.cache.contains_key(key)
+    }
+
     /// Returns the responses that the disk tier has under a URL. Small ones return to memory;
     /// large content is not read yet.
     pub async fn get_from_disk(&self, key: &Key) -> Option<Arc<Resource>> {

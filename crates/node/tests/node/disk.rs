@@ -2,6 +2,7 @@
 
 use crate::support::{Origin, Site, response};
 use node::DiskConfig;
+use node::rules::key::Key;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -70,14 +71,23 @@ fn origin() -> Origin {
     })
 }
 
-/// Fills the memory with other responses, so that earlier ones are on disk.
-fn displace(site: &Site) {
+/// Fills the memory with other responses until those under some paths are on disk. Returns the
+/// number of the others.
+fn displace(site: &Site, paths: &[&str]) -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let round = NEXT.fetch_add(1, Relaxed);
-    for number in 0..60 {
-        site.get(&format!("/other{round}-{number}/300000"));
+    let store = &site.running.node.store;
+    let key = |path: &&str| Key::new(false, "a", path).expect("the text is valid");
+    let keys: Vec<_> = paths.iter().map(key).collect();
+    let mut count = 0;
+    // URLs are in parts of the memory by random hashes, so that no fixed number displaces all.
+    while count < 60 || keys.iter().any(|key| store.is_in_memory(key)) {
+        assert!(count < 1_000, "{paths:?} stay in memory");
+        site.get(&format!("/other{round}-{count}/300000"));
+        count += 1;
     }
-    site.running.node.store.flush();
+    store.flush();
+    count
 }
 
 fn metric(site: &Site, name: &str) -> u64 {
@@ -94,7 +104,7 @@ fn responses_that_leave_memory_are_hits_from_disk() {
     let site = folder.site(&origin);
     for path in ["/small/1000", "/large/400000"] {
         site.get(path);
-        displace(&site);
+        displace(&site, &[path]);
         let before = metric(&site, "mayfly_edge_hits_total{tier=\"disk\"}");
         let received = site.get(path);
         assert!(received.cache().starts_with("hit"), "{}", received.cache());
@@ -116,7 +126,7 @@ fn ranges_are_read_from_disk() {
     let site = folder.site(&origin);
     let path = "/large/400000";
     site.get(path);
-    displace(&site);
+    displace(&site, &[path]);
     let whole = content(path, 400_000);
     for (start, end) in [(0, 0), (65_535, 65_536), (300_000, 399_999), (1, 262_144)] {
         let received = site.get_with(path, &format!("Range: bytes={start}-{end}\r\n"));
@@ -153,7 +163,7 @@ fn a_purge_reaches_the_disk_and_outlasts_a_restart() {
     let site = folder.site(&origin);
     let paths = ["/a/1000", "/b/400000", "/n/x/1000"];
     paths.iter().for_each(|path| _ = site.get(path));
-    displace(&site);
+    let others = displace(&site, &paths);
     assert_eq!(site.purge("url=http://a/a/1000"), 1);
     assert_eq!(site.purge("prefix=http://a/n/"), 1);
     assert_eq!(site.purge("url=http://a/b/400000&soft=1"), 1);
@@ -170,9 +180,9 @@ fn a_purge_reaches_the_disk_and_outlasts_a_restart() {
     );
     assert!(softened.content == content("/b/400000", 400_000));
     assert_eq!(origin.heads().len(), before + 3);
-    displace(&site);
+    let others = others + displace(&site, &[]);
     // Each URL counts once, whether it is in memory, on disk or in both.
-    assert_eq!(site.purge("tag=t"), 123);
+    assert_eq!(site.purge("tag=t"), others + 3);
     assert_eq!(site.purge("tag=t"), 0);
 }
 
@@ -181,12 +191,11 @@ fn a_stale_response_on_disk_is_revalidated() {
     let folder = Folder::new();
     let origin = origin();
     let site = folder.site(&origin);
-    for path in ["/a/1000", "/b/400000"] {
-        site.get(path);
-    }
-    displace(&site);
+    let paths = ["/a/1000", "/b/400000"];
+    paths.iter().for_each(|path| _ = site.get(path));
+    displace(&site, &paths);
     site.clock.advance(Duration::from_secs(61));
-    for path in ["/a/1000", "/b/400000"] {
+    for path in paths {
         let received = site.get(path);
         assert!(
             received.cache().contains("fwd-status=304"),
@@ -206,7 +215,7 @@ fn variants_on_disk_are_kept_with_a_new_one() {
     let languages = ["Accept-Language: de\r\n", "Accept-Language: en\r\n"];
     for language in languages {
         site.get_with(path, language);
-        displace(&site);
+        displace(&site, &[]);
     }
     for language in languages {
         let received = site.get_with(path, language);
@@ -225,7 +234,7 @@ fn responses_leave_the_disk_on_time() {
     let origin = origin();
     let site = folder.site(&origin);
     site.get("/a/1000");
-    displace(&site);
+    displace(&site, &["/a/1000"]);
     assert!(metric(&site, "mayfly_edge_disk_urls ") > 0);
     // Freshness, and the time for which responses with a validator are kept.
     site.clock.advance(Duration::from_secs(661));

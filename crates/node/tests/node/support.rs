@@ -3,7 +3,7 @@
 use node::{Config, ManualClock, Running};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -19,22 +19,64 @@ pub struct Origin {
     heads: Arc<Mutex<Vec<String>>>,
 }
 
+/// Number of accepted connections that have not ended.
+#[derive(Default)]
+struct Open {
+    count: Mutex<usize>,
+    change: Condvar,
+}
+
+/// An accepted connection in [`Open`].
+struct Accepted(Arc<Open>);
+
+impl Accepted {
+    fn new(open: &Arc<Open>) -> Self {
+        *open.count.lock().expect("no thread panics") += 1;
+        Accepted(open.clone())
+    }
+
+    /// Waits until this connection is the only one.
+    fn wait_for_others(&self) {
+        let count = self.0.count.lock().expect("no thread panics");
+        let alone = self.0.change.wait_while(count, |count| *count > 1);
+        drop(alone.expect("no thread panics"));
+    }
+}
+
+impl Drop for Accepted {
+    fn drop(&mut self) {
+        if let Ok(mut count) = self.0.count.lock() {
+            *count -= 1;
+        }
+        self.0.change.notify_all();
+    }
+}
+
+/// First line of [`Origin::settled_heads`], which no node sends.
+const SETTLE: &str = "settle\r\n\r\n";
+
 impl Origin {
     /// Starts an origin that answers by a function of the request's head and its number.
     pub fn start(answer: impl Fn(&str, usize, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback works");
         let address = listener.local_addr().expect("loopback works");
         let heads = Arc::new(Mutex::new(vec![]));
+        let open = Arc::<Open>::default();
         let (answer, seen) = (Arc::new(answer), heads.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let (answer, seen) = (answer.clone(), seen.clone());
+                let accepted = Accepted::new(&open);
                 std::thread::spawn(move || {
                     stream.set_read_timeout(Some(HANG)).expect("loopback works");
                     let Some(head) = read_head(&mut stream) else {
                         return;
                     };
+                    if head == SETTLE {
+                        accepted.wait_for_others();
+                        return;
+                    }
                     let number = {
                         let mut seen = seen.lock().expect("no thread panics");
                         seen.push(head.clone());
@@ -52,6 +94,20 @@ impl Origin {
         Origin::start(move |_, _, stream| {
             let _ = stream.write_all(response("200 OK", fields, content).as_bytes());
         })
+    }
+
+    /// Heads of all requests of nodes that were stopped. A request whose client did not wait for
+    /// the origin may have been sent, but not been read yet: connections are accepted in order, so
+    /// that all others have ended when one that came later is the only one.
+    pub fn settled_heads(&self) -> Vec<String> {
+        let mut stream = TcpStream::connect(self.address).expect("loopback works");
+        stream.set_read_timeout(Some(HANG)).expect("loopback works");
+        let sent = stream.write_all(SETTLE.as_bytes());
+        sent.expect("loopback works");
+        let mut rest = vec![];
+        let read = stream.read_to_end(&mut rest);
+        read.expect("all connections of the node have ended");
+        self.heads()
     }
 
     /// Heads of the requests so far.
