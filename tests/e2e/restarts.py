@@ -320,6 +320,32 @@ def test_a_restart_whose_keys_cannot_be_saved_goes_on(bench):
 
 
 @only_mayfly
+def test_a_restart_keeps_the_segments_in_their_file(bench):
+    with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
+        with bench.start("--engine", "segment", "--maxmemory", "64mb", "--segment-file", f"{folder}/segments") as server, server.client() as r:
+            for round_number in range(3):
+                run = run_id(r)
+                r.mset({f"k:{number}": f"{number}/{round_number}" for number in range(20_000)})
+                r.set("short", "v", ex=10_000)
+                deadline = r.pexpiretime("short")
+                if round_number == 1:
+                    with server.raw() as s:
+                        s.sendall(b"SHUTDOWN RESTART\r\n")
+                        assert s.recv(100) == b""
+                else:
+                    server.signal(signal.SIGUSR2)
+                r = restarted(server.port, run)
+                assert r.mget([f"k:{number}" for number in range(20_000)]) == [b"%d/%d" % (number, round_number) for number in range(20_000)]
+                assert r.dbsize() == 20_001 and r.pexpiretime("short") == deadline
+            try:
+                r.execute_command("SHUTDOWN", "SAVE", "RESTART")
+                raise AssertionError("it has no snapshots")
+            except redis.ResponseError as error:
+                assert "not supported by the segment engine" in str(error), error
+            assert r.get("k:7") == b"7/2"
+
+
+@only_mayfly
 def test_the_service_manager_is_notified_of_a_restart(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         path = f"{folder}/notify"

@@ -1,7 +1,10 @@
 """The segment engine: Redis's and memcached's clients on it, memory under eviction and after expiry, refusals at start."""
 
 import random
+import signal
+import tempfile
 import threading
+from pathlib import Path
 
 import redis
 from memcached import Line, ours
@@ -200,3 +203,56 @@ def test_one_of_several_cas_requests_succeeds(bench):
             client.join()
         found = Line(port).ask(b"get sum count\r\n").split(b"\r\n")
         assert found[1] == b"400" and int(found[3]) >= 400, found
+
+
+def stored(r: redis.Redis, names: list[str]) -> dict:
+    """Value and deadline of each key that is there."""
+    values = r.mget(names)
+    with r.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.pexpiretime(name)
+        return {name: (value, at) for name, value, at in zip(names, values, pipe.execute()) if value is not None}
+
+
+def test_a_restart_continues_with_the_segments_in_the_file(bench):
+    if bench.is_redis:
+        return
+    with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
+        path = Path(folder, "segments")
+        options = (*ENGINE, *SMALL, "--segment-file", str(path))
+        names = [f"k:{number}" for number in range(20_000)]
+        with bench.start(*options) as server:
+            for round_number in range(4):
+                with server.client() as r:
+                    with r.pipeline(transaction=False) as pipe:
+                        for name in names[round_number::3]:
+                            pipe.set(name, value_of(name, round_number)[:300], ex=random.choice([None, 1000, 100_000]))
+                        pipe.execute()
+                    for name in names[::7]:
+                        r.delete(name)
+                    r.incr("counter")
+                    before, count = stored(r, names), int(r.get("counter"))
+                assert len(before) > 1000
+                server.signal(signal.SIGTERM)
+                assert server.wait() == 0
+                server.restart()
+                with server.client() as r:
+                    after = stored(r, names)
+                    # An eviction that was in progress is finished at the stop.
+                    assert set(after) <= set(before) and len(after) > 0.8 * len(before), (len(after), len(before))
+                    assert all(before[name] == found for name, found in after.items())
+                    assert int(r.get("counter")) == count and "are there again" in server.log_text()
+            code, text = run_to_end(bench.binary, *options, "--port", "0")
+            assert code != 0 and "another process uses it" in text, text
+            server.signal(signal.SIGKILL)
+            server.wait()
+            server.restart()
+            with server.client() as r:
+                assert r.dbsize() == 0 and "starts empty: the server that used it has not stopped" in server.log_text()
+                r.set("k", "v")
+        with bench.start(*ENGINE, "--maxmemory", "7mb", "--segment-size", "256kb", "--segment-file", str(path)) as server, server.client() as r:
+            assert r.dbsize() == 0 and "other sizes" in server.log_text()
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.write_bytes(b"a letter")
+        code, text = run_to_end(bench.binary, *options, "--port", "0")
+        assert code != 0 and "not one of segments" in text and path.read_bytes() == b"a letter", text

@@ -4,7 +4,7 @@ use crate::config::{Config, ConfigError, Eviction};
 use crate::eviction::{EvictionState, Evictor, Learning, Plan, Ranked, Store, ranked};
 use crate::storage::{
     Condition, Directory, Heap, Key, LINE, Lifetime, Objects, OpenSegments, Receipt, Refused,
-    Storage, Stored, WORD, heap_bytes_of_segment,
+    Storage, Stored, WORD, heap_bytes_of_segment, saved_words_max,
 };
 use crate::sync::{Mutex, MutexGuard};
 use crate::writer::Writer;
@@ -20,6 +20,17 @@ pub struct Segcache<C = Stored> {
     /// Numbers of writers that are not in use.
     writers: Mutex<Vec<u16>>,
     writer_bytes: u64,
+}
+
+/// Sizes of what an engine keeps in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSizes {
+    /// Number of segments.
+    pub segment_count: u32,
+    /// Bytes of the segments.
+    pub segments_bytes: u64,
+    /// Maximum number of numbers that [`Segcache::save`] returns.
+    pub saved_words_max: u64,
 }
 
 /// Sizes of an engine, which follow from its configuration.
@@ -65,12 +76,76 @@ impl<C: Objects> Segcache<C> {
         let too_small = ConfigError::TooSmall {
             needed_bytes: sizes.fixed_bytes + 8 * sizes.each_bytes,
         };
-        Ok(Segcache {
-            storage: storage.ok_or(too_small)?,
-            eviction: EvictionState::new(config, count, sizes.learning),
+        Ok(Self::with(config, storage.ok_or(too_small)?, sizes))
+    }
+
+    /// Returns the sizes of what an engine in a file keeps there.
+    ///
+    /// # Errors
+    /// The errors of [`Segcache::new`].
+    pub fn file_sizes(config: &Config) -> Result<FileSizes, ConfigError> {
+        let Sizes {
+            count, capacity, ..
+        } = Self::sizes(config)?;
+        Ok(FileSizes {
+            segment_count: count,
+            segments_bytes: Heap::file_bytes(count, capacity),
+            saved_words_max: saved_words_max(count, capacity),
+        })
+    }
+
+    /// An engine whose segments are in a file, from byte `offset` on, a multiple of the size of a
+    /// page. The file must have [`FileSizes::segments_bytes`] from there on, all of them backed by
+    /// storage, and keep them as long as the engine is used; nothing else may change it. With
+    /// `saved`, the engine continues with the objects of the one that has returned these numbers
+    /// from [`Segcache::save`], under the same `hash_key`; otherwise it is empty.
+    ///
+    /// Returns `None` if what was saved and the segments are damaged or do not fit together. The
+    /// time of a restore grows with the number of objects, not with their values.
+    ///
+    /// # Errors
+    /// The errors of [`Segcache::new`], or an error of the system.
+    #[cfg(all(target_os = "linux", not(any(loom, miri))))]
+    pub fn in_file(
+        config: &Config,
+        file: impl rustix::fd::AsFd,
+        offset: u64,
+        saved: Option<&[u64]>,
+    ) -> std::io::Result<Option<Self>> {
+        let sizes = Self::sizes(config).map_err(std::io::Error::other)?;
+        let count = sizes.count;
+        let heap = Heap::mapped(count, sizes.capacity, file, offset)?;
+        let directory = directory(config, count, ranked(config, count));
+        let (hash_key, seed) = (config.hash_key, config.seed);
+        let storage = match saved {
+            Some(saved) => Storage::restore(heap, directory, hash_key, seed, saved),
+            None => Storage::new(heap, directory, hash_key, seed),
+        };
+        Ok(storage.map(|storage| Self::with(config, storage, sizes)))
+    }
+
+    fn with(config: &Config, storage: Store<C>, sizes: Sizes) -> Self {
+        Segcache {
+            storage,
+            eviction: EvictionState::new(config, sizes.count, sizes.learning),
             writers: Mutex::new((0..config.writers).rev().collect()),
             writer_bytes: sizes.writer_bytes,
-        })
+        }
+    }
+
+    /// Finishes a writer's eviction and seals its segments, as [`Segcache::close`] does. The writer
+    /// may be used again.
+    pub fn settle(&self, writer: &mut Writer) {
+        self.finish_job(writer);
+        while !writer.open.is_empty() {
+            self.seal(writer, 0);
+        }
+    }
+
+    /// Returns what an engine needs beside its segments to continue with them. All writers are
+    /// closed or settled, and no thread writes from now on. `None` if that is not so.
+    pub fn save(&self) -> Option<Vec<u64>> {
+        self.storage.save()
     }
 
     fn sizes(config: &Config) -> Result<Sizes, ConfigError> {
@@ -124,10 +199,7 @@ impl<C: Objects> Segcache<C> {
 
     /// Ends a writer: finishes its eviction and seals its segments.
     pub fn close(&self, mut writer: Writer) {
-        self.finish_job(&mut writer);
-        while !writer.open.is_empty() {
-            self.seal(&mut writer, 0);
-        }
+        self.settle(&mut writer);
         self.writer_ids().push(writer.id);
     }
 

@@ -46,6 +46,7 @@
 //!   open.rs       which segment an object is written to, with ttl.rs
 //!   table.rs      the hash table, with line.rs, lines.rs, chain.rs, search.rs
 //!   store.rs      the steps of writes; read.rs: reads
+//!   saved.rs      what an engine in a file (cells.rs) needs beside its segments
 //!   content.rs    kinds of content: stored.rs for bytes, sizes.rs for simulations
 //!
 //! eviction/     what removes objects, a segment at a time
@@ -146,7 +147,7 @@ pub use config::{
     Config, ConfigError, Eviction, MERGED, MERGED_MAX, SEGMENT_BYTES, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN, UnknownEviction,
 };
-pub use engine::Segcache;
+pub use engine::{FileSizes, Segcache};
 pub use eviction::SegmentName;
 pub use stats::{Census, Stats};
 pub use storage::{

@@ -1,9 +1,11 @@
 //! Storage of objects: segments, the hash table that finds objects in them, and reads without
 //! locks.
 
+mod cells;
 mod chain;
 mod check;
 mod content;
+mod cursor;
 mod directory;
 mod frequency;
 mod hash;
@@ -21,6 +23,7 @@ mod open;
 mod plan;
 mod read;
 mod request;
+mod saved;
 mod search;
 mod sizes;
 mod store;
@@ -40,6 +43,7 @@ pub use location::{Location, SegmentId};
 pub(crate) use open::{Lifetime, OPEN_MAX, OpenSegments, Placement};
 pub(crate) use plan::{Age, EvictionPlan};
 pub use request::{Condition, Key, Receipt, Refused};
+pub(crate) use saved::saved_words_max;
 pub use sizes::Sizes;
 pub(crate) use store::{ScannedObject, Storage};
 pub use stored::{KEY_MAX, MARKS_MAX, Payload, Stored, VALUE_MAX, Value, decimal};

@@ -73,6 +73,12 @@ impl Running {
                 .unwrap_or_else(|_| Err("a worker panicked; see the log".into()));
             result = result.and(ended);
         }
+        // A worker that has failed may have left a segment in any state.
+        if result.is_ok()
+            && let Some(segments) = &self.server.segments
+        {
+            segments.keep();
+        }
         result
     }
 
@@ -517,7 +523,8 @@ fn unused_settings(config: &Config) -> Vec<&'static str> {
     }
     let defaults = Config::default();
     let changed = |id: &Id| config.number(*id) != defaults.number(*id);
-    let ids = OF_SEGMENTS.into_iter().filter(changed);
+    let file = (!config.text(Id::SegmentFile).is_empty()).then_some(Id::SegmentFile);
+    let ids = OF_SEGMENTS.into_iter().filter(changed).chain(file);
     ids.map(|id| TABLE[id as usize].name).collect()
 }
 

@@ -156,6 +156,18 @@ impl<P: EvictionPlan> LockedDirectory<'_, P> {
         self.directory.changes.fetch_add(1, Relaxed);
     }
 
+    /// Reports restored segments of objects to the plan, in the order in which they were created,
+    /// and publishes the counts.
+    pub(super) fn restored(&mut self, heap: &Heap) {
+        let mut listed: Vec<SegmentId> = self.entries.lists.all().collect();
+        listed.sort_by_key(|id| self.entries.lists.created(*id));
+        for id in listed {
+            self.entries.plan.linked(id, Age::Young);
+            self.falls_due(heap.deadline(id));
+        }
+        self.publish();
+    }
+
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.entries.lists.heap_bytes() + self.entries.plan.heap_bytes()

@@ -73,6 +73,15 @@ impl Header {
         }
     }
 
+    /// Makes the header that of a sealed segment with objects of an engine before this one: the
+    /// number of its used words, and of its live objects and their words.
+    pub(super) fn restore(&self, used: u32, (objects, words): (u32, u32)) {
+        debug_assert!(u64::from(used) <= USED_MASK && words <= used);
+        self.write.store(SEALED | u64::from(used), Relaxed);
+        let live = u64::from(words) << LIVE_WORDS_SHIFT | u64::from(objects);
+        self.live.store(live, Relaxed);
+    }
+
     /// Number of words given to objects, removed ones included.
     pub(crate) fn used(&self) -> u32 {
         (self.write.load(Acquire) & USED_MASK) as u32

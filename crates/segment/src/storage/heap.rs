@@ -49,6 +49,36 @@ impl Heap {
         }
     }
 
+    /// Creates a heap whose segments are in a file, from a byte on that is a multiple of the size
+    /// of a page.
+    ///
+    /// # Errors
+    /// An error of the system.
+    #[cfg(all(target_os = "linux", not(any(loom, miri))))]
+    pub(crate) fn mapped(
+        count: u32,
+        capacity: u32,
+        file: impl rustix::fd::AsFd,
+        offset: u64,
+    ) -> std::io::Result<Self> {
+        Ok(Heap {
+            memory: Memory::mapped(count, capacity, file, offset)?,
+            ..Heap::new(count, capacity, false)
+        })
+    }
+
+    /// Returns the bytes of the segments in a file.
+    pub(crate) fn file_bytes(count: u32, capacity: u32) -> u64 {
+        Memory::file_bytes(count, capacity)
+    }
+
+    /// Declares that a free segment is sealed and holds objects, which were written by an engine
+    /// before this one.
+    pub(super) fn restore(&self, id: SegmentId, deadline: Tick, used: u32, live: (u32, u32)) {
+        self.header(id).restore(used, live);
+        self.stamp(id).set_deadline(deadline);
+    }
+
     /// Number of segments.
     pub(crate) fn count(&self) -> u32 {
         self.headers.len() as u32 - 1

@@ -4,8 +4,10 @@
 //! lines of chains are side by side in pieces; further lines of chains are taken one by one. The
 //! table never returns memory to the heap.
 
+use super::cursor::SavedWords;
 use super::heap::Heap;
-use super::line::{LAST, SlotWord};
+use super::line::{LAST, SLOTS, SlotWord};
+use super::lists::{SegmentLists, State};
 use super::location::SegmentId;
 use super::words::{LINE, Line};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
@@ -59,6 +61,99 @@ impl Lines {
             piece_bits: piece_lines.trailing_zeros(),
             segment_bits: segment_lines.trailing_zeros(),
         }
+    }
+
+    /// Appends which segments hold lines, and which lines belong to no chain.
+    pub(super) fn save(&self, saved: &mut Vec<u64>) {
+        let pool = self.pool();
+        saved.extend([
+            u64::from(pool.segments),
+            u64::from(pool.unused),
+            pool.free_first.map_or(u64::MAX, u64::from),
+            u64::from(pool.free_count),
+            u64::from(pool.single_next),
+            u64::from(pool.single_count),
+        ]);
+        let segments = self.segments.iter().take(pool.segments as usize);
+        saved.extend(segments.map(|word| word.load(Relaxed)));
+    }
+
+    /// Restores what was saved, and takes the segments out of the lists. Returns `None` if they are
+    /// in use or the numbers cannot be.
+    pub(super) fn restore(
+        heap: &Heap,
+        saved: &mut SavedWords<'_>,
+        lists: &mut SegmentLists,
+    ) -> Option<Self> {
+        let lines = Lines::new(heap);
+        let pool = Pool {
+            segments: saved.small()?,
+            unused: saved.small()?,
+            free_first: match saved.next()? {
+                u64::MAX => None,
+                line => Some(u32::try_from(line).ok()?),
+            },
+            free_count: saved.small()?,
+            single_next: saved.small()?,
+            single_count: saved.small()?,
+        };
+        for index in 0..pool.segments {
+            let word = saved.next()?;
+            let id = SegmentId(u32::try_from(word / u64::from(heap.capacity())).ok()?);
+            lists.check_unused(id)?;
+            if word != heap.memory().number(id, 0) {
+                return None;
+            }
+            lists.set_state(id, State::Table);
+            heap.memory().reserve(id);
+            lines.segments.get(index as usize)?.store(word, Relaxed);
+        }
+        // Only a part of the last segment is unused.
+        let all = u64::from(pool.segments) << lines.segment_bits;
+        let is_part = pool.unused < 1 << lines.segment_bits && u64::from(pool.unused) <= all;
+        let is_whole = pool.unused.is_multiple_of(1 << lines.piece_bits);
+        if !is_part || !is_whole || u32::try_from(all).is_err() {
+            return None;
+        }
+        *lines.pool() = pool;
+        Some(lines)
+    }
+
+    /// Number of lines in pieces that were taken.
+    pub(super) fn taken_count(&self) -> u32 {
+        let pool = self.pool();
+        (pool.segments << self.segment_bits) - pool.unused
+    }
+
+    /// Marks the lines that belong to no chain in `seen`, after a restore. Returns `None` if one
+    /// was marked before, does not exist, or holds something.
+    pub(super) fn mark_unused(&self, heap: &Heap, seen: &mut [bool]) -> Option<()> {
+        let pool = self.pool();
+        let mut mark = |number: u32| {
+            let seen = seen.get_mut(number as usize)?;
+            (!std::mem::replace(seen, true)).then(|| self.line(heap, number))
+        };
+        let end = pool.single_next.checked_add(pool.single_count)?;
+        for number in pool.single_next..end {
+            let line = mark(number)?;
+            line.iter()
+                .all(|word| word.load(Relaxed) == 0)
+                .then_some(())?;
+        }
+        let (mut next, mut count) = (pool.free_first, 0);
+        while let Some(number) = next {
+            let line = mark(number)?;
+            let slots = &line[SLOTS.start..LAST];
+            slots
+                .iter()
+                .all(|word| word.load(Relaxed) == 0)
+                .then_some(())?;
+            let last = SlotWord(line[LAST].load(Relaxed));
+            next = last.next_line();
+            (next.is_some() || last == SlotWord::VACANT).then_some(())?;
+            count += 1;
+        }
+        (count == pool.free_count).then_some(())
     }
 
     /// Lines in a piece, as a power of two.

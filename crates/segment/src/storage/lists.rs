@@ -1,5 +1,6 @@
 //! The segment lists: the free segments, and for each TTL bucket its segments in order of creation.
 
+use super::cursor::SavedWords;
 use super::heap::Heap;
 use super::location::SegmentId;
 use super::ttl::{BUCKETS, FLUSHED, TtlBucket};
@@ -76,6 +77,74 @@ impl SegmentLists {
             taken_count: 0,
             reserve: reserve as usize,
         }
+    }
+
+    /// Appends the segments of objects. Returns `None` if one of them is being written or a job
+    /// works on it.
+    pub(super) fn save(&self, heap: &Heap, saved: &mut Vec<u64>) -> Option<()> {
+        let listed: Vec<SegmentId> = self.all().collect();
+        saved.extend([u64::from(self.taken_count), listed.len() as u64]);
+        for id in listed {
+            let (link, header) = (self.link(id), heap.header(id));
+            let is_at_rest = matches!(link.state, State::Listed | State::Sampled);
+            if !is_at_rest || !header.is_sealed() {
+                return None;
+            }
+            let (objects, words) = header.live();
+            saved.extend([
+                u64::from(id.0),
+                u64::from(link.bucket.0),
+                link.created.0,
+                heap.deadline(id).0,
+                u64::from(header.used()),
+                u64::from(objects),
+                u64::from(words),
+            ]);
+        }
+        Some(())
+    }
+
+    /// Puts the segments of objects into empty lists, and restores their headers. Returns the
+    /// number of segments that were ever taken; `None` if what was saved cannot be.
+    pub(super) fn restore(&mut self, heap: &Heap, saved: &mut SavedWords<'_>) -> Option<u32> {
+        let (taken_count, listed_count) = (saved.small()?, saved.small()?);
+        for _ in 0..listed_count {
+            let id = SegmentId(saved.small()?);
+            self.check_unused(id)?;
+            let bucket = u16::try_from(saved.next()?).ok()?;
+            let bucket = Some(TtlBucket(bucket)).filter(|one| usize::from(one.0) < BUCKETS)?;
+            let (created, deadline) = (Tick(saved.next()?), Tick(saved.next()?));
+            let (used, objects, words) = (saved.small()?, saved.small()?, saved.small()?);
+            let tail = self.buckets[usize::from(bucket.0)].tail;
+            let is_ordered = !tail.is_some() || self.created(tail) <= created;
+            let is_due = [bucket.deadline(created), FLUSHED].contains(&deadline);
+            let fits = used <= heap.capacity() && words <= used && objects <= words;
+            if !is_ordered || !is_due || !fits {
+                return None;
+            }
+            self.insert(id, bucket, created);
+            heap.restore(id, deadline, used, (objects, words));
+        }
+        Some(taken_count)
+    }
+
+    /// Returns `None` if there is no segment of this number, or if it is in use.
+    pub(super) fn check_unused(&self, id: SegmentId) -> Option<()> {
+        let link = self.links.get(id.0 as usize)?;
+        (id.is_some() && link.state == State::Free).then_some(())
+    }
+
+    /// Makes all other segments free, after those of objects and of the table were restored.
+    pub(super) fn restore_free(&mut self, taken_count: u32) -> Option<()> {
+        let count = self.links.len() as u32 - 1;
+        let is_free = |id: &SegmentId| self.state(*id) == State::Free;
+        // The lowest number is taken first, so that segments that were used before are.
+        let all = (1..=count).rev().map(SegmentId);
+        let free = all.filter(is_free).collect();
+        let last = (1..=count).rev().find(|&id| !is_free(&SegmentId(id)));
+        self.free = free;
+        self.taken_count = taken_count;
+        (last.unwrap_or(0) <= taken_count && taken_count <= count).then_some(())
     }
 
     pub(super) fn heap_bytes(&self) -> usize {

@@ -1,5 +1,5 @@
 //! The memory of the segments: reserved in chunks, whose pages the system fills with zeros when
-//! they are first touched.
+//! they are first touched, or mapped from a file, all chunks at once.
 //!
 //! The address of a segment is computed from its number and the address of its chunk. There are few
 //! chunks, so that their addresses stay in the nearest cache; the addresses of ten thousand
@@ -7,10 +7,11 @@
 //! gigabyte of memory, the translation of an address in small pages costs as much as a miss of all
 //! caches.
 
+use super::cells::Cells;
 use super::hint::large_pages;
 use super::location::SegmentId;
 use super::words::{LINE, Line, WORD};
-use crate::sync::{AtomicU64, zeroed};
+use crate::sync::AtomicU64;
 use std::sync::OnceLock;
 
 /// Words of a chunk (64 MiB) as a power of two, chosen so that a chunk has several large pages and
@@ -31,14 +32,14 @@ pub(crate) struct Memory {
 
 #[derive(Debug)]
 struct Chunk {
-    cells: Box<[AtomicU64]>,
+    cells: Cells,
     /// Index of the first word of the first aligned cache line.
     start: usize,
 }
 
 impl Chunk {
     fn zeroed(words: usize, wants_large_pages: bool) -> Self {
-        let cells = zeroed(words + SLACK);
+        let cells = Cells::zeroed(words + SLACK);
         if wants_large_pages {
             large_pages(&cells);
         }
@@ -66,6 +67,33 @@ impl Memory {
             count,
             wants_large_pages,
         }
+    }
+
+    /// Memory of the same size in a file, from a byte on that is a multiple of the size of a page.
+    ///
+    /// # Errors
+    /// An error of the system.
+    #[cfg(all(target_os = "linux", not(any(loom, miri))))]
+    pub(crate) fn mapped(
+        count: u32,
+        capacity: u32,
+        file: impl rustix::fd::AsFd,
+        offset: u64,
+    ) -> std::io::Result<Self> {
+        let memory = Memory::new(count, capacity, false);
+        for (index, chunk) in (0..).zip(&memory.chunks) {
+            let first = index << CHUNK_BITS;
+            let words = (memory.count - first).min(1 << CHUNK_BITS);
+            let cells = Cells::map(&file, offset + first * WORD as u64, words as usize)?;
+            let set = chunk.set(Chunk { cells, start: 0 });
+            assert!(set.is_ok(), "each chunk is mapped once");
+        }
+        Ok(memory)
+    }
+
+    /// Returns the bytes of the memory in a file.
+    pub(crate) fn file_bytes(count: u32, capacity: u32) -> u64 {
+        (u64::from(count) + 1) * u64::from(capacity) * WORD as u64
     }
 
     /// Returns the bytes that a segment takes, including its share of the unused words at the

@@ -105,6 +105,29 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         })
     }
 
+    /// Creates a storage of restored parts. `counts` are the numbers of objects and of those that
+    /// were crowded out.
+    pub(super) fn of_parts(
+        heap: Heap,
+        directory: Directory<P>,
+        table: Table,
+        content: C,
+        counts: (u64, u64),
+        seed: u64,
+    ) -> Self {
+        Storage {
+            heap,
+            directory,
+            table,
+            content,
+            counters: Counters {
+                items: AtomicU64::new(counts.0),
+                crowded_out: AtomicU64::new(counts.1),
+            },
+            seed,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn heap(&self) -> &Heap {
         &self.heap

@@ -24,14 +24,19 @@
 //! continues in whatever chain the line belongs to next, where it meets objects of other keys only.
 
 use super::chain::{CHAIN_MAX, Chain};
+use super::cursor::SavedWords;
 use super::heap::Heap;
 use super::hint::prefetch;
-use super::line::{ACCESS_MASK, CAS_SHIFT, LOCK, SlotRef, SlotWord, matching, slots_of};
+use super::line::{
+    ACCESS_MASK, CAS_SHIFT, COUNT_ONE, LAST, LOCK, SLOTS, SlotRef, SlotWord, matching, slots_of,
+};
 use super::lines::{Lines, TakeSegment};
+use super::lists::SegmentLists;
 use super::location::Location;
 use super::words::{LINE, Line};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, Mutex, spin_loop};
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 /// Mean number of objects in a chain at which the table grows. The table takes 64 / LOAD bytes an
@@ -91,6 +96,112 @@ impl Table {
             #[cfg(test)]
             waits: AtomicU64::new(0),
         })
+    }
+
+    /// Appends what finds the chains.
+    pub(super) fn save(&self, saved: &mut Vec<u64>) {
+        self.lines.save(saved);
+        saved.push(self.chain_count());
+        let pieces = self.pieces.iter().map(|piece| piece.load(Relaxed));
+        let pieces: Vec<u64> = pieces.take_while(|word| *word != 0).collect();
+        saved.push(pieces.len() as u64);
+        saved.extend(pieces);
+    }
+
+    /// Restores the table of an engine before this one, and takes its segments out of the lists.
+    /// The lines are as they are in memory; [`Table::verify`] must follow before they are used.
+    /// Returns `None` if what was saved cannot be.
+    pub(super) fn restore(
+        heap: &Heap,
+        saved: &mut SavedWords<'_>,
+        lists: &mut SegmentLists,
+    ) -> Option<Self> {
+        let lines = Lines::restore(heap, saved, lists)?;
+        let (chain_count, piece_count) = (saved.next()?, saved.next()?);
+        let pieces: Box<[AtomicU64]> = (0..lines.pieces_max()).map(|_| AtomicU64::new(0)).collect();
+        let piece_count = usize::try_from(piece_count).ok()?;
+        for piece in pieces.get(..piece_count)? {
+            piece.store(saved.next()?, Relaxed);
+        }
+        let bits = lines.piece_bits();
+        let can_be = 1 << bits..=(piece_count as u64) << bits;
+        can_be.contains(&chain_count).then_some(Table {
+            chain_count: AtomicU64::new(chain_count),
+            pieces,
+            lines,
+            split: Mutex::new(()),
+            #[cfg(test)]
+            waits: AtomicU64::new(0),
+        })
+    }
+
+    /// Checks the lines of a restored table: each belongs to one chain or to none, chains end,
+    /// their counts are right, and what belongs to no chain is empty. `is_there` is called for the
+    /// location of each object. Returns the number of objects; `None` if something is wrong.
+    pub(super) fn verify(
+        &self,
+        heap: &Heap,
+        mut is_there: impl FnMut(Location) -> bool,
+    ) -> Option<u64> {
+        let (bits, taken) = (self.lines.piece_bits(), self.lines.taken_count());
+        let firsts = (0..taken).step_by(1 << bits);
+        let firsts: BTreeMap<u64, u32> = firsts
+            .map(|line| (self.lines.first_word(line), line))
+            .collect();
+        let mut seen = vec![false; taken as usize];
+        let mut mark = |line: u32| {
+            let seen = seen.get_mut(line as usize)?;
+            (!std::mem::replace(seen, true)).then_some(())
+        };
+        let mut room = 0;
+        for piece in &self.pieces {
+            let word = piece.load(Relaxed);
+            if word != 0 {
+                let first = *firsts.get(&word)?;
+                (first..first + (1 << bits)).try_for_each(&mut mark)?;
+                room += 1 << bits;
+            }
+        }
+        let mut objects = 0;
+        for number in 0..self.chain_count() {
+            let first = self.first_line(heap, number);
+            let (mut line, mut count) = (first, 0);
+            let mut is_ended = false;
+            for _ in 0..CHAIN_MAX {
+                for index in SLOTS {
+                    let slot = SlotWord(line[index].load(Relaxed));
+                    let is_right = match slot {
+                        SlotWord::VACANT => true,
+                        slot if slot.is_object() => {
+                            count += 1;
+                            is_there(slot.location())
+                        }
+                        _ => index == LAST,
+                    };
+                    is_right.then_some(())?;
+                }
+                let Some(next) = SlotWord(line[LAST].load(Relaxed)).next_line() else {
+                    is_ended = true;
+                    break;
+                };
+                mark(next)?;
+                line = self.lines.line(heap, next);
+            }
+            let info = first[0].load(Relaxed);
+            let counted = info >> COUNT_ONE.trailing_zeros() & 0xff;
+            (is_ended && info & LOCK == 0 && counted == count).then_some(())?;
+            objects += count;
+        }
+        for number in self.chain_count()..room {
+            // A split that was undone leaves the first word as it is.
+            let slots = &self.first_line(heap, number)[SLOTS];
+            slots
+                .iter()
+                .all(|word| word.load(Relaxed) == 0)
+                .then_some(())?;
+        }
+        self.lines.mark_unused(heap, &mut seen)?;
+        Some(objects)
     }
 
     /// Bytes of the directories.

@@ -137,6 +137,7 @@ settings! {
     ElementExpiry "element-expiry", Index, "ranked", false, "Index that finds expired elements of large hashes, sets and sorted sets. With ranked, commands that count or list elements by expiration time do not scan all elements.";
     Engine "engine", Choice(ENGINES), "slab", false, "Storage engine: slab serves all types; segment serves only strings, is made for many small ones, and rounds TTLs down.";
     SegmentSize "segment-size", Bytes(4096, 8 << 20), "1mb", false, "Size of a segment of the segment engine in bytes: a power of two, larger than the largest value.";
+    SegmentFile "segment-file", Text, "", false, "File in which the segment engine keeps its segments, so that a restart continues with them; empty means none. A file in a file system in memory (tmpfs) needs no disk.";
     SegmentEviction "segment-eviction", Choice(EVICTIONS), "rent", true, "How the segment engine chooses segments to evict when memory is full; see [the segment engine](../guide/segment.md).";
     SegmentMerge "segment-merge", Int(0, 16), "0", false, "Number of segments that the segment engine merges into one; 0 means 4, or 5 with segment-eviction gl-cache.";
     LearnCpu "learn-cpu", Int(0, 100), "5", true, "Maximum CPU time for training with segment-eviction gl-cache, in percent of one core; 0 disables training, 100 means training does not wait for idle time.";

@@ -11,6 +11,7 @@
 //! Start reading with [`Handle`], a worker's access to the engine.
 
 mod facts;
+mod file;
 mod items;
 pub mod learning;
 mod marks;
@@ -22,9 +23,11 @@ pub use setup::check;
 
 use crate::command::lifetime::DeadlineChange;
 use crate::stats::{Stats, WorkerStats};
+use file::SegmentFile;
 use segment::{Condition, Item, Key, Payload, Receipt, Refused, Segcache, Unchanged, Writer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use store::{NewDeadline, Tick};
 use wire::Output;
 
@@ -35,6 +38,8 @@ pub struct Segments {
     pub cache: Segcache,
     /// Writers by worker.
     writers: Vec<Mutex<Writer>>,
+    /// File of the segments, with the secret of the hash, if there is one.
+    file: Option<(SegmentFile, [u64; 2])>,
     /// State of the model's training, shared with the learner's thread.
     pub learning: learning::Learning,
     /// Seed of the random choices in training.
@@ -48,6 +53,37 @@ pub struct Segments {
 }
 
 impl Segments {
+    /// Whether a restart continues with the present keys.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Completes the file of the segments, if there is one, so that the next start continues with
+    /// them. All workers have ended.
+    pub fn keep(&self) {
+        let Some((file, hash_key)) = &self.file else {
+            return;
+        };
+        let start = Instant::now();
+        for worker in 0..self.writers.len() {
+            self.cache.settle(&mut self.writer(worker));
+        }
+        let saved = self.cache.save();
+        let saved = saved.ok_or_else(|| "a segment is in use".to_owned());
+        let kept = saved.and_then(|saved| {
+            let written = file.complete(*hash_key, &saved);
+            written.map_err(|error| error.to_string())
+        });
+        match kept {
+            Ok(()) => log::info!(
+                "segment-file: {} objects are kept, {:.3} s",
+                self.cache.len(),
+                start.elapsed().as_secs_f64()
+            ),
+            Err(why) => log::warn!("segment-file: the next start is empty: {why}"),
+        }
+    }
+
     /// Locks a worker's writer. A panic that poisoned the lock was a failed assertion.
     pub fn writer(&self, worker: usize) -> MutexGuard<'_, Writer> {
         self.writers[worker]

@@ -2,11 +2,12 @@
 
 use super::{IN_PROGRESS, NO_PROGRAM, Request};
 use crate::command::refusal::LOADING;
+use crate::engine::segment::Segments;
 use crate::saving::{Goal, Then, work};
 use crate::state::Server;
 
 const STOPPING: &str = "ERR the server is stopping";
-const NOT_KEPT: &str = "ERR the segment engine keeps no keys over a restart; SHUTDOWN NOSAVE RESTART restarts without them";
+const NOT_KEPT: &str = "ERR the segment engine keeps no keys over a restart without segment-file; SHUTDOWN NOSAVE RESTART restarts without them";
 const NO_THREAD: &str = "ERR no thread can be started";
 const CANCELLED: &str = "it was cancelled";
 const NO_FILE: &str =
@@ -31,7 +32,8 @@ pub fn request(server: &Server, request: Request) -> Result<(), &'static str> {
     if server.loading.is_on() {
         return Err(LOADING);
     }
-    if server.segments.is_some() && request.wants != Some(false) {
+    let is_kept = |segments: &Segments| segments.has_file();
+    if !server.segments.as_ref().is_none_or(is_kept) && request.wants != Some(false) {
         return Err(NOT_KEPT);
     }
     let number = restart.begin()?;
@@ -75,6 +77,8 @@ fn prepare(server: &Server, number: u64, request: Request) -> Result<(), String>
     let goal = match request.wants {
         Some(false) => None,
         _ if has_file && !is_file_good => return Err(NO_FILE.to_owned()),
+        // The segments are in their file when the workers have ended.
+        None if server.segments.is_some() => None,
         Some(true) => Some(false),
         None if has_file => None,
         None => Some(!work::has_points(server)),

@@ -1,10 +1,13 @@
 //! Creation of the segment engine from the settings, and changes at run time.
 
+use super::file::{Found, SegmentFile};
 use super::{Segments, learning};
 use crate::config::{Config, Id, bytes_for_people};
 use segment::{ConfigError, Eviction, Segcache};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 /// Memory without `maxmemory`: the default of memcached.
 const MEMORY_BYTES: i64 = 64 << 20;
@@ -47,11 +50,22 @@ impl Segments {
         if config.number(Id::MaxMemory) == 0 {
             config.put(Id::MaxMemory, &crate::config::Value::Number(MEMORY_BYTES));
         }
-        let cache = Segcache::new(&sizes).map_err(|why| in_words(why, &sizes))?;
+        let path = config.text(Id::SegmentFile);
+        let (cache, file) = match path.as_str() {
+            "" => (
+                Segcache::new(&sizes).map_err(|why| in_words(why, &sizes))?,
+                None,
+            ),
+            path => {
+                let (cache, file, hash_key) = in_file(Path::new(path), sizes)?;
+                (cache, Some((file, hash_key)))
+            }
+        };
         let writer = |_| Mutex::new(cache.writer().expect("there are as many as threads"));
         Ok(Segments {
             writers: (0..threads).map(writer).collect(),
             cache,
+            file,
             learning: learning::Learning::default(),
             seed,
             expired_seen: AtomicU64::new(0),
@@ -75,6 +89,45 @@ impl Segments {
             )
         })
     }
+}
+
+/// Creates an engine in a file, which continues with what is there. Returns the secret of the hash,
+/// too.
+fn in_file(
+    path: &Path,
+    mut sizes: segment::Config,
+) -> Result<(Segcache, SegmentFile, [u64; 2]), String> {
+    let start = Instant::now();
+    let file_sizes = <Segcache>::file_sizes(&sizes).map_err(|why| in_words(why, &sizes))?;
+    let (file, found) = SegmentFile::open(path, file_sizes, sizes.segment_bytes)?;
+    let name = path.display();
+    let named = |error: std::io::Error| format!("segment-file {name}: {error}");
+    let made = |sizes: &segment::Config, saved: Option<&[u64]>| {
+        file.begin(sizes.hash_key)?;
+        Segcache::in_file(sizes, file.file(), file.segments_at(), saved).map_err(named)
+    };
+    let new_key = sizes.hash_key;
+    let mut why = None;
+    if let Found::Segments { hash_key, saved } = &found {
+        sizes.hash_key = *hash_key;
+        if let Some(cache) = made(&sizes, Some(saved))? {
+            log::info!(
+                "segment-file {name}: {} objects are there again, {:.3} s",
+                cache.len(),
+                start.elapsed().as_secs_f64()
+            );
+            return Ok((cache, file, sizes.hash_key));
+        }
+        why = Some("it is damaged".to_owned());
+    } else if let Found::Unusable(reason) = found {
+        why = Some(reason);
+    }
+    if let Some(why) = why {
+        log::warn!("segment-file {name}: the engine starts empty: {why}");
+    }
+    sizes.hash_key = new_key;
+    let cache = made(&sizes, None)?.ok_or_else(|| format!("segment-file {name}: too small"))?;
+    Ok((cache, file, new_key))
 }
 
 /// Checks what [`Segments::new`] would refuse, without the allocation of the engine.

@@ -1,0 +1,27 @@
+//! Reading of saved numbers one after the other, from a source that may be damaged.
+
+/// The numbers that were not read yet.
+pub(super) struct SavedWords<'w>(&'w [u64]);
+
+impl<'w> SavedWords<'w> {
+    pub(super) fn new(words: &'w [u64]) -> Self {
+        SavedWords(words)
+    }
+
+    /// Whether all numbers were read.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the next number.
+    pub(super) fn next(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// Returns the next number if it has at most 32 bits.
+    pub(super) fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.next()?).ok()
+    }
+}
