@@ -11,7 +11,8 @@ use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::{Config, Id};
 use server::files;
 use server::tls::client::{self, Refusal};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -248,8 +249,12 @@ fn ask_by_tls(
         );
     }
     let password = password.filter(|_| connected.is_expected);
-    // In TLS 1.3 the server judges the client's certificate after the handshake.
-    ask(connected.stream, names, password).or_else(|error| match error.downcast() {
+    // In TLS 1.3 the server judges the client's certificate after the handshake. If it closes the
+    // connection before it has read PING, the system may reset it and drop the server's alert.
+    ask(connected.stream, names, password).or_else(|error| match error.downcast::<io::Error>() {
+        Ok(error) if matches!(error.kind(), ConnectionReset | BrokenPipe) => {
+            Ok(DENIED_BY_TLS.to_owned())
+        }
         Ok(error) => denied(client::refusal(error)),
         Err(error) => Err(error.context(NO_REPLY)),
     })
@@ -285,7 +290,7 @@ fn ask(mut stream: impl Read + Write, names: &Names, password: Option<Password>)
     next()
 }
 
-fn write_command(stream: &mut impl Write, words: &[&str]) -> std::io::Result<()> {
+fn write_command(stream: &mut impl Write, words: &[&str]) -> io::Result<()> {
     let words = words.iter();
     let parts: Vec<String> = words
         .clone()
