@@ -256,6 +256,8 @@ class Load:
 def load_objects(cluster: Cluster, name: str) -> list[str]:
     """Requests objects once, and waits until they are in chunks."""
     lengths = random.Random(SEED)
+    # A node that was revived gets chunks as soon as the others have noticed it.
+    poll(lambda: cluster.metric("cluster_nodes_down") == 0)
     before = cluster.metric("cluster_objects_coded_total")
     paths = [f"/{name}{number}/{lengths.randrange(131_072, 1_500_000)}" for number in range(OBJECTS)]
     for number, path in enumerate(paths):
