@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 from pathlib import Path
 
 import redis
@@ -14,6 +15,7 @@ VALUE_BYTES_MAX = 8000
 # Each of up to 64 shards reports additional memory when it exceeds 2 KiB. Memory is freed before a command, which may then
 # exceed the limit by what it writes and by the step in which a table grows.
 SLACK_BYTES = LIMIT_BYTES // 100
+REST_LIMIT_S = 10
 
 
 def served() -> list[str]:
@@ -51,8 +53,10 @@ def load(r, policy: str) -> float:
             elif draw < 0.08:
                 pipe.append(key, b"more" * chance.randrange(100))
         pipe.execute()
-        used = r.info("memory")["used_memory"]
-        assert used <= LIMIT_BYTES + SLACK_BYTES, f"{policy}: {used} bytes in batch {batch}"
+        # Buffers of this client count, too, and what they have displaced is evicted by background work a moment later.
+        limit = time.monotonic() + REST_LIMIT_S
+        while (used := r.info("memory")["used_memory"]) > LIMIT_BYTES + SLACK_BYTES:
+            assert time.monotonic() < limit, f"{policy}: {used} bytes in batch {batch}"
     return hits / gets
 
 
