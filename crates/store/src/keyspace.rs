@@ -537,6 +537,12 @@ impl Keyspace {
         self.shared.memory.add_outside_bytes(change);
     }
 
+    /// Sets the bytes outside the keyspace to which the host returns by itself, such as a limit on
+    /// buffers of clients. Background work does not evict for what is above. 0 means no such limit.
+    pub fn set_outside_bytes_max(&self, bytes: u64) {
+        self.shared.memory.set_outside_bytes_max(bytes);
+    }
+
     /// Returns the bytes that the host uses outside the keyspace.
     pub fn outside_bytes(&self) -> u64 {
         self.shared.memory.outside_bytes()

@@ -14,6 +14,8 @@ pub(crate) struct Memory {
     outside_bytes: AtomicU64,
     /// Bytes of values that entries no longer hold and that wait to be freed.
     pending_bytes: AtomicU64,
+    /// Bytes outside the shards to which the host returns by itself; 0 means that it does not.
+    outside_bytes_max: AtomicU64,
     /// Maximum number of bytes; 0 means no limit.
     max_bytes: AtomicU64,
     /// Number of shards in which the arena of a database has nearly used up its slot numbers. That
@@ -43,6 +45,24 @@ impl Memory {
         // The addition wraps, so that a negative change is subtracted.
         self.outside_bytes
             .fetch_add(change as u64, Ordering::Relaxed);
+    }
+    /// Sets the bytes outside the shards to which the host returns by itself; 0 means that it does
+    /// not.
+    pub fn set_outside_bytes_max(&self, bytes: u64) {
+        // All threads call this often; a store would take the cache line from the others.
+        if self.outside_bytes_max.load(Ordering::Relaxed) != bytes {
+            self.outside_bytes_max.store(bytes, Ordering::Relaxed);
+        }
+    }
+    /// Returns whether the memory is over its limit, not counting the bytes outside the shards that
+    /// the host is about to free.
+    pub fn is_over_at_rest(&self) -> bool {
+        let max = self.max_bytes();
+        let outside = match self.outside_bytes_max.load(Ordering::Relaxed) {
+            0 => self.outside_bytes(),
+            most => self.outside_bytes().min(most),
+        };
+        max > 0 && self.used_bytes().saturating_add(outside) > max
     }
     /// Returns the part of the limit that each of `shard_count` shards may use: the bytes that the
     /// host uses outside the shards are subtracted. If the memory is over its limit, a shard uses

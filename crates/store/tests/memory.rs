@@ -218,6 +218,26 @@ fn threads_that_evict_at_once_evict_little_too_much() {
 }
 
 #[test]
+fn what_the_host_is_about_to_free_is_no_reason_to_evict() {
+    // Regression: background work evicted keys for buffers of clients above their own limit, before
+    // the host had disconnected these clients.
+    let space = space("allkeys-lru", LIMIT);
+    for number in 0..100 {
+        assert!(!is_refused(&space, number, &[0; 1_000], NewDeadline::Clear));
+    }
+    let shards: Vec<usize> = (0..space.shard_count()).collect();
+    space.add_outside_bytes(LIMIT as i64);
+    space.set_outside_bytes_max(LIMIT / 4);
+    assert!(!space.must_evict(&shards));
+    work_in_background(&space, NOW);
+    assert_eq!(space.counters().evicted_keys, 0);
+    space.set_outside_bytes_max(0);
+    assert!(space.must_evict(&shards));
+    work_in_background(&space, NOW);
+    assert!(space.counters().evicted_keys > 0);
+}
+
+#[test]
 fn a_mass_expiry_gives_the_memory_back() {
     // Regression: a fifth of the dead keys' part of the table remained.
     for policy in [

@@ -52,9 +52,10 @@ impl Keyspace {
         cell.evictable_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the memory is over its limit and may be evicted.
+    /// Whether the memory is over its limit and may be evicted. What the host holds beyond its own
+    /// limit for a moment is no reason to evict.
     fn lacks_memory(&self) -> bool {
-        self.shared.memory.is_over() && !self.is_frozen()
+        self.shared.memory.is_over_at_rest() && !self.is_frozen()
     }
 
     /// Whether a shard over its share of the limit can evict something.

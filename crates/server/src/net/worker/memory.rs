@@ -40,7 +40,10 @@ impl Worker {
 
     /// Disconnects the clients with the most memory until the rest is within `maxmemory-clients`.
     pub(super) fn evict_clients(&mut self, executor: &mut Executor<'_>) {
-        let Some(limit) = self.server.client_bytes_max() else {
+        let limit = self.server.client_bytes_max();
+        let keyspace = &self.server.keyspace;
+        keyspace.set_outside_bytes_max(limit.unwrap_or(0));
+        let Some(limit) = limit else {
             return;
         };
         let sum = self.server.client_bytes();
