@@ -126,7 +126,7 @@ def _name(unit: dict[str, Any]) -> str:
 
 
 def _file_state(path: str) -> list[int] | None:
-    """Size and time of a local file, at least one of which a replaced file has anew."""
+    """Size and time of a local file. If the file is replaced, at least one of them differs."""
     try:
         state = os.stat(path)
     except OSError:
