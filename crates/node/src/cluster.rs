@@ -10,8 +10,8 @@
 //! head without content, too: a *stub*. So any of them can answer when the owner is down. Chunks
 //! and stubs are entries of the ordinary store, with the deadline of the object.
 //!
-//! `view.rs` says which nodes are responsible, `message.rs` what they send to each other, `peer.rs`
-//! sends it, `read.rs` and `relay.rs` are content from other nodes. The other side is
+//! `view.rs` computes which nodes are responsible, `message.rs` is the form of what they send,
+//! `peer.rs` sends it, and `read.rs` and `relay.rs` are content from other nodes. The other side is
 //! [`crate::peer_port`].
 //!
 //! Deliberately absent: agreement among nodes. Nodes with different views find fewer chunks, and
@@ -57,7 +57,7 @@ pub use relay::{Forwarded, Relayed};
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 /// Time for the answer of a probe, and of other short requests.
 const PROBE_TIME: Duration = Duration::from_secs(2);
-/// Time in which other nodes say whether they have a stub.
+/// Time for the answers of other nodes to a request for a stub.
 const STUB_TIME: Duration = Duration::from_secs(1);
 /// Time for a purge, which may read descriptions on disk.
 const PURGE_TIME: Duration = Duration::from_secs(5);
