@@ -346,6 +346,54 @@ def test_a_restart_keeps_the_segments_in_their_file(bench):
 
 
 @only_mayfly
+def test_passwords_of_the_environment_outlive_a_restart(bench):
+    """The new process got the environment in which they are overwritten, so that `****` was the password."""
+    with bench.start(environment={"MAYFLY_REQUIREPASS": "hush"}) as server:
+        shown = lambda: Path(f"/proc/{server.process.pid}/environ").read_bytes()
+        with server.client(password="hush") as r:
+            run = run_id(r)
+            assert r.set("k", "v") and b"hush" not in shown()
+            server.signal(signal.SIGUSR2)
+            for _ in within_limit():
+                if run_id(r) not in (None, run):
+                    break
+                time.sleep(0.01)
+            assert r.get("k") == b"v" and b"hush" not in shown()
+        with server.client(password="****") as r:
+            try:
+                r.ping()
+                raise AssertionError("another password is accepted")
+            except redis.AuthenticationError:
+                pass
+
+
+@only_mayfly
+def test_settings_of_standard_input_cannot_be_read_again(bench):
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
+        program = [str(Path(bench.binary).resolve()), "-"]
+        process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+        process.stdin.write(b"port %d\ntimeout 77\n" % port)
+        process.stdin.close()
+        try:
+            r = redis.Redis(port=port, socket_timeout=LIMIT_S)
+            for _ in within_limit():
+                if run_id(r) is not None:
+                    break
+                time.sleep(0.01)
+            try:
+                r.execute_command("SHUTDOWN", "RESTART")
+                raise AssertionError("it restarts")
+            except redis.ResponseError as error:
+                assert "standard input" in str(error), error
+            process.send_signal(signal.SIGUSR2)
+            assert r.config_get("timeout") == {"timeout": "77"} and process.poll() is None
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(END_LIMIT_S) == 0
+
+
+@only_mayfly
 def test_the_service_manager_is_notified_of_a_restart(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         path = f"{folder}/notify"

@@ -229,7 +229,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return Ok(());
     }
     if config.is_on(Id::Daemonize) && !arguments.is_daemon {
-        return start_in_background(&arguments);
+        return start_in_background(&arguments, &program);
     }
     let is_restarted = arguments.restarted.is_some();
     let inherited = match is_restarted {
@@ -246,7 +246,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let manager = manager.filter(|_| config.number(Id::Supervised) != NOT_SUPERVISED);
     let running = running::start_after(config, Clock::System, inherited);
     let running = running.map_err(|why| anyhow!(why))?;
-    running.server.restart.set_program(program);
+    // The standard input of a program that was restarted is the sockets that it takes over.
+    if !arguments.reads_input() {
+        running.server.restart.set_program(program);
+    }
     let pid_file = PidFile::create(&running);
     if is_plain && !arguments.is_daemon && !is_restarted {
         print_usage(&running);
@@ -316,15 +319,14 @@ fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
 
 /// Starts the server in another process, without the passwords of this one's arguments and
 /// environment, because this process waits as long as the other one loads its file.
-fn start_in_background(arguments: &Arguments) -> Result<()> {
+fn start_in_background(arguments: &Arguments, program: &Program) -> Result<()> {
     if arguments.reads_input() {
         return Err(anyhow!(
             "daemonize: the process in the background cannot read the standard input"
         ));
     }
-    let given = daemon::Given::copy();
     secrets::hide();
-    daemon::start(given)
+    daemon::start(program)
 }
 
 /// Reads the settings of all sources into `config`. Returns warnings for the log.

@@ -32,8 +32,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Error for a second restart.
 const IN_PROGRESS: &str = "ERR a restart is in progress";
-/// Error of a server that is a part of another program.
-const NO_PROGRAM: &str = "ERR this process cannot be restarted";
+/// Error of a server that is a part of another program, or whose settings cannot be read again.
+const NO_PROGRAM: &str = "ERR this process cannot be restarted, because its settings came from standard input or it is a part of another program";
 
 /// How far a restart is.
 ///

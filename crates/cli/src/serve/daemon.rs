@@ -5,10 +5,10 @@
 //! only one of the threads.
 
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use server::restart::program::Program;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Hidden option of the process in the background.
 pub const OPTION: &str = "is-daemon";
@@ -19,30 +19,12 @@ pub const PID_FILE: &str = "/run/mayfly.pid";
 /// Message that the process in the background writes when it serves requests.
 const STARTED: &[u8] = b"started";
 
-/// Arguments and environment of this process, which may contain passwords.
-pub struct Given {
-    arguments: Vec<OsString>,
-    environment: Vec<(OsString, OsString)>,
-}
-
-impl Given {
-    /// Copies them before the passwords in them are overwritten.
-    pub fn copy() -> Given {
-        Given {
-            arguments: std::env::args_os().skip(1).collect(),
-            environment: std::env::vars_os().collect(),
-        }
-    }
-}
-
 /// Starts the server in the background and waits until it serves requests.
-pub fn start(given: Given) -> Result<()> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut child = Command::new(program)
-        .args(given.arguments)
+pub fn start(program: &Program) -> Result<()> {
+    let path = std::env::current_exe().context("cannot find this program")?;
+    let mut child = program
+        .command(&path)
         .arg(format!("--{OPTION}"))
-        .env_clear()
-        .envs(given.environment)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -55,7 +55,7 @@ pub fn execute(program: Option<&Program>, handover: &Handover) -> anyhow::Error 
             Ok(input) => input,
             Err(error) => return error.into(),
         };
-        let failed = program.command(path).stdin(Stdio::from(input)).exec();
+        let failed = program.restart(path).stdin(Stdio::from(input)).exec();
         log::error!("{} cannot be executed: {failed}", path.display());
         error = anyhow!("{} cannot be executed: {failed}", program.path.display());
     }

@@ -17,7 +17,7 @@ const CHECK_PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of bytes of a check's errors that are read.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
 
-/// A program with its arguments.
+/// A program with its arguments and its environment.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Path of the file. It is not resolved further, so that a link may lead to another version.
@@ -26,6 +26,9 @@ pub struct Program {
     pub name: OsString,
     /// Arguments behind the name.
     pub arguments: Vec<OsString>,
+    /// Variables of the environment. Those of the process itself are not passed on, because
+    /// passwords in them are overwritten after the start.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Program {
@@ -48,14 +51,23 @@ impl Program {
             path,
             name,
             arguments: arguments.filter(|argument| !is_own(argument)).collect(),
+            environment: env::vars_os().collect(),
         })
     }
 
-    /// Returns the command that executes the program at a path with the same arguments, as one that
-    /// was restarted.
+    /// Returns the command that executes the program at a path with the same name, arguments and
+    /// environment.
     pub fn command(&self, path: &Path) -> Command {
         let mut command = Command::new(path);
         command.arg0(&self.name).args(&self.arguments);
+        let variables = self.environment.iter().map(|(name, value)| (name, value));
+        command.env_clear().envs(variables);
+        command
+    }
+
+    /// Returns the command that executes the program at a path as one that was restarted.
+    pub fn restart(&self, path: &Path) -> Command {
+        let mut command = self.command(path);
         command.arg(format!("--{OPTION}={VERSION}"));
         command
     }
@@ -67,7 +79,7 @@ impl Program {
     /// meant for users.
     pub fn check(&self) -> Result<(), String> {
         let shown = self.path.display();
-        let mut command = self.command(&self.path);
+        let mut command = self.restart(&self.path);
         command.arg("--check-config").env_remove("NOTIFY_SOCKET");
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::piped());
@@ -126,12 +138,14 @@ mod tests {
             path: "/bin/sh".into(),
             name: "sh".into(),
             arguments: vec!["-c".into(), script.into()],
+            environment: vec![("SECRET".into(), "a b".into())],
         }
     }
 
     #[test]
     fn a_check_passes_the_options_and_reports_errors() {
-        let script = r#"test "$0 $1" = "--restarted=1 --check-config" && test -z "$NOTIFY_SOCKET""#;
+        // Regression: the environment was that of the process, in which passwords are overwritten.
+        let script = r#"test "$0 $1" = "--restarted=1 --check-config" && test -z "$NOTIFY_SOCKET" && test "$SECRET" = "a b" && test -z "$CARGO_MANIFEST_DIR""#;
         assert_eq!(shell(script).check(), Ok(()));
         let error = shell("echo port is taken >&2; exit 3").check();
         let error = error.expect_err("it has failed");
