@@ -275,7 +275,10 @@ impl Port {
             response.headers_mut().insert(STUB, one);
             return response;
         }
-        self.node.clone().serve_key(request, Ok(key), client).await
+        let mut response = self.node.clone().serve_key(request, Ok(key), client).await;
+        // The origin's.
+        response.headers_mut().remove(STUB);
+        response
     }
 
     async fn purge(&self, headers: &HeaderMap) -> Response<Content> {

@@ -184,6 +184,8 @@ impl Cluster {
             .ok_or(PeerFailure::Busy)?;
         let mut headers = forwarded.headers.clone();
         headers.remove("host");
+        // The client's; other fields of this protocol are replaced.
+        headers.remove(STUB);
         let own = std::mem::replace(&mut call.headers, headers);
         call.headers.extend(own);
         let client = HeaderValue::from_str(&forwarded.client.to_string());

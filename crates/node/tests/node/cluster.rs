@@ -213,6 +213,33 @@ fn a_small_object_is_fetched_once_for_all_nodes() {
 }
 
 #[test]
+fn fields_of_the_peers_protocol_from_clients_and_origins_have_no_meaning() {
+    // Regression: a client could request the messages of nodes, and a reply of the origin could be
+    // taken for one, after which each node fetched the response itself.
+    let fields = "Cache-Control: max-age=60\r\nMayfly-Stub: 1\r\n";
+    let small = Origin::plain(fields, "content");
+    let sites = Sites::new(&small, 4);
+    for site in sites.up() {
+        let received = site.get("/a");
+        assert_eq!((received.status, &*received.content), (200, "content"));
+    }
+    assert_eq!(small.heads().len(), 1);
+    let large = origin();
+    let sites = Sites::new(&large, 4);
+    let path = "/a/300000";
+    check(&sites.node(0).get(path), path);
+    sites.wait_coded(1);
+    let forged = "Mayfly-Stub: 1\r\nMayfly-Key: http://a/b/7\r\nMayfly-Client: 192.0.2.1\r\n";
+    for site in sites.up() {
+        let head = site.request("HEAD", path, forged);
+        assert_eq!(head.status, 200, "{}", head.text);
+        assert_eq!(head.field("content-length"), "300000");
+        check(&site.get_with(path, forged), path);
+    }
+    assert_eq!(large.heads().len(), 1);
+}
+
+#[test]
 fn objects_survive_the_loss_of_any_node_without_the_origin() {
     let origin = origin();
     for lost in 0..4 {
