@@ -4,7 +4,7 @@ use crate::support::{Origin, Site, response};
 use node::Reply;
 use std::io::{Read, Write};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
@@ -40,17 +40,14 @@ fn a_response_leaves_memory_at_the_end_of_its_usable_time() {
 
 #[test]
 fn clients_share_one_fetch_and_read_while_it_arrives() {
-    let (release, released) = channel::<()>();
-    let released = Mutex::new(released);
+    // Passed when the second half is to be sent.
+    let gate = Arc::new(Barrier::new(2));
+    let at_origin = gate.clone();
     let origin = Origin::start(move |_, _, stream| {
         let text = response("200 OK", FRESH, "first half, second half");
         let (begin, end) = text.split_at(text.len() - 11);
         stream.write_all(begin.as_bytes()).expect("loopback works");
-        released
-            .lock()
-            .expect("no thread panics")
-            .recv()
-            .expect("the other side waits");
+        at_origin.wait();
         stream.write_all(end.as_bytes()).expect("loopback works");
     });
     let site = Site::new(&origin);
@@ -68,7 +65,7 @@ fn clients_share_one_fetch_and_read_while_it_arrives() {
         }
         clients.push(stream);
     }
-    release.send(()).expect("the other side waits");
+    gate.wait();
     for mut stream in clients {
         let mut rest = String::new();
         stream.read_to_string(&mut rest).expect("loopback works");
@@ -281,21 +278,13 @@ fn a_purge_needs_the_token() {
 
 #[test]
 fn what_was_fetched_before_a_purge_is_not_stored_after_it() {
-    let (release, released) = channel::<()>();
-    let (arrived, has_arrived) = channel::<()>();
-    let (released, arrived) = (Mutex::new(released), Mutex::new(arrived));
+    // Passed when the request is at the origin, and when it is to be answered.
+    let gate = Arc::new(Barrier::new(2));
+    let at_origin = gate.clone();
     let origin = Origin::start(move |_, number, stream| {
         if number == 1 {
-            arrived
-                .lock()
-                .expect("no thread panics")
-                .send(())
-                .expect("the other side waits");
-            released
-                .lock()
-                .expect("no thread panics")
-                .recv()
-                .expect("the other side waits");
+            at_origin.wait();
+            at_origin.wait();
         }
         let text = response("200 OK", FRESH, &format!("version {number}"));
         stream.write_all(text.as_bytes()).expect("loopback works");
@@ -305,9 +294,9 @@ fn what_was_fetched_before_a_purge_is_not_stored_after_it() {
         let site = site.clone();
         move || site.get("/x").content
     });
-    has_arrived.recv().expect("the other side waits");
+    gate.wait();
     site.purge("prefix=http://a/");
-    release.send(()).expect("the other side waits");
+    gate.wait();
     assert_eq!(
         client.join().expect("the thread does not panic"),
         "version 1"
@@ -399,20 +388,12 @@ fn http_2_is_served_over_tls() {
 
 #[test]
 fn a_stop_waits_for_open_requests() {
-    let (release, released) = channel::<()>();
-    let (arrived, has_arrived) = channel::<()>();
-    let (released, arrived) = (Mutex::new(released), Mutex::new(arrived));
+    // Passed when the request is at the origin, and when it is to be answered.
+    let gate = Arc::new(Barrier::new(2));
+    let at_origin = gate.clone();
     let origin = Origin::start(move |_, _, stream| {
-        arrived
-            .lock()
-            .expect("no thread panics")
-            .send(())
-            .expect("the other side waits");
-        released
-            .lock()
-            .expect("no thread panics")
-            .recv()
-            .expect("the other side waits");
+        at_origin.wait();
+        at_origin.wait();
         let _ = stream.write_all(response("200 OK", FRESH, "content").as_bytes());
     });
     let Site {
@@ -422,9 +403,9 @@ fn a_stop_waits_for_open_requests() {
     stream
         .write_all(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
         .expect("loopback works");
-    has_arrived.recv().expect("the other side waits");
+    gate.wait();
     let stopping = runtime.spawn(running.stop());
-    release.send(()).expect("the other side waits");
+    gate.wait();
     let received = crate::support::receive(&mut stream);
     assert_eq!((received.status, &*received.content), (200, "content"));
     runtime.block_on(stopping).expect("the node answers");
