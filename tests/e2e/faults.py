@@ -115,6 +115,14 @@ def found_in(server: Server) -> dict[int, int]:
     return found
 
 
+def check_acknowledged(bench, server: Server, options: tuple[str, ...], load: Load, name: str) -> None:
+    """Starts a server in the folder of one that was killed. It has all that was acknowledged."""
+    with started(bench, server.folder.name, *options) as second:
+        found = found_in(second)
+        for worker, number in load.acked.items():
+            assert number <= found[worker], (name, worker, number, found[worker])
+
+
 def test_always_loses_nothing_when_the_disk_fails(bench):
     """Full disks, errors, short writes, failing fsync: MISCONF or waiting, reads go on, and it works again by itself."""
     if bench.is_redis:
@@ -145,10 +153,7 @@ def test_always_loses_nothing_when_the_disk_fails(bench):
                     break
             kill(server)
             load.end()
-            with started(bench, server.folder.name, *options) as second:
-                found = found_in(second)
-                for worker, number in load.acked.items():
-                    assert number <= found[worker], (name, worker, number, found[worker])
+            check_acknowledged(bench, server, options, load, name)
 
 
 def test_a_kill_while_the_disk_fails_loses_nothing_acknowledged(bench):
@@ -163,10 +168,7 @@ def test_a_kill_while_the_disk_fails_loses_nothing_acknowledged(bench):
             time.sleep(0.1)
             kill(server)
             load.end()
-            with started(bench, server.folder.name, *options) as second:
-                found = found_in(second)
-                for worker, number in load.acked.items():
-                    assert number <= found[worker], (name, worker, number, found[worker])
+            check_acknowledged(bench, server, options, load, name)
 
 
 def test_short_writes_that_succeed_are_continued(bench):
