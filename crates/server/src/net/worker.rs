@@ -7,14 +7,13 @@
 
 mod leaving;
 mod memory;
+mod periodic;
 mod replicas;
+mod stopping;
 mod waits;
 
-use crate::aof::work as aof;
 use crate::clients::flag;
 use crate::clock::Moment;
-use crate::command::effects;
-use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::expiry::ExpiryDriver;
 use crate::inbox;
@@ -22,8 +21,6 @@ use crate::loading::file::reload;
 use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
-use crate::process;
-use crate::replication::{failover, primary};
 use crate::saving::{Waiting, work as saving};
 use crate::session::Session;
 use crate::socket::{Peer, Stream};
@@ -51,8 +48,6 @@ const CONNECTIONS_PER_CLOCK_CHECK: usize = 4;
 /// Maximum number of reads for TLS handshakes per iteration. One may take a millisecond for a
 /// signature.
 const HANDSHAKES_PER_TURN: usize = 4;
-/// Maximum duration of a TLS handshake in milliseconds.
-const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Duration of an iteration after which the clock is read again and due keys are expired.
 const LONG_TURN: Duration = Duration::from_millis(1);
 
@@ -736,105 +731,6 @@ impl Worker {
         is_busy
     }
 
-    /// Runs the tasks that are due every 100 ms.
-    fn run_periodic_tasks(&mut self, executor: &mut Executor<'_>, now: Instant) {
-        self.periodic_at = now + PERIODIC_INTERVAL;
-        self.periodic_count += 1;
-        self.searched_at_bytes = 0;
-        let server = executor.server();
-        let alive_ms = &server.stats.workers[self.index].alive_ms;
-        alive_ms.store(server.clock.moment().0, Relaxed);
-        if self.index == 0 {
-            server.stats.sample_rates(server.clock.now_us());
-            server.sample_peak();
-            self.flush_at(executor);
-            saving::check_points(server);
-            aof::check(server);
-            let is_second = self.periodic_count.is_multiple_of(10);
-            primary::check(server, is_second);
-            failover::check(server);
-            let period = 10 * server.config.number(Id::ReplPingPeriod) as u64;
-            if self.periodic_count.is_multiple_of(period) {
-                primary::ping(server);
-            }
-        }
-        if self.index == 0 && self.periodic_count.is_multiple_of(10) {
-            self.follow_memory_limit(executor);
-        }
-        // Accepting may have failed for lack of file descriptors.
-        if self.listeners.has_failed {
-            self.accept(executor);
-        }
-        if self.periodic_count.is_multiple_of(10) {
-            self.check_clients(executor);
-        }
-    }
-
-    /// Applies `maxmemory` again if it is a share of a limit that has changed. Reads files only if
-    /// it is one.
-    fn follow_memory_limit(&mut self, executor: &mut Executor<'_>) {
-        let server = executor.server();
-        if server.config.number(Id::MaxMemory) >= 0
-            || !server.config.set_memory_limit(process::memory_limit())
-        {
-            return;
-        }
-        executor.finish();
-        let bytes = server.config.maxmemory_bytes();
-        if server.segments.is_none() {
-            server.apply_maxmemory();
-        }
-        match server.engine().apply(Id::MaxMemory, &server.config) {
-            Ok(()) => log::info!("the memory limit has changed: maxmemory is {bytes} bytes"),
-            Err(error) => log::warn!("the memory limit has changed: maxmemory {error}"),
-        }
-    }
-
-    /// Empties memcached's database when the delay of a `flush_all` has passed.
-    fn flush_at(&mut self, executor: &mut Executor<'_>) {
-        let server = executor.server();
-        let at_ms = server.flush_at_ms.load(Relaxed);
-        if at_ms == 0 || server.clock.now().0 < at_ms {
-            return;
-        }
-        executor.finish();
-        // If another worker has set a new delay in the meantime, that one remains.
-        let taken = server
-            .flush_at_ms
-            .compare_exchange(at_ms, 0, Relaxed, Relaxed);
-        if taken.is_ok() {
-            let (db, now) = (crate::memcached::DATABASE, server.clock.now());
-            match server.segments {
-                Some(_) => server.engine().clear(db, now),
-                None => effects::flush(server, db, now),
-            }
-        }
-    }
-
-    /// Closes idle clients and clients that read too slowly. Runs once per second.
-    fn check_clients(&mut self, executor: &mut Executor<'_>) {
-        let server = executor.server();
-        let timeout_ms = server.config.number(Id::Timeout) as u64 * 1000;
-        let now = executor.moment();
-        for index in 0..self.connections.len() {
-            let Some(connection) = self.connections[index].as_mut() else {
-                continue;
-            };
-            let active = Moment(connection.session.info.active_ms.load(Relaxed));
-            let is_idle = timeout_ms > 0
-                && !connection.session.is_blocked()
-                && now.since(active) > timeout_ms
-                && !connection.session.is_subscriber();
-            let is_late = connection.is_handshaking()
-                && now.since(connection.session.info.created) > HANDSHAKE_MS_MAX;
-            if is_idle || is_late {
-                self.cut_off(index, executor);
-            } else if connection.pending_bytes() > 0 {
-                self.after(index, Next::Wait, executor);
-            }
-        }
-    }
-
     /// Adds the iteration's traffic to the counters.
     fn count_traffic(&mut self) {
         let traffic = std::mem::take(&mut self.scratch.traffic);
@@ -848,64 +744,6 @@ impl Worker {
         ] {
             if amount > 0 {
                 counter.fetch_add(amount, Relaxed);
-            }
-        }
-    }
-
-    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing
-    /// else is served any more.
-    fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
-        let server = executor.server();
-        self.listeners.leave(&server.restart);
-        let seconds = server.config.number(Id::ShutdownTimeout) as u64;
-        let end = Instant::now() + Duration::from_secs(seconds);
-        for (index, connection) in self.connections.iter_mut().enumerate() {
-            let Some(connection) = connection else {
-                continue;
-            };
-            let (registry, token) = (self.poll.registry(), Token(index));
-            let registered = registry.reregister(&mut connection.stream, token, Interest::WRITABLE);
-            connection.is_cut_off |= registered.is_err();
-        }
-        loop {
-            let (mut timeout, mut waits) = (PERIODIC_INTERVAL, false);
-            for index in 0..self.connections.len() {
-                let Some(connection) = self.connections[index].as_mut() else {
-                    continue;
-                };
-                // A turn sends a part of large replies, after which the socket may have room.
-                match connection.flush(&mut self.scratch) {
-                    Next::Close => connection.is_cut_off = true,
-                    Next::Again => timeout = Duration::ZERO,
-                    _ => {}
-                }
-                if connection.is_cut_off || connection.pending_bytes() == 0 {
-                    // A client may read to the end before it reads from its next connection.
-                    connection.discard_input(&mut self.scratch);
-                    self.close(index, executor);
-                } else {
-                    waits = true;
-                }
-            }
-            if !waits || Instant::now() >= end || self.poll.poll(events, Some(timeout)).is_err() {
-                return;
-            }
-            for event in events.iter() {
-                let Token(index) = event.token();
-                let connection = self.connections.get_mut(index).and_then(Option::as_mut);
-                if let Some(connection) = connection {
-                    connection.is_cut_off |= event.is_error() || event.is_write_closed();
-                }
-            }
-        }
-    }
-
-    fn close_all(&mut self, executor: &mut Executor<'_>) {
-        for index in 0..self.connections.len() {
-            if let Some(connection) = self.connections[index].as_mut() {
-                connection.flush(&mut self.scratch);
-                connection.discard_input(&mut self.scratch);
-                self.close(index, executor);
             }
         }
     }

@@ -1,0 +1,118 @@
+//! Tasks of a worker that are due every 100 ms or every second.
+
+use super::{PERIODIC_INTERVAL, Worker};
+use crate::aof::work as aof;
+use crate::clock::Moment;
+use crate::command::effects;
+use crate::config::Id;
+use crate::dispatch::Executor;
+use crate::net::connection::Next;
+use crate::process;
+use crate::replication::{failover, primary};
+use crate::saving::work as saving;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Maximum duration of a TLS handshake in milliseconds.
+const HANDSHAKE_MS_MAX: u64 = 10_000;
+
+impl Worker {
+    /// Runs the tasks that are due every 100 ms.
+    pub(super) fn run_periodic_tasks(&mut self, executor: &mut Executor<'_>, now: Instant) {
+        self.periodic_at = now + PERIODIC_INTERVAL;
+        self.periodic_count += 1;
+        self.searched_at_bytes = 0;
+        let server = executor.server();
+        let alive_ms = &server.stats.workers[self.index].alive_ms;
+        alive_ms.store(server.clock.moment().0, Relaxed);
+        if self.index == 0 {
+            server.stats.sample_rates(server.clock.now_us());
+            server.sample_peak();
+            self.flush_at(executor);
+            saving::check_points(server);
+            aof::check(server);
+            let is_second = self.periodic_count.is_multiple_of(10);
+            primary::check(server, is_second);
+            failover::check(server);
+            let period = 10 * server.config.number(Id::ReplPingPeriod) as u64;
+            if self.periodic_count.is_multiple_of(period) {
+                primary::ping(server);
+            }
+        }
+        if self.index == 0 && self.periodic_count.is_multiple_of(10) {
+            self.follow_memory_limit(executor);
+        }
+        // Accepting may have failed for lack of file descriptors.
+        if self.listeners.has_failed {
+            self.accept(executor);
+        }
+        if self.periodic_count.is_multiple_of(10) {
+            self.check_clients(executor);
+        }
+    }
+
+    /// Applies `maxmemory` again if it is a share of a limit that has changed. Reads files only if
+    /// it is one.
+    fn follow_memory_limit(&mut self, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        if server.config.number(Id::MaxMemory) >= 0
+            || !server.config.set_memory_limit(process::memory_limit())
+        {
+            return;
+        }
+        executor.finish();
+        let bytes = server.config.maxmemory_bytes();
+        if server.segments.is_none() {
+            server.apply_maxmemory();
+        }
+        match server.engine().apply(Id::MaxMemory, &server.config) {
+            Ok(()) => log::info!("the memory limit has changed: maxmemory is {bytes} bytes"),
+            Err(error) => log::warn!("the memory limit has changed: maxmemory {error}"),
+        }
+    }
+
+    /// Empties memcached's database when the delay of a `flush_all` has passed.
+    fn flush_at(&mut self, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        let at_ms = server.flush_at_ms.load(Relaxed);
+        if at_ms == 0 || server.clock.now().0 < at_ms {
+            return;
+        }
+        executor.finish();
+        // If another worker has set a new delay in the meantime, that one remains.
+        let taken = server
+            .flush_at_ms
+            .compare_exchange(at_ms, 0, Relaxed, Relaxed);
+        if taken.is_ok() {
+            let (db, now) = (crate::memcached::DATABASE, server.clock.now());
+            match server.segments {
+                Some(_) => server.engine().clear(db, now),
+                None => effects::flush(server, db, now),
+            }
+        }
+    }
+
+    /// Closes idle clients and clients that read too slowly. Runs once per second.
+    pub(super) fn check_clients(&mut self, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        let timeout_ms = server.config.number(Id::Timeout) as u64 * 1000;
+        let now = executor.moment();
+        for index in 0..self.connections.len() {
+            let Some(connection) = self.connections[index].as_mut() else {
+                continue;
+            };
+            let active = Moment(connection.session.info.active_ms.load(Relaxed));
+            let is_idle = timeout_ms > 0
+                && !connection.session.is_blocked()
+                && now.since(active) > timeout_ms
+                && !connection.session.is_subscriber();
+            let is_late = connection.is_handshaking()
+                && now.since(connection.session.info.created) > HANDSHAKE_MS_MAX;
+            if is_idle || is_late {
+                self.cut_off(index, executor);
+            } else if connection.pending_bytes() > 0 {
+                self.after(index, Next::Wait, executor);
+            }
+        }
+    }
+}

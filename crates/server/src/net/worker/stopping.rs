@@ -1,0 +1,69 @@
+//! End of a worker: clients take the replies that wait for them, then their connections are closed.
+
+use super::{PERIODIC_INTERVAL, Worker};
+use crate::config::Id;
+use crate::dispatch::Executor;
+use crate::net::connection::Next;
+use mio::{Events, Interest, Token};
+use std::time::{Duration, Instant};
+
+impl Worker {
+    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing
+    /// else is served any more.
+    pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
+        let server = executor.server();
+        self.listeners.leave(&server.restart);
+        let seconds = server.config.number(Id::ShutdownTimeout) as u64;
+        let end = Instant::now() + Duration::from_secs(seconds);
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            let Some(connection) = connection else {
+                continue;
+            };
+            let (registry, token) = (self.poll.registry(), Token(index));
+            let registered = registry.reregister(&mut connection.stream, token, Interest::WRITABLE);
+            connection.is_cut_off |= registered.is_err();
+        }
+        loop {
+            let (mut timeout, mut waits) = (PERIODIC_INTERVAL, false);
+            for index in 0..self.connections.len() {
+                let Some(connection) = self.connections[index].as_mut() else {
+                    continue;
+                };
+                // A turn sends a part of large replies, after which the socket may have room.
+                match connection.flush(&mut self.scratch) {
+                    Next::Close => connection.is_cut_off = true,
+                    Next::Again => timeout = Duration::ZERO,
+                    _ => {}
+                }
+                if connection.is_cut_off || connection.pending_bytes() == 0 {
+                    // A client may read to the end before it reads from its next connection.
+                    connection.discard_input(&mut self.scratch);
+                    self.close(index, executor);
+                } else {
+                    waits = true;
+                }
+            }
+            if !waits || Instant::now() >= end || self.poll.poll(events, Some(timeout)).is_err() {
+                return;
+            }
+            for event in events.iter() {
+                let Token(index) = event.token();
+                let connection = self.connections.get_mut(index).and_then(Option::as_mut);
+                if let Some(connection) = connection {
+                    connection.is_cut_off |= event.is_error() || event.is_write_closed();
+                }
+            }
+        }
+    }
+
+    /// Closes all connections, after a last attempt to send what they have.
+    pub(super) fn close_all(&mut self, executor: &mut Executor<'_>) {
+        for index in 0..self.connections.len() {
+            if let Some(connection) = self.connections[index].as_mut() {
+                connection.flush(&mut self.scratch);
+                connection.discard_input(&mut self.scratch);
+                self.close(index, executor);
+            }
+        }
+    }
+}
