@@ -4,6 +4,7 @@ A check is a function of a `Bench`, registered by `@check`. It fails by an excep
 """
 
 import array
+import contextlib
 import os
 import re
 import resource
@@ -216,9 +217,12 @@ class Server:
 
     def times_of_data_threads(self) -> list[str]:
         """Files with the processor time of each data thread, if the system counts it."""
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        is_data = lambda task: task.name == str(self.process.pid) if self.is_peer else (task / "comm").read_text().startswith("worker-")
-        files = [task / "schedstat" for task in tasks if is_data(task)]
+        files = []
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            # A thread for long work may end meanwhile.
+            with contextlib.suppress(OSError):
+                if task.name == str(self.process.pid) if self.is_peer else (task / "comm").read_text().startswith("worker-"):
+                    files.append(task / "schedstat")
         return [str(file) for file in files if file.exists()]
 
     def resident(self) -> int:
@@ -446,6 +450,12 @@ class Bench:
 
 def mb(size: float) -> str:
     return f"{size / 1e6:.0f} MB"
+
+
+def leave_cores_to_servers() -> None:
+    """Lets this process work only while a core is idle, so that it does not delay the servers, which keep the usual priority."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE | os.SCHED_RESET_ON_FORK, os.sched_param(0))
 
 
 def raise_file_limit() -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness import Bench, Connection, Latencies, Probe, Refusal, Server, encoded, latencies
+from harness import GIB, Bench, Connection, Latencies, Probe, Refusal, Server, encoded, latencies
 
 # Elements per command and commands per pipeline of a fill.
 CHUNK = 2000
@@ -202,7 +202,8 @@ def start_field(bench: Bench, count: int) -> Field:
     """The server that the checks of one run share; a new one if it has ended."""
     field = bench.shared.get("field")
     if field is None or not field.server.is_running():
-        server = bench.start("--slowlog-log-slower-than", "10000")
+        # The collections of all commands, of a million elements each, need more than the usual limit.
+        server = bench.start("--slowlog-log-slower-than", "10000", address_space=8 * GIB)
         field = Field(server, count, bench.threads)
         bench.shared.update(field=field, server=server)
     return field

@@ -851,7 +851,6 @@ impl Connection {
     }
 
     /// Returns the number of bytes that were sent.
-    #[cfg(test)]
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }

@@ -7,14 +7,21 @@ use crate::net::connection::Next;
 use mio::{Events, Interest, Token};
 use std::time::{Duration, Instant};
 
+/// Time after which a client that takes nothing of its replies is not waited for. A client that
+/// does not read at all must not delay the end of the process by a second.
+const STALL: Duration = Duration::from_millis(600);
+
 impl Worker {
-    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most. Nothing
-    /// else is served any more.
+    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most, and for
+    /// [`STALL`] at most while a client takes nothing. Nothing else is served any more.
     pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         let server = executor.server();
         self.listeners.leave(&server.restart);
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
-        let end = Instant::now() + Duration::from_secs(seconds);
+        let started = Instant::now();
+        let end = started + Duration::from_secs(seconds);
+        // By connection: bytes sent, and the time at which they were seen to have grown.
+        let mut progress = vec![(0, started); self.connections.len()];
         for (index, connection) in self.connections.iter_mut().enumerate() {
             let Some(connection) = connection else {
                 continue;
@@ -24,6 +31,7 @@ impl Worker {
             connection.is_cut_off |= registered.is_err();
         }
         loop {
+            let now = Instant::now();
             let (mut timeout, mut waits) = (PERIODIC_INTERVAL, false);
             for index in 0..self.connections.len() {
                 let Some(connection) = self.connections[index].as_mut() else {
@@ -35,7 +43,12 @@ impl Worker {
                     Next::Again => timeout = Duration::ZERO,
                     _ => {}
                 }
-                if connection.is_cut_off || connection.pending_bytes() == 0 {
+                let (sent, since) = &mut progress[index];
+                if connection.sent_bytes() != *sent {
+                    (*sent, *since) = (connection.sent_bytes(), now);
+                }
+                let stalls = now.duration_since(*since) >= STALL;
+                if connection.is_cut_off || connection.pending_bytes() == 0 || stalls {
                     // A client may read to the end before it reads from its next connection.
                     connection.discard_input(&mut self.scratch);
                     self.close(index, executor);
@@ -43,7 +56,7 @@ impl Worker {
                     waits = true;
                 }
             }
-            if !waits || Instant::now() >= end || self.poll.poll(events, Some(timeout)).is_err() {
+            if !waits || now >= end || self.poll.poll(events, Some(timeout)).is_err() {
                 return;
             }
             for event in events.iter() {
