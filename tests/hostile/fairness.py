@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 
-from harness import Bench, Connection, Latencies, Probe, Server, becomes, check, encoded, latencies
+from harness import GIB, Bench, Connection, Latencies, Probe, Server, becomes, check, encoded, latencies, mb
 from stalls import LONG, Field, Long, fill_keys, start_field, words_of
 
 # Bounds for another client on an idle machine, in milliseconds.
@@ -261,6 +261,26 @@ def many_values_on_segments(bench):
 
             assert_fair(bench, f"GET during {name} on the segment engine", measure)
         assert client.must("MGET", names[0], names[-1]) == [b"value", b"value"]
+
+
+@check()
+def one_large_value(bench):
+    """SET and GET of a value of 400 MB do not delay another client: buffers of that size grow without being copied."""
+    value = b"x" * bench.size(50_000_000, 400_000_000)
+    with bench.start(address_space=8 * GIB) as server, server.connect(HANG_S * 4) as client:
+        client.must("SET", "probe", "x")
+        for words in (["SET", "large", value], ["GET", "large"]):
+
+            def measure(words: list = words) -> Latencies:
+                if words[0] == "GET":
+                    client.must("SET", "large", value)
+                probes = bench.probes(server)
+                time.sleep(0.1)
+                start = time.monotonic()
+                client.drain(*words)
+                return latencies(probes, start, time.monotonic())
+
+            assert_fair(bench, f"GET during {words[0]} of {mb(len(value))}", measure)
 
 
 @check()

@@ -2,6 +2,7 @@
 //! expiration.
 #![deny(unsafe_code)]
 
+mod allocator;
 mod check;
 mod edge;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use std::sync::LazyLock;
 
 // jemalloc returns freed memory to the system at once, by its options in `.cargo/config.toml`.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 /// Name of the allocator above in INFO.
 const ALLOCATOR_NAME: &str = "jemalloc";
 

@@ -6,6 +6,7 @@ mod fatal;
 mod program_pages;
 mod restart;
 mod secrets;
+mod time_slice;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -268,6 +269,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.is_daemon && is_loaded && !is_restarted {
         daemon::detach()?;
     }
+    time_slice::shorten();
     program_pages::drop_unused();
     let result = wait(running, manager.as_deref());
     drop(pid_file);

@@ -228,7 +228,12 @@ impl Parser {
                 );
                 match read_bulks(&self.limits, input, &mut next, &mut left, &mut self.pending) {
                     Ok(0) => {
-                        spans.append(&mut self.pending);
+                        if spans.is_empty() {
+                            // A million spans are exchanged, not copied.
+                            std::mem::swap(spans, &mut self.pending);
+                        } else {
+                            spans.append(&mut self.pending);
+                        }
                         self.pending.shrink_to(PENDING_KEPT_MAX);
                         Ok(Parsed::Command { consumed: next })
                     }

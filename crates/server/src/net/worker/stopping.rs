@@ -33,7 +33,7 @@ impl Worker {
         loop {
             let now = Instant::now();
             let (mut timeout, mut waits) = (PERIODIC_INTERVAL, false);
-            for index in 0..self.connections.len() {
+            for (index, (sent, since)) in progress.iter_mut().enumerate() {
                 let Some(connection) = self.connections[index].as_mut() else {
                     continue;
                 };
@@ -43,7 +43,6 @@ impl Worker {
                     Next::Again => timeout = Duration::ZERO,
                     _ => {}
                 }
-                let (sent, since) = &mut progress[index];
                 if connection.sent_bytes() != *sent {
                     (*sent, *since) = (connection.sent_bytes(), now);
                 }
