@@ -44,6 +44,7 @@ use message::{Message, Part};
 use peer::{Call, CallReply, Peer, PeerFailure};
 use read::CodedExtent;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -160,13 +161,14 @@ impl Cluster {
         before.collect()
     }
 
-    /// Returns an object whose content is read from chunks; `None` if its head does not permit it.
-    pub fn open(self: &Arc<Self>, key: &Key, head: &Arc<Head>) -> Option<Object> {
+    /// Returns an object whose content is read from chunks for a client; `None` if its head does not
+    /// permit it.
+    pub fn open(self: &Arc<Self>, key: &Key, head: &Arc<Head>, client: IpAddr) -> Option<Object> {
         let coded = head.coded?;
         if coded.length == 0 || coded.length > self.object_bytes_max {
             return None;
         }
-        let extent = CodedExtent::new(self.clone(), key.clone(), head.clone(), coded);
+        let extent = CodedExtent::new(self.clone(), key.clone(), head.clone(), coded, client);
         Some(Object::on_disk(
             head.clone(),
             Arc::new(extent),

@@ -440,8 +440,18 @@ impl Node {
             Progress::Waiting | Progress::Alone => None,
             Progress::Confirmed(object) => {
                 let is_same = object.head.selection.matches(&asking.headers);
+                if !is_same {
+                    return None;
+                }
+                let object = self.shared(asking, object).await?;
                 let now_ms = self.now_ms();
-                is_same.then(|| reply::stored(asking, &object, now_ms, Reply::Revalidated, cache))
+                Some(reply::stored(
+                    asking,
+                    &object,
+                    now_ms,
+                    Reply::Revalidated,
+                    cache,
+                ))
             }
             Progress::Head(head, fill, length) => {
                 let is_same = head.selection.matches(&asking.headers);

@@ -24,7 +24,7 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -46,6 +46,7 @@ pub struct CodedExtent {
     key: Key,
     head: Arc<Head>,
     coded: Coded,
+    client: IpAddr,
 }
 
 impl std::fmt::Debug for CodedExtent {
@@ -55,13 +56,20 @@ impl std::fmt::Debug for CodedExtent {
 }
 
 impl CodedExtent {
-    /// Content of an object of the cluster.
-    pub fn new(cluster: Arc<Cluster>, key: Key, head: Arc<Head>, coded: Coded) -> Self {
+    /// Content of an object of the cluster, for a client's address.
+    pub fn new(
+        cluster: Arc<Cluster>,
+        key: Key,
+        head: Arc<Head>,
+        coded: Coded,
+        client: IpAddr,
+    ) -> Self {
         CodedExtent {
             cluster,
             key,
             head,
             coded,
+            client,
         }
     }
 }
@@ -282,7 +290,7 @@ impl Reading {
                     end: self.range.end,
                 },
                 whole: self.layout.object_bytes(),
-                client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                client: self.extent.client,
             };
             if rest.pass(&self.extent.cluster, &self.sender).await {
                 return;

@@ -68,7 +68,7 @@ impl Node {
         asking: &Asking,
         head: &Arc<Head>,
     ) -> Option<Answer> {
-        let object = cluster.open(&asking.key, head)?;
+        let object = cluster.open(&asking.key, head, asking.client)?;
         let object = self.with_content(asking, object).await?;
         let mut answer = reply::hit(asking, &object, self.now_ms(), Reply::Hit);
         let is_there = answer.response.body_mut().prepare().await.is_ok();
@@ -100,10 +100,22 @@ impl Node {
         match found {
             Found::Object(object) if object.head.coded.is_some() => {
                 let cluster = self.cluster.as_ref()?;
-                let object = cluster.open(&asking.key, &object.head)?;
+                let object = cluster.open(&asking.key, &object.head, asking.client)?;
                 self.with_content(asking, object).await.map(Found::Object)
             }
             found => Some(found),
+        }
+    }
+
+    /// Returns the object that another request's fetch has confirmed as this request needs it: chunks
+    /// are read for its own client, and several ranges from memory. `None` if it is lost.
+    pub(super) async fn shared(&self, asking: &Asking, object: Object) -> Option<Object> {
+        if object.extent.is_none() {
+            return Some(object);
+        }
+        match self.opened(asking, Found::Object(object)).await? {
+            Found::Object(object) => Some(object),
+            _ => None,
         }
     }
 
@@ -138,7 +150,7 @@ impl Node {
         let heads: Vec<Arc<Head>> = heads.collect();
         let mut heads = heads.iter();
         let head = heads.find(|head| head.selection.matches(&asking.headers))?;
-        let object = cluster.open(&asking.key, head)?;
+        let object = cluster.open(&asking.key, head, asking.client)?;
         self.with_content(asking, object).await
     }
 

@@ -3,9 +3,11 @@
 use crate::support::{Origin, Received, Site, response};
 use edge::ServerId;
 use node::metrics::ClusterCounts as Counts;
+use node::object::Object;
+use node::rules::key::Key;
 use node::{ClusterConfig, Config, DiskConfig, Security, Server};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -129,6 +131,23 @@ impl Sites {
         let cluster = config(number, &self.addresses);
         let site = Site::with(origin, |settings| settings.cluster = Some(cluster));
         self.nodes[number] = Some(site);
+    }
+
+    /// Changes bits of a chunk on the nodes that have it, from a byte on.
+    fn damage(&self, path: &str, chunk: usize, from: usize) {
+        let key = Key::parse(&format!("http://a{path}#{chunk}")).expect("a key");
+        for site in self.up() {
+            let store = &site.running.node.store;
+            let Some(resource) = store.get(&key) else {
+                continue;
+            };
+            let chunk = &resource.variants[0];
+            let mut bytes = chunk.chunks.concat();
+            let damaged = bytes[from..].iter_mut().step_by(1_000);
+            damaged.for_each(|byte| *byte ^= 4);
+            let damaged = Object::new(chunk.head.clone(), vec![bytes.into()]);
+            store.put(&key, &damaged, store.purge_count());
+        }
     }
 
     /// Sum of a count over the nodes that are up.
@@ -291,25 +310,34 @@ fn a_damaged_chunk_is_a_lost_one() {
     let path = "/x/400000";
     check(&sites.node(0).get(path), path);
     sites.wait_coded(1);
-    // Bits of one data chunk change on its node.
-    for site in sites.up() {
-        let store = &site.running.node.store;
-        let key = node::rules::key::Key::parse(&format!("http://a{path}#1")).expect("a key");
-        let Some(resource) = store.get(&key) else {
-            continue;
-        };
-        let chunk = &resource.variants[0];
-        let mut bytes = chunk.chunks.concat();
-        bytes.iter_mut().step_by(1_000).for_each(|byte| *byte ^= 4);
-        let damaged = node::object::Object::new(chunk.head.clone(), vec![bytes.into()]);
-        store.put(&key, &damaged, store.purge_count());
-    }
+    sites.damage(path, 1, 0);
     for site in sites.up() {
         check(&site.get(path), path);
     }
     assert!(sites.sum(|counts| &counts.sub_chunks_corrupt) > 0);
     assert!(sites.sum(|counts| &counts.stripes_decoded) > 0);
     assert_eq!(origin.heads().len(), 1);
+}
+
+#[test]
+fn the_rest_of_an_object_is_fetched_for_the_address_of_the_client() {
+    // Regression: the origin received the node's loopback address.
+    let origin = origin();
+    let sites = Sites::new(&origin, 4);
+    let path = "/x/2000000";
+    check(&sites.node(0).get(path), path);
+    sites.wait_coded(1);
+    // From the fifth stripe on, one chunk is left.
+    (1..4).for_each(|chunk| sites.damage(path, chunk, 4 * (65_536 + 8)));
+    for (number, site) in sites.up().enumerate() {
+        let client = Ipv4Addr::new(127, 0, 0, 2 + number as u8);
+        check(&site.get_from(client, path), path);
+        let heads = origin.heads();
+        let rest = heads.last().expect("the origin was used");
+        assert!(rest.contains("\r\nrange: bytes="), "{rest}");
+        let field = format!("\r\nx-forwarded-for: {client}\r\n");
+        assert!(rest.contains(&field), "{rest}");
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A scripted origin, a node, and a raw client.
 
 use node::{Config, ManualClock, Running};
+use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -192,6 +193,20 @@ impl Site {
         let stream = TcpStream::connect(self.running.addresses[0]).expect("loopback works");
         stream.set_read_timeout(Some(HANG)).expect("loopback works");
         stream
+    }
+
+    /// Requests a path from another address of the loopback interface.
+    pub fn get_from(&self, address: Ipv4Addr, path: &str) -> Received {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("loopback works");
+        let own = SocketAddr::from((address, 0));
+        socket.bind(&own.into()).expect("loopback works");
+        let node = self.running.addresses[0];
+        socket.connect(&node.into()).expect("loopback works");
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(HANG)).expect("loopback works");
+        let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(text.as_bytes()).expect("loopback works");
+        receive(&mut stream)
     }
 
     /// Sends bytes and returns what comes until the connection ends.
