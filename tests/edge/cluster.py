@@ -1,5 +1,5 @@
 """Starts four nodes of `mayfly edge serve` with mutual TLS and an origin on loopback, ends and revives nodes under
-load, and checks every byte, every status, and that the origin is used only when it must be.
+load, damages and deletes what they have on disk, and checks every byte, every status, and that the origin is used only when it must be.
 
     python3 tests/edge/cluster.py --mayfly target/release/mayfly
 
@@ -11,6 +11,7 @@ import http.client
 import http.server
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -292,6 +293,54 @@ def kill_under_load(cluster: Cluster) -> None:
     print(f"four nodes killed and revived: {replies} replies, no failure, no fetch from the origin")
 
 
+def damage_disk(cluster: Cluster, number: int) -> int:
+    """Stops a node, which writes its memory to disk, and changes bytes throughout its files. Returns how many."""
+    process = cluster.processes.pop(number)
+    process.terminate()
+    process.wait()
+    changed = 0
+    for segment in (cluster.folder / f"disk{number}").glob("*.segment"):
+        content = bytearray(segment.read_bytes())
+        for at in range(100, len(content), 5_000):
+            content[at] ^= 16
+            changed += 1
+        segment.write_bytes(content)
+    return changed
+
+
+def revive(cluster: Cluster, number: int) -> None:
+    """Starts a node that has lost its chunks, and waits until it has them again."""
+    poll(lambda: cluster.metric("cluster_nodes_down") == NODES - 1)
+    repaired = cluster.metric("cluster_chunks_repaired_total")
+    cluster.start(number)
+    # With four nodes, each has a chunk of each object.
+    poll(lambda: cluster.metric("cluster_chunks_repaired_total") >= repaired + OBJECTS)
+    poll(lambda: cluster.metric("cluster_nodes_down") == 0)
+
+
+def repair(cluster: Cluster) -> None:
+    """A node whose disk was damaged, and one that comes back with nothing, get their chunks again from the others: then the loss of
+    another node is survived without the origin."""
+    paths = load_objects(cluster, "repair")
+    before = cluster.origin.total()
+    for victim, other, is_empty in ((3, 0, False), (2, 1, True)):
+        if is_empty:
+            cluster.kill(victim)
+            shutil.rmtree(cluster.folder / f"disk{victim}")
+        else:
+            changed = damage_disk(cluster, victim)
+            assert changed > OBJECTS, f"{changed} bytes changed"
+        revive(cluster, victim)
+        cluster.kill(other)
+        for path in paths:
+            for number in cluster.processes:
+                cluster.check(number, path)
+        revive(cluster, other)
+    assert cluster.origin.total() == before, f"{cluster.origin.total() - before} fetches from the origin"
+    failed = cluster.metric("cluster_chunks_not_repaired_total")
+    print(f"a damaged disk and an empty one: chunks of {OBJECTS} objects made again each, {failed} not, no fetch from the origin")
+
+
 def stall_under_load(cluster: Cluster) -> None:
     """A node that does not run and keeps its connections is one that has nothing."""
     paths = load_objects(cluster, "stall")
@@ -358,6 +407,7 @@ def main() -> None:
         try:
             for number in range(NODES):
                 cluster.start(number)
+            repair(cluster)
             kill_under_load(cluster)
             stall_under_load(cluster)
             kill_mid_transfer(cluster)

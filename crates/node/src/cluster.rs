@@ -11,8 +11,8 @@
 //! and stubs are entries of the ordinary store, with the deadline of the object.
 //!
 //! `view.rs` computes which nodes are responsible, `message.rs` is the form of what they send,
-//! `peer.rs` sends it, and `read.rs` and `relay.rs` are content from other nodes. The other side is
-//! [`crate::peer_port`].
+//! `peer.rs` sends it, and `read.rs` and `relay.rs` are content from other nodes. `repair.rs` makes
+//! lost chunks again. The other side is [`crate::peer_port`].
 //!
 //! Deliberately absent: agreement among nodes. Nodes with different views find fewer chunks, and
 //! fetch more from the origin; they never serve wrong bytes, because each sub-chunk has a checksum
@@ -22,6 +22,7 @@ pub mod message;
 pub mod peer;
 mod read;
 mod relay;
+mod repair;
 pub mod tls;
 pub mod view;
 mod write;
@@ -43,6 +44,7 @@ use hyper::{Method, StatusCode};
 use message::{Message, Part};
 use peer::{Call, CallReply, Peer, PeerFailure};
 use read::CodedExtent;
+use repair::Repairs;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -88,6 +90,7 @@ pub struct Cluster {
     cuts: Arc<Semaphore>,
     cuts_waiting: Arc<Semaphore>,
     counts: ClusterCounts,
+    repairs: Repairs,
 }
 
 impl Cluster {
@@ -122,6 +125,7 @@ impl Cluster {
             cuts: Arc::new(Semaphore::new(CUTS_MAX)),
             cuts_waiting: Arc::new(Semaphore::new(CUTS_WAITING_MAX)),
             counts: ClusterCounts::default(),
+            repairs: Repairs::new(cluster.repair_bytes_per_second)?,
             config: cluster.clone(),
         })))
     }
@@ -168,7 +172,7 @@ impl Cluster {
         if coded.length == 0 || coded.length > self.object_bytes_max {
             return None;
         }
-        let extent = CodedExtent::new(self.clone(), key.clone(), head.clone(), coded, client);
+        let extent = CodedExtent::new(self.clone(), key.clone(), head.clone(), coded, Some(client));
         Some(Object::on_disk(
             head.clone(),
             Arc::new(extent),
@@ -235,6 +239,9 @@ impl Cluster {
             .view
             .write()
             .unwrap_or_else(|poison| poison.into_inner()) = view;
+        if !down.contains(&server) {
+            self.repairs.returned(server);
+        }
     }
 
     /// Probes the other nodes until `stop` changes. A node that has missed purges gets them instead
@@ -268,6 +275,9 @@ impl Cluster {
             body: vec![],
         };
         let reply = self.call(server, health, 1 << 10, PROBE_TIME).await;
+        if let Ok(reply) = &reply {
+            self.repairs.saw(server, &reply.body);
+        }
         reply.is_ok()
     }
 

@@ -91,36 +91,30 @@ impl Coding {
     /// Cuts an object. Returns its identity and the contents of its chunks.
     pub fn cut(&self, name_hash: u64, content: &[Bytes]) -> (Coded, Vec<Bytes>) {
         let coded = self.identify(content);
-        let layout = self.layout(coded.length);
+        let mut cutter = self.cutter(name_hash, coded, (0..self.chunks()).collect());
+        // The identity was computed of these bytes.
+        cutter.hasher = None;
+        content.iter().for_each(|piece| cutter.push(piece));
+        let made = cutter.finish().expect("the length is that of the content");
+        (coded, made)
+    }
+
+    /// Begins to make some chunks of an object whose content arrives in pieces.
+    pub fn cutter(&self, name_hash: u64, coded: Coded, wanted: Vec<usize>) -> Cutter<'_> {
+        assert!(wanted.iter().all(|&chunk| chunk < self.chunks()));
         let capacity = usize::try_from(self.chunk_bytes(coded.length)).unwrap_or(0);
-        let mut made = vec![Vec::with_capacity(capacity); self.chunks()];
-        let mut rest = content.iter().flat_map(|piece| piece.chunks(64 << 10));
-        let (mut piece, mut bytes, mut out): (&[u8], Vec<u8>, Vec<u8>) = (&[], vec![], vec![]);
-        for stripe in 0..layout.stripes() {
-            let span = layout.stripe(stripe);
-            let length = (span.end - span.start) as usize;
-            bytes.clear();
-            while bytes.len() < length {
-                if piece.is_empty() {
-                    piece = rest.next().expect("the length is that of the content");
-                }
-                let (taken, after) = piece.split_at(piece.len().min(length - bytes.len()));
-                bytes.extend_from_slice(taken);
-                piece = after;
-            }
-            encode_stripe(&self.code, &layout, stripe, &bytes, &mut out);
-            let parts = out.chunks_exact(layout.sub_chunk_bytes(stripe) as usize);
-            for (chunk, (made, part)) in made.iter_mut().zip(parts).enumerate() {
-                let position = Position {
-                    name_hash,
-                    chunk,
-                    stripe,
-                };
-                made.extend_from_slice(part);
-                made.extend_from_slice(&self.sum(coded.version, position, part).to_le_bytes());
-            }
+        Cutter {
+            coding: self,
+            coded,
+            name_hash,
+            layout: self.layout(coded.length),
+            made: vec![Vec::with_capacity(capacity); wanted.len()],
+            wanted,
+            stripe: 0,
+            bytes: vec![],
+            out: vec![],
+            hasher: Some(XxHash3_64::with_seed(self.seed())),
         }
-        (coded, made.into_iter().map(Bytes::from).collect())
     }
 
     /// Returns a sub-chunk without its checksum; `None` if its length or its bytes are not those
@@ -165,6 +159,73 @@ impl Coding {
             ..
         } = self.scheme;
         mix(u64::from(k) << 48 | u64::from(p) << 40 | u64::from(sub_chunk_bytes))
+    }
+}
+
+/// Chunks of an object that are being made.
+pub struct Cutter<'a> {
+    coding: &'a Coding,
+    coded: Coded,
+    name_hash: u64,
+    layout: Layout,
+    /// Numbers of the chunks that are made.
+    wanted: Vec<usize>,
+    made: Vec<Vec<u8>>,
+    /// Number of the stripe that arrives.
+    stripe: u64,
+    /// Its bytes.
+    bytes: Vec<u8>,
+    out: Vec<u8>,
+    /// Hash of the content, if it is to be compared with the object's version.
+    hasher: Option<XxHash3_64>,
+}
+
+impl Cutter<'_> {
+    /// Adds the next bytes of the content.
+    pub fn push(&mut self, mut piece: &[u8]) {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.write(piece);
+        }
+        while !piece.is_empty() && self.stripe < self.layout.stripes() {
+            let span = self.layout.stripe(self.stripe);
+            let length = (span.end - span.start) as usize;
+            let (taken, after) = piece.split_at(piece.len().min(length - self.bytes.len()));
+            self.bytes.extend_from_slice(taken);
+            piece = after;
+            if self.bytes.len() == length {
+                self.encode();
+            }
+        }
+        // Bytes behind the last stripe, which there are not.
+        self.bytes.extend_from_slice(piece);
+    }
+
+    fn encode(&mut self) {
+        let Cutter { coding, layout, .. } = *self;
+        let stripe = self.stripe;
+        encode_stripe(&coding.code, &layout, stripe, &self.bytes, &mut self.out);
+        let length = layout.sub_chunk_bytes(stripe) as usize;
+        for (&chunk, made) in self.wanted.iter().zip(&mut self.made) {
+            let part = &self.out[chunk * length..][..length];
+            let position = Position {
+                name_hash: self.name_hash,
+                chunk,
+                stripe,
+            };
+            made.extend_from_slice(part);
+            let sum = coding.sum(self.coded.version, position, part);
+            made.extend_from_slice(&sum.to_le_bytes());
+        }
+        self.bytes.clear();
+        self.stripe += 1;
+    }
+
+    /// Returns the contents of the chunks; `None` if the content is not that of the object.
+    pub fn finish(self) -> Option<Vec<Bytes>> {
+        let is_whole = self.stripe == self.layout.stripes() && self.bytes.is_empty();
+        let version = self.hasher.map(|hasher| hasher.finish());
+        let is_same = version.is_none_or(|version| version == self.coded.version);
+        (is_whole && is_same).then(|| self.made.into_iter().map(Bytes::from).collect())
     }
 }
 
@@ -231,6 +292,29 @@ mod tests {
         assert_eq!(first, of(&coding(3, 1), 5_000, 4_000));
         assert_ne!(first.version, of(&coding(3, 1), 5_001, 10).version);
         assert_ne!(first.version, of(&coding(2, 1), 5_000, 10).version);
+    }
+
+    #[test]
+    fn single_chunks_are_made_again_of_the_content_alone() {
+        let coding = coding(3, 2);
+        for length in [1, 2_999, 3_000, 3_001, 10_000] {
+            let (coded, chunks) = coding.cut(7, &content(length, 777));
+            let mut cutter = coding.cutter(7, coded, vec![1, 4]);
+            content(length, 501)
+                .iter()
+                .for_each(|piece| cutter.push(piece));
+            let made = cutter.finish().expect("the content is that of the object");
+            assert_eq!(made, [chunks[1].clone(), chunks[4].clone()]);
+            // Other bytes, too few, and too many.
+            let mut other = content(length, length).concat();
+            other[length / 2] ^= 1;
+            let longer = [&content(length, length).concat()[..], b"x"].concat();
+            for wrong in [&other[..], &other[1..], &longer[..]] {
+                let mut cutter = coding.cutter(7, coded, vec![0]);
+                cutter.push(wrong);
+                assert!(cutter.finish().is_none());
+            }
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use record::{Reader as HeadReader, key_hash, put_head};
 
 use crate::clock::Clock;
 use crate::config::{Config, DiskConfig, Invalid};
-use crate::object::{Object, Place, Resource};
+use crate::object::{Head, Object, Place, Resource};
 use crate::purge::Target;
 use crate::rules::key::Key;
 use bytes::Bytes;
@@ -221,6 +221,16 @@ impl Disk {
                 self.shared.fail(&error);
                 0
             }
+        }
+    }
+
+    /// Calls `see` with the key and the head of each object in chunks whose head is on disk, until it
+    /// returns false.
+    pub fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) {
+        if !self.shared.is_off()
+            && let Err(error) = self.shared.for_each_stub(see)
+        {
+            self.shared.fail(&error);
         }
     }
 
@@ -604,6 +614,31 @@ impl Shared {
         Ok(record::read_description(&header, &bytes[HEADER_BYTES..end]))
     }
 
+    /// Stubs have no content, so that longer records are not read.
+    fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) -> io::Result<()> {
+        for segment in self.segments.all() {
+            let entries = segment.entries()?;
+            for entry in entries.iter().filter(|entry| entry.length <= FIRST_BYTES) {
+                let place = entry.place(segment.number);
+                if self.index.peek(&entry.hash) != Some(place)
+                    || segment.softened_ms(entry.offset).is_some()
+                {
+                    continue;
+                }
+                let Some(described) = self.describe(&segment, entry)? else {
+                    continue;
+                };
+                for (head, length) in described.variants {
+                    let is_stub = head.coded.is_some() && length == 0;
+                    if is_stub && !see(described.key.clone(), head) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn purge(&self, target: &Target, is_soft: bool, counted: &HashSet<u64>) -> io::Result<usize> {
         let mut count = 0;
         if let Target::Url(key) = target {
@@ -682,7 +717,7 @@ impl Shared {
 
 /// Time for which a record is usable whose freshness has ended at an instant.
 fn softened_usable_ms(described: Option<&Description>, at_ms: u64, now_ms: u64) -> u64 {
-    let usable = |head: &crate::object::Head| {
+    let usable = |head: &Head| {
         let mut terms = head.terms;
         terms.end_freshness(at_ms);
         terms.usable_ms(now_ms)
@@ -697,7 +732,7 @@ fn resource(
     place: Place,
     described: Description,
     softened_ms: Option<u64>,
-    mut object: impl FnMut(crate::rules::ranges::Range, Arc<crate::object::Head>) -> Object,
+    mut object: impl FnMut(crate::rules::ranges::Range, Arc<Head>) -> Object,
 ) -> Resource {
     let mut start = 0;
     let variants = described.variants.into_iter().map(|(mut head, length)| {

@@ -105,6 +105,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         let serving = peer_port::serve(node.clone(), cluster.clone(), bound, stopped.clone());
         listeners.spawn(serving);
         listeners.spawn(cluster.clone().probe(stopped.clone()));
+        listeners.spawn(cluster.clone().repair(stopped.clone()));
     }
     let admin = match config.admin {
         None => None,

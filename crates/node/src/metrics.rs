@@ -148,6 +148,14 @@ pub struct ClusterCounts {
     pub reads_failed: AtomicU64,
     /// Replies whose rest came from the origin.
     pub rests_from_origin: AtomicU64,
+    /// Chunks that were made again and stored on their nodes.
+    pub chunks_repaired: AtomicU64,
+    /// Lost chunks that could not be made, or that their nodes did not take.
+    pub chunks_not_repaired: AtomicU64,
+    /// Bytes that were read for repairs.
+    pub repair_bytes: AtomicU64,
+    /// Objects with lost chunks that were not repaired because too many were waiting.
+    pub repairs_dropped: AtomicU64,
     /// Requests that other nodes have answered.
     pub relayed: AtomicU64,
     /// Requests of other nodes.
@@ -156,7 +164,7 @@ pub struct ClusterCounts {
 
 impl ClusterCounts {
     /// Name, meaning and value of each count.
-    pub fn rows(&self) -> [(&'static str, &'static str, u64); 11] {
+    pub fn rows(&self) -> [(&'static str, &'static str, u64); 15] {
         let row = |name, help, count: &AtomicU64| (name, help, count.load(Relaxed));
         [
             row(
@@ -199,6 +207,26 @@ impl ClusterCounts {
                 "rests_from_origin",
                 "Replies whose rest came from the origin",
                 &self.rests_from_origin,
+            ),
+            row(
+                "chunks_repaired",
+                "Lost chunks made again",
+                &self.chunks_repaired,
+            ),
+            row(
+                "chunks_not_repaired",
+                "Lost chunks that could not be made again",
+                &self.chunks_not_repaired,
+            ),
+            row(
+                "repair_bytes",
+                "Bytes read to make chunks again",
+                &self.repair_bytes,
+            ),
+            row(
+                "repairs_dropped",
+                "Objects not repaired because too many were waiting",
+                &self.repairs_dropped,
             ),
             row(
                 "relayed",

@@ -134,6 +134,11 @@ impl Object {
         Object::new(head, vec![])
     }
 
+    /// Whether it is what the store has of an object whose content is in chunks. Chunks have content.
+    pub fn is_stub(&self) -> bool {
+        self.head.coded.is_some() && self.length == 0
+    }
+
     /// Returns the form in which the object is stored: without content if that is in chunks.
     pub fn stored(&self) -> Self {
         match self.head.coded {
@@ -218,6 +223,15 @@ impl Resource {
             variants,
             place: None,
         }
+    }
+
+    /// Whether there is a response that was received after an object and would be replaced by it.
+    pub fn has_newer(&self, object: &Object) -> bool {
+        let head = &object.head;
+        self.variants.iter().any(|old| {
+            old.head.selection == head.selection
+                && old.head.terms.received_ms > head.terms.received_ms
+        })
     }
 
     /// Returns a copy with a chunk. The chunk of an older version of the same object stays, because
@@ -314,6 +328,20 @@ mod tests {
             coded: Some(Coded { version, length: 9 }),
         };
         Object::new(Arc::new(head), vec![])
+    }
+
+    #[test]
+    fn an_older_response_is_one_that_was_received_before_another_of_the_same_selection() {
+        let at = |received_ms, language| {
+            let mut object = chunk(1, language);
+            Arc::make_mut(&mut object.head).terms.received_ms = received_ms;
+            object
+        };
+        let resource = Resource::default().with(at(5, "en"));
+        assert!(resource.has_newer(&at(4, "en")));
+        assert!(!resource.has_newer(&at(5, "en")));
+        assert!(!resource.has_newer(&at(4, "de")));
+        assert!(!Resource::default().has_newer(&at(4, "en")));
     }
 
     #[test]

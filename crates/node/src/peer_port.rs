@@ -2,7 +2,7 @@
 //!
 //! | request | reply |
 //! |---|---|
-//! | `GET /v1/health` | 200 while the node serves |
+//! | `GET /v1/health` | 200 while the node serves, with a text that is different after each start |
 //! | `GET /v1/chunk` | part of a chunk (`mayfly-key`, `mayfly-part`), or 404 |
 //! | `PUT /v1/chunk` | stores a chunk and the head of its object, which precedes it |
 //! | `GET /v1/stub` | heads of the objects under a key whose chunks are on nodes |
@@ -166,7 +166,7 @@ impl Port {
         self.cluster.counts().peer_requests.fetch_add(1, Relaxed);
         let path = request.uri().path();
         if path == "/v1/health" {
-            return plain(StatusCode::OK);
+            return Response::new(Content::text(self.cluster.instance()));
         }
         if path == "/v1/purge" && request.method() == Method::POST {
             return self.purge(request.headers()).await;

@@ -13,6 +13,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Maximum number of stubs in memory that [`Store::for_each_stub`] visits.
+const STUBS_MAX: usize = 65_536;
+
 /// Responses by URL.
 pub struct Store {
     cache: Cache<Key, Arc<Resource>>,
@@ -186,10 +189,12 @@ impl Store {
         }
         let is_chunk = url != key;
         self.change(key, |resource| {
-            Some(match is_chunk {
-                true => resource.with_chunk(object.clone()),
-                false => resource.with(object.clone()),
-            })
+            match is_chunk {
+                true => Some(resource.with_chunk(object.clone())),
+                // An object that is repaired may have been replaced meanwhile.
+                false if resource.has_newer(object) => None,
+                false => Some(resource.with(object.clone())),
+            }
         });
         self.remove_from_disk(key);
         if is_purged() {
@@ -214,6 +219,25 @@ impl Store {
         match self.get(key) {
             Some(resource) => Some(resource),
             None => self.get_from_disk(key).await,
+        }
+    }
+
+    /// Calls `see` with the key and the head of each object in chunks whose head is here, until it
+    /// returns false: at most `STUBS_MAX` of those in memory, then those on disk, for which it
+    /// reads the descriptions of small records. `see` may take its time.
+    pub fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) {
+        // Entries that leave meanwhile stay in memory during a visit, so that it must be short.
+        let mut stubs = vec![];
+        self.cache.for_each(|key, resource| {
+            for object in resource.variants.iter().filter(|object| object.is_stub()) {
+                if stubs.len() < STUBS_MAX {
+                    stubs.push((key.clone(), object.head.clone()));
+                }
+            }
+        });
+        let is_wanted = stubs.into_iter().all(|(key, head)| see(key, head));
+        if let Some(disk) = self.disk.as_ref().filter(|_| is_wanted) {
+            disk.for_each_stub(see);
         }
     }
 

@@ -89,6 +89,9 @@ struct ClusterArguments {
     /// Minimum size of responses that are cut into chunks
     #[arg(long, value_name = "BYTES", default_value = "128kib", value_parser = units::bytes, requires = "cluster")]
     coded_min_size: u64,
+    /// Bytes per second that this node reads at most to make lost chunks again; 0 makes none
+    #[arg(long, value_name = "BYTES", default_value = "16mib", value_parser = units::bytes, requires = "cluster")]
+    repair_rate: u64,
     /// Address for other nodes [default: that in the file]
     #[arg(long, value_name = "ADDRESS", requires = "cluster")]
     peer_listen: Option<SocketAddr>,
@@ -130,6 +133,7 @@ impl ClusterArguments {
         let parsed = ClusterConfig::parse(&text, ServerId(id), security);
         let mut cluster = parsed.with_context(name)?;
         cluster.coded_bytes_min = self.coded_min_size;
+        cluster.repair_bytes_per_second = self.repair_rate;
         cluster.listen = self.peer_listen;
         Ok(Some(cluster))
     }

@@ -22,7 +22,7 @@ use edge::{
 };
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct CodedExtent {
     key: Key,
     head: Arc<Head>,
     coded: Coded,
-    client: IpAddr,
+    client: Option<IpAddr>,
 }
 
 impl std::fmt::Debug for CodedExtent {
@@ -56,13 +56,14 @@ impl std::fmt::Debug for CodedExtent {
 }
 
 impl CodedExtent {
-    /// Content of an object of the cluster, for a client's address.
+    /// Content of an object of the cluster, for a client's address. Without a client, it is read for
+    /// a repair, which does not use the origin.
     pub fn new(
         cluster: Arc<Cluster>,
         key: Key,
         head: Arc<Head>,
         coded: Coded,
-        client: IpAddr,
+        client: Option<IpAddr>,
     ) -> Self {
         CodedExtent {
             cluster,
@@ -77,7 +78,9 @@ impl CodedExtent {
 impl Extent for CodedExtent {
     fn read(&self, range: Range) -> Box<dyn Pieces> {
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
-        self.cluster.counts.reads.fetch_add(1, Relaxed);
+        if self.client.is_some() {
+            self.cluster.counts.reads.fetch_add(1, Relaxed);
+        }
         let reading = Reading::new(self.clone(), range, sender);
         tokio::spawn(reading.run());
         Box::new(Arriving(receiver))
@@ -95,7 +98,8 @@ fn timeouts() -> ReadTimeouts {
     }
 }
 
-type Fetched = (ChunkRequest, Event, Option<Bytes>);
+/// A request for a sub-chunk, its result, the bytes, and whether the node has lost the chunk.
+type Fetched = (ChunkRequest, Event, Option<Bytes>, bool);
 
 /// A read that is under way.
 struct Reading {
@@ -112,6 +116,8 @@ struct Reading {
     fetches: JoinSet<Fetched>,
     /// Sub-chunks of the stripes in the window.
     held: BTreeMap<u64, Vec<Option<Bytes>>>,
+    /// Chunks that their homes have lost.
+    lost: BTreeSet<usize>,
     sender: mpsc::Sender<io::Result<Bytes>>,
 }
 
@@ -132,6 +138,7 @@ impl Reading {
             started: Instant::now(),
             fetches: JoinSet::new(),
             held: BTreeMap::new(),
+            lost: BTreeSet::new(),
             sender,
             range,
             extent,
@@ -143,6 +150,21 @@ impl Reading {
     }
 
     async fn run(mut self) {
+        let is_served = self.serve().await;
+        if !is_served {
+            return self.fail().await;
+        }
+        let CodedExtent {
+            cluster, key, head, ..
+        } = &self.extent;
+        if self.extent.client.is_some() {
+            cluster.report(key, head, std::mem::take(&mut self.lost));
+        }
+    }
+
+    /// Carries out the plan until everything was passed on or the reader has gone. Returns false if
+    /// too few chunks were found.
+    async fn serve(&mut self) -> bool {
         let cluster = self.extent.cluster.clone();
         let mut decoder = StripeDecoder::new(cluster.coding.code(), self.layout);
         loop {
@@ -151,7 +173,7 @@ impl Reading {
                 self.received(fetched.ok());
             }
             if self.sender.is_closed() {
-                return;
+                return true;
             }
             match self.plan.step(self.now()) {
                 Step::Fetch(request) => self.fetch(request),
@@ -161,12 +183,12 @@ impl Reading {
                 }
                 Step::Serve(part) => {
                     let Some(pieces) = self.pieces(&mut decoder, &part) else {
-                        return self.fail().await;
+                        return false;
                     };
                     for piece in pieces {
                         self.at += piece.len() as u64;
                         if self.sender.send(Ok(piece)).await.is_err() {
-                            return;
+                            return true;
                         }
                     }
                 }
@@ -175,11 +197,11 @@ impl Reading {
                     tokio::select! {
                         Some(fetched) = self.fetches.join_next() => self.received(fetched.ok()),
                         () = sleep_until(until) => {}
-                        () = self.sender.closed() => return,
+                        () = self.sender.closed() => return true,
                     }
                 }
-                Step::Done => return,
-                Step::Failed(_) => return self.fail().await,
+                Step::Done => return true,
+                Step::Failed(_) => return false,
             }
         }
     }
@@ -201,9 +223,13 @@ impl Reading {
         let (extent, name_hash) = (self.extent.clone(), self.name_hash);
         self.fetches.spawn(async move {
             let cluster = &extent.cluster;
-            let Some(bytes) = cluster.part(&extent.key, request, &part).await else {
-                cluster.counts.sub_chunks_missing.fetch_add(1, Relaxed);
-                return (request, Event::Missing(request), None);
+            let bytes = match cluster.part(&extent.key, request, &part).await {
+                Ok(bytes) => bytes,
+                Err(absence) => {
+                    cluster.counts.sub_chunks_missing.fetch_add(1, Relaxed);
+                    let is_lost = absence == Absence::Lost;
+                    return (request, Event::Missing(request), None, is_lost);
+                }
             };
             let position = Position {
                 name_hash,
@@ -211,7 +237,7 @@ impl Reading {
                 stripe: request.stripe,
             };
             match cluster.coding.verified(&extent.coded, position, &bytes) {
-                Some(bytes) => (request, Event::Received(request), Some(bytes)),
+                Some(bytes) => (request, Event::Received(request), Some(bytes), false),
                 None => {
                     cluster.counts.sub_chunks_corrupt.fetch_add(1, Relaxed);
                     log::warn!(
@@ -219,23 +245,32 @@ impl Reading {
                         extent.key,
                         request.server
                     );
-                    (request, Event::Corrupt(request), None)
+                    (request, Event::Corrupt(request), None, true)
                 }
             }
         });
     }
 
     fn received(&mut self, fetched: Option<Fetched>) {
-        let Some((request, event, bytes)) = fetched else {
+        let Some((request, event, bytes, is_lost)) = fetched else {
             // The task was ended; the plan waits for its timeout.
             return;
         };
+        let ChunkRequest {
+            stripe,
+            chunk,
+            server,
+        } = request;
+        let CodedExtent { cluster, key, .. } = &self.extent;
+        if is_lost && cluster.is_home(key, chunk, server) {
+            self.lost.insert(chunk);
+        }
         if let Some(bytes) = bytes
-            && request.stripe >= self.next_stripe
+            && stripe >= self.next_stripe
         {
-            let chunks = self.extent.cluster.coding.chunks();
-            let held = self.held.entry(request.stripe);
-            held.or_insert_with(|| vec![None; chunks])[request.chunk] = Some(bytes);
+            let chunks = cluster.coding.chunks();
+            let held = self.held.entry(stripe);
+            held.or_insert_with(|| vec![None; chunks])[chunk] = Some(bytes);
         }
         self.plan.handle(self.now(), event);
     }
@@ -268,11 +303,14 @@ impl Reading {
     /// Ends a read that found fewer than K chunks. If a part was passed on already, the rest comes
     /// from the origin; otherwise the caller fetches the whole.
     async fn fail(mut self) {
-        let counts = &self.extent.cluster.counts;
-        counts.reads_failed.fetch_add(1, Relaxed);
+        if self.extent.client.is_some() {
+            let counts = &self.extent.cluster.counts;
+            counts.reads_failed.fetch_add(1, Relaxed);
+        }
         self.fetches.abort_all();
         let head = &self.extent.head;
-        if self.at > self.range.start
+        if let Some(client) = self.extent.client
+            && self.at > self.range.start
             && let Some(tag) = strong_tag(&head.headers)
         {
             let mut headers = HeaderMap::new();
@@ -290,7 +328,7 @@ impl Reading {
                     end: self.range.end,
                 },
                 whole: self.layout.object_bytes(),
-                client: self.extent.client,
+                client,
             };
             if rest.pass(&self.extent.cluster, &self.sender).await {
                 return;
@@ -301,19 +339,32 @@ impl Reading {
     }
 }
 
+/// Reason for which there is no sub-chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Absence {
+    /// The node answers that it does not have it.
+    Lost,
+    /// The node does not answer in time, or not now.
+    Unanswered,
+}
+
 impl Cluster {
     /// Returns a sub-chunk with its checksum from this node or another one.
-    async fn part(&self, key: &Key, request: ChunkRequest, part: &Part) -> Option<Bytes> {
+    async fn part(&self, key: &Key, request: ChunkRequest, part: &Part) -> Result<Bytes, Absence> {
         if request.server == self.config.own {
-            return self.own_part(key, part).await;
+            return self.own_part(key, part).await.ok_or(Absence::Lost);
         }
-        let mut call = call_of(Method::GET, "/v1/chunk", key)?;
+        let call = call_of(Method::GET, "/v1/chunk", key);
+        let mut call = call.ok_or(Absence::Unanswered)?;
         call.headers.insert(message::PART, part.value());
         let bytes_max = part.range.len() as usize;
         let reply = self
             .call(request.server, call, bytes_max, SERVER_TIME)
             .await;
-        let reply = reply.ok()?;
-        (reply.status == StatusCode::OK).then_some(reply.body)
+        match reply {
+            Ok(reply) if reply.status == StatusCode::OK => Ok(reply.body),
+            Ok(reply) if reply.status == StatusCode::NOT_FOUND => Err(Absence::Lost),
+            _ => Err(Absence::Unanswered),
+        }
     }
 }

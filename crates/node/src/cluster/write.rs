@@ -17,24 +17,27 @@ use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant as StdInstant};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Time in which a node takes a chunk.
 const PUT_TIME: Duration = Duration::from_secs(10);
 
 /// An object on its way to the nodes.
-struct Cut {
-    key: Key,
+pub(super) struct Cut {
+    pub key: Key,
     /// Head with the identity of the object.
-    head: Arc<Head>,
-    fetch_began: Instant,
+    pub head: Arc<Head>,
+    /// Time from the beginning of the fetch to `made`.
+    pub age: Duration,
+    pub made: Instant,
 }
 
 impl Cluster {
     /// Cuts an object into chunks in the background if it is large enough, and replaces it in the
     /// store by its stub when enough nodes have taken a chunk.
-    pub fn offer(self: &Arc<Self>, key: &Key, object: &Object, fetch_began: Instant) {
+    pub fn offer(self: &Arc<Self>, key: &Key, object: &Object, fetch_began: StdInstant) {
         let is_whole = object.head.part.is_none() && object.head.coded.is_none();
         let is_plain = object.head.status == StatusCode::OK && object.extent.is_none();
         let is_large = object.length >= self.config.coded_bytes_min;
@@ -52,7 +55,7 @@ impl Cluster {
         });
     }
 
-    async fn cut(self: Arc<Self>, key: Key, object: Object, fetch_began: Instant) {
+    async fn cut(self: Arc<Self>, key: Key, object: Object, fetch_began: StdInstant) {
         let Ok(_permit) = self.cuts.acquire().await else {
             return;
         };
@@ -70,7 +73,8 @@ impl Cluster {
         let cut = Arc::new(Cut {
             key,
             head: Arc::new(head),
-            fetch_began,
+            age: fetch_began.elapsed(),
+            made: Instant::now(),
         });
         let taken = self.distribute(&cut, chunks).await;
         if taken < self.coding.k() {
@@ -103,8 +107,14 @@ impl Cluster {
     }
 
     /// Sends a chunk to a node. Returns `None` if it was not stored.
-    async fn put(&self, cut: &Cut, server: ServerId, chunk: usize, bytes: Bytes) -> Option<()> {
-        let age = cut.fetch_began.elapsed();
+    pub(super) async fn put(
+        &self,
+        cut: &Cut,
+        server: ServerId,
+        chunk: usize,
+        bytes: Bytes,
+    ) -> Option<()> {
+        let age = cut.age + cut.made.elapsed();
         let coded = cut.head.coded?;
         if server == self.config.own {
             let is_stored = self.take_chunk(&cut.key, &cut.head, chunk, bytes, age);

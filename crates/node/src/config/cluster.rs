@@ -11,6 +11,10 @@ const SERVERS_MAX: usize = 256;
 /// heads and requests.
 const CODED_BYTES_MIN: u64 = 4 << 10;
 
+/// Default of [`ClusterConfig::repair_bytes_per_second`]: a small part of what a disk and a network
+/// of one gigabit per second transfer.
+const REPAIR_BYTES_PER_SECOND: u64 = 16 << 20;
+
 /// Settings of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClusterConfig {
@@ -26,6 +30,8 @@ pub struct ClusterConfig {
     pub buckets: u32,
     /// Minimum size in bytes of objects that are coded.
     pub coded_bytes_min: u64,
+    /// Bytes per second that this node reads at most to make lost chunks again; 0 for no repair.
+    pub repair_bytes_per_second: u64,
     /// Address for other nodes, if it is not that of this node in the file.
     pub listen: Option<SocketAddr>,
     /// Protection of the connections between nodes.
@@ -75,6 +81,7 @@ impl ClusterConfig {
             parity: 1,
             buckets: 200,
             coded_bytes_min: edge::CODED_FROM_BYTES,
+            repair_bytes_per_second: REPAIR_BYTES_PER_SECOND,
             listen: None,
             security,
         };

@@ -79,6 +79,7 @@ fn config(own: usize, addresses: &[SocketAddr]) -> ClusterConfig {
         parity: 1,
         buckets: 50,
         coded_bytes_min: 128 << 10,
+        repair_bytes_per_second: 1 << 30,
         listen: None,
         security: Security::Plain,
     }
@@ -131,6 +132,18 @@ impl Sites {
         let cluster = config(number, &self.addresses);
         let site = Site::with(origin, |settings| settings.cluster = Some(cluster));
         self.nodes[number] = Some(site);
+    }
+
+    /// Number of the node whose store has a key.
+    fn home(&self, key: &Key) -> usize {
+        let has = |number: &usize| self.stored(*number, key).is_some();
+        (0..self.nodes.len()).find(has).expect("a node has it")
+    }
+
+    /// Content that a node has under a key.
+    fn stored(&self, number: usize, key: &Key) -> Option<Vec<u8>> {
+        let resource = self.node(number).running.node.store.get(key)?;
+        Some(resource.variants[0].chunks.concat())
     }
 
     /// Changes bits of a chunk on the nodes that have it, from a byte on.
@@ -338,6 +351,67 @@ fn the_rest_of_an_object_is_fetched_for_the_address_of_the_client() {
         let field = format!("\r\nx-forwarded-for: {client}\r\n");
         assert!(rest.contains(&field), "{rest}");
     }
+}
+
+#[test]
+fn a_chunk_that_is_damaged_or_missing_is_made_again_by_a_read() {
+    let origin = origin();
+    for is_missing in [false, true] {
+        let mut sites = Sites::new(&origin, 4);
+        let path = format!("/{is_missing}/1000001");
+        check(&sites.node(0).get(&path), &path);
+        sites.wait_coded(1);
+        let key = Key::parse(&format!("http://a{path}#1")).expect("a key");
+        let home = sites.home(&key);
+        let before = sites.stored(home, &key).expect("the chunk is there");
+        if is_missing {
+            assert!(sites.node(home).running.node.store.remove(&key));
+        } else {
+            sites.damage(&path, 1, 70_000);
+        }
+        check(&sites.node((home + 1) % 4).get(&path), &path);
+        wait(|| sites.sum(|counts| &counts.chunks_repaired) == 1);
+        assert_eq!(sites.stored(home, &key), Some(before));
+        assert_eq!(sites.sum(|counts| &counts.chunks_not_repaired), 0);
+        // The object survives another loss, and the origin was used once.
+        let other = (home + 1) % 4;
+        sites.kill(other);
+        for site in sites.up() {
+            check(&site.get(&path), &path);
+        }
+        let fetches = origin.heads();
+        let fetches = fetches.iter().filter(|head| head.contains(&path)).count();
+        assert_eq!(fetches, 1);
+    }
+}
+
+#[test]
+fn a_node_that_comes_back_empty_gets_its_chunks_again() {
+    let origin = origin();
+    let mut sites = Sites::new(&origin, 4);
+    let paths: Vec<String> = (0..6).map(|number| format!("/{number}/400000")).collect();
+    for path in &paths {
+        check(&sites.node(1).get(path), path);
+    }
+    sites.wait_coded(6);
+    sites.kill(2);
+    for number in [0, 1, 3] {
+        let cluster = sites.node(number).running.node.cluster();
+        let cluster = cluster.expect("there is a cluster");
+        wait(|| cluster.view().down().contains(&ServerId(2)));
+    }
+    sites.revive(2, &origin);
+    // With four nodes, each has a chunk of each object.
+    wait(|| sites.sum(|counts| &counts.chunks_repaired) == 6);
+    sites.kill(0);
+    for path in &paths {
+        for site in sites.up() {
+            check(&site.get(path), path);
+        }
+    }
+    assert_eq!(origin.heads().len(), 6);
+    assert_eq!(sites.sum(|counts| &counts.chunks_not_repaired), 0);
+    assert_eq!(sites.sum(|counts| &counts.repairs_dropped), 0);
 }
 
 #[test]
