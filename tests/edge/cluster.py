@@ -25,6 +25,7 @@ NODES = 4
 SEED = 20261125
 OBJECTS = 12
 HANG_SECONDS = 60
+TOKEN = "0123456789abcdef0123"
 
 
 def content(path: str, length: int) -> bytes:
@@ -125,6 +126,7 @@ class Cluster:
         self.peers, self.ports, self.admins = ports[:NODES], ports[NODES : 2 * NODES], ports[2 * NODES :]
         lines = ["data 3", "parity 1", "buckets 100"]
         lines += [f"server {number} 127.0.0.1:{port}" for number, port in enumerate(self.peers)]
+        (folder / "token").write_text(TOKEN)
         (folder / "cluster").write_text("\n".join(lines) + "\n")
         self.processes: dict[int, subprocess.Popen] = {}
 
@@ -133,7 +135,7 @@ class Cluster:
         words += ["--listen", f"127.0.0.1:{self.ports[number]}", "--admin", f"127.0.0.1:{self.admins[number]}"]
         words += ["--cluster", self.folder / "cluster", "--cluster-id", str(number), "--memory", "256mb", "--threads", "2"]
         words += ["--peer-ca", self.folder / "ca.pem", "--peer-cert", self.folder / "node.pem", "--peer-key", self.folder / "node.key"]
-        words += ["--disk", self.folder / f"disk{number}", "--disk-size", "1gb", "--loglevel", "warning"]
+        words += ["--purge-token-file", self.folder / "token", "--disk", self.folder / f"disk{number}", "--disk-size", "1gb", "--loglevel", "warning"]
         process = subprocess.Popen(words)
         self.processes[number] = process
         for port in (self.ports[number], self.peers[number]):
@@ -165,6 +167,14 @@ class Cluster:
             connection.close()
             counts[number] = int(re.search(rf"^mayfly_edge_{name} (\d+)$", text, re.MULTILINE)[1])
         return counts
+
+    def purge(self, number: int, arguments: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.admins[number], timeout=HANG_SECONDS)
+        connection.request("POST", f"/purge?{arguments}", headers={"Authorization": f"Bearer {TOKEN}"})
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        assert response.status == 200, f"purge: status {response.status}, {text}"
 
     def get(self, number: int, path: str, fields: dict[str, str] | None = None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.ports[number], timeout=HANG_SECONDS)
@@ -341,6 +351,22 @@ def repair(cluster: Cluster) -> None:
     print(f"a damaged disk and an empty one: chunks of {OBJECTS} objects made again each, {failed} not, no fetch from the origin")
 
 
+def popular(cluster: Cluster) -> None:
+    """A small object that a node is asked for often is copied there, and leaves with a purge on another node."""
+    path = "/popular/1000"
+    for number in range(NODES):
+        for _ in range(10):
+            cluster.check(number, path)
+    assert cluster.origin.count(path) == 1, f"{cluster.origin.count(path)} fetches"
+    copies, hits = cluster.metrics("cluster_copies_total"), cluster.metric("cluster_copy_hits_total")
+    assert sorted(copies.values()) == [0, 1, 1, 1], f"copies by node: {copies}"
+    cluster.purge(0, f"url=http://site.example{path}")
+    for number in range(NODES):
+        cluster.check(number, path)
+    assert cluster.origin.count(path) == 2, f"{cluster.origin.count(path)} fetches after a purge"
+    print(f"a popular small object: three copies, {hits} of 40 requests answered by them, one fetch before and after a purge")
+
+
 def stall_under_load(cluster: Cluster) -> None:
     """A node that does not run and keeps its connections is one that has nothing."""
     paths = load_objects(cluster, "stall")
@@ -407,6 +433,7 @@ def main() -> None:
         try:
             for number in range(NODES):
                 cluster.start(number)
+            popular(cluster)
             repair(cluster)
             kill_under_load(cluster)
             stall_under_load(cluster)

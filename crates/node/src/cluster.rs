@@ -20,6 +20,7 @@
 
 pub mod message;
 pub mod peer;
+mod popular;
 mod read;
 mod relay;
 mod repair;
@@ -43,12 +44,14 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use message::{Message, Part};
 use peer::{Call, CallReply, Peer, PeerFailure};
+use popular::Popularity;
 use read::CodedExtent;
 use repair::Repairs;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -91,6 +94,8 @@ pub struct Cluster {
     cuts_waiting: Arc<Semaphore>,
     counts: ClusterCounts,
     repairs: Repairs,
+    popularity: Mutex<Popularity>,
+    started: Instant,
 }
 
 impl Cluster {
@@ -126,6 +131,8 @@ impl Cluster {
             cuts_waiting: Arc::new(Semaphore::new(CUTS_WAITING_MAX)),
             counts: ClusterCounts::default(),
             repairs: Repairs::new(cluster.repair_bytes_per_second)?,
+            popularity: Mutex::new(Popularity::new()),
+            started: Instant::now(),
             config: cluster.clone(),
         })))
     }
@@ -145,6 +152,7 @@ impl Cluster {
         ClusterFacts {
             counts: &self.counts,
             nodes: self.config.servers.len(),
+            copy_bytes: self.store.copy_bytes(),
             nodes_down: self.view().down().len(),
             code: (self.config.data, self.config.parity),
         }
@@ -178,6 +186,33 @@ impl Cluster {
             Arc::new(extent),
             coded.length,
         ))
+    }
+
+    /// Counts a request that is forwarded. Returns whether a small response is to be copied.
+    pub fn is_popular(&self, key: &Key) -> bool {
+        let mut popularity = self
+            .popularity
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        popularity.count(key_hash(key), self.started.elapsed())
+    }
+
+    /// Whether other nodes may copy an object: it is whole, small, and in memory.
+    pub fn is_copied(&self, object: &Object) -> bool {
+        let head = &object.head;
+        let is_whole = head.part.is_none() && head.coded.is_none() && object.extent.is_none();
+        is_whole && object.length < self.config.coded_bytes_min
+    }
+
+    /// Stores a copy of what the owner of a URL has sent, if there is room, and returns it.
+    pub fn store_copy(&self, key: &Key, message: Message, content: Bytes) -> Object {
+        let copy = Object::copy(Arc::new(message.head), content);
+        if self.is_copied(&copy) && self.store.put_copy(key, &copy, message.age) {
+            self.counts.copies.fetch_add(1, Relaxed);
+        } else {
+            self.counts.copies_refused.fetch_add(1, Relaxed);
+        }
+        copy
     }
 
     /// Returns a part of a chunk that this node has.

@@ -156,6 +156,12 @@ pub struct ClusterCounts {
     pub repair_bytes: AtomicU64,
     /// Objects with lost chunks that were not repaired because too many were waiting.
     pub repairs_dropped: AtomicU64,
+    /// Small responses of other nodes that were stored here, because they are popular.
+    pub copies: AtomicU64,
+    /// Those that were not stored: copies had their part of the memory, or a purge concerned them.
+    pub copies_refused: AtomicU64,
+    /// Requests that copies have answered.
+    pub copy_hits: AtomicU64,
     /// Requests that other nodes have answered.
     pub relayed: AtomicU64,
     /// Requests of other nodes.
@@ -164,7 +170,7 @@ pub struct ClusterCounts {
 
 impl ClusterCounts {
     /// Name, meaning and value of each count.
-    pub fn rows(&self) -> [(&'static str, &'static str, u64); 15] {
+    pub fn rows(&self) -> [(&'static str, &'static str, u64); 18] {
         let row = |name, help, count: &AtomicU64| (name, help, count.load(Relaxed));
         [
             row(
@@ -229,6 +235,21 @@ impl ClusterCounts {
                 &self.repairs_dropped,
             ),
             row(
+                "copies",
+                "Popular small responses of other nodes stored here",
+                &self.copies,
+            ),
+            row(
+                "copies_refused",
+                "Popular small responses of other nodes not stored",
+                &self.copies_refused,
+            ),
+            row(
+                "copy_hits",
+                "Requests answered by such copies",
+                &self.copy_hits,
+            ),
+            row(
                 "relayed",
                 "Requests that other nodes have answered",
                 &self.relayed,
@@ -251,6 +272,8 @@ pub struct ClusterFacts<'a> {
     pub nodes: usize,
     /// Nodes that are down.
     pub nodes_down: usize,
+    /// Bytes of copies of small responses.
+    pub copy_bytes: u64,
     /// Data and parity chunks of an object.
     pub code: (u8, u8),
 }
@@ -457,6 +480,14 @@ fn write_cluster(page: &mut String, cluster: &ClusterFacts<'_>) {
         "gauge",
         help,
         cluster.nodes_down as u64,
+    );
+    let help = "Bytes of copies of small responses of other nodes";
+    metric(
+        page,
+        "cluster_copy_bytes",
+        "gauge",
+        help,
+        cluster.copy_bytes,
     );
     for (name, help, count) in cluster.counts.rows() {
         let name = format!("cluster_{name}_total");

@@ -98,6 +98,8 @@ pub struct Object {
     pub extent: Option<Arc<dyn Extent>>,
     /// Number of bytes of the content.
     pub length: u64,
+    /// Whether it is a copy of what the owner of the URL has. Copies are not written to disk.
+    pub is_copy: bool,
 }
 
 impl Object {
@@ -115,6 +117,15 @@ impl Object {
             chunks,
             extent: None,
             length,
+            is_copy: false,
+        }
+    }
+
+    /// Makes a copy of what the owner of a URL has.
+    pub fn copy(head: Arc<Head>, content: Bytes) -> Self {
+        Object {
+            is_copy: true,
+            ..Object::new(head, vec![content])
         }
     }
 
@@ -125,6 +136,7 @@ impl Object {
             chunks: Arc::default(),
             extent: Some(extent),
             length,
+            is_copy: false,
         }
     }
 
@@ -265,6 +277,27 @@ impl Resource {
     pub fn bytes(&self, key: &Key) -> u32 {
         let variants: usize = self.variants.iter().map(Object::bytes).sum();
         u32::try_from(variants + key.as_str().len() + 96).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of copies in memory, estimated.
+    pub fn copy_bytes(&self) -> usize {
+        let copies = self.variants.iter().filter(|object| object.is_copy);
+        copies.map(Object::bytes).sum()
+    }
+
+    /// Returns the responses that are not copies; `None` if there are none.
+    pub fn without_copies(self: &Arc<Self>) -> Option<Arc<Self>> {
+        let is_own = |object: &&Object| !object.is_copy;
+        if self.variants.iter().all(|object| is_own(&object)) {
+            return Some(self.clone());
+        }
+        let variants: Vec<Object> = self.variants.iter().filter(is_own).cloned().collect();
+        (!variants.is_empty()).then(|| {
+            Arc::new(Resource {
+                variants,
+                place: None,
+            })
+        })
     }
 
     /// Time for which any of the responses is usable.

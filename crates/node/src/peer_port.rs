@@ -14,11 +14,11 @@
 //! and times are bounded as for clients.
 
 use crate::body::Content;
-use crate::cluster::message::{self, CLIENT, KEY, PART, PURGE, Part, STUB};
+use crate::cluster::message::{self, CLIENT, COPY, KEY, PART, PURGE, Part, STUB};
 use crate::cluster::{Cluster, peer, tls};
 use crate::config::{Config, Invalid};
 use crate::listen;
-use crate::object::Head;
+use crate::object::{Head, Object};
 use crate::proxy::{Client, Node};
 use crate::purge::Target;
 use crate::rules::key::Key;
@@ -261,23 +261,40 @@ impl Port {
             return plain(StatusCode::BAD_REQUEST);
         };
         let accepts_stub = headers.remove(STUB).is_some();
+        let accepts_copy = headers.remove(COPY).is_some();
         headers.remove(KEY);
         let client = Client {
             address,
             is_tls: key.is_tls(),
             is_peer: true,
         };
-        if accepts_stub && let Some(head) = self.node.fresh_stub(&key, request.headers()).await {
-            let mut bytes = vec![];
-            self.put_message(&mut bytes, &head);
-            let mut response = Response::new(Content::text(bytes));
-            let one = hyper::header::HeaderValue::from_static("1");
-            response.headers_mut().insert(STUB, one);
-            return response;
+        if (accepts_stub || accepts_copy)
+            && let Some(object) = self.node.fresh_object(&key, request.headers()).await
+        {
+            if accepts_stub && object.is_stub() {
+                return self.message(&object, STUB);
+            }
+            if accepts_copy && self.cluster.is_copied(&object) {
+                return self.message(&object, COPY);
+            }
         }
         let mut response = self.node.clone().serve_key(request, Ok(key), client).await;
         // The origin's.
         response.headers_mut().remove(STUB);
+        response.headers_mut().remove(COPY);
+        response
+    }
+
+    /// Returns a stored response as a message with its content, if that is in memory, and a field
+    /// that says so.
+    fn message(&self, object: &Object, field: &'static str) -> Response<Content> {
+        let mut bytes = vec![];
+        self.put_message(&mut bytes, &object.head);
+        let mut chunks = vec![bytes.into()];
+        chunks.extend(object.chunks.iter().cloned());
+        let mut response = Response::new(Content::chunks(chunks));
+        let one = hyper::header::HeaderValue::from_static("1");
+        response.headers_mut().insert(field, one);
         response
     }
 

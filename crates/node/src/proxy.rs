@@ -321,12 +321,21 @@ impl Node {
             let mut answer = reply::hit(&asking, object, now_ms, reply);
             if answer.response.body_mut().prepare().await.is_ok() {
                 self.metrics.hit(tier);
+                if let Some(cluster) = self.cluster.as_ref().filter(|_| object.is_copy) {
+                    cluster.counts().copy_hits.fetch_add(1, Relaxed);
+                }
                 return answer;
             }
             // What was read from disk is damaged.
             (forward, stored) = (Forward::UriMiss, None);
         }
         if !is_owner && let Some(answer) = self.by_owner(&asking).await {
+            let is_demanded =
+                |object: &Object| object.is_copy && object.head.terms.is_fresh(now_ms);
+            if stored.as_ref().is_some_and(is_demanded) {
+                // The client demanded something newer, which the owner may have got.
+                self.store.remove_copies(&asking.key);
+            }
             return answer;
         }
         if asking.directives.is_only_if_cached {

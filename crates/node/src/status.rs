@@ -237,7 +237,8 @@ fn cluster(facts: &ClusterFacts<'_>) -> Section {
         .row(
             "chunks of an object",
             format!("{data} data, {parity} parity"),
-        );
+        )
+        .row("copies of small responses", bytes(facts.copy_bytes));
     for (_, help, count) in facts.counts.rows() {
         section.row(help, count);
     }

@@ -11,10 +11,13 @@ use crate::rules::ranges::Range;
 use library::{Cache, Cause, Op, Stats};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Maximum number of stubs in memory that [`Store::for_each_stub`] visits.
 const STUBS_MAX: usize = 65_536;
+/// Copies of what other nodes own have at most this part of the memory.
+const COPIES_PART: u64 = 8;
 
 /// Responses by URL.
 pub struct Store {
@@ -22,6 +25,9 @@ pub struct Store {
     purges: Arc<Purges>,
     disk: Option<Disk>,
     clock: Clock,
+    /// Bytes of copies. Less than zero for a moment if one leaves before it is counted.
+    copy_bytes: Arc<AtomicI64>,
+    copy_bytes_max: u64,
     /// Number of chunks of an object that is coded; 0 without a cluster.
     chunks: usize,
 }
@@ -39,19 +45,23 @@ impl Store {
             .clock(config.clock.of_store());
         let purges = Arc::<Purges>::default();
         let queue = Arc::<Queue>::default();
-        let cache = if config.disk.is_some() {
-            let (purges, queue) = (purges.clone(), queue.clone());
+        let copy_bytes = Arc::<AtomicI64>::default();
+        let cache = {
+            let (purges, queue, has_disk) = (purges.clone(), queue.clone(), config.disk.is_some());
+            let copy_bytes = copy_bytes.clone();
             cache.listener(move |key: &Key, resource: &Arc<Resource>, cause| {
-                if cause == Cause::Evicted {
+                subtract(&copy_bytes, resource);
+                if has_disk
+                    && cause == Cause::Evicted
+                    && let Some(resource) = resource.without_copies()
+                {
                     queue.offer(Job::Write(Victim {
                         key: key.clone(),
-                        resource: resource.clone(),
+                        resource,
                         purge_count: purges.count(),
                     }));
                 }
             })
-        } else {
-            cache
         };
         // A clock that is moved by hand needs expiry by hand.
         let cache = match config.clock {
@@ -81,6 +91,8 @@ impl Store {
             purges,
             disk,
             clock: config.clock.clone(),
+            copy_bytes,
+            copy_bytes_max: config.memory_bytes / COPIES_PART,
             chunks: config.cluster.as_ref().map_or(0, ClusterConfig::chunks),
         })
     }
@@ -204,6 +216,28 @@ impl Store {
         true
     }
 
+    /// Stores a copy of a response that another node owns, unless a purge within the time since its
+    /// fetch has begun concerns it, or copies have their part of the memory. Returns whether it was
+    /// stored.
+    pub fn put_copy(&self, key: &Key, copy: &Object, age: Duration) -> bool {
+        debug_assert!(copy.is_copy);
+        let bytes = self.copy_bytes() + copy.bytes() as u64;
+        bytes <= self.copy_bytes_max && self.put_from_peer(key, key, copy, age)
+    }
+
+    /// Bytes of copies in memory, estimated.
+    pub fn copy_bytes(&self) -> u64 {
+        u64::try_from(self.copy_bytes.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// Removes the copies under a URL, because the owner may have something newer.
+    pub fn remove_copies(&self, key: &Key) {
+        self.cache.compute(key.clone(), |present| match present {
+            Some(resource) if resource.without_copies().is_none() => Op::Remove,
+            _ => Op::Keep,
+        });
+    }
+
     /// Replaces a whole response whose content is now in chunks by its stub, if it is still the
     /// stored one.
     pub fn put_stub(&self, key: &Key, whole: &Arc<Head>, stub: &Object) {
@@ -294,7 +328,11 @@ impl Store {
             };
             match changed.usable_ms(self.clock.now_ms()) {
                 0 => Op::Remove,
-                ms => Op::PutWithTtl(Arc::new(changed), Duration::from_millis(ms)),
+                ms => {
+                    let bytes = changed.copy_bytes() as i64;
+                    self.copy_bytes.fetch_add(bytes, Relaxed);
+                    Op::PutWithTtl(Arc::new(changed), Duration::from_millis(ms))
+                }
             }
         });
     }
@@ -413,7 +451,8 @@ impl Store {
         let mut keys = vec![];
         self.cache.for_each(|key, _| keys.push(key.clone()));
         let victims = keys.into_iter().filter_map(|key| {
-            self.cache.peek(&key).map(|resource| Victim {
+            let resource = self.cache.peek(&key)?.without_copies()?;
+            Some(Victim {
                 key,
                 resource,
                 purge_count,
@@ -430,5 +469,13 @@ impl Store {
     /// Counts of the disk tier.
     pub fn disk_stats(&self) -> Option<DiskStats> {
         self.disk.as_ref().map(Disk::stats)
+    }
+}
+
+/// Subtracts the copies of a resource that has left memory.
+fn subtract(copy_bytes: &AtomicI64, resource: &Resource) {
+    let bytes = resource.copy_bytes() as i64;
+    if bytes > 0 {
+        copy_bytes.fetch_sub(bytes, Relaxed);
     }
 }

@@ -23,6 +23,9 @@ pub const PART: &str = "mayfly-part";
 pub const CLIENT: &str = "mayfly-client";
 /// Field of a request whose sender can read chunks itself, and of a reply that is a head.
 pub const STUB: &str = "mayfly-stub";
+/// Field of a request whose sender stores a copy of a small response, and of a reply that is a head
+/// with its content.
+pub const COPY: &str = "mayfly-copy";
 /// Field of a purge: its kind and its target.
 pub const PURGE: &str = "mayfly-purge";
 

@@ -1,7 +1,7 @@
 //! Replies that other nodes send to this node's clients. If such a reply ends early, its rest comes
 //! from the origin, provided that a strong entity tag shows that it is the same content.
 
-use super::message::{self, CLIENT, STUB};
+use super::message::{self, CLIENT, COPY, STUB};
 use super::peer::{PeerFailure, collect};
 use super::{Cluster, call_of};
 use crate::body::Content;
@@ -29,6 +29,9 @@ use tokio::time::timeout;
 const PIECES_MAX: usize = 2;
 /// Time for a stub that another node sends instead of content.
 const STUB_TIME: Duration = Duration::from_secs(5);
+
+/// Time for a small response to be copied.
+const COPY_TIME: Duration = Duration::from_secs(5);
 
 /// Content that a task passes on.
 pub struct Arriving(pub mpsc::Receiver<io::Result<Bytes>>);
@@ -153,6 +156,8 @@ pub enum Relayed {
     Response(Box<Response<Content>>),
     /// The stub of an object, whose chunks this node can read itself.
     Stub(Box<message::Message>),
+    /// A small response to be copied.
+    Copy(Box<message::Message>, Bytes),
 }
 
 /// A request that another node is to answer.
@@ -167,6 +172,8 @@ pub struct Forwarded<'a> {
     pub client: IpAddr,
     /// Whether the answer may be a stub.
     pub accepts_stub: bool,
+    /// Whether the answer may be a response to be copied.
+    pub accepts_copy: bool,
 }
 
 impl Cluster {
@@ -186,6 +193,7 @@ impl Cluster {
         headers.remove("host");
         // The client's; other fields of this protocol are replaced.
         headers.remove(STUB);
+        headers.remove(COPY);
         let own = std::mem::replace(&mut call.headers, headers);
         call.headers.extend(own);
         let client = HeaderValue::from_str(&forwarded.client.to_string());
@@ -193,6 +201,9 @@ impl Cluster {
             .insert(CLIENT, client.map_err(|_| PeerFailure::Busy)?);
         if forwarded.accepts_stub {
             call.headers.insert(STUB, HeaderValue::from_static("1"));
+        }
+        if forwarded.accepts_copy {
+            call.headers.insert(COPY, HeaderValue::from_static("1"));
         }
         // The other node has its own times for the origin and answers with 504 after them.
         let head_time = self.origins.head_time() + Duration::from_secs(10);
@@ -208,6 +219,16 @@ impl Cluster {
             let message = messages.unwrap_or_default().pop();
             let message = message.ok_or(PeerFailure::TooLong)?;
             return Ok(Relayed::Stub(Box::new(message)));
+        }
+        if response.headers().contains_key(COPY) {
+            let small = usize::try_from(self.config.coded_bytes_min).unwrap_or(usize::MAX);
+            let bytes_max = message::MESSAGES_BYTES_MAX.saturating_add(small);
+            let body = timeout(COPY_TIME, collect(response.into_body(), bytes_max)).await;
+            let mut body = body.unwrap_or(Err(PeerFailure::Timeout))?;
+            let message = message::read(&body, self.clock.now_ms());
+            let (message, length) = message.ok_or(PeerFailure::TooLong)?;
+            let content = body.split_off(length);
+            return Ok(Relayed::Copy(Box::new(message), content));
         }
         self.counts.relayed.fetch_add(1, Relaxed);
         let response = self.relay(forwarded, response, permit);

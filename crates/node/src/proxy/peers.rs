@@ -19,7 +19,8 @@ impl Node {
     /// Answers by the owner of the key, if that is another node which answers.
     pub(super) async fn by_owner(self: &Arc<Self>, asking: &Asking) -> Option<Answer> {
         let cluster = self.cluster.as_ref().filter(|_| !asking.is_peer)?;
-        for accepts_stub in [!asking.is_head, false] {
+        let is_popular = !asking.is_head && cluster.is_popular(&asking.key);
+        for is_first in [true, false] {
             let forwarded = Forwarded {
                 method: if asking.is_head {
                     Method::HEAD
@@ -29,7 +30,8 @@ impl Node {
                 key: &asking.key,
                 headers: asking.headers.clone(),
                 client: asking.client,
-                accepts_stub,
+                accepts_stub: is_first && !asking.is_head,
+                accepts_copy: is_first && is_popular,
             };
             match self.forward(cluster, &forwarded).await? {
                 Relayed::Response(response) => {
@@ -38,6 +40,10 @@ impl Node {
                         reply: Reply::Peer,
                         cache: CacheStatus::default(),
                     });
+                }
+                Relayed::Copy(message, content) => {
+                    let copy = cluster.store_copy(&asking.key, *message, content);
+                    return Some(reply::hit(asking, &copy, self.now_ms(), Reply::Hit));
                 }
                 Relayed::Stub(message) => {
                     if let Some(head) = cluster.store_stub(&asking.key, *message)
@@ -175,8 +181,8 @@ impl Node {
         Some(count)
     }
 
-    /// Returns the head of a fresh object in chunks for another node that reads them itself.
-    pub(crate) async fn fresh_stub(&self, key: &Key, headers: &HeaderMap) -> Option<Arc<Head>> {
+    /// Returns a stored response for another node that reads its chunks itself or copies it.
+    pub(crate) async fn fresh_object(&self, key: &Key, headers: &HeaderMap) -> Option<Object> {
         let resource = self.store.get_anywhere(key).await?;
         let wanted = Requested::of(headers);
         let Found::Object(object) = resource.select(headers, wanted.as_ref()) else {
@@ -184,6 +190,6 @@ impl Node {
         };
         let directives = Directives::of(headers);
         let is_fresh = usability(&object, &directives, self.now_ms()) == Usability::Fresh;
-        (is_fresh && object.head.coded.is_some()).then(|| object.head.clone())
+        is_fresh.then_some(object)
     }
 }

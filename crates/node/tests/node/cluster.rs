@@ -146,6 +146,22 @@ impl Sites {
         Some(resource.variants[0].chunks.concat())
     }
 
+    /// Whether a node owns a path.
+    fn is_owner(&self, number: usize, path: &str) -> bool {
+        let key = Key::parse(&format!("http://a{path}")).expect("a key");
+        let cluster = self.node(number).running.node.cluster();
+        let cluster = cluster.expect("there is a cluster");
+        cluster.owners_before(&key).is_empty()
+    }
+
+    /// Number of a node that does not own a path.
+    fn other_than_owner(&self, path: &str) -> usize {
+        let is_other = |number: &usize| !self.is_owner(*number, path);
+        (0..self.nodes.len())
+            .find(is_other)
+            .expect("there are others")
+    }
+
     /// Changes bits of a chunk on the nodes that have it, from a byte on.
     fn damage(&self, path: &str, chunk: usize, from: usize) {
         let key = Key::parse(&format!("http://a{path}#{chunk}")).expect("a key");
@@ -412,6 +428,118 @@ fn a_node_that_comes_back_empty_gets_its_chunks_again() {
     assert_eq!(origin.heads().len(), 6);
     assert_eq!(sites.sum(|counts| &counts.chunks_not_repaired), 0);
     assert_eq!(sites.sum(|counts| &counts.repairs_dropped), 0);
+}
+
+#[test]
+fn a_popular_small_object_is_copied_and_leaves_with_the_original() {
+    let origin = origin();
+    let sites = Sites::new(&origin, 4);
+    let path = "/x/1000";
+    let other = sites.other_than_owner(path);
+    let gets = |count: usize| (0..count).for_each(|_| check(&sites.node(other).get(path), path));
+    let counts = || {
+        let cluster = sites.node(other).running.node.cluster();
+        let counts = cluster.expect("there is a cluster").counts();
+        (
+            counts.copies.load(SeqCst),
+            counts.copy_hits.load(SeqCst),
+            counts.relayed.load(SeqCst),
+        )
+    };
+    let store = &sites.node(other).running.node.store;
+    gets(2);
+    assert_eq!(counts(), (0, 0, 2));
+    assert_eq!(store.copy_bytes(), 0);
+    gets(4);
+    assert_eq!(counts(), (1, 3, 2));
+    assert!(store.copy_bytes() > 1_000);
+    let hit = sites.node(other).get_with(path, "Range: bytes=10-19\r\n");
+    assert_eq!(
+        (hit.status, &hit.content[..]),
+        (206, &content(path, 1_000)[10..20])
+    );
+    assert!(hit.cache().starts_with("hit"), "{}", hit.text);
+    // A client that demands a newer response gets it, and the copy leaves.
+    let forced = sites
+        .node(other)
+        .get_with(path, "Cache-Control: no-cache\r\n");
+    check(&forced, path);
+    assert_eq!(store.copy_bytes(), 0);
+    gets(1);
+    assert_eq!(counts().0, 2);
+    assert_eq!(origin.heads().len(), 2);
+    // A purge by any node reaches the copy.
+    sites.node((other + 1) % 4).purge("prefix=http://a/");
+    assert_eq!((store.copy_bytes(), store.stats().len), (0, 0));
+    gets(2);
+    assert_eq!(origin.heads().len(), 3);
+    assert!(store.copy_bytes() > 0);
+    // Freshness, and the time for which a response with a validator is kept.
+    for (seconds, is_there) in [(659, true), (2, false)] {
+        for site in sites.up() {
+            site.clock.advance(Duration::from_secs(seconds));
+            site.running.node.store.expire();
+        }
+        assert_eq!(store.stats().len > 0, is_there);
+    }
+    assert_eq!(store.copy_bytes(), 0);
+}
+
+#[test]
+fn copies_have_a_part_of_the_memory() {
+    let origin = origin();
+    let sites = Sites::with(&origin, &free(4), 4, |settings| {
+        settings.memory_bytes = 16 << 20;
+        settings.object_bytes_max = 200_000;
+    });
+    let other = 0;
+    let store = &sites.node(other).running.node.store;
+    for number in 0..60 {
+        let path = format!("/{number}/100000");
+        (0..4).for_each(|_| check(&sites.node(other).get(&path), &path));
+        assert!(store.copy_bytes() <= 2 << 20, "{}", store.copy_bytes());
+    }
+    let cluster = sites.node(other).running.node.cluster();
+    let counts = cluster.expect("there is a cluster").counts();
+    assert!((15..=20).contains(&counts.copies.load(SeqCst)));
+    assert!(counts.copies_refused.load(SeqCst) > 10);
+    assert_eq!(origin.heads().len(), 60);
+}
+
+#[test]
+fn copies_are_not_written_to_disk() {
+    let origin = origin();
+    let folder = format!("mayfly-node-copies-{}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
+    let addresses = free(4);
+    let first = Site::with(&origin, |settings| {
+        settings.cluster = Some(config(0, &addresses));
+        settings.disk = Some(DiskConfig {
+            folder: folder.clone(),
+            bytes: 64 << 20,
+        });
+        settings.object_bytes_max = 200_000;
+    });
+    let mut sites = Sites::with(&origin, &addresses, 0, |_| {});
+    sites.nodes.push(Some(first));
+    (1..4).for_each(|number| {
+        sites.nodes.push(None);
+        sites.revive(number, &origin);
+    });
+    let mut owned = 0;
+    for number in 0..16 {
+        let path = format!("/{number}/1000");
+        owned += u64::from(sites.is_owner(0, &path));
+        (0..4).for_each(|_| check(&sites.node(0).get(&path), &path));
+    }
+    let store = sites.node(0).running.node.store.clone();
+    assert!((1..16).contains(&owned));
+    assert_eq!(store.stats().len, 16);
+    store.save();
+    let on_disk = store.disk_stats().expect("there is a disk").urls;
+    assert_eq!(on_disk, owned);
+    drop((sites, store));
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub const CRATES: [CrateRule; 18] = [
             "segment", "learn", "policy", "script", "store", "wire", "units",
         ],
     ),
-    rule(3, "node", &["library", "edge"]),
+    rule(3, "node", &["library", "edge", "policy"]),
     rule(3, "bench", &["wire", "trace", "report", "policy", "units"]),
     rule(
         3,
