@@ -1,9 +1,9 @@
 //! The disk tier: responses that have left memory, in files that are only appended to.
 //!
 //! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that
-//! writes, `extent.rs` content that is read in pieces, `removed.rs` what a restart must not bring
-//! back. The index is a cache of the library: 12 bytes per URL and a deadline, so that records
-//! leave it on time.
+//! writes, `extent.rs` content that is read in pieces, `buffers.rs` their memory, `removed.rs` what
+//! a restart must not bring back. The index is a cache of the library: 12 bytes per URL and a
+//! deadline, so that records leave it on time.
 //!
 //! Reads of what the page cache has are made at once (`RWF_NOWAIT`); others are made by Tokio's
 //! threads for blocking work. io_uring would save the change of threads for the latter only, needs
@@ -14,6 +14,7 @@
 //! Nothing is written to the device before the kernel does so, except the log of removals at a
 //! purge. After a loss of power, what was not written is found damaged by its checksum.
 
+mod buffers;
 mod extent;
 mod queue;
 mod record;
@@ -31,6 +32,7 @@ use crate::config::{Config, DiskConfig, Invalid};
 use crate::object::{Head, Object, Place, Resource};
 use crate::purge::Target;
 use crate::rules::key::Key;
+use buffers::Buffers;
 use bytes::Bytes;
 use extent::DiskExtent;
 use library::{Cache, Op};
@@ -116,6 +118,7 @@ struct Shared {
     segments_max: usize,
     index: Cache<u64, Place>,
     segments: Arc<Segments>,
+    buffers: Arc<Buffers>,
     removed: Mutex<Removed>,
     counts: Counts,
     clock: Clock,
@@ -224,8 +227,8 @@ impl Disk {
         }
     }
 
-    /// Calls `see` with the key and the head of each object in chunks whose head is on disk, until it
-    /// returns false.
+    /// Calls `see` with the key and the head of each object in chunks whose head is on disk, until
+    /// it returns false.
     pub fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) {
         if !self.shared.is_off()
             && let Err(error) = self.shared.for_each_stub(see)
@@ -350,6 +353,7 @@ impl Shared {
             segments_max: usize::try_from(disk.bytes / segment_bytes).unwrap_or(usize::MAX),
             index: index(&config.clock, segments.clone(), queue.clone()),
             segments,
+            buffers: Arc::default(),
             removed: Mutex::new(removed),
             counts: Counts::default(),
             clock: config.clock.clone(),
@@ -582,12 +586,14 @@ impl Shared {
         at: u64,
         length: usize,
     ) -> Option<Vec<u8>> {
-        if let Some(bytes) = segment.read_cached(at, length) {
+        let mut bytes = vec![0; length];
+        if segment.read_cached(at, &mut bytes) {
             return Some(bytes);
         }
         let segment = segment.clone();
-        let read = tokio::task::spawn_blocking(move || segment.read(at, length)).await;
-        match read.ok()? {
+        let read =
+            tokio::task::spawn_blocking(move || segment.read_into(at, &mut bytes).map(|()| bytes));
+        match read.await.ok()? {
             Ok(bytes) => Some(bytes),
             Err(error) => {
                 self.fail(&error);

@@ -1,6 +1,7 @@
 //! Content on disk that is read in pieces, each of which is verified.
 
 use super::Shared;
+use super::buffers::{BUFFER_BYTES, Buffer};
 use super::record::{self, BLOCK_BYTES};
 use super::segment::Segment;
 use crate::object::{Extent, Pieces, Place};
@@ -13,8 +14,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
-/// Bytes that are read at a time.
-const READ_BYTES: u64 = 4 * BLOCK_BYTES as u64;
+/// Maximum bytes that are read at a time.
+const READ_BYTES: u64 = BUFFER_BYTES as u64;
+
+const _: () = assert!(BUFFER_BYTES.is_multiple_of(BLOCK_BYTES));
 
 /// Content of one response on disk.
 #[derive(Clone)]
@@ -73,9 +76,9 @@ impl DiskExtent {
     }
 
     /// Verifies a piece.
-    fn verified(&self, piece: Piece, bytes: Vec<u8>) -> io::Result<Bytes> {
-        if record::is_intact(&self.blocks, piece.start, &bytes) {
-            return Ok(Bytes::from(bytes).slice(piece.skip..piece.end));
+    fn verified(&self, piece: Piece, buffer: Buffer) -> io::Result<Bytes> {
+        if record::is_intact(&self.blocks, piece.start, buffer.first(piece.length)) {
+            return Ok(buffer.into_bytes(piece.skip..piece.end));
         }
         self.shared.corrupt(self.hash, self.place);
         Err(io::Error::other("the stored content is damaged"))
@@ -99,15 +102,19 @@ impl Pieces for Reading {
             let piece = self.extent.piece(self.at, self.end);
             let offset = self.extent.content_at + piece.start;
             self.at = piece.start + piece.end as u64;
+            let mut buffer = self.extent.shared.buffers.take();
             // A piece in the page cache is copied here: cheaper than a change of threads.
-            if let Some(bytes) = self.extent.segment.read_cached(offset, piece.length) {
-                return Poll::Ready(Some(self.extent.verified(piece, bytes)));
+            let bytes = buffer.first_mut(piece.length);
+            if self.extent.segment.read_cached(offset, bytes) {
+                return Poll::Ready(Some(self.extent.verified(piece, buffer)));
             }
             let extent = self.extent.clone();
             self.waiting = Some(tokio::task::spawn_blocking(move || {
-                let bytes = extent.segment.read(offset, piece.length);
-                let bytes = bytes.inspect_err(|error| extent.shared.fail(error))?;
-                extent.verified(piece, bytes)
+                let read = extent
+                    .segment
+                    .read_into(offset, buffer.first_mut(piece.length));
+                read.inspect_err(|error| extent.shared.fail(error))?;
+                extent.verified(piece, buffer)
             }));
         }
         let Some(waiting) = &mut self.waiting else {

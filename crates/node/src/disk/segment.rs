@@ -315,18 +315,26 @@ impl Segment {
     /// The file cannot be read, or ends before.
     pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, offset)?;
+        self.read_into(offset, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Reads bytes if they are in the page cache, without waiting for the disk; `None` if they
-    /// are not.
-    pub fn read_cached(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        let mut slices = [io::IoSliceMut::new(&mut bytes)];
+    /// Fills a buffer.
+    ///
+    /// # Errors
+    /// The file cannot be read, or ends before.
+    pub fn read_into(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+
+    /// Fills a buffer if the bytes are in the page cache, without waiting for the disk. Returns
+    /// whether they were.
+    pub fn read_cached(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        let length = bytes.len();
+        let mut slices = [io::IoSliceMut::new(bytes)];
         let flags = rustix::io::ReadWriteFlags::NOWAIT;
         let count = rustix::io::preadv2(&self.file, &mut slices, offset, flags);
-        (count == Ok(length)).then_some(bytes)
+        count == Ok(length)
     }
 
     /// Writes everything to the device.

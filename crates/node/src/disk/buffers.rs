@@ -1,0 +1,109 @@
+//! Buffers for content that is read from disk and sent, which are used again.
+//!
+//! A buffer that is allocated for each read costs more than the read: the allocator returns it to
+//! the system and gets it back, page by page, and it is set to zero before it is written. One that
+//! was used a moment ago is also still in the processor's cache.
+
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Bytes of a buffer: few calls, and yet it stays in the processor's cache from the read to the
+/// write.
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
+/// Unused buffers that are kept: 8 MiB. A read that finds none allocates one.
+const FREE_MAX: usize = (8 << 20) / BUFFER_BYTES;
+
+/// Unused buffers, the last one used first.
+#[derive(Debug, Default)]
+pub(super) struct Buffers(Mutex<Vec<Box<[u8]>>>);
+
+/// A buffer of [`BUFFER_BYTES`], which returns to the others when it is dropped.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    bytes: Box<[u8]>,
+    /// The bytes that readers see.
+    part: Range<usize>,
+    home: Arc<Buffers>,
+}
+
+impl Buffers {
+    fn free(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        self.0.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Returns a buffer with any content.
+    pub fn take(self: &Arc<Self>) -> Buffer {
+        let bytes = self.free().pop();
+        Buffer {
+            bytes: bytes.unwrap_or_else(|| vec![0; BUFFER_BYTES].into()),
+            part: 0..BUFFER_BYTES,
+            home: self.clone(),
+        }
+    }
+}
+
+impl Buffer {
+    /// The first bytes, to be written.
+    pub fn first_mut(&mut self, length: usize) -> &mut [u8] {
+        &mut self.bytes[..length]
+    }
+
+    /// The first bytes.
+    pub fn first(&self, length: usize) -> &[u8] {
+        &self.bytes[..length]
+    }
+
+    /// Returns a part as bytes that can be shared, without a copy.
+    pub fn into_bytes(mut self, part: Range<usize>) -> Bytes {
+        assert!(part.start <= part.end);
+        assert!(part.end <= self.bytes.len());
+        self.part = part;
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.part.clone()]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut free = self.home.free();
+        if free.len() < FREE_MAX {
+            free.push(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_when_all_of_its_bytes_are_dropped() {
+        let buffers = Arc::<Buffers>::default();
+        let mut buffer = buffers.take();
+        buffer.first_mut(4).copy_from_slice(b"abcd");
+        assert_eq!(buffer.first(4), b"abcd");
+        let bytes = buffer.into_bytes(1..4);
+        let slice = bytes.slice(1..);
+        drop(bytes);
+        assert_eq!(buffers.free().len(), 0);
+        assert_eq!(slice, "cd");
+        drop(slice);
+        assert_eq!(buffers.free().len(), 1);
+        assert_eq!(buffers.take().first(4), b"abcd");
+    }
+
+    #[test]
+    fn a_bounded_number_of_buffers_is_kept() {
+        let buffers = Arc::<Buffers>::default();
+        let taken: Vec<Buffer> = (0..FREE_MAX + 3).map(|_| buffers.take()).collect();
+        drop(taken);
+        assert_eq!(buffers.free().len(), FREE_MAX);
+    }
+}
