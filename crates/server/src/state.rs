@@ -32,7 +32,7 @@ use crate::watches::Watches;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
-use store::{Keyspace, Options, Tick};
+use store::{Keyspace, Options, SHARDS_MAX, Tick};
 
 /// Number of shards with one data thread, which locks all of them at once.
 const SHARDS_ALONE: usize = 8;
@@ -203,7 +203,8 @@ impl Server {
             shards: if threads == 1 {
                 SHARDS_ALONE
             } else {
-                (threads * SHARDS_PER_THREAD).next_power_of_two()
+                let wanted = threads * SHARDS_PER_THREAD;
+                wanted.next_power_of_two().min(SHARDS_MAX)
             },
             policy: config.text(Id::MaxMemoryPolicy),
             expiry: config.text(Id::Expiry),
@@ -503,5 +504,22 @@ fn run_id() -> String {
 impl HoldsWrites for Server {
     fn hold_for_stop(&self, on: bool) {
         self.change_pause(|pause| pause.holds_for_stop.store(on, Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_created_for_each_number_of_data_threads() {
+        // Regression: with more than 8 threads there were more shards than a keyspace may have.
+        let threads = crate::config::find("threads").expect("the setting exists");
+        for (count, shards) in [("1", 8), ("2", 64), ("8", 256), ("9", 256), ("128", 256)] {
+            let config = Config::default();
+            config.set(threads, count).expect("a valid value");
+            let server = Server::new(config, Clock::manual(1)).expect("valid settings");
+            assert_eq!(server.keyspace.shard_count(), shards, "{count} threads");
+        }
     }
 }

@@ -23,10 +23,13 @@ const MISSES_MAX: u32 = 8;
 /// Number of attempts of such a call to lock the shard.
 const PATIENT_TRIES: u32 = 1000;
 
+/// Maximum number of shards of a keyspace.
+pub const SHARDS_MAX: usize = 256;
+
 /// Options of a keyspace.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of shards: a power of two, at most 256.
+    /// Number of shards: a power of two, at most [`SHARDS_MAX`].
     pub shards: usize,
     /// Eviction policy as `maxmemory-policy` names it: one of [`Keyspace::policy_names`], with
     /// parameters after a colon.
@@ -76,7 +79,8 @@ impl Keyspace {
     ///
     /// The policy or the index does not exist. The message is meant for users.
     pub fn new(options: &Options, _now: Tick) -> Result<Keyspace, String> {
-        assert!(options.shards.is_power_of_two() && options.shards <= 256);
+        assert!(options.shards.is_power_of_two());
+        assert!(options.shards <= SHARDS_MAX);
         let policy = PolicyChoice::parse(&options.policy)?;
         let expiry = parse_expiry(&options.expiry)?;
         let memory = Memory::default();

@@ -50,7 +50,7 @@ pub use eviction::PolicyChoice;
 pub use facts::{Counters, DbFacts, Encoding, EntryFacts, Expired, ExpiryFacts, Kind, MemoryFacts};
 pub use item::{ItemHead, WrongType};
 pub use journal::{Lost, Removed};
-pub use keyspace::{Keyspace, Options};
+pub use keyspace::{Keyspace, Options, SHARDS_MAX};
 pub use lifetimes::{SPAN_BINS, Spans};
 pub use limits::Limits;
 pub use policy::Tick;
