@@ -1,17 +1,23 @@
 //! Loading of a snapshot file into the keyspace, while the workers answer `-LOADING`.
 //!
-//! One thread reads the file, builds the values and stores each under the lock of its shard. The
-//! workers go on with expiry and eviction: a key whose deadline passes during the load is removed
-//! as usual, and one that had expired before is not stored. If `maxmemory` is reached, the policy
-//! evicts; under `noeviction` the rest is loaded nevertheless and later writes are refused, as in
-//! Redis.
+//! One thread reads the file and collects keys of the same shard in batches (`batch.rs`). Alone, it
+//! builds the values and stores them, too (`storing.rs`). With others (`load-threads`), it copies
+//! values as they are, after a check of their structure, and the others build and store them
+//! (`threads.rs`).
+//!
+//! The workers go on with expiry and eviction: a key whose deadline passes during the load is
+//! removed as usual, and one that had expired before is not stored. If `maxmemory` is reached, the
+//! policy evicts; under `noeviction` the rest is loaded nevertheless and later writes are refused,
+//! as in Redis.
 //!
 //! Only the slab engine loads files.
 //!
 //! `file.rs` loads a file; this module is the state that others read.
 
+mod batch;
 pub mod file;
-mod strings;
+mod storing;
+mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 

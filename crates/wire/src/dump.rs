@@ -34,7 +34,7 @@ mod write;
 
 pub(crate) use crc::{crc64, crc64_after, crc64_joined};
 pub(crate) use format::{code, is_own_type, version};
-pub(crate) use input::{Body, Read};
+pub(crate) use input::{Body, Input, Read};
 pub(crate) use libraries::{LIBRARY, VERSION as LIBRARY_VERSION};
 pub use libraries::{read_libraries, write_libraries};
 pub use read::read;

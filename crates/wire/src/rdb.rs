@@ -40,6 +40,7 @@
 //! [`std::io::Read`], in one pass. Its memory is [a buffer](WINDOW_BYTES), which grows to twice the
 //! longest string as the bytes of the string arrive, and that string expanded, which is at most 88
 //! times as long. Values of modules are passed to the caller by the name of their module.
+//! [`Reader::raw_value`] takes a value out of the file as it is, so that another thread builds it.
 //!
 //! Not supported: compression when writing, access times and frequencies (read and ignored, because
 //! eviction policies here keep other state), and data of modules.
@@ -49,7 +50,7 @@ mod version;
 mod window;
 mod writer;
 
-pub use reader::{Cause, Entry, Item, Kind, RdbError, Reader};
+pub use reader::{Cause, Entry, Item, Kind, RawHead, RawValue, RdbError, Reader};
 pub use version::{HEADER_BYTES, HEADER_PENDING, Version};
 pub use window::WINDOW_BYTES;
 pub use writer::{Ending, Framing, Writer};

@@ -203,6 +203,7 @@ settings! {
     LogFile "logfile", Text, "", false, "File that the log is appended to; empty means standard error.";
     Databases "databases", Int(1, 256), "16", false, "Number of databases. Unused ones take no memory. The segment engine has one.";
     Save "save", SavePoints, "", true, "When a snapshot is written in the background: pairs of seconds and changes. With 300 100, after 300 seconds if there were 100 changes. Empty disables it, and a stop of the server without a snapshot is the default then.";
+    LoadThreads "load-threads", Int(0, 64), "0", true, "Number of threads that load a snapshot file; 0 means one per core, at most 8.";
     DbFilename "dbfilename", FileName, "dump.rdb", false, "Name of the snapshot file.";
     Dir "dir", Text, ".", false, "Folder of the snapshot file.";
     RdbChecksum "rdbchecksum", Bool, "yes", false, "Whether snapshots are written with a checksum.";

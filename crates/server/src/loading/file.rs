@@ -1,18 +1,21 @@
 //! Loads a snapshot file into the keyspace.
 
 use crate::clock::Clock;
-use crate::command::key::dump::Restored;
 use crate::command::scripting::functions;
 use crate::config::{Config, Id};
 use crate::loading::Loading;
-use crate::loading::strings::{BATCH_BYTES_MAX, Strings};
+use crate::loading::batch::{BYTES_MAX, Batch, Content, Entry, RAW_BYTES_MAX};
+use crate::loading::storing::{Failure, Storer};
+use crate::loading::threads::{EndOnDrop, Queue};
 use crate::state::Server;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, Builder};
 use std::time::Instant;
-use store::{ItemHead, NewDeadline, Tick};
+use store::{ItemHead, Key, Tick};
+use wire::dump::ValueType;
 use wire::rdb::{ITEM_FIELD, Item, Kind, Reader};
 
 /// Number of keys after which the time and the progress are updated.
@@ -89,7 +92,7 @@ pub struct Source {
 ///
 /// # Errors
 /// The file is damaged or contains something that this server does not support. What precedes the
-/// damage has been stored.
+/// damage has been stored, and with several threads perhaps some of what follows.
 pub fn load(
     server: &Server,
     name: &str,
@@ -168,18 +171,58 @@ pub fn load_parts<R: io::Read>(
     if is_base {
         loader.begin_base();
     }
-    let result = loader.run();
+    let threads = thread_count(server);
+    let result = match threads {
+        1 => loader.run(),
+        _ => run_with_others(&mut loader, threads - 1),
+    };
     result.map_err(|error| format!("{name}: {error}"))?;
     log::info!(
-        "loaded {} keys from {name} in {:.3} s; {} had expired",
+        "loaded {} keys from {name} in {:.3} s with {}; {} had expired",
         loading.keys.load(Relaxed),
         start.elapsed().as_secs_f64(),
+        match threads {
+            1 => "one thread".to_owned(),
+            _ => format!("{threads} threads"),
+        },
         loading.expired.load(Relaxed)
     );
     Ok(Loaded {
         instant: loader.now,
         offset: loader.reader.offset(),
         rest: loader.reader.into_parts(),
+    })
+}
+
+/// Maximum number of threads that load a file unless the setting says otherwise. The thread that
+/// reads the file keeps no more of them busy.
+const THREADS_MAX: usize = 8;
+
+/// Returns the number of threads that load a file.
+fn thread_count(server: &Server) -> usize {
+    match server.config.number(Id::LoadThreads) {
+        0 => thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS_MAX)),
+        threads => threads as usize,
+    }
+}
+
+/// Runs a loader, with other threads that store what it reads. Fewer are used if the system does
+/// not start that many.
+fn run_with_others<'s, R: io::Read>(
+    loader: &mut Loader<'s, R>,
+    others: usize,
+) -> Result<(), String> {
+    let queue = &Queue::new(loader.server);
+    thread::scope(|scope| {
+        let _end = EndOnDrop(queue);
+        for number in 1..=others {
+            let thread = Builder::new().name(format!("loader-{number}"));
+            if let Err(error) = thread.spawn_scoped(scope, || queue.work()) {
+                log::warn!("thread {number} for the load: {error}");
+                break;
+            }
+        }
+        loader.run_with(Some(queue))
     })
 }
 
@@ -192,9 +235,9 @@ struct Loader<'s, R> {
     key: Vec<u8>,
     /// Head of the memcached item that is read next.
     item: Option<ItemHead>,
-    restored: Restored<'s>,
-    /// Strings that were read and not stored.
-    strings: Strings,
+    storer: Storer<'s>,
+    /// For each shard, keys that were read and not stored.
+    batches: Vec<Batch>,
     now: Tick,
     /// Whether the instant is that of the file, and not the present.
     is_base: bool,
@@ -216,18 +259,23 @@ pub fn try_load<R: io::Read>(source: R) -> Result<(), String> {
     loader.run()
 }
 
+/// Queue for the other threads; `None` if there are none.
+type Others<'q, 's> = Option<&'q Queue<'s>>;
+
 impl<'s, R: io::Read> Loader<'s, R> {
     fn new(server: &'s Server, source: R) -> Self {
         let now = server.clock.now();
+        let mut batches = Vec::new();
+        batches.resize_with(server.keyspace.shard_count(), Batch::default);
         Loader {
             server,
             reader: Reader::new(source),
             database: 0,
             key: Vec::new(),
             item: None,
-            restored: Restored::new(server.keyspace.lock_many(&[], now).scene()),
+            storer: Storer::new(server, now),
+            batches,
             now,
-            strings: Strings::default(),
             is_base: false,
             is_trial: false,
             keys: 0,
@@ -242,21 +290,57 @@ impl<'s, R: io::Read> Loader<'s, R> {
 
     fn set_now(&mut self, now: Tick) {
         self.now = now;
-        self.restored.set_now(now);
+        self.storer.restored.set_now(now);
     }
 
     /// Reads the file to its end, or until the server stops, and stores what was read.
     fn run(&mut self) -> Result<(), String> {
-        let result = self.read();
-        self.store_strings();
+        self.run_with(None)
+    }
+
+    /// As [`Loader::run`], with other threads.
+    fn run_with(&mut self, others: Others<'_, 's>) -> Result<(), String> {
+        let mut result = self.read(others);
+        let stored: Result<(), Failure> =
+            (0..self.batches.len()).try_for_each(|shard| self.store_batch(shard, others));
+        let mut failure = stored.err();
+        if let Some(queue) = others {
+            queue.finish(&mut self.storer);
+            failure = failure.or(queue.take_failure());
+        }
+        // What failed when it was stored precedes in the file what failed when it was read.
+        if let Some(failure) = failure {
+            result = Err(failure.why);
+        }
+        if result.is_ok() {
+            self.progress();
+        }
         result
     }
 
-    fn store_strings(&mut self) {
-        self.strings.store(&self.server.keyspace, self.now);
+    /// Stores the keys of a shard that were read, or leaves that to the other threads.
+    fn store_batch(&mut self, shard: usize, others: Others<'_, 's>) -> Result<(), Failure> {
+        let batch = &mut self.batches[shard];
+        if batch.is_empty() {
+            return Ok(());
+        }
+        batch.now = self.now;
+        match others {
+            Some(queue) => {
+                let full = std::mem::take(batch);
+                self.batches[shard] = queue.add(shard, full, &mut self.storer);
+                self.storer.restored.set_now(self.now);
+                Ok(())
+            }
+            None => {
+                let result = self.storer.store(batch);
+                batch.clear();
+                result
+            }
+        }
     }
 
-    fn read(&mut self) -> Result<(), String> {
+    fn read(&mut self, others: Others<'_, 's>) -> Result<(), String> {
         let version = self.reader.begin().map_err(|error| error.to_string())?;
         log::info!("loading a snapshot file in {version}");
         loop {
@@ -274,8 +358,7 @@ impl<'s, R: io::Read> Loader<'s, R> {
                         let time = std::str::from_utf8(value).ok();
                         let seconds: u64 = time.and_then(|t| t.parse().ok()).unwrap_or(0);
                         let ms = seconds.saturating_mul(1000).max(1);
-                        self.now = Tick(ms).min(self.server.clock.now());
-                        self.restored.set_now(self.now);
+                        self.set_now(Tick(ms).min(self.server.clock.now()));
                     }
                     _ => field(self.server, name, value),
                 },
@@ -284,21 +367,21 @@ impl<'s, R: io::Read> Loader<'s, R> {
                 Item::Database(number) => self.select(number).map_err(at)?,
                 Item::Sizes { .. } => {}
                 Item::Entry(entry) => {
-                    if let Kind::Module(name) = &entry.kind {
-                        return Err(at(module(name)));
-                    }
+                    let is_string = match &entry.kind {
+                        Kind::Module(name) => return Err(at(module(name))),
+                        Kind::Value(kind) => *kind == ValueType::String,
+                    };
                     self.key.clear();
                     self.key.extend_from_slice(entry.key);
                     let deadline = entry.deadline.map(Tick);
-                    self.entry(deadline)?;
+                    self.entry(deadline, is_string, others)?;
                     if self.server.stops() {
-                        return Ok(());
+                        break;
                     }
                 }
                 Item::End => break,
             }
         }
-        self.progress();
         Ok(())
     }
 
@@ -311,9 +394,14 @@ impl<'s, R: io::Read> Loader<'s, R> {
         Ok(())
     }
 
-    /// Reads the value of the last key and stores it.
-    fn entry(&mut self, deadline: Option<Tick>) -> Result<(), String> {
-        let item = self.item.take();
+    /// Reads the value of the last key and stores it, at once or with others of its shard.
+    fn entry(
+        &mut self,
+        deadline: Option<Tick>,
+        is_string: bool,
+        others: Others<'_, 's>,
+    ) -> Result<(), String> {
+        let content = self.item.take().map_or(Content::String, Content::Item);
         self.keys += 1;
         if self.keys.is_multiple_of(STEP_KEYS) {
             self.progress();
@@ -322,48 +410,79 @@ impl<'s, R: io::Read> Loader<'s, R> {
             self.server.loading.expired.fetch_add(1, Relaxed);
             return Ok(());
         }
+        let key = self.server.keyspace.key(self.database, &self.key);
+        let shard = self.server.keyspace.shard_of(&key);
         let offset = self.reader.offset();
-        let read = self.reader.value(&mut self.restored);
-        read.map_err(|error| error.to_string())?;
-        if !self.restored.is_sound() {
-            return Err(format!(
-                "offset {offset}: expected distinct elements, found two of one name, in the value \
-                 of key '{}' in database {}",
-                self.key.escape_ascii(),
-                self.database
-            ));
+        if !is_string && others.is_some() {
+            let raw = self.reader.raw_value(RAW_BYTES_MAX);
+            if let Some(raw) = raw.map_err(|error| error.to_string())? {
+                let is_full = self.batches[shard].add(&Entry {
+                    key,
+                    value: raw.bytes,
+                    deadline,
+                    content: Content::Raw(raw.head),
+                });
+                return self.added(shard, is_full, others);
+            }
         }
+        let read = self.reader.value(&mut self.storer.restored);
+        read.map_err(|error| error.to_string())?;
+        let checked = self.storer.check(&key, offset);
+        checked.map_err(|failure| failure.why)?;
         if self.is_trial {
             return Ok(());
         }
-        if self.restored.has_expired() {
+        if self.storer.restored.has_expired() {
             self.server.loading.expired.fetch_add(1, Relaxed);
             return Ok(());
         }
-        if let Some(bytes) = self.restored.string()
-            && bytes.len() < BATCH_BYTES_MAX
+        if let Some(value) = self.storer.restored.string()
+            && value.len() < BYTES_MAX
         {
-            let is_full = self
-                .strings
-                .add(self.database, &self.key, bytes, deadline, item);
-            if is_full {
-                self.store_strings();
-            }
-            return Ok(());
+            let is_full = self.batches[shard].add(&Entry {
+                key,
+                value,
+                deadline,
+                content,
+            });
+            return self.added(shard, is_full, others);
         }
-        // A file may contain a key twice.
-        self.store_strings();
-        let space = &self.server.keyspace;
-        let key = space.key(self.database, &self.key);
-        let mut view = space.lock_one(space.shard_of(&key), self.now);
-        match (item, self.restored.string()) {
-            (Some(head), Some(bytes)) => {
-                let deadline = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
-                view.put_item(&key, &head, bytes, deadline);
-                view.pass_cas(&key, head.cas);
+        self.store_built(shard, deadline, content, others)
+    }
+
+    /// Stores a batch to which a key was added, if it is full.
+    fn added(&mut self, shard: usize, is_full: bool, others: Others<'_, 's>) -> Result<(), String> {
+        if is_full {
+            let stored = self.store_batch(shard, others);
+            stored.map_err(|failure| failure.why)?;
+            if others.is_some_and(Queue::has_failed) {
+                // The failure is reported when what precedes it was stored.
+                return Err("a value cannot be loaded".to_owned());
             }
-            _ => self.restored.store(&mut view, &key, deadline),
         }
+        Ok(())
+    }
+
+    /// Stores the value of the last key, which was built, behind all that precede it in its shard,
+    /// because a file may contain a key twice.
+    fn store_built(
+        &mut self,
+        shard: usize,
+        deadline: Option<Tick>,
+        content: Content,
+        others: Others<'_, 's>,
+    ) -> Result<(), String> {
+        // Storing others would replace the value that was built.
+        let built = self.storer.restored.take();
+        let stored = self.store_batch(shard, others);
+        stored.map_err(|failure| failure.why)?;
+        if let Some(queue) = others {
+            queue.finish_shard(shard, &mut self.storer);
+        }
+        self.set_now(self.now);
+        self.storer.restored.put_back(built);
+        let key: Key<'_> = self.server.keyspace.key(self.database, &self.key);
+        self.storer.store_built(&key, deadline, content, self.now);
         Ok(())
     }
 
@@ -371,11 +490,10 @@ impl<'s, R: io::Read> Loader<'s, R> {
     fn progress(&mut self) {
         let loading = &self.server.loading;
         if !self.is_base {
-            self.now = self.server.clock.now();
-            self.restored.set_now(self.now);
+            self.set_now(self.server.clock.now());
         }
         loading.loaded_bytes.store(self.reader.offset(), Relaxed);
-        let stored = self.keys - loading.expired.load(Relaxed);
+        let stored = self.keys.saturating_sub(loading.expired.load(Relaxed));
         loading.keys.store(stored, Relaxed);
     }
 }

@@ -5,12 +5,24 @@ use crate::redis::{self, Redis, RedisClient};
 use crate::script::{Bench, START, sorted, words};
 use server::loading::file::load;
 use std::io::Read;
+use std::sync::atomic::Ordering;
 use wire::Protocol;
-use wire::dump::{Element, Encoding};
+use wire::dump::{Element, Encoding, StreamForm, StreamNumbers, StreamWriter};
 use wire::rdb::{Framing, ITEM_FIELD, Writer};
 
-fn bench() -> Bench {
-    Bench::new(Protocol::Resp2, START, 1)
+/// Numbers of threads that load a file.
+const THREADS: [&str; 2] = ["1", "3"];
+
+fn bench(threads: &str) -> Bench {
+    let bench = Bench::new(Protocol::Resp2, START, 1);
+    set_threads(&bench, threads);
+    bench
+}
+
+fn set_threads(bench: &Bench, threads: &str) {
+    let setting = server::config::find("load-threads").expect("the setting exists");
+    let set = bench.server.config.set(setting, threads);
+    set.expect("a valid value");
 }
 
 /// Returns a file with the items that `write` writes.
@@ -35,8 +47,8 @@ fn string(writer: &mut Writer, key: &str, value: &str, deadline: Option<u64>) {
     writer.put(&named(value));
 }
 
-fn loaded(file: &[u8]) -> Bench {
-    let bench = bench();
+fn loaded(file: &[u8], threads: &str) -> Bench {
+    let bench = bench(threads);
     load(&bench.server, "a file", file, file.len() as u64).expect("a sound file");
     bench.server.keyspace.check();
     bench
@@ -80,39 +92,49 @@ fn values_are_loaded_with_their_deadlines() {
         string(writer, "s", "other", None);
         writer.library(b"#!lua name=l\nredis.register_function('f', function() return 7 end)");
     });
-    let mut bench = loaded(&file);
-    check(
-        &mut bench,
-        &[
-            ("GET s", "\"value\""),
-            ("PTTL t", "10000"),
-            ("EXISTS expired gone", "0"),
-            ("HPTTL h FIELDS 2 f g", "[10000 -1]"),
-            ("PTTL h", "10000"),
-            ("SMEMBERS m", "[\"a\"]"),
-            ("DBSIZE", "4"),
-            ("FCALL f 0", "7"),
-            ("SELECT 3", "+OK"),
-            ("GET s", "\"other\""),
-        ],
-    );
+    for threads in THREADS {
+        let mut bench = loaded(&file, threads);
+        check(
+            &mut bench,
+            &[
+                ("GET s", "\"value\""),
+                ("PTTL t", "10000"),
+                ("EXISTS expired gone", "0"),
+                ("HPTTL h FIELDS 2 f g", "[10000 -1]"),
+                ("PTTL h", "10000"),
+                ("SMEMBERS m", "[\"a\"]"),
+                ("DBSIZE", "4"),
+                ("FCALL f 0", "7"),
+                ("SELECT 3", "+OK"),
+                ("GET s", "\"other\""),
+            ],
+        );
+        assert_eq!(counts(&bench), (5, 2), "{threads} threads");
+    }
+}
+
+/// Returns the numbers of keys that the last load has stored and that had expired before.
+fn counts(bench: &Bench) -> (u64, u64) {
     let loading = &bench.server.loading;
-    let [keys, expired] = [&loading.keys, &loading.expired]
-        .map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
-    assert_eq!((keys, expired), (5, 2));
+    (
+        loading.keys.load(Ordering::Relaxed),
+        loading.expired.load(Ordering::Relaxed),
+    )
 }
 
 #[test]
 fn a_key_that_exists_is_replaced() {
-    let mut bench = bench();
-    bench.run(&words("RPUSH s a b"));
-    bench.run(&words("SET other 1"));
     let file = file(|writer| string(writer, "s", "value", None));
-    load(&bench.server, "a file", &file[..], 0).expect("a sound file");
-    check(
-        &mut bench,
-        &[("GET s", "\"value\""), ("GET other", "\"1\"")],
-    );
+    for threads in THREADS {
+        let mut bench = bench(threads);
+        bench.run(&words("RPUSH s a b"));
+        bench.run(&words("SET other 1"));
+        load(&bench.server, "a file", &file[..], 0).expect("a sound file");
+        check(
+            &mut bench,
+            &[("GET s", "\"value\""), ("GET other", "\"1\"")],
+        );
+    }
 }
 
 #[test]
@@ -123,7 +145,7 @@ fn items_of_memcached_keep_their_flags() {
         string(writer, "s", "value", None);
         string(writer, "t", "value", None);
     });
-    let mut bench = loaded(&file);
+    let mut bench = loaded(&file, "1");
     check(&mut bench, &[("GET s", "\"value\"")]);
     let space = &bench.server.keyspace;
     let flags = |key: &[u8]| {
@@ -139,8 +161,8 @@ fn items_of_memcached_keep_their_flags() {
 
 #[test]
 fn what_cannot_be_loaded_is_named_with_its_offset() {
-    let error = |file: &[u8]| {
-        let bench = bench();
+    let error = |file: &[u8], threads: &str| {
+        let bench = bench(threads);
         let result = load(&bench.server, "a file", file, 0);
         bench.server.keyspace.check();
         assert!(!bench.server.loading.is_on());
@@ -181,14 +203,16 @@ fn what_cannot_be_loaded_is_named_with_its_offset() {
              'MAYFLY009'",
         ),
     ] {
-        assert_eq!(error(file), expected);
+        for threads in THREADS {
+            assert_eq!(error(file, threads), expected, "{threads} threads");
+        }
     }
 }
 
 #[test]
 fn commands_on_keys_are_refused_during_a_load() {
     const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
-    let mut bench = bench();
+    let mut bench = bench("1");
     check(&mut bench, &[("MULTI", "+OK"), ("SET k v", "+QUEUED")]);
     bench.server.loading.begin(START.0 / 1000);
     check(
@@ -213,6 +237,161 @@ fn commands_on_keys_are_refused_during_a_load() {
     }
     bench.server.loading.end();
     check(&mut bench, &[("GET k", "nil")]);
+}
+
+/// Returns a stream with a group, a consumer and a pending entry, which the group need not have.
+fn stream(has_entry: bool) -> StreamWriter {
+    let mut writer = StreamWriter::new(StreamForm::Timed);
+    let field = |value: &'static [u8]| [(&b"f"[..], value)].into_iter();
+    writer.entry((1, 1), field(b"v"));
+    writer.entry((1, 2), field(b"12"));
+    let numbers = StreamNumbers {
+        len: 2,
+        last_id: (1, 2),
+        first_id: (1, 1),
+        max_deleted_id: (0, 0),
+        entries_added: Some(2),
+    };
+    writer.numbers(&numbers, 1);
+    writer.group(b"g", (1, 2), Some(2));
+    writer.count(1);
+    writer.pending((1, 1), 1000, 3);
+    writer.count(1);
+    writer.consumer(b"c", 1000, Some(1000));
+    writer.count(1);
+    writer.owned((1, if has_entry { 1 } else { 2 }));
+    writer
+}
+
+/// Returns a file with keys of all types, some of which occur twice. It is sound unless
+/// `contradicts` is true; then some values contradict themselves.
+fn random_file(rng: &mut Random, contradicts: bool) -> Vec<u8> {
+    file(|writer| {
+        for _ in 0..rng.below(400) {
+            let key = format!("k{}", rng.below(200));
+            let deadline = match rng.below(4) {
+                0 => Some(START.0 - 1000 + rng.below(100_000) as u64),
+                _ => None,
+            };
+            let is_wrong = contradicts && rng.below(100) == 0;
+            // Some strings and lists are longer than what batches hold.
+            let long = match rng.below(60) {
+                0 => 70_000,
+                1 => 400_000,
+                _ => rng.below(40),
+            };
+            match rng.below(9) {
+                0 => writer.database(rng.below(16) as u64),
+                1 if rng.below(4) == 0 => {
+                    writer.field(ITEM_FIELD, b"\x01\x09\0\0\0\0\0\0\0\x07\0\0\0");
+                    string(writer, &key, "item", deadline);
+                }
+                1..4 => string(writer, &key, &"v".repeat(long), deadline),
+                4 => writer.stream(key.as_bytes(), deadline, stream(!is_wrong)),
+                5 => {
+                    let count = 2 + long / 40;
+                    writer.begin(key.as_bytes(), deadline, Encoding::List, count);
+                    (0..count).for_each(|_| writer.put(&named(&"e".repeat(40))));
+                }
+                6 => {
+                    let count = 2 + rng.below(600);
+                    let form = Encoding::SetWithDeadlines;
+                    writer.begin(key.as_bytes(), deadline, form, count);
+                    for at in 0..count {
+                        let name = if is_wrong { 0 } else { at };
+                        writer.put(&Element {
+                            deadline: (rng.below(3) == 0).then_some(START.0 - 5 + at as u64),
+                            ..named(&name.to_string())
+                        });
+                    }
+                }
+                kind => {
+                    let count = 1 + rng.below(100);
+                    let form = match kind {
+                        7 => Encoding::Hash,
+                        _ => Encoding::SortedSet,
+                    };
+                    writer.begin(key.as_bytes(), deadline, form, count);
+                    for at in 0..count {
+                        let name = if is_wrong { 0 } else { at };
+                        let value = if kind == 7 { &b"value"[..] } else { b"" };
+                        writer.put(&Element {
+                            value,
+                            score: if kind == 7 { 0.0 } else { at as f64 },
+                            ..named(&name.to_string())
+                        });
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// Returns all keys with their values and deadlines.
+fn contents(bench: &mut Bench) -> Vec<String> {
+    let mut all = Vec::new();
+    for database in 0..16 {
+        bench.run(&words(&format!("SELECT {database}")));
+        for number in 0..200 {
+            for command in ["DUMP", "PEXPIRETIME", "TYPE"] {
+                all.push(bench.run(&words(&format!("{command} k{number}"))));
+            }
+        }
+    }
+    all
+}
+
+/// Loads a file with a number of threads. Returns the result, the numbers of loaded and of expired
+/// keys, and the contents if the file was accepted.
+fn outcome(file: &[u8], threads: &str) -> (Result<(), String>, (u64, u64), Vec<String>) {
+    let mut bench = bench(threads);
+    let result = load(&bench.server, "a file", file, 0);
+    bench.server.keyspace.check();
+    assert!(!bench.server.loading.is_on());
+    match result {
+        Ok(()) => (Ok(()), counts(&bench), contents(&mut bench)),
+        error => (error, (0, 0), Vec::new()),
+    }
+}
+
+#[test]
+fn several_threads_load_what_one_thread_loads() {
+    let mut accepted = 0;
+    for seed in 1..=60 {
+        let mut rng = Random::new(seed);
+        let file = random_file(&mut rng, seed % 3 == 0);
+        let alone = outcome(&file, "1");
+        accepted += usize::from(alone.0.is_ok());
+        for threads in ["2", "4"] {
+            let several = outcome(&file, threads);
+            assert_eq!(alone.0, several.0, "seed {seed}, {threads} threads");
+            assert!(alone == several, "seed {seed}, {threads} threads");
+        }
+    }
+    assert!(accepted >= 40, "{accepted} files were accepted");
+}
+
+#[test]
+fn several_threads_refuse_a_damaged_file_as_one_thread_does() {
+    let mut refused = 0;
+    for seed in 1..=40 {
+        let mut rng = Random::new(seed);
+        let sound = random_file(&mut rng, false);
+        for _ in 0..6 {
+            let mut file = sound.clone();
+            let at = rng.below(file.len());
+            match rng.below(3) {
+                0 => file.truncate(at),
+                1 => file[at] ^= 1 << rng.below(8),
+                _ => file[at] = rng.next() as u8,
+            }
+            let (alone, several) = (outcome(&file, "1"), outcome(&file, "3"));
+            refused += usize::from(alone.0.is_err());
+            assert_eq!(alone.0, several.0, "seed {seed}, byte {at}");
+            assert!(alone == several, "seed {seed}, byte {at}");
+        }
+    }
+    assert!(refused >= 200, "{refused} files were refused");
 }
 
 /// Returns a command that fills a key.
@@ -294,6 +473,7 @@ fn a_file_of_redis_is_loaded_with_all_its_values() {
         let read = opened.and_then(|mut opened| opened.read_to_end(&mut file));
         read.expect("SAVE has written a file");
         let mut ours = Bench::new(Protocol::Resp2, now, 1);
+        set_threads(&ours, THREADS[seed as usize / 3 % 2]);
         load(&ours.server, "a file of Redis", &file[..], 0).expect("a sound file");
         ours.server.keyspace.check();
         for database in ["0", "9"] {

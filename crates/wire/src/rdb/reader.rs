@@ -4,7 +4,8 @@ use super::opcode;
 use super::version::{HEADER_BYTES, Version};
 use super::window::Window;
 use crate::dump::{
-    Body, DumpError, Element, LIBRARY, Read, Sink, StreamPart, ValueType, code, read_value, type_of,
+    Body, DumpError, Element, Input, LIBRARY, Read, Sink, StreamPart, ValueType, code, read_value,
+    type_of,
 };
 use std::fmt;
 use std::io;
@@ -332,14 +333,42 @@ impl<R: io::Read> Reader<R> {
         }
     }
 
+    /// Takes the value of the key that [`Reader::next`] returned out of the file without building
+    /// it, so that another thread can. Its structure is checked. Returns `None` if it is longer
+    /// than `bytes_max` and not in the buffer as a whole; [`Reader::value`] reads it then.
+    ///
+    /// # Errors
+    /// See [`RdbError`].
+    ///
+    /// # Panics
+    /// There is no unread value, or it belongs to a module.
+    pub fn raw_value(&mut self, bytes_max: usize) -> Result<Option<RawValue<'_>>, RdbError> {
+        let code = self.unread.expect("a key was read");
+        assert_ne!(code, MODULE, "a value of a module can only be skipped");
+        let head = RawHead {
+            offset: self.offset(),
+            database: self.database,
+            version: self.version.number(),
+            code,
+        };
+        self.window.mark(bytes_max);
+        match read_value(&mut self.window, code, head.version, &mut Ignore) {
+            Ok(()) => {
+                self.unread = None;
+                let bytes = self.window.take_marked();
+                Ok(Some(RawValue { head, bytes }))
+            }
+            Err(_) if self.window.rewind() => Ok(None),
+            Err(_) => {
+                self.unread = None;
+                Err(self.value_error(code))
+            }
+        }
+    }
+
     fn value_error(&mut self, code: u8) -> RdbError {
-        let kind = type_of(code, self.version.number());
-        let kind = kind.map_or("value", |kind| kind.name());
-        let key = self.text.escape_ascii();
-        let expected = format!(
-            "a {kind} (type {code}), the value of key '{key}' in database {}",
-            self.database
-        );
+        let (version, database) = (self.version.number(), self.database);
+        let expected = expected_value(code, version, &self.text, database);
         self.error(&expected)
     }
 
@@ -407,6 +436,50 @@ impl<R: io::Read> Reader<R> {
             cause,
         }
     }
+}
+
+/// A value as it stands in a file.
+#[derive(Debug)]
+pub struct RawValue<'r> {
+    /// What is needed to read it.
+    pub head: RawHead,
+    /// Its bytes.
+    pub bytes: &'r [u8],
+}
+
+/// Form and position of a [`RawValue`].
+#[derive(Clone, Copy, Debug)]
+pub struct RawHead {
+    /// Offset of the value in its file.
+    pub offset: u64,
+    database: u64,
+    version: u16,
+    code: u8,
+}
+
+impl RawHead {
+    /// Reads the value, whose bytes are `bytes`, and passes it to `sink`. After an error the sink
+    /// has received an unusable part. `key` is named in errors.
+    ///
+    /// # Errors
+    /// The sink refuses a part of it. The offset is that in the file.
+    pub fn read(&self, key: &[u8], bytes: &[u8], sink: &mut impl Sink) -> Result<(), RdbError> {
+        // `Reader::raw_value` has checked the sum of expanded bytes.
+        let mut input = Input::new(bytes, usize::MAX);
+        let read = read_value(&mut input, self.code, self.version, sink);
+        read.map_err(|_| RdbError {
+            offset: self.offset + (bytes.len() - input.len()) as u64,
+            expected: expected_value(self.code, self.version, key, self.database),
+            cause: Cause::Malformed,
+        })
+    }
+}
+
+/// Returns what a file must contain where the value of a key stands.
+fn expected_value(code: u8, version: u16, key: &[u8], database: u64) -> String {
+    let kind = type_of(code, version).map_or("value", |kind| kind.name());
+    let key = key.escape_ascii();
+    format!("a {kind} (type {code}), the value of key '{key}' in database {database}")
 }
 
 /// Type of values of modules.

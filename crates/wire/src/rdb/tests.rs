@@ -52,8 +52,27 @@ impl Sink for Shown {
     }
 }
 
-/// Returns the items of a file as text, with the version first.
+/// Returns the items of a file as text, with the version first. The result is the same if values
+/// are taken out of the file before they are read.
 fn read(file: &[u8], step: usize) -> Result<Vec<String>, RdbError> {
+    let result = read_values(file, step, None);
+    for bytes_max in [0, 16, 1 << 20] {
+        let raw = read_values(file, step, Some(bytes_max));
+        match (&result, raw) {
+            (Ok(items), raw) => assert_eq!(*items, raw.expect("a sound file")),
+            (Err(error), raw) => {
+                assert_eq!(
+                    error.to_string(),
+                    raw.expect_err("a damaged file").to_string()
+                );
+            }
+        }
+    }
+    result
+}
+
+/// As [`read`]. Values up to a length are taken out of the file first, if there is one.
+fn read_values(file: &[u8], step: usize, raw_max: Option<usize>) -> Result<Vec<String>, RdbError> {
     let mut reader = Reader::new(Slow { file, step });
     let mut items = vec![reader.begin()?.to_string()];
     loop {
@@ -78,7 +97,12 @@ fn read(file: &[u8], step: usize) -> Result<Vec<String>, RdbError> {
                 match entry.kind {
                     Kind::Value(_) => {
                         let mut shown = Shown::default();
-                        reader.value(&mut shown)?;
+                        let key = entry.key.to_vec();
+                        let raw = raw_max.map(|most| reader.raw_value(most)).transpose()?;
+                        match raw.flatten() {
+                            Some(raw) => raw.head.read(&key, raw.bytes, &mut shown)?,
+                            None => reader.value(&mut shown)?,
+                        }
                         format!("{head} {}", shown.0)
                     }
                     Kind::Module(name) => format!("{head} module {name}"),

@@ -11,6 +11,17 @@ pub const WINDOW_BYTES: usize = 128 << 10;
 const EXPANSION: u64 = 88;
 const EXPANSION_FREE_BYTES: u64 = 1 << 20;
 
+/// Beginning of bytes that stay in the buffer after they were read.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Position in the buffer.
+    at: usize,
+    /// Number of bytes that may stay.
+    bytes_max: usize,
+    /// Whether a read needed more.
+    is_exceeded: bool,
+}
+
 /// Unread bytes of a source, which are read into a buffer when they are needed.
 #[derive(Debug)]
 pub(super) struct Window<R> {
@@ -21,6 +32,8 @@ pub(super) struct Window<R> {
     end: usize,
     /// Offset in the source of the first byte of the buffer.
     base: u64,
+    /// Beginning of the bytes that are kept, if any are.
+    mark: Option<Mark>,
     /// Checksum of all bytes before `summed`, a position in the buffer.
     sum: u64,
     summed: usize,
@@ -40,6 +53,7 @@ impl<R: io::Read> Window<R> {
             start: 0,
             end: 0,
             base: 0,
+            mark: None,
             sum: 0,
             summed: 0,
             value_start: 0,
@@ -66,9 +80,42 @@ impl<R: io::Read> Window<R> {
 
     /// Returns the checksum of all bytes before the next one.
     pub fn checksum(&mut self) -> u64 {
-        self.sum = crc64_after(self.sum, &self.buffer[self.summed..self.start]);
-        self.summed = self.start;
+        self.sum_until(self.start);
         self.sum
+    }
+
+    fn sum_until(&mut self, position: usize) {
+        self.sum = crc64_after(self.sum, &self.buffer[self.summed..position]);
+        self.summed = position;
+    }
+
+    /// Keeps the bytes from the next one on, until [`Window::take_marked`] or [`Window::rewind`].
+    /// A read that would keep more than `bytes_max` bytes and needs more of the source fails.
+    pub fn mark(&mut self, bytes_max: usize) {
+        self.mark = Some(Mark {
+            at: self.start,
+            bytes_max,
+            is_exceeded: false,
+        });
+    }
+
+    /// Returns the bytes since the mark, which was set before, and removes the mark.
+    pub fn take_marked(&mut self) -> &[u8] {
+        let mark = self.mark.take().expect("a mark was set");
+        &self.buffer[mark.at..self.start]
+    }
+
+    /// Removes the mark. If a read failed because it would have kept too many bytes, the next byte
+    /// is the one at the mark again. Returns whether that is so.
+    pub fn rewind(&mut self) -> bool {
+        match self.mark.take() {
+            Some(mark) if mark.is_exceeded => {
+                self.start = mark.at;
+                self.begin_value();
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Whether the source has ended.
@@ -86,23 +133,32 @@ impl<R: io::Read> Window<R> {
         (self.source, self.buffer[self.start..self.end].to_vec())
     }
 
-    /// Reads until at least `count` bytes are in the buffer.
+    /// Reads until at least `count` unread bytes are in the buffer.
     #[cold]
     fn fill(&mut self, count: usize) -> Read<()> {
-        self.checksum();
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.base += self.start as u64;
-        self.end -= self.start;
-        (self.start, self.summed) = (0, 0);
-        if self.buffer.len() > WINDOW_BYTES && count.max(self.end) <= WINDOW_BYTES {
+        let kept_from = self.mark.map_or(self.start, |mark| mark.at);
+        let needed = (self.start - kept_from).saturating_add(count);
+        if let Some(mark) = &mut self.mark {
+            if needed > mark.bytes_max {
+                mark.is_exceeded = true;
+                return Err(DumpError::Body);
+            }
+            mark.at = 0;
+        }
+        self.sum_until(kept_from);
+        self.buffer.copy_within(kept_from..self.end, 0);
+        self.base += kept_from as u64;
+        self.end -= kept_from;
+        (self.start, self.summed) = (self.start - kept_from, 0);
+        if self.buffer.len() > WINDOW_BYTES && needed.max(self.end) <= WINDOW_BYTES {
             self.buffer.truncate(WINDOW_BYTES);
             self.buffer.shrink_to_fit();
         }
-        while self.end < count {
+        while self.end < needed {
             if self.end == self.buffer.len() {
                 // The buffer at most doubles, so that a stated length costs no memory before its
                 // bytes have arrived.
-                let wanted = count.min(2 * self.end).max(WINDOW_BYTES);
+                let wanted = needed.min(2 * self.end).max(WINDOW_BYTES);
                 self.buffer.reserve_exact(wanted - self.end);
                 self.buffer.resize(wanted, 0);
             }

@@ -239,6 +239,12 @@ impl Options {
     }
 }
 
+/// A value that was taken out of [`Restored`].
+pub struct Built {
+    value: Value,
+    bytes: Vec<u8>,
+}
+
 /// A value that is being built from a payload.
 enum Value {
     /// The bytes are in a buffer that is reused.
@@ -322,6 +328,19 @@ impl<'s> Restored<'s> {
     /// Returns the bytes of a string; `None` for another type.
     pub fn string(&self) -> Option<&[u8]> {
         matches!(self.value, Value::String).then_some(&self.bytes)
+    }
+
+    /// Takes the value out, so that others can be built meanwhile. An empty value remains.
+    pub fn take(&mut self) -> Built {
+        Built {
+            value: std::mem::replace(&mut self.value, Value::String),
+            bytes: std::mem::take(&mut self.bytes),
+        }
+    }
+
+    /// Puts back a value that was taken out.
+    pub fn put_back(&mut self, built: Built) {
+        (self.value, self.bytes) = (built.value, built.bytes);
     }
 
     /// Stores the value, which has not expired, under a key. An empty value remains.

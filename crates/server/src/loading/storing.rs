@@ -1,0 +1,134 @@
+//! Storing of what was read from a file.
+
+use crate::command::key::dump::Restored;
+use crate::loading::batch::{Batch, COUNT_MAX, Content, Entry};
+use crate::state::Server;
+use std::sync::atomic::Ordering::Relaxed;
+use store::{Key, NewDeadline, Tick, View};
+
+/// A value that cannot be loaded.
+#[derive(Debug)]
+pub struct Failure {
+    /// Offset of the value in the file.
+    pub offset: u64,
+    /// The reason, with an offset.
+    pub why: String,
+}
+
+/// Builds and stores values. Each thread that loads a file has one.
+pub struct Storer<'s> {
+    server: &'s Server,
+    /// The value that was built last.
+    pub restored: Restored<'s>,
+}
+
+impl<'s> Storer<'s> {
+    /// Creates a storer that has built nothing.
+    pub fn new(server: &'s Server, now: Tick) -> Self {
+        let scene = server.keyspace.lock_many(&[], now).scene();
+        let restored = Restored::new(scene);
+        Storer { server, restored }
+    }
+
+    /// Stores the keys of a batch. The caller holds no shard.
+    ///
+    /// # Errors
+    /// A value cannot be loaded. The keys before it are stored.
+    pub fn store(&mut self, batch: &Batch) -> Result<(), Failure> {
+        let space = &self.server.keyspace;
+        self.restored.set_now(batch.now);
+        let mut strings: Vec<Entry<'_>> = Vec::with_capacity(COUNT_MAX);
+        for entry in batch.iter() {
+            let Content::Raw(head) = entry.content else {
+                strings.push(entry);
+                continue;
+            };
+            // A file may contain a key twice.
+            self.store_strings(&mut strings, batch.now);
+            let read = head.read(entry.key.bytes, entry.value, &mut self.restored);
+            read.map_err(|error| Failure {
+                offset: head.offset,
+                why: error.to_string(),
+            })?;
+            self.check(&entry.key, head.offset)?;
+            if self.restored.has_expired() {
+                self.server.loading.expired.fetch_add(1, Relaxed);
+                continue;
+            }
+            let mut view = space.lock_one(space.shard_of(&entry.key), batch.now);
+            self.restored.store(&mut view, &entry.key, entry.deadline);
+        }
+        self.store_strings(&mut strings, batch.now);
+        Ok(())
+    }
+
+    /// Returns an error if the value that was built last, which begins at `offset`, contradicts
+    /// itself.
+    ///
+    /// # Errors
+    /// An element occurs twice.
+    pub fn check(&self, key: &Key<'_>, offset: u64) -> Result<(), Failure> {
+        if self.restored.is_sound() {
+            return Ok(());
+        }
+        let why = format!(
+            "offset {offset}: expected distinct elements, found two of one name, in the value of \
+             key '{}' in database {}",
+            key.bytes.escape_ascii(),
+            key.db
+        );
+        Err(Failure { offset, why })
+    }
+
+    /// Stores strings of one shard, and empties the list.
+    fn store_strings(&self, strings: &mut Vec<Entry<'_>>, now: Tick) {
+        let Some(first) = strings.first() else {
+            return;
+        };
+        let space = &self.server.keyspace;
+        let mut view = space.lock_one(space.shard_of(&first.key), now);
+        for entry in &*strings {
+            view.prefetch_bucket(&entry.key);
+        }
+        strings.iter().for_each(|entry| put(&mut view, entry));
+        strings.clear();
+    }
+
+    /// Stores the value that was built last: a string, of the memcached item `item` if there is
+    /// one, or a collection. The caller holds no shard.
+    pub fn store_built(
+        &mut self,
+        key: &Key<'_>,
+        deadline: Option<Tick>,
+        content: Content,
+        now: Tick,
+    ) {
+        let space = &self.server.keyspace;
+        let mut view = space.lock_one(space.shard_of(key), now);
+        match self.restored.string() {
+            Some(value) => put(
+                &mut view,
+                &Entry {
+                    key: *key,
+                    value,
+                    deadline,
+                    content,
+                },
+            ),
+            None => self.restored.store(&mut view, key, deadline),
+        }
+    }
+}
+
+/// Stores a string.
+#[inline]
+fn put(view: &mut View<'_>, entry: &Entry<'_>) {
+    let deadline = entry.deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+    match &entry.content {
+        Content::Item(head) => {
+            view.put_item(&entry.key, head, entry.value, deadline);
+            view.pass_cas(&entry.key, head.cas);
+        }
+        _ => view.set(&entry.key, entry.value, deadline),
+    }
+}
