@@ -1,7 +1,7 @@
 //! Parameters of a cluster, which all versions of its map share.
 
 use crate::placement::Placement;
-use crate::ring::ServerId;
+use crate::ring::{BucketId, ServerId};
 use crate::scheme::{Scheme, SchemeError};
 use std::fmt;
 
@@ -83,6 +83,14 @@ pub enum MapError {
         /// Number of buckets given.
         given: usize,
     },
+    /// A recorded chunk is on a server that cannot store it: it is no member, is down, has no
+    /// weight, or has another chunk of the bucket.
+    Misplaced {
+        /// Bucket of the chunk.
+        bucket: BucketId,
+        /// Server of the chunk.
+        server: ServerId,
+    },
 }
 
 impl fmt::Display for MapError {
@@ -110,8 +118,11 @@ impl fmt::Display for MapError {
             MapError::BucketCount { buckets, given } => {
                 write!(
                     out,
-                    "writes are given for {given} buckets: expected {buckets}"
+                    "values are given for {given} buckets: expected {buckets}"
                 )
+            }
+            MapError::Misplaced { bucket, server } => {
+                write!(out, "bucket {}: {server} cannot store this chunk", bucket.0)
             }
         }
     }

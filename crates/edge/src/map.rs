@@ -128,6 +128,66 @@ impl Map {
         before: Option<&Map>,
         loads: &[BucketWrites],
     ) -> Result<Map, MapError> {
+        config.check_loads(loads)?;
+        let mut map = Map::without_places(config, version, members)?;
+        map.place(before, loads);
+        map.id.fingerprint = map.fingerprint();
+        Ok(map)
+    }
+
+    /// Restores a version that was recorded, from its members and the servers of the chunks of all
+    /// buckets, row by row. The rest is computed. A record that was changed has another
+    /// [`Map::id`] or is refused.
+    pub fn restore(
+        config: Config,
+        version: u64,
+        recorded: &[Member],
+        chunks: Vec<Option<ServerId>>,
+    ) -> Result<Map, MapError> {
+        config.check()?;
+        let mut members = vec![];
+        for member in recorded {
+            change(&mut members, Change::Join(member.id, member.weight))?;
+            if !member.is_up {
+                change(&mut members, Change::Down(member.id))?;
+            }
+        }
+        let mut map = Map::without_places(config, version, members)?;
+        let row_length = config.scheme.chunks();
+        if chunks.len() != config.buckets as usize * row_length {
+            return Err(MapError::BucketCount {
+                buckets: config.buckets,
+                given: chunks.len() / row_length.max(1),
+            });
+        }
+        for bucket in (0..config.buckets).map(BucketId) {
+            let row = &chunks[bucket.0 as usize * row_length..][..row_length];
+            map.check_row(bucket, row)?;
+            let met = map.first_up(bucket, usize::from(config.scheme.replicas));
+            map.push_replicas(&met);
+        }
+        map.chunks = chunks;
+        map.id.fingerprint = map.fingerprint();
+        Ok(map)
+    }
+
+    /// Checks that the chunks of a bucket are on distinct servers that can store them.
+    fn check_row(&self, bucket: BucketId, row: &[Option<ServerId>]) -> Result<(), MapError> {
+        for (at, server) in row.iter().enumerate() {
+            let Some(server) = server else { continue };
+            let member = self.members.iter().find(|member| member.id == *server);
+            let is_able = self.is_coding() && member.is_some_and(Member::can_take);
+            if !is_able || row[..at].contains(&Some(*server)) {
+                return Err(MapError::Misplaced {
+                    bucket,
+                    server: *server,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn without_places(config: Config, version: u64, members: Vec<Member>) -> Result<Map, MapError> {
         let weights = members.iter().map(|member| u64::from(member.weight));
         let points = weights
             .sum::<u64>()
@@ -143,9 +203,8 @@ impl Map {
                 members: with_weight,
             });
         }
-        config.check_loads(loads)?;
         let weights = members.iter().map(|member| (member.id, member.weight));
-        let mut map = Map {
+        Ok(Map {
             ring: Ring::new(weights, config.virtual_nodes, config.seed),
             id: MapId {
                 version,
@@ -155,10 +214,21 @@ impl Map {
             members,
             replicas: vec![],
             chunks: vec![],
-        };
-        map.place(before, loads);
-        map.id.fingerprint = map.fingerprint();
-        Ok(map)
+        })
+    }
+
+    /// Returns the first available servers on a bucket's walk.
+    fn first_up(&self, bucket: BucketId, count: usize) -> Vec<ServerId> {
+        let walk = self.ring.walk(bucket);
+        walk.filter(|&server| self.is_up(server))
+            .take(count)
+            .collect()
+    }
+
+    fn push_replicas(&mut self, met: &[ServerId]) {
+        let count = usize::from(self.config.scheme.replicas);
+        self.replicas
+            .extend((0..count).map(|at| met.get(at).copied()));
     }
 
     fn place(&mut self, before: Option<&Map>, loads: &[BucketWrites]) {
@@ -167,11 +237,8 @@ impl Map {
         let is_coding = self.is_coding();
         for bucket in 0..self.config.buckets {
             let bucket = BucketId(bucket);
-            let walk = self.ring.walk(bucket).filter(|&server| self.is_up(server));
-            let met: Vec<ServerId> = walk.take(scheme.servers_min()).collect();
-            let replica = |at: usize| met.get(at).copied();
-            self.replicas
-                .extend((0..usize::from(scheme.replicas)).map(replica));
+            let met = self.first_up(bucket, scheme.servers_min());
+            self.push_replicas(&met);
             if chunks == 0 {
                 continue;
             }

@@ -434,3 +434,73 @@ fn any_reported_writes_make_a_map() {
         }
     }
 }
+
+/// Servers of the chunks of all buckets, as a record of a map has them.
+fn rows(map: &Map) -> Vec<Option<ServerId>> {
+    buckets()
+        .flat_map(|bucket| map.chunks(bucket).to_vec())
+        .collect()
+}
+
+#[test]
+fn a_recorded_map_is_restored() {
+    let first = cluster(3, 1, 6);
+    let loads: Vec<BucketWrites> = (0..u64::from(BUCKETS))
+        .map(|bucket| BucketWrites {
+            chunk_bytes: 1_000 * bucket,
+            whole_bytes: 10 * bucket,
+        })
+        .collect();
+    let changes = [Change::Down(ServerId(2)), Change::Join(ServerId(9), 3)];
+    let map = first.next(&changes, &loads).expect("the input is valid");
+    for map in [first, map] {
+        let version = map.id().version;
+        let restored = Map::restore(*map.config(), version, map.members(), rows(&map));
+        assert_eq!(restored, Ok(map));
+    }
+}
+
+#[test]
+fn a_changed_record_of_a_map_is_refused_or_has_another_identity() {
+    let map = cluster(3, 1, 6)
+        .next(&[Change::Down(ServerId(2))], &[])
+        .expect("the input is valid");
+    let restore = |members: &[_], chunks| Map::restore(*map.config(), 2, members, chunks);
+    for at in 0..rows(&map).len() {
+        for server in [
+            None,
+            Some(ServerId(2)),
+            Some(ServerId(7)),
+            Some(ServerId(0)),
+        ] {
+            let mut chunks = rows(&map);
+            if chunks[at] == server {
+                continue;
+            }
+            chunks[at] = server;
+            let restored = restore(map.members(), chunks);
+            assert!(restored.is_err() || restored.is_ok_and(|found| found.id() != map.id()));
+        }
+    }
+    let misplaced = restore(map.members(), vec![Some(ServerId(2)); rows(&map).len()]);
+    assert!(
+        matches!(misplaced, Err(MapError::Misplaced { .. })),
+        "{misplaced:?}"
+    );
+    let short = restore(map.members(), vec![]);
+    assert!(
+        matches!(short, Err(MapError::BucketCount { .. })),
+        "{short:?}"
+    );
+    let few = restore(&map.members()[..3], rows(&map));
+    assert!(
+        matches!(few, Err(MapError::TooFewServers { .. })),
+        "{few:?}"
+    );
+    let mut twice = map.members().to_vec();
+    twice[1] = twice[0];
+    assert!(matches!(
+        restore(&twice, rows(&map)),
+        Err(MapError::Twice(_))
+    ));
+}
