@@ -466,10 +466,13 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subc
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l access-log -d 'File of the access log, one JSON object per line; - is standard output' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l loglevel -d 'Level of the log on standard error: debug, verbose, notice, warning or nothing' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l max-connections -d 'Maximum number of client connections' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster -d 'File that lists the nodes of a cluster, the same for all of them' -r -F
-complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster-id -d 'Number of this node in the file' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster -d 'File that lists the nodes of a cluster or the endpoints of etcd, the same for all nodes' -r -F
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster-id -d 'Number of this node, which no other node has' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l coded-min-size -d 'Minimum size of responses that are cut into chunks' -r
-complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-listen -d 'Address for other nodes [default: that in the file]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-listen -d 'Address to listen on for other nodes [default: the one that they connect to]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-address -d 'Address of this node that other nodes connect to, if nodes are found in etcd' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-name -d 'Name in this node\'s certificate, if nodes are found in etcd [default: the address]' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-weight -d 'Weight of this node, if nodes are found in etcd' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-ca -d 'Certificates of the authorities that sign the nodes\' certificates, in PEM' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-cert -d 'Certificate chain of this node for other nodes, in PEM' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-key -d 'Key of this certificate, in PEM' -r -F

@@ -12,12 +12,16 @@
 //!
 //! `view.rs` computes which nodes are responsible, `message.rs` is the form of what they send,
 //! `peer.rs` sends it, and `read.rs` and `relay.rs` are content from other nodes. `repair.rs` makes
-//! lost chunks again. The other side is [`crate::peer_port`].
+//! lost chunks again. `members.rs` are the nodes, which are those of the cluster file or of
+//! [`crate::membership`], and `loads.rs` what is written to each bucket. The other side is
+//! [`crate::peer_port`].
 //!
 //! Deliberately absent: agreement among nodes. Nodes with different views find fewer chunks, and
 //! fetch more from the origin; they never serve wrong bytes, because each sub-chunk has a checksum
 //! over its version and position.
 
+mod loads;
+mod members;
 pub mod message;
 pub mod peer;
 mod popular;
@@ -42,8 +46,10 @@ use bytes::Bytes;
 use edge::ServerId;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
+use loads::Loads;
+use members::Members;
 use message::{Message, Part};
-use peer::{Call, CallReply, Peer, PeerFailure};
+use peer::{Call, CallReply, PeerFailure};
 use popular::Popularity;
 use read::CodedExtent;
 use repair::Repairs;
@@ -53,7 +59,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 use view::{Liveness, View};
 
@@ -85,7 +91,8 @@ pub struct Cluster {
     view: RwLock<Arc<View>>,
     liveness: Mutex<Liveness>,
     missed: Mutex<Missed>,
-    peers: BTreeMap<ServerId, Arc<Peer>>,
+    members: Members,
+    loads: Loads,
     store: Arc<Store>,
     origins: Arc<Origins>,
     clock: Clock,
@@ -111,18 +118,19 @@ impl Cluster {
         let Some(cluster) = &config.cluster else {
             return Ok(None);
         };
-        let connector = tls::connector(&cluster.security)?;
-        let mut peers = BTreeMap::new();
-        for server in cluster.servers.iter().filter(|one| one.id != cluster.own) {
-            peers.insert(server.id, Arc::new(Peer::new(server, connector.clone())?));
-        }
+        let members = Members::new(cluster)?;
+        let view = match &cluster.etcd {
+            None => View::new(cluster.map()?),
+            Some(_) => View::without_map(cluster.buckets),
+        };
         let coding = Coding::new(cluster.scheme());
         Ok(Some(Arc::new(Cluster {
-            view: RwLock::new(Arc::new(View::new(cluster.map()?))),
+            view: RwLock::new(Arc::new(view)),
             missed: Mutex::default(),
-            liveness: Mutex::new(Liveness::new(peers.keys().copied())),
+            liveness: Mutex::new(Liveness::new(members.peers().keys().copied())),
             coding: coding.map_err(|error| Invalid(error.to_string()))?,
-            peers,
+            members,
+            loads: Loads::new(cluster.buckets),
             store: store.clone(),
             origins: origins.clone(),
             clock: config.clock.clone(),
@@ -151,10 +159,11 @@ impl Cluster {
     pub fn facts(&self) -> ClusterFacts<'_> {
         ClusterFacts {
             counts: &self.counts,
-            nodes: self.config.servers.len(),
+            nodes: self.members.peers().len() + 1,
             copy_bytes: self.store.copy_bytes(),
             nodes_down: self.view().down().len(),
             code: (self.config.data, self.config.parity),
+            membership: self.membership_facts(),
         }
     }
 
@@ -168,7 +177,7 @@ impl Cluster {
     /// them. None if this node is the owner.
     pub fn owners_before(&self, key: &Key) -> Vec<ServerId> {
         let view = self.view();
-        let owners = view.owners(view.map().bucket_of(key_hash(key)));
+        let owners = view.owners(view.bucket_of(key_hash(key)));
         let before = owners.into_iter().take_while(|id| *id != self.config.own);
         before.collect()
     }
@@ -243,9 +252,11 @@ impl Cluster {
         bytes_max: usize,
         time: Duration,
     ) -> Result<CallReply, PeerFailure> {
-        let Some(peer) = self.peers.get(&server) else {
+        let Some(peer) = self.members.peer(server) else {
             return Err(PeerFailure::Unreachable);
         };
+        let mut call = call;
+        self.mark(&mut call.headers);
         let reply = peer.call(call, bytes_max, time).await;
         self.note(server, reply.as_ref().err().copied());
         reply
@@ -253,10 +264,7 @@ impl Cluster {
 
     /// Records the result of a request. The view changes when a node is down or up again.
     fn note(&self, server: ServerId, failure: Option<PeerFailure>) {
-        let mut liveness = self
-            .liveness
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner());
+        let mut liveness = self.liveness();
         let has_changed = match failure {
             None => liveness.answered(server),
             Some(failure) if failure.is_of_node() => liveness.failed(server),
@@ -269,37 +277,65 @@ impl Cluster {
         let state = if down.contains(&server) { "down" } else { "up" };
         log::warn!("{server} is {state}");
         // Under the lock of the liveness, so that views are installed in the order of the changes.
-        let view = Arc::new(self.view().with_down(&down));
-        *self
-            .view
-            .write()
-            .unwrap_or_else(|poison| poison.into_inner()) = view;
+        self.set_view(self.view().with_down(&down));
         if !down.contains(&server) {
             self.repairs.returned(server);
         }
     }
 
-    /// Probes the other nodes until `stop` changes. A node that has missed purges gets them instead
-    /// of a probe.
+    fn liveness(&self) -> MutexGuard<'_, Liveness> {
+        self.liveness
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn set_view(&self, view: View) {
+        *self
+            .view
+            .write()
+            .unwrap_or_else(|poison| poison.into_inner()) = Arc::new(view);
+    }
+
+    /// Probes the other nodes until `stop` changes.
     pub async fn probe(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut changes = self.members.subscribe();
         let mut probes = JoinSet::new();
-        for &server in self.peers.keys() {
-            let cluster = self.clone();
-            probes.spawn(async move {
-                loop {
-                    let missed = cluster.missed().pop(server);
-                    let has_missed = missed.is_some();
-                    let has_answered = match missed {
-                        Some(purge) => cluster.send_purge(server, purge).await,
-                        None => cluster.is_healthy(server).await,
-                    };
-                    if !has_missed || !has_answered {
-                        sleep(PROBE_PAUSE).await;
-                    }
+        let mut handles: BTreeMap<ServerId, AbortHandle> = BTreeMap::new();
+        loop {
+            let peers = self.members.peers();
+            handles.retain(|server, handle| {
+                let is_there = peers.contains_key(server);
+                if !is_there {
+                    handle.abort();
                 }
+                is_there
             });
+            for &server in peers.keys() {
+                let start = || probes.spawn(self.clone().probe_one(server));
+                handles.entry(server).or_insert_with(start);
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = stop.changed() => return,
+                // Only one that was aborted has ended.
+                Some(_) = probes.join_next() => {}
+            }
         }
-        let _ = stop.changed().await;
+    }
+
+    /// Probes a node for ever. If it has missed purges, it gets them instead of a probe.
+    async fn probe_one(self: Arc<Self>, server: ServerId) {
+        loop {
+            let missed = self.missed().pop(server);
+            let has_missed = missed.is_some();
+            let has_answered = match missed {
+                Some(purge) => self.send_purge(server, purge).await,
+                None => self.is_healthy(server).await,
+            };
+            if !has_missed || !has_answered {
+                sleep(PROBE_PAUSE).await;
+            }
+        }
     }
 
     async fn is_healthy(&self, server: ServerId) -> bool {
@@ -326,7 +362,7 @@ impl Cluster {
     /// ones; empty if no node has any.
     pub async fn find_stubs(self: &Arc<Self>, key: &Key) -> Vec<Message> {
         let view = self.view();
-        let holders = view.holders(view.map().bucket_of(key_hash(key)));
+        let holders = view.holders(view.bucket_of(key_hash(key)));
         let mut calls = JoinSet::new();
         for server in holders.into_iter().filter(|id| *id != self.config.own) {
             let cluster = self.clone();
@@ -372,7 +408,7 @@ impl Cluster {
             return;
         };
         let mut calls = JoinSet::new();
-        for &server in self.peers.keys() {
+        for &server in self.members.peers().keys() {
             let (cluster, purge) = (self.clone(), purge.clone());
             calls.spawn(async move { cluster.send_purge(server, purge).await });
         }
@@ -416,6 +452,11 @@ impl Missed {
 
     fn pop(&mut self, server: ServerId) -> Option<HeaderValue> {
         self.0.get_mut(&server)?.pop_front()
+    }
+
+    /// Forgets nodes that are no longer there.
+    fn retain(&mut self, is_there: impl Fn(ServerId) -> bool) {
+        self.0.retain(|server, _| is_there(*server));
     }
 }
 

@@ -1,8 +1,11 @@
 //! Settings of a node. Each limit says what it bounds; all have defaults.
 
 mod cluster;
+mod etcd;
 
+pub(crate) use cluster::SERVERS_MAX;
 pub use cluster::{ClusterConfig, Security, Server};
+pub use etcd::EtcdConfig;
 
 use crate::clock::Clock;
 use crate::rules::freshness::Grace;

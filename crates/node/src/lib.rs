@@ -5,7 +5,8 @@
 //! responses leave memory at the end of their usable time. [`disk`] is the tier of those that were
 //! evicted from memory. [`fill`] is content that arrives from an
 //! origin and is read by several clients meanwhile. [`proxy`] decides how a request is answered.
-//! [`cluster`] is the part of a node in a cluster whose nodes store large objects in chunks.
+//! [`cluster`] is the part of a node in a cluster whose nodes store large objects in chunks, and
+//! [`membership`] its nodes and maps in etcd.
 //! [`listen`], [`admin`] and [`peer_port`] are the ports.
 //!
 //! ```text
@@ -14,7 +15,7 @@
 //!                       '-> origin -> fill -> store             miss
 //! ```
 //!
-//! Deliberately absent: agreement among nodes; rewriting of content.
+//! Deliberately absent: agreement among nodes without etcd; rewriting of content.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -29,6 +30,7 @@ pub mod disk;
 pub mod fill;
 pub mod flights;
 pub mod listen;
+pub mod membership;
 pub mod metrics;
 pub mod object;
 pub mod origin;
@@ -42,11 +44,15 @@ pub mod store;
 pub mod stream;
 
 pub use clock::{Clock, ManualClock};
-pub use config::{ClusterConfig, Config, DiskConfig, Invalid, Limits, Origin, Security, Server};
+pub use config::{
+    ClusterConfig, Config, DiskConfig, EtcdConfig, Invalid, Limits, Origin, Security, Server,
+};
 pub use edge::ServerId;
 pub use metrics::Reply;
 
+use cluster::Cluster;
 use proxy::Node;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +112,9 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         listeners.spawn(serving);
         listeners.spawn(cluster.clone().probe(stopped.clone()));
         listeners.spawn(cluster.clone().repair(stopped.clone()));
+        if let Some(following) = follow(cluster, stopped.clone())? {
+            listeners.spawn(following);
+        }
     }
     let admin = match config.admin {
         None => None,
@@ -125,6 +134,38 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         listeners,
         connections,
     })
+}
+
+/// Returns the task that follows etcd, if a cluster's nodes are found there. The last map of an
+/// earlier run is used at once.
+fn follow(
+    cluster: &Arc<Cluster>,
+    stop: watch::Receiver<bool>,
+) -> Result<Option<impl Future<Output = ()> + use<>>, Invalid> {
+    let config = cluster.config();
+    let (Some(etcd), Some(shared), Some(own)) = (&config.etcd, cluster.membership(), config.own())
+    else {
+        return Ok(None);
+    };
+    let kv = membership::etcd::Etcd::new(etcd)?;
+    let is_plain = config.security == Security::Plain;
+    let copy = etcd.copy.as_deref();
+    let map_config = config.map_config();
+    let copy = copy.and_then(|path| membership::read_copy(path, &map_config, is_plain));
+    if let Some(record) = &copy {
+        log::info!("map {} from the last run", record.map.id().version);
+        membership::Host::install(&**cluster, record);
+    }
+    let state = membership::state::State::new(config.own, map_config, is_plain, copy);
+    let settings = membership::Settings {
+        own: own.clone(),
+        lease: etcd.lease,
+        copy: etcd.copy.clone(),
+    };
+    let (host, shared) = (cluster.clone(), shared.clone());
+    Ok(Some(membership::run(
+        kv, host, state, settings, shared, stop,
+    )))
 }
 
 impl Running {

@@ -3,6 +3,7 @@
 use crate::disk::DiskStats;
 use crate::rules::freshness::Refusal;
 use crate::rules::status::Forward;
+use edge::ServerId;
 use library::Stats;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -166,11 +167,15 @@ pub struct ClusterCounts {
     pub relayed: AtomicU64,
     /// Requests of other nodes.
     pub peer_requests: AtomicU64,
+    /// Requests of other nodes under an older map.
+    pub older_maps: AtomicU64,
+    /// Requests of other nodes under a newer map.
+    pub newer_maps: AtomicU64,
 }
 
 impl ClusterCounts {
     /// Name, meaning and value of each count.
-    pub fn rows(&self) -> [(&'static str, &'static str, u64); 18] {
+    pub fn rows(&self) -> [(&'static str, &'static str, u64); 20] {
         let row = |name, help, count: &AtomicU64| (name, help, count.load(Relaxed));
         [
             row(
@@ -259,12 +264,22 @@ impl ClusterCounts {
                 "Requests of other nodes",
                 &self.peer_requests,
             ),
+            row(
+                "older_maps",
+                "Requests of other nodes under an older map",
+                &self.older_maps,
+            ),
+            row(
+                "newer_maps",
+                "Requests of other nodes under a newer map",
+                &self.newer_maps,
+            ),
         ]
     }
 }
 
 /// The cluster as one node sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClusterFacts<'a> {
     /// Counts.
     pub counts: &'a ClusterCounts,
@@ -276,6 +291,42 @@ pub struct ClusterFacts<'a> {
     pub copy_bytes: u64,
     /// Data and parity chunks of an object.
     pub code: (u8, u8),
+    /// Members and map.
+    pub membership: MembershipFacts,
+}
+
+/// Members and map of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct MembershipFacts {
+    /// Where they are found.
+    pub source: String,
+    /// Version of the map; 0 without one.
+    pub map_version: u64,
+    /// State and address of each node, in words.
+    pub nodes: Vec<(ServerId, String)>,
+    /// State of etcd, if it is the source.
+    pub etcd: Option<EtcdFacts>,
+}
+
+/// What a node has from etcd.
+#[derive(Clone, Debug, Default)]
+pub struct EtcdFacts {
+    /// Whether the node is registered and follows changes.
+    pub is_connected: bool,
+    /// Time since the last answer.
+    pub contact: Option<Duration>,
+    /// Why the node is not connected.
+    pub failure: Option<String>,
+    /// Node that makes the next map.
+    pub coordinator: Option<ServerId>,
+    /// Nodes that are registered.
+    pub registered: usize,
+    /// Sessions that have failed.
+    pub failures: u64,
+    /// Values that were refused.
+    pub refused: u64,
+    /// Maps that this node has stored.
+    pub stored: u64,
 }
 
 impl Metrics {
@@ -489,10 +540,54 @@ fn write_cluster(page: &mut String, cluster: &ClusterFacts<'_>) {
         help,
         cluster.copy_bytes,
     );
+    let membership = &cluster.membership;
+    let help = "Version of the cluster's map";
+    metric(
+        page,
+        "cluster_map_version",
+        "gauge",
+        help,
+        membership.map_version,
+    );
+    if let Some(etcd) = &membership.etcd {
+        write_etcd(page, etcd);
+    }
     for (name, help, count) in cluster.counts.rows() {
         let name = format!("cluster_{name}_total");
         metric(page, &name, "counter", help, count);
     }
+}
+
+fn write_etcd(page: &mut String, etcd: &EtcdFacts) {
+    let mut gauge = |name, help, value| metric(page, name, "gauge", help, value);
+    let help = "Whether the node is registered in etcd and follows changes";
+    gauge("etcd_connected", help, u64::from(etcd.is_connected));
+    let seconds = etcd.contact.map_or(u64::MAX, |time| time.as_secs());
+    if etcd.contact.is_some() {
+        gauge(
+            "etcd_contact_age_seconds",
+            "Time since the last answer of etcd",
+            seconds,
+        );
+    }
+    let help = "Nodes that are registered in etcd";
+    gauge("etcd_nodes_registered", help, etcd.registered as u64);
+    let mut counter = |name, help, value| metric(page, name, "counter", help, value);
+    counter(
+        "etcd_failures_total",
+        "Sessions with etcd that have failed",
+        etcd.failures,
+    );
+    counter(
+        "etcd_refused_total",
+        "Values of etcd that were refused",
+        etcd.refused,
+    );
+    counter(
+        "etcd_maps_stored_total",
+        "Maps that this node has stored in etcd",
+        etcd.stored,
+    );
 }
 
 fn millis(span: Duration) -> u64 {

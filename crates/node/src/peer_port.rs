@@ -7,6 +7,7 @@
 //! | `PUT /v1/chunk` | stores a chunk and the head of its object, which precedes it |
 //! | `GET /v1/stub` | heads of the objects under a key whose chunks are on nodes |
 //! | `PUT /v1/stub` | moves the deadline of the chunks of an object to that of a newer head |
+//! | `GET /v1/loads` | bytes written to each bucket, as JSON |
 //! | `POST /v1/purge` | removes what is stored here (`mayfly-purge`) |
 //! | `GET` or `HEAD /v1/forward` | answers a client's request as the owner of its key |
 //!
@@ -162,14 +163,19 @@ impl Port {
         Ok(timeout(limits.stop_time, connection).await??)
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Content> {
+    async fn answer(self: Arc<Self>, mut request: Request<Incoming>) -> Response<Content> {
         self.cluster.counts().peer_requests.fetch_add(1, Relaxed);
+        // Requests under other maps are answered, too.
+        self.cluster.note_map(request.headers_mut());
         let path = request.uri().path();
         if path == "/v1/health" {
             return Response::new(Content::text(self.cluster.instance()));
         }
         if path == "/v1/purge" && request.method() == Method::POST {
             return self.purge(request.headers()).await;
+        }
+        if path == "/v1/loads" {
+            return Response::new(Content::text(self.cluster.own_loads()));
         }
         let Some(key) = key(request.headers()) else {
             return plain(StatusCode::BAD_REQUEST);

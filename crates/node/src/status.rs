@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::disk::DiskStats;
-use crate::metrics::{ClusterFacts, Failure, Metrics, Reply, Tier};
+use crate::metrics::{ClusterFacts, EtcdFacts, Failure, Metrics, Reply, Tier};
 use crate::rules::status::Forward;
 use library::Stats;
 use std::fmt::Write;
@@ -234,15 +234,49 @@ fn cluster(facts: &ClusterFacts<'_>) -> Section {
     section
         .row("nodes", facts.nodes)
         .row("nodes that do not answer", facts.nodes_down)
+        .row("members from", &facts.membership.source)
+        .row(
+            "version of the map",
+            match facts.membership.map_version {
+                0 => "no map".into(),
+                version => version.to_string(),
+            },
+        )
         .row(
             "chunks of an object",
             format!("{data} data, {parity} parity"),
         )
         .row("copies of small responses", bytes(facts.copy_bytes));
+    if let Some(etcd) = &facts.membership.etcd {
+        etcd_rows(&mut section, etcd);
+    }
+    for (id, state) in &facts.membership.nodes {
+        section.row(&id.to_string(), state);
+    }
     for (_, help, count) in facts.counts.rows() {
         section.row(help, count);
     }
     section
+}
+
+fn etcd_rows(section: &mut Section, etcd: &EtcdFacts) {
+    let state = match (&etcd.failure, etcd.is_connected) {
+        (_, true) => "connected".into(),
+        (None, false) => "not connected yet".into(),
+        (Some(failure), false) => format!("not connected: {failure}"),
+    };
+    let contact = match etcd.contact {
+        None => "none".into(),
+        Some(time) => format!("{} s ago", time.as_secs()),
+    };
+    let coordinator = etcd.coordinator.map_or("none".into(), |id| id.to_string());
+    section
+        .row("etcd", state)
+        .row("last answer of etcd", contact)
+        .row("nodes registered in etcd", etcd.registered)
+        .row("node that makes the next map", coordinator)
+        .row("maps that this node has stored", etcd.stored)
+        .row("values of etcd that were refused", etcd.refused);
 }
 
 fn origins(facts: &Facts<'_>) -> Section {

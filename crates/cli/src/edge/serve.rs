@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use node::{ClusterConfig, Config, DiskConfig, Limits, Origin, Security, ServerId};
+use node::{ClusterConfig, Config, DiskConfig, Limits, Origin, Security, Server, ServerId};
 use server::logging;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -77,10 +77,10 @@ pub struct Arguments {
 /// Arguments for a node of a cluster.
 #[derive(Args)]
 struct ClusterArguments {
-    /// File that lists the nodes of a cluster, the same for all of them
+    /// File that lists the nodes of a cluster or the endpoints of etcd, the same for all nodes
     #[arg(long, value_name = "FILE", requires = "cluster_id")]
     cluster: Option<PathBuf>,
-    /// Number of this node in the file
+    /// Number of this node, which no other node has
     #[arg(long, value_name = "NUMBER", requires = "cluster")]
     cluster_id: Option<u32>,
     /// Serve without a cluster, which is the default
@@ -92,9 +92,23 @@ struct ClusterArguments {
     /// Bytes per second that this node reads at most to make lost chunks again; 0 makes none
     #[arg(long, value_name = "BYTES", default_value = "16mib", value_parser = units::bytes, requires = "cluster")]
     repair_rate: u64,
-    /// Address for other nodes [default: that in the file]
+    /// Address to listen on for other nodes [default: the one that they connect to]
     #[arg(long, value_name = "ADDRESS", requires = "cluster")]
     peer_listen: Option<SocketAddr>,
+    /// Address of this node that other nodes connect to, if nodes are found in etcd
+    #[arg(long, value_name = "ADDRESS", requires = "cluster")]
+    peer_address: Option<SocketAddr>,
+    /// Name in this node's certificate, if nodes are found in etcd [default: the address]
+    #[arg(long, value_name = "NAME", requires = "peer_address")]
+    peer_name: Option<String>,
+    /// Weight of this node, if nodes are found in etcd
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1",
+        requires = "peer_address"
+    )]
+    peer_weight: u32,
     /// Certificates of the authorities that sign the nodes' certificates, in PEM
     #[arg(long, value_name = "FILE", requires_all = ["cluster", "peer_cert", "peer_key"])]
     peer_ca: Option<PathBuf>,
@@ -110,7 +124,7 @@ struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    fn config(&self) -> Result<Option<ClusterConfig>> {
+    fn config(&self, disk: Option<&Path>) -> Result<Option<ClusterConfig>> {
         let Some((path, id)) = self.cluster.as_ref().zip(self.cluster_id) else {
             return Ok(None);
         };
@@ -135,6 +149,23 @@ impl ClusterArguments {
         cluster.coded_bytes_min = self.coded_min_size;
         cluster.repair_bytes_per_second = self.repair_rate;
         cluster.listen = self.peer_listen;
+        match (&mut cluster.etcd, self.peer_address) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err(anyhow!("--peer-address: the file has no line with etcd"));
+            }
+            (Some(_), None) => return Err(anyhow!("nodes in etcd: expected --peer-address")),
+            (Some(etcd), Some(address)) => {
+                // The disk tier has other names in its folder.
+                etcd.copy = disk.map(|folder| folder.join("cluster-map"));
+                cluster.servers.push(Server {
+                    id: ServerId(id),
+                    address,
+                    weight: self.peer_weight,
+                    name: self.peer_name.clone(),
+                });
+            }
+        }
         Ok(Some(cluster))
     }
 }
@@ -170,7 +201,7 @@ impl Arguments {
             access_log: self.access_log.clone(),
             ..Config::default()
         };
-        config.cluster = self.cluster.config()?;
+        config.cluster = self.cluster.config(self.disk.as_deref())?;
         config.grace.error_ms = millis(self.stale_if_error);
         config.grace.keep_ms = millis(self.keep);
         config.limits.connections = self.max_connections;

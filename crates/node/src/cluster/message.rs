@@ -29,6 +29,9 @@ pub const COPY: &str = "mayfly-copy";
 /// Field of a purge: its kind and its target.
 pub const PURGE: &str = "mayfly-purge";
 
+/// Field with the identity of the map that the sender has.
+pub const MAP: &str = "mayfly-map";
+
 /// Maximum bytes of the messages of one URL.
 pub const MESSAGES_BYTES_MAX: usize = 1 << 20;
 

@@ -127,7 +127,9 @@ impl Reading {
         let layout = cluster.coding.layout(extent.coded.length);
         let name_hash = key_hash(&extent.key);
         let view = cluster.view();
-        let sources = view.sources(view.map().bucket_of(name_hash));
+        let mut sources = view.sources(view.bucket_of(name_hash));
+        // A node without a map has none.
+        sources.resize(cluster.coding.chunks(), vec![]);
         let bytes = range.start..range.end;
         Reading {
             layout,

@@ -186,7 +186,8 @@ impl Cluster {
         server: ServerId,
         forwarded: &Forwarded<'_>,
     ) -> Result<Relayed, PeerFailure> {
-        let peer = self.peers.get(&server).ok_or(PeerFailure::Unreachable)?;
+        let peer = self.members.peer(server);
+        let peer = peer.ok_or(PeerFailure::Unreachable)?;
         let mut call = call_of(forwarded.method.clone(), "/v1/forward", forwarded.key)
             .ok_or(PeerFailure::Busy)?;
         let mut headers = forwarded.headers.clone();
@@ -205,6 +206,7 @@ impl Cluster {
         if forwarded.accepts_copy {
             call.headers.insert(COPY, HeaderValue::from_static("1"));
         }
+        self.mark(&mut call.headers);
         // The other node has its own times for the origin and answers with 504 after them.
         let head_time = self.origins.head_time() + Duration::from_secs(10);
         let relayed = peer.relay(&call, head_time).await;

@@ -196,7 +196,7 @@ impl Cluster {
     /// Whether a chunk that the reader has found lost has its home on a node.
     pub(super) fn is_home(&self, key: &Key, chunk: usize, server: ServerId) -> bool {
         let view = self.view();
-        let targets = view.targets(view.map().bucket_of(key_hash(key)));
+        let targets = view.targets(view.bucket_of(key_hash(key)));
         targets.get(chunk) == Some(&Some(server))
     }
 
@@ -224,7 +224,7 @@ impl Cluster {
     /// Whether this node is the first owner of a key apart from another node.
     fn is_responsible(&self, key: &Key, server: ServerId) -> bool {
         let view = self.view();
-        let owners = view.owners(view.map().bucket_of(key_hash(key)));
+        let owners = view.owners(view.bucket_of(key_hash(key)));
         let first = owners.into_iter().find(|owner| *owner != server);
         first == Some(self.config.own)
     }
@@ -252,7 +252,7 @@ impl Cluster {
     /// Returns the chunks that are lost, with their homes.
     async fn lost(&self, damaged: &Damaged, version: u64) -> BTreeMap<usize, ServerId> {
         let view = self.view();
-        let targets = view.targets(view.map().bucket_of(key_hash(&damaged.key)));
+        let targets = view.targets(view.bucket_of(key_hash(&damaged.key)));
         let mut lost = BTreeMap::new();
         for (chunk, target) in targets.iter().enumerate() {
             let Some(server) = *target else { continue };

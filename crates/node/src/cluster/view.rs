@@ -1,109 +1,186 @@
 //! Which nodes answer for a key and which have its chunks, by the map and by which nodes are down.
 //!
 //! # Idea
-//! The map of the nodes that are up is computed from the first map and the set of nodes that are
-//! down, and from nothing else. So nodes that see the same set use the same map, in whatever order
-//! they have seen failures. Nodes with different views place chunks on different servers; a reader
-//! tries the servers of its present map, of the first map, and of the last few maps that it used.
+//! The *base* is the map that all nodes have: that of the cluster file, or the last one from etcd.
+//! The map of the nodes that are up is computed from the base, the loads by which its parity was
+//! placed, and the set of nodes that are down, and from nothing else. So nodes that see the same
+//! set use the same map, in whatever order they have seen failures. Nodes with different views
+//! place chunks on different servers; a reader tries the servers of its present map, of the base,
+//! and of the last few maps that it used.
+//!
+//! Before the first map is there, a node has a view without one: it answers for all keys, and no
+//! object is coded.
 //!
 //! Deliberately absent: connections, a clock.
 
-use edge::{BucketId, Change, Map, ServerId};
+use edge::{BucketId, BucketWrites, Change, Map, MapId, OLDER_MAPS_MAX, ServerId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Number of earlier maps that are kept for reads.
-const EARLIER_MAX: usize = 4;
+const EARLIER_MAX: usize = OLDER_MAPS_MAX;
 /// Failures in a row after which a node counts as down.
 const FAILURES_MAX: u32 = 3;
 
 /// Maps of a cluster as a node sees it.
 #[derive(Clone, Debug)]
 pub struct View {
-    base: Arc<Map>,
-    current: Arc<Map>,
-    /// Latest first, without the current one.
+    /// Number of buckets, which all maps have.
+    buckets: u32,
+    maps: Option<Maps>,
+    /// Latest first, without the present ones.
     earlier: Vec<Arc<Map>>,
     down: BTreeSet<ServerId>,
+}
+
+/// The present maps.
+#[derive(Clone, Debug)]
+struct Maps {
+    base: Arc<Map>,
+    /// Writes by which the parity of the base was placed; empty if none were recorded.
+    loads: Arc<[BucketWrites]>,
+    /// The base without the nodes that are down.
+    current: Arc<Map>,
+}
+
+impl Maps {
+    fn new(base: Arc<Map>, loads: Arc<[BucketWrites]>, down: &BTreeSet<ServerId>) -> Self {
+        let is_change = |id: &&ServerId| base.is_up(**id);
+        let changes = down.iter().filter(is_change).map(|&id| Change::Down(id));
+        let changes: Vec<Change> = changes.collect();
+        let current = match changes.is_empty() {
+            true => base.clone(),
+            // The members are those of the base, so that this cannot fail.
+            false => base
+                .next(&changes, &loads)
+                .map_or_else(|_| base.clone(), Arc::new),
+        };
+        Maps {
+            base,
+            loads,
+            current,
+        }
+    }
 }
 
 impl View {
     /// Creates the view of a cluster without failures.
     pub fn new(base: Map) -> Self {
-        let base = Arc::new(base);
+        let loads: Arc<[BucketWrites]> = Arc::from([]);
+        View::without_map(base.config().buckets).with_map(Arc::new(base), loads)
+    }
+
+    /// Creates the view of a node that has no map.
+    pub fn without_map(buckets: u32) -> Self {
         View {
-            current: base.clone(),
-            base,
+            buckets,
+            maps: None,
             earlier: vec![],
             down: BTreeSet::new(),
         }
     }
 
-    /// Returns the view after a change of the nodes that are down. Unknown nodes are ignored.
+    /// Returns the view after a change of the nodes that are down. Nodes that are no members are
+    /// ignored.
     pub fn with_down(&self, down: &BTreeSet<ServerId>) -> Self {
-        let is_member = |id: &ServerId| {
-            let members = self.base.members();
-            members.iter().any(|member| member.id == *id)
-        };
+        match &self.maps {
+            None => self.clone(),
+            Some(maps) => self.after(maps.base.clone(), maps.loads.clone(), down),
+        }
+    }
+
+    /// Returns the view with another base. `loads` are the writes by which its parity was placed.
+    pub fn with_map(&self, base: Arc<Map>, loads: Arc<[BucketWrites]>) -> Self {
+        self.after(base, loads, &self.down)
+    }
+
+    fn after(&self, base: Arc<Map>, loads: Arc<[BucketWrites]>, down: &BTreeSet<ServerId>) -> Self {
+        let is_member = |id: &ServerId| base.members().iter().any(|member| member.id == *id);
         let down: BTreeSet<ServerId> = down.iter().copied().filter(is_member).collect();
-        let changes: Vec<Change> = down.iter().map(|&id| Change::Down(id)).collect();
-        let current = if changes.is_empty() {
-            self.base.clone()
-        } else {
-            match self.base.next(&changes, &[]) {
-                Ok(map) => Arc::new(map),
-                // The members are the same as those of the first map.
-                Err(_) => self.base.clone(),
+        let maps = Maps::new(base, loads, &down);
+        let present = [maps.current.id(), maps.base.id()];
+        let before = self.maps.iter();
+        let before = before.flat_map(|maps| [maps.current.clone(), maps.base.clone()]);
+        let mut earlier: Vec<Arc<Map>> = vec![];
+        for map in before.chain(self.earlier.iter().cloned()) {
+            let is_known = earlier.iter().any(|known| known.id() == map.id());
+            if !is_known && !present.contains(&map.id()) {
+                earlier.push(map);
             }
-        };
-        let mut earlier = self.earlier.clone();
-        earlier.insert(0, self.current.clone());
-        earlier.retain(|map| map.id() != current.id() && map.id() != self.base.id());
-        earlier.dedup_by_key(|map| map.id());
+        }
         earlier.truncate(EARLIER_MAX);
         View {
-            base: self.base.clone(),
-            current,
+            buckets: self.buckets,
+            maps: Some(maps),
             earlier,
             down,
         }
     }
 
-    /// The present map.
-    pub fn map(&self) -> &Map {
-        &self.current
+    fn current(&self) -> Option<&Map> {
+        self.maps.as_ref().map(|maps| &*maps.current)
     }
 
-    /// Nodes that are down.
+    /// The map that all nodes have, without regard to those that are down here.
+    pub fn base(&self) -> Option<&Arc<Map>> {
+        self.maps.as_ref().map(|maps| &maps.base)
+    }
+
+    /// Identity of the base.
+    pub fn id(&self) -> Option<MapId> {
+        self.base().map(|base| base.id())
+    }
+
+    /// Returns the bucket of a name by its hash.
+    pub fn bucket_of(&self, name_hash: u64) -> BucketId {
+        BucketId::of(name_hash, self.buckets)
+    }
+
+    /// Whether enough nodes are up to code objects.
+    pub fn is_coding(&self) -> bool {
+        self.current().is_some_and(Map::is_coding)
+    }
+
+    /// Nodes that do not answer, or have not answered since they were down.
     pub fn down(&self) -> &BTreeSet<ServerId> {
         &self.down
     }
 
-    /// Whether a node is up.
-    pub fn is_up(&self, server: ServerId) -> bool {
-        self.current.is_up(server)
+    /// Whether a node is a member and answers. A node that is down in the base may answer already,
+    /// and has what it had.
+    fn is_reachable(&self, server: ServerId) -> bool {
+        let is_member = |base: &Arc<Map>| base.members().iter().any(|one| one.id == server);
+        !self.down.contains(&server) && self.base().is_some_and(is_member)
     }
 
-    /// Returns the nodes that answer for a bucket's keys, in the order in which to try them.
+    /// Returns the nodes that answer for a bucket's keys, in the order in which to try them. None
+    /// without a map.
     pub fn owners(&self, bucket: BucketId) -> Vec<ServerId> {
-        self.current.replicas(bucket).collect()
+        let map = self.current();
+        map.map_or(vec![], |map| map.replicas(bucket).collect())
     }
 
     /// Returns the servers of the chunks that are written to a bucket; `None` for a chunk without
     /// one.
     pub fn targets(&self, bucket: BucketId) -> &[Option<ServerId>] {
-        self.current.chunks(bucket)
+        self.current().map_or(&[], |map| map.chunks(bucket))
     }
 
     /// Returns the servers that may have each chunk of a bucket's objects, in the order in which to
     /// try them.
     pub fn sources(&self, bucket: BucketId) -> Vec<Vec<ServerId>> {
-        let maps = || [&self.current, &self.base].into_iter().chain(&self.earlier);
-        let chunks = self.current.chunks(bucket).len();
+        let Some(present) = &self.maps else {
+            return vec![];
+        };
+        let maps = || {
+            let present = [&present.current, &present.base];
+            present.into_iter().chain(&self.earlier)
+        };
+        let chunks = present.current.chunks(bucket).len();
         let of_chunk = |chunk: usize| {
             let mut servers = vec![];
             for server in maps().filter_map(|map| *map.chunks(bucket).get(chunk)?) {
-                if self.is_up(server) && !servers.contains(&server) {
+                if self.is_reachable(server) && !servers.contains(&server) {
                     servers.push(server);
                 }
             }
@@ -132,6 +209,17 @@ impl Liveness {
         Liveness {
             failures: servers.map(|server| (server, 0)).collect(),
         }
+    }
+
+    /// Replaces the nodes. Those that were there keep their state; of the others, those that are
+    /// down in the map are down until they answer.
+    pub fn set_nodes(&mut self, nodes: impl Iterator<Item = (ServerId, bool)>) {
+        let state = |(server, is_up): (ServerId, bool)| {
+            let known = self.failures.iter().find(|(id, _)| *id == server);
+            let failures = if is_up { 0 } else { FAILURES_MAX };
+            (server, known.map_or(failures, |(_, failures)| *failures))
+        };
+        self.failures = nodes.map(state).collect();
     }
 
     /// Records an answer. Returns whether the node was down.
@@ -201,7 +289,7 @@ mod tests {
     fn a_node_that_comes_back_has_its_buckets_again() {
         let before = view(6);
         let after = before.with_down(&set([2])).with_down(&set([]));
-        assert_eq!(before.map(), after.map());
+        assert_eq!(before.current(), after.current());
         // What was written while it was down is still found.
         let between = before.with_down(&set([2]));
         for bucket in (0..200).map(BucketId) {
@@ -210,6 +298,70 @@ mod tests {
                 assert!(after.sources(bucket)[chunk].contains(&server));
             }
         }
+    }
+
+    #[test]
+    fn a_node_without_a_map_answers_for_every_key() {
+        let view = View::without_map(200);
+        assert!(view.owners(BucketId(7)).is_empty());
+        assert!(view.sources(BucketId(7)).is_empty());
+        assert!(view.targets(BucketId(7)).is_empty());
+        assert!(!view.is_coding());
+        assert_eq!(view.with_down(&set([1])).id(), None);
+        assert_eq!(view.bucket_of(u64::MAX), BucketId(199));
+    }
+
+    #[test]
+    fn what_was_written_under_earlier_maps_is_found() {
+        let mut view = view(6);
+        let first = view.base().expect("there is a map").clone();
+        let mut maps = vec![first];
+        for number in 0..OLDER_MAPS_MAX as u32 {
+            let last = maps.last().expect("there is one");
+            let changes = [Change::Join(ServerId(10 + number), 1)];
+            let next = last.next(&changes, &[]).expect("the input is valid");
+            maps.push(Arc::new(next));
+        }
+        for map in &maps[1..] {
+            view = view.with_map(map.clone(), Arc::from([]));
+        }
+        for bucket in (0..200).map(BucketId) {
+            for map in &maps {
+                for (chunk, server) in map.chunks(bucket).iter().enumerate() {
+                    let server = server.expect("all are up");
+                    assert!(view.sources(bucket)[chunk].contains(&server));
+                }
+            }
+        }
+        assert!(view.earlier.len() <= EARLIER_MAX);
+    }
+
+    #[test]
+    fn a_node_that_is_down_in_the_map_is_read_as_soon_as_it_answers() {
+        let before = view(6);
+        let base = before.base().expect("there is a map");
+        let next = base.next(&[Change::Down(ServerId(2))], &[]);
+        let next = Arc::new(next.expect("the input is valid"));
+        let mut liveness = Liveness::default();
+        liveness.set_nodes(next.members().iter().map(|one| (one.id, one.is_up)));
+        let view = before.with_map(next, Arc::from([]));
+        let view = view.with_down(&liveness.down());
+        let has = |view: &View| {
+            let holders = |bucket| view.holders(BucketId(bucket));
+            (0..200).any(|bucket| holders(bucket).contains(&ServerId(2)))
+        };
+        assert!(!has(&view));
+        assert!(liveness.answered(ServerId(2)));
+        let view = view.with_down(&liveness.down());
+        assert!(has(&view));
+        // It answers for no key and gets no chunk until it is up in the map.
+        for bucket in (0..200).map(BucketId) {
+            assert!(!view.owners(bucket).contains(&ServerId(2)));
+            assert!(!view.targets(bucket).contains(&Some(ServerId(2))));
+        }
+        // Nodes that stay keep their state.
+        liveness.set_nodes([(ServerId(2), false), (ServerId(3), true)].into_iter());
+        assert!(liveness.down().is_empty());
     }
 
     proptest! {
@@ -224,7 +376,7 @@ mod tests {
             }
             let last = set(steps.last().expect("there is one").iter().copied());
             let direct = self::view(7).with_down(&last);
-            prop_assert_eq!(view.map(), direct.map());
+            prop_assert_eq!(view.current(), direct.current());
             prop_assert!(view.earlier.len() <= EARLIER_MAX);
             for bucket in (0..200).map(BucketId) {
                 let owners = view.owners(bucket);

@@ -41,7 +41,9 @@ impl Cluster {
         let is_whole = object.head.part.is_none() && object.head.coded.is_none();
         let is_plain = object.head.status == StatusCode::OK && object.extent.is_none();
         let is_large = object.length >= self.config.coded_bytes_min;
-        if !is_whole || !is_plain || !is_large || !self.view().map().is_coding() {
+        if !is_whole || !is_plain || !is_large || !self.view().is_coding() {
+            self.loads
+                .add_whole(self.view().bucket_of(key_hash(key)), object.length);
             return;
         }
         let Ok(place) = self.cuts_waiting.clone().try_acquire_owned() else {
@@ -92,7 +94,7 @@ impl Cluster {
     /// Sends each chunk to its node. Returns how many were stored.
     async fn distribute(self: &Arc<Self>, cut: &Arc<Cut>, chunks: Vec<Bytes>) -> usize {
         let view = self.view();
-        let targets = view.targets(view.map().bucket_of(key_hash(&cut.key)));
+        let targets = view.targets(view.bucket_of(key_hash(&cut.key)));
         let mut puts = JoinSet::new();
         for (chunk, (bytes, target)) in chunks.into_iter().zip(targets).enumerate() {
             let Some(server) = *target else { continue };
@@ -149,6 +151,8 @@ impl Cluster {
         let Some(chunk_key) = key.chunk(chunk) else {
             return false;
         };
+        let bucket = self.view().bucket_of(key_hash(key));
+        self.loads.add_chunk(bucket, bytes.len() as u64);
         let chunk = Object::new(Arc::new(chunk_head(head)), vec![bytes]);
         self.store.put_from_peer(key, &chunk_key, &chunk, age)
     }
@@ -191,7 +195,7 @@ impl Cluster {
     /// Moves the deadline of an object that the origin has confirmed, on all nodes with a chunk.
     pub fn renew(self: &Arc<Self>, key: &Key, head: &Arc<Head>) {
         let view = self.view();
-        let holders = view.holders(view.map().bucket_of(key_hash(key)));
+        let holders = view.holders(view.bucket_of(key_hash(key)));
         let mut description = vec![];
         message::put(&mut description, head, self.clock.now_ms(), Duration::ZERO);
         for server in holders {

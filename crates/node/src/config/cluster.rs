@@ -1,12 +1,14 @@
 //! Settings of a cluster: its file, which all nodes have, and what is different on each node.
 
-use super::Invalid;
-use edge::{Config as MapConfig, Map, Scheme, ServerId};
+use super::{EtcdConfig, Invalid};
+use edge::{BUCKETS_MAX, Config as MapConfig, Map, Scheme, ServerId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Maximum number of servers of a cluster file.
-const SERVERS_MAX: usize = 256;
+pub(crate) const SERVERS_MAX: usize = 256;
+/// Maximum number of chunks of all buckets of a map in etcd, whose values have 1.5 MB at most.
+const STORED_CHUNKS_MAX: usize = 1 << 15;
 /// Smallest value of [`ClusterConfig::coded_bytes_min`]. Chunks of smaller objects would be mostly
 /// heads and requests.
 const CODED_BYTES_MIN: u64 = 4 << 10;
@@ -20,8 +22,10 @@ const REPAIR_BYTES_PER_SECOND: u64 = 16 << 20;
 pub struct ClusterConfig {
     /// Number of this node.
     pub own: ServerId,
-    /// All nodes, this one among them.
+    /// All nodes, this one among them; this one alone if the others are found in etcd.
     pub servers: Vec<Server>,
+    /// Where nodes and maps are found; `None` if they are all in `servers`.
+    pub etcd: Option<EtcdConfig>,
     /// Data chunks of an object (K).
     pub data: u8,
     /// Parity chunks of an object (P).
@@ -77,6 +81,7 @@ impl ClusterConfig {
         let mut cluster = ClusterConfig {
             own,
             servers: vec![],
+            etcd: None,
             data: 3,
             parity: 1,
             buckets: 200,
@@ -124,8 +129,11 @@ impl ClusterConfig {
                 }
                 self.servers.push(server);
             }
+            [word, ..] if word.starts_with("etcd") => {
+                self.etcd.get_or_insert_default().line(words)?;
+            }
             [word, ..] => {
-                let expected = "expected data, parity, buckets or server with their values";
+                let expected = "expected data, parity, buckets, server or etcd with their values";
                 return Err(format!("'{word}': {expected}"));
             }
         }
@@ -165,7 +173,24 @@ impl ClusterConfig {
                 "{address}: connections without TLS are permitted on loopback addresses only"
             ));
         }
-        self.map().map(|_| ())
+        let Some(etcd) = &self.etcd else {
+            return self.map().map(|_| ());
+        };
+        if self.servers.len() > 1 {
+            return invalid("servers and etcd: expected one of them".into());
+        }
+        let scheme = self.scheme();
+        if let Err(error) = scheme.check() {
+            return invalid(error.to_string());
+        }
+        let chunks = scheme.chunks() * self.buckets as usize;
+        if self.buckets == 0 || self.buckets > BUCKETS_MAX || chunks > STORED_CHUNKS_MAX {
+            return invalid(format!(
+                "{} buckets: expected at least 1, and at most {STORED_CHUNKS_MAX} chunks of all",
+                self.buckets
+            ));
+        }
+        etcd.check()
     }
 
     /// Returns the first version of the map.
@@ -173,14 +198,20 @@ impl ClusterConfig {
     /// # Errors
     /// Code, buckets or servers do not make one.
     pub fn map(&self) -> Result<Map, Invalid> {
-        let mut config = MapConfig::new(self.scheme());
-        config.buckets = self.buckets;
+        let config = self.map_config();
         let servers: Vec<_> = self
             .servers
             .iter()
             .map(|one| (one.id, one.weight))
             .collect();
         Map::new(config, &servers).map_err(|error| Invalid(format!("cluster: {error}")))
+    }
+
+    /// Parameters of all maps.
+    pub fn map_config(&self) -> MapConfig {
+        let mut config = MapConfig::new(self.scheme());
+        config.buckets = self.buckets;
+        config
     }
 
     /// The code, and which objects are coded.
@@ -261,5 +292,44 @@ mod tests {
         assert!(found.contains("without TLS"), "{found}");
         let found = check(&|cluster| cluster.listen = Some(address));
         assert!(found.contains("without TLS"), "{found}");
+        let found = check(&|cluster| cluster.etcd = Some(EtcdConfig::default()));
+        assert!(found.contains("expected one of them"), "{found}");
+    }
+
+    #[test]
+    fn the_lines_of_etcd_are_read() {
+        let file = "data 2\netcd http://127.0.0.1:2379 https://etcd-2:2379\n\
+            etcd-prefix /site/cache\netcd-lease 20\netcd-ca ca.pem\n\
+            etcd-cert node.pem node.key\netcd-user cache /etc/password\n";
+        let mut cluster = parsed(file).expect("the input is valid");
+        cluster.servers.push(Server {
+            id: ServerId(1),
+            address: "127.0.0.1:7401".parse().expect("the input is valid"),
+            weight: 1,
+            name: None,
+        });
+        cluster.check().expect("the input is valid");
+        let etcd = cluster.etcd.clone().expect("there are lines");
+        assert_eq!(etcd.endpoints.len(), 2);
+        assert_eq!(etcd.prefix, "/site/cache/");
+        assert_eq!(etcd.lease.as_secs(), 20);
+        assert_eq!(etcd.user, Some(("cache".into(), "/etc/password".into())));
+        for (text, error) in [
+            ("etcd", "line 1: 'etcd': expected etcd URL"),
+            ("etcd 10.0.0.1:2379", "line 1: '10.0.0.1:2379': expected"),
+            ("etcd http://a/v3", "line 1: 'http://a/v3': expected"),
+            ("etcd-lease x", "line 1: 'x': expected a number of seconds"),
+            ("etcd-user a", "line 1: 'etcd-user': expected"),
+        ] {
+            let found = parsed(text).expect_err("the input is invalid").0;
+            assert!(found.starts_with(error), "{found}");
+        }
+        cluster.buckets = 16_000;
+        let found = cluster.check().expect_err("the input is invalid").0;
+        assert!(found.contains("at most 32768 chunks"), "{found}");
+        cluster.buckets = 10;
+        cluster.etcd.as_mut().expect("there is one").lease = Default::default();
+        let found = cluster.check().expect_err("the input is invalid").0;
+        assert!(found.contains("lease of 0 s"), "{found}");
     }
 }

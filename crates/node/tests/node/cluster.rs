@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(60);
 
 /// Content of a path: lines with numbers.
-fn content(path: &str, length: usize) -> String {
+pub fn content(path: &str, length: usize) -> String {
     let lines = (0..length / 8 + 1).map(|line| format!("{line:07}\n"));
     let mut text: String = std::iter::once(format!("{path}\n")).chain(lines).collect();
     text.truncate(length);
@@ -24,14 +24,14 @@ fn content(path: &str, length: usize) -> String {
 }
 
 /// Length that is the last part of a path.
-fn length_of(path: &str) -> usize {
+pub fn length_of(path: &str) -> usize {
     let length = path.rsplit('/').next().and_then(|text| text.parse().ok());
     length.unwrap_or(0)
 }
 
 /// An origin whose content has the length that is the last part of the path, and that supports
 /// ranges and conditions.
-fn origin() -> Origin {
+pub fn origin() -> Origin {
     Origin::start(|head, _, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
         let text = content(path, length_of(path));
@@ -57,7 +57,7 @@ fn origin() -> Origin {
 }
 
 /// Addresses that are free.
-fn free(count: usize) -> Vec<SocketAddr> {
+pub fn free(count: usize) -> Vec<SocketAddr> {
     let bound: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0").expect("loopback works"))
         .collect();
@@ -75,6 +75,7 @@ fn config(own: usize, addresses: &[SocketAddr]) -> ClusterConfig {
     ClusterConfig {
         own: ServerId(own as u32),
         servers: addresses.iter().enumerate().map(server).collect(),
+        etcd: None,
         data: 3,
         parity: 1,
         buckets: 50,
@@ -86,7 +87,7 @@ fn config(own: usize, addresses: &[SocketAddr]) -> ClusterConfig {
 }
 
 /// Nodes of a cluster, each with a runtime of its own, so that it can be ended at once.
-struct Sites {
+pub struct Sites {
     nodes: Vec<Option<Site>>,
     addresses: Vec<SocketAddr>,
 }
@@ -97,7 +98,7 @@ impl Sites {
     }
 
     /// Starts the first nodes of some addresses.
-    fn with(
+    pub fn with(
         origin: &Origin,
         addresses: &[SocketAddr],
         count: usize,
@@ -115,11 +116,11 @@ impl Sites {
         }
     }
 
-    fn node(&self, number: usize) -> &Site {
+    pub fn node(&self, number: usize) -> &Site {
         self.nodes[number].as_ref().expect("the node is up")
     }
 
-    fn up(&self) -> impl Iterator<Item = &Site> {
+    pub fn up(&self) -> impl Iterator<Item = &Site> {
         self.nodes.iter().flatten()
     }
 
@@ -180,7 +181,7 @@ impl Sites {
     }
 
     /// Sum of a count over the nodes that are up.
-    fn sum(&self, count: impl Fn(&Counts) -> &AtomicU64) -> u64 {
+    pub fn sum(&self, count: impl Fn(&Counts) -> &AtomicU64) -> u64 {
         let counts = self.up().map(|site| {
             let cluster = site.running.node.cluster().expect("there is a cluster");
             count(cluster.counts()).load(SeqCst)
@@ -189,13 +190,13 @@ impl Sites {
     }
 
     /// Waits until a number of objects is in chunks.
-    fn wait_coded(&self, objects: u64) {
+    pub fn wait_coded(&self, objects: u64) {
         wait(|| self.sum(|counts| &counts.objects_coded) >= objects);
     }
 }
 
 /// Waits until something is so. Nothing announces it outside of the node.
-fn wait(is_so: impl Fn() -> bool) {
+pub fn wait(is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < HANG, "it did not happen");
@@ -203,7 +204,7 @@ fn wait(is_so: impl Fn() -> bool) {
     }
 }
 
-fn check(received: &Received, path: &str) {
+pub fn check(received: &Received, path: &str) {
     assert_eq!(received.status, 200, "{path}: {}", received.text);
     let (found, expected) = (&received.content, content(path, length_of(path)));
     assert_eq!(found.len(), expected.len(), "{path}");

@@ -5,5 +5,6 @@ mod cluster;
 mod disk;
 mod framing;
 mod hostile;
+mod membership;
 mod serving;
 mod support;

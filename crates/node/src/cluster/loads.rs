@@ -1,0 +1,106 @@
+//! Bytes written to each bucket, by which parity is placed.
+//!
+//! Every node counts what it takes: the bytes of a chunk, and of a response that stays whole. All
+//! nodes with chunks of a bucket take the same number of its bytes, each one chunk of an object, so
+//! that the bytes of its chunks are the *greatest* count of any node. So the counts of a node that
+//! is down are not missed. Whole responses are on their owner only: their bytes are the sum.
+//!
+//! `edge::Map` takes whole responses to be on P + 1 nodes. So their bytes are over-estimated on all
+//! of these except for the owner.
+//!
+//! Each new map halves all counts, so that old writes lose their weight as in the simulator.
+
+use edge::{BucketId, BucketWrites};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counts of a node.
+#[derive(Debug)]
+pub struct Loads(Vec<[AtomicU64; 2]>);
+
+impl Loads {
+    /// Creates the counts of a number of buckets.
+    pub fn new(buckets: u32) -> Self {
+        Loads((0..buckets).map(|_| Default::default()).collect())
+    }
+
+    /// Counts a chunk.
+    pub fn add_chunk(&self, bucket: BucketId, bytes: u64) {
+        self.add(bucket, 0, bytes);
+    }
+
+    /// Counts a response that stays whole.
+    pub fn add_whole(&self, bucket: BucketId, bytes: u64) {
+        self.add(bucket, 1, bytes);
+    }
+
+    fn add(&self, bucket: BucketId, kind: usize, bytes: u64) {
+        if let Some(counts) = self.0.get(bucket.0 as usize) {
+            counts[kind].fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Halves all counts. What is counted at the same time may be halved or not.
+    pub fn halve(&self) {
+        for count in self.0.iter().flatten() {
+            let bytes = count.load(Relaxed);
+            count.fetch_sub(bytes - bytes / 2, Relaxed);
+        }
+    }
+
+    /// The counts.
+    pub fn counts(&self) -> Vec<BucketWrites> {
+        let counts = self.0.iter().map(|[chunk, whole]| BucketWrites {
+            chunk_bytes: chunk.load(Relaxed),
+            whole_bytes: whole.load(Relaxed),
+        });
+        counts.collect()
+    }
+}
+
+/// Writes counts as JSON: pairs of the bytes of chunks and of whole responses.
+pub fn encode(counts: &[BucketWrites]) -> String {
+    let pairs = counts.iter().map(|one| (one.chunk_bytes, one.whole_bytes));
+    serde_json::to_string(&pairs.collect::<Vec<_>>()).unwrap_or_default()
+}
+
+/// Adds the counts of another node. Those of another number of buckets are ignored.
+pub fn add(sum: &mut [BucketWrites], text: &[u8]) {
+    let Ok(pairs) = serde_json::from_slice::<Vec<(u64, u64)>>(text) else {
+        return;
+    };
+    if pairs.len() != sum.len() {
+        return;
+    }
+    for (one, (chunk_bytes, whole_bytes)) in sum.iter_mut().zip(pairs) {
+        one.chunk_bytes = one.chunk_bytes.max(chunk_bytes);
+        one.whole_bytes = one.whole_bytes.saturating_add(whole_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_nodes_are_one_load_for_each_bucket() {
+        let (one, other) = (Loads::new(3), Loads::new(3));
+        for node in [&one, &other] {
+            node.add_chunk(BucketId(1), 100);
+            node.add_whole(BucketId(1), 7);
+        }
+        other.add_chunk(BucketId(1), 1);
+        other.add_chunk(BucketId(9), 1);
+        let mut sum = one.counts();
+        add(&mut sum, encode(&other.counts()).as_bytes());
+        let loads = sum.iter().map(|one| (one.chunk_bytes, one.whole_bytes));
+        assert_eq!(loads.collect::<Vec<_>>(), [(0, 0), (101, 14), (0, 0)]);
+        let before = sum.clone();
+        for text in ["", "[]", "[[1,2]]", "[[1],[2],[3]]", "[[-1,0],[0,0],[0,0]]"] {
+            add(&mut sum, text.as_bytes());
+        }
+        assert_eq!(sum, before);
+        other.halve();
+        assert_eq!(other.counts()[1].chunk_bytes, 50);
+        assert_eq!(other.counts()[1].whole_bytes, 3);
+    }
+}

@@ -1,0 +1,112 @@
+//! Settings of the store that has a cluster's members and maps.
+
+use super::Invalid;
+use hyper::Uri;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Maximum number of endpoints.
+const ENDPOINTS_MAX: usize = 16;
+/// Smallest and largest time of a lease. A shorter one would end while a node looks for an endpoint
+/// that answers.
+const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 5..=3_600;
+
+/// How a node reaches etcd, and where its values are there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EtcdConfig {
+    /// Scheme and authority of each endpoint.
+    pub endpoints: Vec<Uri>,
+    /// Begin of the names of all values, with `/` at its end.
+    pub prefix: String,
+    /// Time after which a node that does not renew its lease is no longer registered.
+    pub lease: Duration,
+    /// Certificates of the authorities that sign the endpoints' certificates, in PEM; `None` for
+    /// those of the system.
+    pub authorities: Option<PathBuf>,
+    /// Certificate chain of this node for etcd and its key, in PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Name of a user, and the file with the password.
+    pub user: Option<(String, PathBuf)>,
+    /// File with a copy of the last map, for a start without etcd.
+    pub copy: Option<PathBuf>,
+}
+
+impl Default for EtcdConfig {
+    fn default() -> Self {
+        EtcdConfig {
+            endpoints: vec![],
+            prefix: "/mayfly/edge/".into(),
+            lease: Duration::from_secs(10),
+            authorities: None,
+            certificate: None,
+            user: None,
+            copy: None,
+        }
+    }
+}
+
+impl EtcdConfig {
+    /// Reads a line of a cluster file that begins with `etcd`.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub(super) fn line(&mut self, words: &[&str]) -> Result<(), String> {
+        match words {
+            ["etcd", endpoints @ ..] if !endpoints.is_empty() => {
+                for endpoint in endpoints {
+                    self.endpoints.push(parse_endpoint(endpoint)?);
+                }
+            }
+            ["etcd-prefix", prefix] => {
+                self.prefix = format!("{}/", prefix.trim_end_matches('/'));
+            }
+            ["etcd-lease", seconds] => {
+                let invalid = |_| format!("'{seconds}': expected a number of seconds");
+                self.lease = Duration::from_secs(seconds.parse().map_err(invalid)?);
+            }
+            ["etcd-ca", file] => self.authorities = Some(file.into()),
+            ["etcd-cert", file, key] => self.certificate = Some((file.into(), key.into())),
+            ["etcd-user", name, file] => self.user = Some(((*name).into(), file.into())),
+            [word, ..] => {
+                return Err(format!(
+                    "'{word}': expected etcd URL…, etcd-prefix PREFIX, etcd-lease SECONDS, \
+                     etcd-ca FILE, etcd-cert FILE KEY or etcd-user NAME PASSWORD-FILE"
+                ));
+            }
+            [] => {}
+        }
+        Ok(())
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// The first one that cannot be used.
+    pub(super) fn check(&self) -> Result<(), Invalid> {
+        let invalid = |text: String| Err(Invalid(format!("etcd: {text}")));
+        let count = self.endpoints.len();
+        if count == 0 || count > ENDPOINTS_MAX {
+            return invalid(format!("{count} endpoints: expected 1 to {ENDPOINTS_MAX}"));
+        }
+        let seconds = self.lease.as_secs();
+        if !LEASE_SECONDS.contains(&seconds) {
+            let (least, most) = (LEASE_SECONDS.start(), LEASE_SECONDS.end());
+            return invalid(format!("lease of {seconds} s: expected {least} to {most}"));
+        }
+        if self.prefix.len() < 2 || !self.prefix.is_ascii() {
+            return invalid(format!("prefix '{}': expected ASCII", self.prefix));
+        }
+        Ok(())
+    }
+}
+
+fn parse_endpoint(text: &str) -> Result<Uri, String> {
+    let invalid = || format!("'{text}': expected http://HOST:PORT or https://HOST:PORT");
+    let url: Uri = text.parse().map_err(|_| invalid())?;
+    let is_scheme_known = matches!(url.scheme_str(), Some("http" | "https"));
+    let has_path = url.path() != "/" || url.query().is_some();
+    if !is_scheme_known || url.authority().is_none() || has_path {
+        return Err(invalid());
+    }
+    Ok(url)
+}

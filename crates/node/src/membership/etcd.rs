@@ -1,0 +1,503 @@
+//! A client of etcd's HTTP gateway (`/v3/…`, JSON), for the few requests that membership needs.
+//!
+//! One endpoint is used at a time; a failure moves on to the next one. Each request except a watch
+//! has a limit of time, and each answer one of bytes. The gateway has no user by client
+//! certificate: certificates protect the connection, and a name and a password give rights.
+//!
+//! Departures from etcd's own client: no balancing, no retries within a request; the caller begins
+//! a new session instead.
+
+use super::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
+use crate::body::Content;
+use crate::config::{EtcdConfig, Invalid};
+use crate::pem;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hyper::body::{Body, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Time for a connection.
+const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// Time for a request.
+const REQUEST_TIME: Duration = Duration::from_secs(3);
+/// Time for which an idle connection is kept.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Maximum bytes of an answer, and of an event of a watch.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+/// A client.
+pub struct Etcd {
+    client: Client<HttpsConnector<HttpConnector>, Content>,
+    endpoints: Vec<Uri>,
+    current: AtomicUsize,
+    prefix: String,
+    user: Option<(String, String)>,
+    token: Mutex<Option<HeaderValue>>,
+}
+
+impl Etcd {
+    /// Prepares a client. No connection is made.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn new(config: &EtcdConfig) -> Result<Self, Invalid> {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(CONNECT_TIME));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(config)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIME)
+            .build(connector);
+        let user = match &config.user {
+            None => None,
+            Some((name, path)) => {
+                let password = std::fs::read_to_string(path)
+                    .map_err(|error| Invalid(format!("password {}: {error}", path.display())))?;
+                Some((name.clone(), password.trim().to_owned()))
+            }
+        };
+        Ok(Etcd {
+            client,
+            endpoints: config.endpoints.clone(),
+            current: AtomicUsize::new(0),
+            prefix: config.prefix.clone(),
+            user,
+            token: Mutex::new(None),
+        })
+    }
+
+    /// Sends a request and returns the answer.
+    async fn call(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let answer = async {
+            let stream = self.send(path, body).await?;
+            let mut lines = Lines::new(stream);
+            let line = lines.next().await?;
+            line.ok_or_else(|| Failure("the answer is empty".into()))
+        };
+        let answer = timeout(REQUEST_TIME, answer).await;
+        let answer = answer.unwrap_or_else(|_| Err(Failure("no answer in time".into())));
+        answer.map_err(|failure| self.failed(path, &failure))
+    }
+
+    /// Sends a request and returns the body of the answer, which has the status 200.
+    async fn send(&self, path: &str, body: &Value) -> Result<Incoming, Failure> {
+        let response = self.request(path, body).await?;
+        if response.status() == StatusCode::OK {
+            return Ok(response.into_body());
+        }
+        let failure = match Lines::new(response.into_body()).next().await {
+            Ok(Some(answer)) => error_of(&answer).unwrap_or_else(|| "an error".into()),
+            _ => "an error without a text".into(),
+        };
+        Err(Failure(failure))
+    }
+
+    async fn request(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<hyper::Response<Incoming>, Failure> {
+        let endpoint = &self.endpoints[self.current.load(Relaxed) % self.endpoints.len()];
+        let uri = Uri::builder()
+            .scheme(endpoint.scheme_str().unwrap_or("http"))
+            .authority(
+                endpoint
+                    .authority()
+                    .map_or("", |authority| authority.as_str()),
+            )
+            .path_and_query(path)
+            .build()
+            .map_err(failure)?;
+        let mut request = Request::new(Content::text(body.to_string()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(token) = self.token() {
+            headers.insert(AUTHORIZATION, token);
+        }
+        self.client.request(request).await.map_err(|error| {
+            // The cause is more specific than "client error (Connect)".
+            let mut cause: &dyn std::error::Error = &error;
+            while let Some(source) = cause.source() {
+                cause = source;
+            }
+            failure(cause)
+        })
+    }
+
+    /// Gets a token if there is a user and no token.
+    async fn authenticate(&self) -> Result<(), Failure> {
+        let Some((name, password)) = self.user.as_ref().filter(|_| self.token().is_none()) else {
+            return Ok(());
+        };
+        let body = json!({"name": name, "password": password});
+        let answer = self.call("/v3/auth/authenticate", &body).await?;
+        let token = answer["token"].as_str().unwrap_or_default();
+        let mut token = HeaderValue::from_str(token).map_err(failure)?;
+        token.set_sensitive(true);
+        self.set_token(Some(token));
+        Ok(())
+    }
+
+    fn token(&self) -> Option<HeaderValue> {
+        let token = self.token.lock();
+        token.unwrap_or_else(|poison| poison.into_inner()).clone()
+    }
+
+    fn set_token(&self, token: Option<HeaderValue>) {
+        *self
+            .token
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner()) = token;
+    }
+
+    /// Moves on to the next endpoint, with another token.
+    fn failed(&self, path: &str, failure: &Failure) -> Failure {
+        self.set_token(None);
+        let endpoint = self.endpoint();
+        self.current.fetch_add(1, Relaxed);
+        Failure(format!("{endpoint}{path}: {failure}"))
+    }
+
+    /// The name of all values below the prefix, and the end of the range, as etcd needs them.
+    fn range(&self) -> (String, String) {
+        let mut end = self.prefix.clone().into_bytes();
+        // The prefix ends with '/'.
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        (BASE64.encode(&self.prefix), BASE64.encode(end))
+    }
+
+    fn key(&self, key: &str) -> String {
+        BASE64.encode(format!("{}{key}", self.prefix))
+    }
+}
+
+fn failure(error: impl Display) -> Failure {
+    Failure(error.to_string())
+}
+
+fn tls(config: &EtcdConfig) -> Result<ClientConfig, Invalid> {
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let invalid = |error: &dyn Display| Invalid(format!("TLS to etcd: {error}"));
+    let needs_tls = config
+        .endpoints
+        .iter()
+        .any(|endpoint| endpoint.scheme_str() == Some("https"));
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| invalid(&error))?;
+    let builder = match &config.authorities {
+        Some(path) => builder.with_root_certificates(pem::authorities(path)?),
+        None if needs_tls => {
+            use hyper_rustls::ConfigBuilderExt;
+            builder
+                .with_native_roots()
+                .map_err(|error| invalid(&error))?
+        }
+        None => builder.with_root_certificates(RootCertStore::empty()),
+    };
+    match &config.certificate {
+        None => Ok(builder.with_no_client_auth()),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(pem::certificates(certificate)?, pem::key(key)?)
+            .map_err(|error| invalid(&error)),
+    }
+}
+
+impl Kv for Etcd {
+    type Changes = Watch;
+
+    async fn read(&self) -> Result<Snapshot, Failure> {
+        self.authenticate().await?;
+        let (key, end) = self.range();
+        let body = json!({"key": key, "range_end": end});
+        let answer = self.call("/v3/kv/range", &body).await?;
+        let entries = answer["kvs"].as_array().into_iter().flatten();
+        let entries: Option<Vec<Entry>> = entries.map(|kv| entry(kv, &self.prefix)).collect();
+        Ok(Snapshot {
+            revision: number(&answer["header"]["revision"]),
+            entries: entries.ok_or_else(|| Failure("a value has another form".into()))?,
+        })
+    }
+
+    async fn watch(&self, from: i64) -> Result<Watch, Failure> {
+        self.authenticate().await?;
+        let (key, end) = self.range();
+        let create = json!({"key": key, "range_end": end, "start_revision": from.to_string()});
+        let body = json!({"create_request": create});
+        let stream = timeout(REQUEST_TIME, self.send("/v3/watch", &body)).await;
+        let stream = stream.unwrap_or_else(|_| Err(Failure("no answer in time".into())));
+        let stream = stream.map_err(|failure| self.failed("/v3/watch", &failure))?;
+        Ok(Watch {
+            lines: Lines::new(stream),
+            prefix: self.prefix.clone(),
+        })
+    }
+
+    async fn commit(&self, guards: Vec<Guard>, writes: Vec<Write>) -> Result<bool, Failure> {
+        self.authenticate().await?;
+        let compare = |guard: &Guard| match guard {
+            Guard::Revision(key, revision) => json!({
+                "key": self.key(key), "target": "MOD", "result": "EQUAL",
+                "mod_revision": revision.to_string(),
+            }),
+            Guard::Lease(key, lease) => json!({
+                "key": self.key(key), "target": "LEASE", "result": "EQUAL",
+                "lease": lease.to_string(),
+            }),
+        };
+        let write = |write: &Write| match write {
+            Write::Put(key, value, lease) => json!({"request_put": {
+                "key": self.key(key), "value": BASE64.encode(value),
+                "lease": lease.unwrap_or(0).to_string(),
+            }}),
+            Write::Delete(key) => json!({"request_delete_range": {"key": self.key(key)}}),
+        };
+        let compare: Vec<Value> = guards.iter().map(compare).collect();
+        let success: Vec<Value> = writes.iter().map(write).collect();
+        let body = json!({"compare": compare, "success": success});
+        let answer = self.call("/v3/kv/txn", &body).await?;
+        Ok(answer["succeeded"].as_bool().unwrap_or(false))
+    }
+
+    async fn grant(&self, time: Duration) -> Result<i64, Failure> {
+        self.authenticate().await?;
+        let body = json!({"TTL": time.as_secs().to_string()});
+        let answer = self.call("/v3/lease/grant", &body).await?;
+        match number(&answer["ID"]) {
+            0 => Err(Failure("etcd has made no lease".into())),
+            lease => Ok(lease),
+        }
+    }
+
+    async fn keep_alive(&self, lease: i64) -> Result<bool, Failure> {
+        self.authenticate().await?;
+        let body = json!({"ID": lease.to_string()});
+        let answer = self.call("/v3/lease/keepalive", &body).await?;
+        if let Some(error) = error_of(&answer) {
+            return Err(self.failed("/v3/lease/keepalive", &Failure(error)));
+        }
+        Ok(number(&answer["result"]["TTL"]) > 0)
+    }
+
+    fn endpoint(&self) -> String {
+        let endpoint = &self.endpoints[self.current.load(Relaxed) % self.endpoints.len()];
+        endpoint.to_string().trim_end_matches('/').to_owned()
+    }
+}
+
+/// Changes that etcd sends.
+pub struct Watch {
+    lines: Lines,
+    prefix: String,
+}
+
+impl Changes for Watch {
+    async fn next(&mut self) -> Result<Vec<Event>, Failure> {
+        let line = self.lines.next().await?;
+        let line = line.ok_or_else(|| Failure("the watch has ended".into()))?;
+        events(&line, &self.prefix)
+    }
+}
+
+/// Reads a message of a watch.
+fn events(line: &Value, prefix: &str) -> Result<Vec<Event>, Failure> {
+    if let Some(error) = error_of(line) {
+        return Err(Failure(format!("the watch has ended: {error}")));
+    }
+    let result = &line["result"];
+    let compacted = number(&result["compact_revision"]);
+    if compacted > 0 {
+        let text = format!("the changes before revision {compacted} were compacted");
+        return Err(Failure(text));
+    }
+    if result["canceled"].as_bool() == Some(true) {
+        let reason = result["cancel_reason"]
+            .as_str()
+            .unwrap_or("no reason given");
+        return Err(Failure(format!("the watch was cancelled: {reason}")));
+    }
+    let events = result["events"].as_array().into_iter().flatten();
+    let event = |event: &Value| {
+        let entry = entry(&event["kv"], prefix)?;
+        Some(match event["type"].as_str() {
+            Some("DELETE") => Event::Delete(entry.key),
+            _ => Event::Put(entry),
+        })
+    };
+    let events: Option<Vec<Event>> = events.map(event).collect();
+    events.ok_or_else(|| Failure("an event has another form".into()))
+}
+
+/// Reads a value; `None` if it has another form. Numbers of 64 bits are texts, and zeros are
+/// absent.
+fn entry(kv: &Value, prefix: &str) -> Option<Entry> {
+    let bytes = |value: &Value| BASE64.decode(value.as_str().unwrap_or_default()).ok();
+    let key = String::from_utf8(bytes(&kv["key"])?).ok()?;
+    Some(Entry {
+        key: key.strip_prefix(prefix)?.to_owned(),
+        value: bytes(&kv["value"])?,
+        created: number(&kv["create_revision"]),
+        revision: number(&kv["mod_revision"]),
+    })
+}
+
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::String(text) => text.parse().unwrap_or(0),
+        value => value.as_i64().unwrap_or(0),
+    }
+}
+
+/// Returns the text of an error. Within a stream, it is an object.
+fn error_of(answer: &Value) -> Option<String> {
+    let error = answer.get("error")?;
+    let text = error.as_str().or_else(|| error["message"].as_str());
+    Some(text.unwrap_or("an error").to_owned())
+}
+
+/// JSON values of a body, one after the other.
+struct Lines {
+    body: Incoming,
+    bytes: Vec<u8>,
+}
+
+impl Lines {
+    fn new(body: Incoming) -> Self {
+        Lines {
+            body,
+            bytes: vec![],
+        }
+    }
+
+    /// Returns the next value; `None` at the end. Loses nothing if it is abandoned.
+    async fn next(&mut self) -> Result<Option<Value>, Failure> {
+        loop {
+            if let Some(value) = first_value(&mut self.bytes)? {
+                return Ok(Some(value));
+            }
+            let body = &mut self.body;
+            let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+            let Some(frame) = frame else {
+                return Ok(None);
+            };
+            if let Ok(data) = frame.map_err(failure)?.into_data() {
+                self.bytes.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+/// Takes the first JSON value of some bytes; `None` if it is not complete.
+fn first_value(bytes: &mut Vec<u8>) -> Result<Option<Value>, Failure> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
+    let value = match values.next() {
+        Some(Ok(value)) => value,
+        Some(Err(error)) if !error.is_eof() => return Err(failure(error)),
+        _ if bytes.len() > ANSWER_BYTES_MAX => {
+            return Err(Failure("the answer is too long".into()));
+        }
+        _ => return Ok(None),
+    };
+    let length = values.byte_offset();
+    bytes.drain(..length);
+    Ok(Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Value {
+        serde_json::from_str(text).expect("the input is valid")
+    }
+
+    #[test]
+    fn values_are_taken_one_after_the_other_in_any_pieces() {
+        let text = b"{\"result\":{}}\n{\"a\":\"}\\\"\"}\n".as_slice();
+        for cut in 0..text.len() {
+            let mut bytes = text[..cut].to_vec();
+            let mut found = vec![];
+            while let Some(value) = first_value(&mut bytes).expect("the input is valid") {
+                found.push(value);
+            }
+            bytes.extend_from_slice(&text[cut..]);
+            while let Some(value) = first_value(&mut bytes).expect("the input is valid") {
+                found.push(value);
+            }
+            assert_eq!(found, [json!({"result": {}}), json!({"a": "}\""})], "{cut}");
+        }
+        assert!(first_value(&mut b"<html>".to_vec()).is_err());
+        let mut long = b"[".to_vec();
+        long.resize(ANSWER_BYTES_MAX + 1, b' ');
+        assert!(first_value(&mut long).is_err());
+    }
+
+    #[test]
+    fn messages_of_a_watch_are_read() {
+        let created = value(r#"{"result":{"header":{"revision":"3"},"created":true}}"#);
+        assert_eq!(events(&created, "/a/"), Ok(vec![]));
+        let changes = value(
+            r#"{"result":{"events":[
+                {"kv":{"key":"L2EveA==","create_revision":"2","mod_revision":"4","value":"aGk="}},
+                {"type":"DELETE","kv":{"key":"L2EveA==","mod_revision":"5"}}]}}"#,
+        );
+        let put = Event::Put(Entry {
+            key: "x".into(),
+            value: b"hi".to_vec(),
+            created: 2,
+            revision: 4,
+        });
+        let found = events(&changes, "/a/");
+        assert_eq!(found, Ok(vec![put, Event::Delete("x".into())]));
+        for (text, expected) in [
+            (
+                r#"{"result":{"canceled":true,"compact_revision":"9"}}"#,
+                "revision 9",
+            ),
+            (
+                r#"{"result":{"canceled":true,"cancel_reason":"x"}}"#,
+                "cancelled: x",
+            ),
+            (
+                r#"{"error":{"message":"no leader","grpc_code":14}}"#,
+                "no leader",
+            ),
+            (r#"{"error":"denied","code":7}"#, "denied"),
+            (
+                r#"{"result":{"events":[{"kv":{"key":"?"}}]}}"#,
+                "another form",
+            ),
+            (
+                r#"{"result":{"events":[{"kv":{"key":"L2IveA=="}}]}}"#,
+                "another form",
+            ),
+        ] {
+            let found = events(&value(text), "/a/").expect_err("the input is invalid");
+            assert!(found.0.contains(expected), "{found}");
+        }
+    }
+}
