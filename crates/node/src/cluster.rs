@@ -182,8 +182,8 @@ impl Cluster {
         before.collect()
     }
 
-    /// Returns an object whose content is read from chunks for a client; `None` if its head does not
-    /// permit it.
+    /// Returns an object whose content is read from chunks for a client; `None` if its head does
+    /// not permit it.
     pub fn open(self: &Arc<Self>, key: &Key, head: &Arc<Head>, client: IpAddr) -> Option<Object> {
         let coded = head.coded?;
         if coded.length == 0 || coded.length > self.object_bytes_max {

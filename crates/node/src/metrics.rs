@@ -175,8 +175,11 @@ pub struct ClusterCounts {
 
 impl ClusterCounts {
     /// Name, meaning and value of each count.
-    pub fn rows(&self) -> [(&'static str, &'static str, u64); 20] {
-        let row = |name, help, count: &AtomicU64| (name, help, count.load(Relaxed));
+    pub fn rows(&self) -> impl Iterator<Item = CountRow> {
+        self.rows_of_reads().into_iter().chain(self.rows_of_nodes())
+    }
+
+    fn rows_of_reads(&self) -> [CountRow; 9] {
         [
             row(
                 "objects_coded",
@@ -219,6 +222,11 @@ impl ClusterCounts {
                 "Replies whose rest came from the origin",
                 &self.rests_from_origin,
             ),
+        ]
+    }
+
+    fn rows_of_nodes(&self) -> [CountRow; 11] {
+        [
             row(
                 "chunks_repaired",
                 "Lost chunks made again",
@@ -276,6 +284,13 @@ impl ClusterCounts {
             ),
         ]
     }
+}
+
+/// Name of a count in metrics, its meaning, and its value.
+pub type CountRow = (&'static str, &'static str, u64);
+
+fn row(name: &'static str, help: &'static str, count: &AtomicU64) -> CountRow {
+    (name, help, count.load(Relaxed))
 }
 
 /// The cluster as one node sees it.

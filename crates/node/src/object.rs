@@ -146,7 +146,8 @@ impl Object {
         Object::new(head, vec![])
     }
 
-    /// Whether it is what the store has of an object whose content is in chunks. Chunks have content.
+    /// Whether it is what the store has of an object whose content is in chunks. Chunks have
+    /// content.
     pub fn is_stub(&self) -> bool {
         self.head.coded.is_some() && self.length == 0
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /v1/health` | 200 while the node serves, with a text that is different after each start |
 //! | `GET /v1/chunk` | part of a chunk (`mayfly-key`, `mayfly-part`), or 404 |
+//! | `GET /v1/check` | the status of the same, without content |
 //! | `PUT /v1/chunk` | stores a chunk and the head of its object, which precedes it |
 //! | `GET /v1/stub` | heads of the objects under a key whose chunks are on nodes |
 //! | `PUT /v1/stub` | moves the deadline of the chunks of an object to that of a newer head |
@@ -182,6 +183,11 @@ impl Port {
         };
         match (request.method(), path) {
             (&Method::GET, "/v1/chunk") => self.chunk(&key, request.headers()).await,
+            (&Method::GET, "/v1/check") => {
+                let mut response = self.chunk(&key, request.headers()).await;
+                *response.body_mut() = Content::empty();
+                response
+            }
             (&Method::PUT, "/v1/chunk") => self.put(&key, request).await,
             (&Method::GET, "/v1/stub") => self.stubs(&key).await,
             (&Method::PUT, "/v1/stub") => self.renew(&key, request).await,

@@ -56,8 +56,8 @@ impl std::fmt::Debug for CodedExtent {
 }
 
 impl CodedExtent {
-    /// Content of an object of the cluster, for a client's address. Without a client, it is read for
-    /// a repair, which does not use the origin.
+    /// Content of an object of the cluster, for a client's address. Without a client, it is read
+    /// for a repair, which does not use the origin.
     pub fn new(
         cluster: Arc<Cluster>,
         key: Key,

@@ -7,15 +7,18 @@
 //! again, compares the content with the object's version, and sends what is missing.
 //!
 //! # Bounds
-//! A node repairs one object at a time, with a pause such that it reads at most a configured number
-//! of bytes per second. An object is repaired at most once in [`RECENT_TIME`], so that one that
-//! cannot be repaired costs little. At most [`WAITING_MAX`] objects wait; further ones are found by
-//! their next read. The memory of a repair is a stripe and the chunks that are missing.
+//! A node repairs one object at a time, and one more after a node has come back, with pauses such
+//! that at most a configured number of bytes per second is read for it, here and on homes. An
+//! object is repaired at most once in [`RECENT_TIME`], so that one that cannot be repaired costs
+//! little. At most [`WAITING_MAX`] objects wait; further ones are found by their next read. The
+//! memory of a repair is a stripe and the chunks that are missing.
 //!
 //! # Limits
-//! When a node comes back, 65,536 heads in memory and all on disk are compared; chunks of other
-//! objects are found lost by their next read. Lost parity is found with the first lost data chunk of
-//! the same object, because reads do not need it.
+//! When a node comes back, 65,536 heads in memory and all on disk are compared with what it has,
+//! not with its content, because it would otherwise read all of its disk after each restart. Other
+//! lost chunks are found by reads. These need no parity: damaged parity, or parity that was lost
+//! without a restart, is found with the first lost data chunk of the same object, whose other
+//! chunks are then read, too. With one parity chunk that is too late.
 //!
 //! A home refuses chunks of objects that a purge may concern: one that was purged since its fetch,
 //! and, after more than a thousand purges, every object that is older than them.
@@ -23,8 +26,9 @@
 use super::message::Part;
 use super::read::CodedExtent;
 use super::write::Cut;
-use super::{Cluster, PROBE_TIME, call_of};
+use super::{Cluster, PART_BYTES_MAX, PROBE_TIME, call_of};
 use crate::cluster::message;
+use crate::coded::Coded;
 use crate::config::Invalid;
 use crate::disk::key_hash;
 use crate::object::{Extent, Head};
@@ -180,8 +184,8 @@ impl Cluster {
         }
     }
 
-    /// Whether an object was reported a moment ago, with the same node. It counts as reported from now
-    /// on.
+    /// Whether an object was reported a moment ago, with the same node. It counts as reported from
+    /// now on.
     fn is_recent(&self, damaged: &Damaged) -> bool {
         let version = damaged.head.coded.map_or(0, |coded| coded.version);
         let of = damaged.of.map_or(0, |of| mix(u64::from(of.0) + 1));
@@ -239,7 +243,7 @@ impl Cluster {
         {
             return;
         }
-        let homes = self.lost(damaged, coded.version).await;
+        let homes = self.lost(damaged, coded).await;
         if homes.is_empty() || (damaged.of.is_some() && self.is_recent(damaged)) {
             return;
         }
@@ -250,7 +254,7 @@ impl Cluster {
     }
 
     /// Returns the chunks that are lost, with their homes.
-    async fn lost(&self, damaged: &Damaged, version: u64) -> BTreeMap<usize, ServerId> {
+    async fn lost(&self, damaged: &Damaged, coded: Coded) -> BTreeMap<usize, ServerId> {
         let view = self.view();
         let targets = view.targets(view.bucket_of(key_hash(&damaged.key)));
         let mut lost = BTreeMap::new();
@@ -259,29 +263,51 @@ impl Cluster {
             if damaged.of.is_some_and(|of| of != server) {
                 continue;
             }
-            let part = Part {
-                version,
-                chunk,
-                range: Range { start: 0, end: 0 },
-            };
-            if damaged.lost.contains(&chunk) || self.lacks(server, &damaged.key, &part).await {
+            let is_lost =
+                damaged.lost.contains(&chunk) || self.lacks(server, damaged, coded, chunk).await;
+            if is_lost {
                 lost.insert(chunk, server);
             }
         }
         lost
     }
 
-    /// Whether a node answers that it does not have a chunk.
-    async fn lacks(&self, server: ServerId, key: &Key, part: &Part) -> bool {
-        if server == self.config.own {
-            return self.own_part(key, part).await.is_none();
-        }
-        let Some(mut call) = call_of(Method::GET, "/v1/chunk", key) else {
-            return false;
+    /// Whether a node answers that it does not have a chunk. If a read has found another chunk of
+    /// the object lost, the node reads this one, part by part, and lacks it if it is damaged.
+    async fn lacks(&self, server: ServerId, damaged: &Damaged, coded: Coded, chunk: usize) -> bool {
+        let length = match damaged.of {
+            None => self.coding.chunk_bytes(coded.length),
+            Some(_) => 0,
         };
+        let mut start = 0;
+        loop {
+            let end = length.min(start + PART_BYTES_MAX);
+            let part = Part {
+                version: coded.version,
+                chunk,
+                range: Range { start, end },
+            };
+            self.repairs.wait_for(end - start).await;
+            match self.has_part(server, &damaged.key, &part).await {
+                Some(true) if end < length => start = end,
+                has_part => return has_part == Some(false),
+            }
+        }
+    }
+
+    /// Whether a node has a part of a chunk; `None` without an answer.
+    async fn has_part(&self, server: ServerId, key: &Key, part: &Part) -> Option<bool> {
+        if server == self.config.own {
+            return Some(self.own_part(key, part).await.is_some());
+        }
+        let mut call = call_of(Method::GET, "/v1/check", key)?;
         call.headers.insert(message::PART, part.value());
-        let reply = self.call(server, call, 1 << 10, PROBE_TIME).await;
-        reply.is_ok_and(|reply| reply.status == StatusCode::NOT_FOUND)
+        let reply = self.call(server, call, 1 << 10, PROBE_TIME).await.ok()?;
+        match reply.status {
+            StatusCode::OK => Some(true),
+            StatusCode::NOT_FOUND => Some(false),
+            _ => None,
+        }
     }
 
     /// Makes chunks again and sends them to their homes. Returns how many were stored.

@@ -113,8 +113,8 @@ impl Node {
         }
     }
 
-    /// Returns the object that another request's fetch has confirmed as this request needs it: chunks
-    /// are read for its own client, and several ranges from memory. `None` if it is lost.
+    /// Returns the object that another request's fetch has confirmed as this request needs it:
+    /// chunks are read for its own client, and several ranges from memory. `None` if it is lost.
     pub(super) async fn shared(&self, asking: &Asking, object: Object) -> Option<Object> {
         if object.extent.is_none() {
             return Some(object);
