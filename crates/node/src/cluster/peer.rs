@@ -255,6 +255,8 @@ impl Peer {
 /// # Errors
 /// It is longer, or the connection broke.
 pub async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, PeerFailure> {
+    let length = body.size_hint().exact().unwrap_or(0);
+    let length = usize::try_from(length).unwrap_or(0).min(bytes_max);
     let mut first = Bytes::new();
     let mut all: Vec<u8> = vec![];
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -270,6 +272,8 @@ pub async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Peer
             continue;
         }
         if all.is_empty() {
+            // At once: a buffer that grows is allocated and copied several times.
+            all.reserve_exact(length.max(first.len() + data.len()));
             all.extend_from_slice(&first);
             first.clear();
         }
