@@ -40,6 +40,9 @@ const TABLE_PLACE_BYTES: usize = 9;
 /// Number of bytes that an entry's reference takes in the expiry index.
 const INDEX_PLACE_BYTES: usize = 5;
 
+/// Number of bytes of keys and values that [`View::set_all`] stores before it counts the memory.
+const UNCOUNTED_BYTES_MAX: usize = 2048;
+
 /// Deadline that a write gives to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewDeadline {
@@ -432,6 +435,19 @@ impl<'a> View<'a> {
         value: NewValue<'_, Object>,
         at: Option<Tick>,
     ) {
+        self.put_uncounted(key, found, value, at);
+        self.written(key, at);
+    }
+
+    /// As [`View::put_at`], without what [`View::written`] does.
+    #[inline]
+    fn put_uncounted(
+        &mut self,
+        key: &Key<'_>,
+        found: Option<Slot>,
+        value: NewValue<'_, Object>,
+        at: Option<Tick>,
+    ) {
         let (now, value_bytes) = (self.now, value.len());
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
@@ -467,7 +483,45 @@ impl<'a> View<'a> {
             db.insert(key.hash, key.bytes, value, at);
             locked.lifetimes.written(key.hash, key.db, now);
         }
-        self.written(key, at);
+    }
+
+    /// Stores strings in order, as [`View::set`] does. The memory is counted, and the next expiry
+    /// published, once for several strings of one shard, because that is a part of the time of
+    /// storing a short one.
+    pub fn set_all<'e>(
+        &mut self,
+        strings: impl IntoIterator<Item = (Key<'e>, &'e [u8], Option<Tick>)>,
+    ) {
+        let mut uncounted: Option<(Key<'e>, usize)> = None;
+        for (key, value, deadline) in strings {
+            let shard = |key: &Key<'_>| (self.space.shard_of(key), key.db);
+            let mut bytes = 0;
+            if let Some((last, before)) = uncounted.take() {
+                match shard(&last) == shard(&key) && before < UNCOUNTED_BYTES_MAX {
+                    true => bytes = before,
+                    false => self.count(&last),
+                }
+            }
+            let found = self.live(&key);
+            let new = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+            self.note_write(&key, found, new);
+            let at = deadline.map(|deadline| deadline.min(Tick::MAX));
+            self.put_uncounted(&key, found, new_string(key.bytes, value), at);
+            let cause = InvalidationCause::Command;
+            self.parts(&key).2.mark_changed(key.db, key.bytes, cause);
+            self.mark_ready(&key);
+            uncounted = Some((key, bytes + key.bytes.len() + value.len()));
+        }
+        if let Some((last, _)) = uncounted {
+            self.count(&last);
+        }
+    }
+
+    /// Counts the memory of the database of a key, and publishes its next expiry.
+    fn count(&mut self, key: &Key<'_>) {
+        let (space, shard, locked) = self.parts(key);
+        locked.account(key.db, space.shared());
+        space.publish_deadline(shard, key.db, locked);
     }
 
     /// Edits a string in place, or an empty one if the key is absent, and keeps the deadline. An

@@ -412,3 +412,58 @@ fn a_keyspace_of_several_shards_misses_as_its_policy_does_in_each_part() {
         );
     }
 }
+
+#[test]
+fn strings_stored_together_are_as_if_stored_one_by_one() {
+    for seed in 1..=20 {
+        let (alone, together) = (space("allkeys-lru", 0), space("allkeys-lru", 0));
+        let mut chance = Chance::new(seed);
+        for _ in 0..40 {
+            let strings: Vec<_> = (0..chance.bits() % 64)
+                .map(|_| {
+                    let len = match chance.bits() % 20 {
+                        0 => 5000,
+                        _ => chance.bits() % 60,
+                    };
+                    let name = format!("key:{}", chance.bits() % 1000);
+                    let deadline = chance.bits() % 100_000;
+                    let deadline = deadline.is_multiple_of(2).then_some(Tick(NOW.0 + deadline));
+                    (chance.bits() % 2, name, vec![b'v'; len as usize], deadline)
+                })
+                .collect();
+            let of = |space: &Keyspace| {
+                let mut view = space.lock_all(NOW);
+                view.set_all(strings.iter().map(|(db, name, value, deadline)| {
+                    let key = space.key(*db as u8, name.as_bytes());
+                    (key, &value[..], *deadline)
+                }));
+            };
+            of(&together);
+            let mut view = alone.lock_all(NOW);
+            for (db, name, value, deadline) in &strings {
+                let key = alone.key(*db as u8, name.as_bytes());
+                let deadline = deadline.map_or(NewDeadline::Clear, NewDeadline::At);
+                view.set(&key, value, deadline);
+            }
+        }
+        together.check();
+        let mut views = [alone.lock_all(NOW), together.lock_all(NOW)];
+        for (db, number) in (0..2).flat_map(|db| (0..1000).map(move |number| (db, number))) {
+            let name = format!("key:{number}");
+            let key = alone.key(db, name.as_bytes());
+            let [one, other] = &mut views;
+            assert_eq!(one.get(&key), other.get(&key));
+            assert_eq!(one.deadline(&key), other.deadline(&key));
+        }
+        drop(views);
+        assert_eq!(alone.changes(), together.changes());
+        for shard in 0..alone.shard_count() {
+            assert_eq!(alone.next_due(shard), together.next_due(shard));
+            assert!(
+                alone.background_step(shard, NOW, 0, &mut vec![])
+                    == together.background_step(shard, NOW, 0, &mut vec![])
+            );
+        }
+        assert_eq!(alone.published_bytes(), together.published_bytes());
+    }
+}

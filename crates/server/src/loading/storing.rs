@@ -90,7 +90,19 @@ impl<'s> Storer<'s> {
         for entry in &*strings {
             view.prefetch_bucket(&entry.key);
         }
-        strings.iter().for_each(|entry| put(&mut view, entry));
+        // Items are rare.
+        if strings
+            .iter()
+            .any(|entry| matches!(entry.content, Content::Item(_)))
+        {
+            strings.iter().for_each(|entry| put(&mut view, entry));
+        } else {
+            view.set_all(
+                strings
+                    .iter()
+                    .map(|entry| (entry.key, entry.value, entry.deadline)),
+            );
+        }
         strings.clear();
     }
 
