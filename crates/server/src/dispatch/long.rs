@@ -526,15 +526,13 @@ fn add_effect<'v>(
     let (space, mut out) = (&server.keyspace, Output::default());
     let reply = Reply::new(&mut out, job.protocol);
     let mut ctx = context(server, space, view, locks, &mut session, None, reply);
-    effects::add(
-        &mut ctx,
-        Ran {
-            index: job.call.index,
-            args: job.call.args(),
-            reply: ReplyAt::Bytes(&job.reply),
-            changes_before,
-        },
-    );
+    let ran = Ran {
+        index: job.call.index,
+        args: job.call.args(),
+        reply: ReplyAt::Bytes(&job.reply),
+        changes_before,
+    };
+    effects::add(&mut ctx, ran, None);
 }
 
 fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) {

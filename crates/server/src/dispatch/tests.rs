@@ -1,5 +1,6 @@
 //! Tests of dispatch without sockets.
 
+mod batches;
 mod expired;
 mod held;
 mod logins;
