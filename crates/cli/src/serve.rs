@@ -11,6 +11,7 @@ mod time_slice;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use policy::names::did_you_mean;
+use program_pages::ProgramPages;
 use server::clock::Clock;
 use server::config::load::{self, FILE_VARIABLE, Sources};
 use server::config::words::NOT_SUPERVISED;
@@ -237,6 +238,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         true => restart::receive()?,
         false => Handover::default(),
     };
+    let pages = ProgramPages::find();
     start_log(&config, &warnings)?;
     raise_file_limit(&config);
     let is_plain = config.file().is_empty() && arguments.given().is_empty();
@@ -270,7 +272,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         daemon::detach()?;
     }
     time_slice::shorten();
-    program_pages::drop_unused();
+    pages.drop_later();
     let result = wait(running, manager.as_deref());
     drop(pid_file);
     if result.is_ok() {

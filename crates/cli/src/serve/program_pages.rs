@@ -1,7 +1,7 @@
 //! Pages of the program that only the start has used.
 //!
-//! The start runs through much of the program once: arguments, tables, settings. The system maps
-//! sixteen pages around each page of code that is used, so that half of the program becomes
+//! The start runs through much of the program once: relocations, arguments, tables, settings. The
+//! system maps sixteen pages around each page that is used, so that half of the program becomes
 //! resident. These pages are dropped from the memory of the process after the start. The system
 //! keeps them in its cache of files, from which those that are still used are mapped again.
 #![expect(
@@ -10,49 +10,120 @@
 )]
 
 use rustix::mm::{Advice, madvise};
+use std::thread;
+use std::time::Duration;
 
-/// Drops the pages of code from resident memory. A failure has no consequences.
-pub fn drop_unused() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for (start, end) in maps.lines().filter_map(code) {
-        // SAFETY: the range is a private mapping of a file that is not writable, so that its pages
-        // are equal to those of the file, from which the system reads them again at the next
-        // access, in whatever thread.
-        let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxDontNeed) };
+/// Time for which the program's pages stay in memory. Periodic work begins within it.
+const START: Duration = Duration::from_millis(500);
+
+/// Pages of the program and its libraries that are equal to those of their files: code, constants,
+/// and what the linker reads at the start.
+pub struct ProgramPages(Vec<(usize, usize)>);
+
+impl ProgramPages {
+    /// Finds the pages. No other thread may be running: it could load a library, whose mapping
+    /// consists of other parts a moment later.
+    pub fn find() -> ProgramPages {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        ProgramPages(unchanged(&maps))
+    }
+
+    /// Drops the pages from resident memory in a while, when the threads of the server have run
+    /// once. A failure has no consequences.
+    pub fn drop_later(self) {
+        let thread = thread::Builder::new().name("start".to_owned());
+        let _ = thread.spawn(move || {
+            thread::sleep(START);
+            self.drop_resident();
+        });
+    }
+
+    fn drop_resident(self) {
+        for (start, end) in self.0 {
+            // SAFETY: the range is a private mapping of a file that was neither writable nor
+            // changed before other threads ran, and nothing unmaps the program or the libraries
+            // that it was started with. So the pages are equal to those of the file, from which
+            // the system reads them again at the next access, in whatever thread.
+            let _ = unsafe { madvise(start as *mut _, end - start, Advice::LinuxDontNeed) };
+        }
     }
 }
 
-/// Returns the addresses of a line of `/proc/self/maps` if it is code in a file.
-fn code(line: &str) -> Option<(usize, usize)> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let is_code = words.next()? == "r-xp" && words.nth(3)?.starts_with('/');
+/// Returns the addresses of the mappings in `/proc/self/smaps` that are private, of a file, not
+/// writable, and have no page of their own. Constants with addresses, which the linker changes
+/// before it makes them read-only, have such pages.
+fn unchanged(maps: &str) -> Vec<(usize, usize)> {
+    let (mut found, mut range) = (Vec::new(), None);
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match (words.next(), words.next()) {
+            (Some("Anonymous:" | "Swap:"), Some("0")) => {}
+            (Some("Anonymous:" | "Swap:"), _) => range = None,
+            // The last line of a mapping.
+            (Some("VmFlags:"), _) => found.extend(range.take()),
+            (Some(addresses), Some("r-xp" | "r--p")) => {
+                let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
+                range = addresses_in(addresses).filter(|_| is_file);
+            }
+            // The first line of another mapping. The names of properties end with a colon.
+            (Some(first), _) if !first.ends_with(':') => range = None,
+            _ => {}
+        }
+    }
+    found
+}
+
+fn addresses_in(text: &str) -> Option<(usize, usize)> {
+    let (start, end) = text.split_once('-')?;
     let number = |text: &str| usize::from_str_radix(text, 16).ok();
-    is_code.then_some((number(start)?, number(end)?))
+    Some((number(start)?, number(end)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn mapping(permissions: &str, path: &str, anonymous: &str, swap: &str) -> String {
+        format!(
+            "5600-5700 {permissions} 0001 fe:00 77   {path}\nSize: 4 kB\nRss: 4 kB\n\
+             Anonymous: {anonymous} kB\nSwap: {swap} kB\nVmFlags: rd mr\n"
+        )
+    }
+
     #[test]
-    fn only_code_in_files_is_dropped() {
-        let line = |permissions: &str, path: &str| {
-            format!("5600-5700 {permissions} 0001 fe:00 77   {path}")
-        };
-        assert_eq!(
-            code(&line("r-xp", "/usr/bin/mayfly")),
-            Some((0x5600, 0x5700))
-        );
-        for (permissions, path) in [
-            ("r--p", "/usr/bin/mayfly"),
-            ("rwxp", "/a"),
-            ("r-xp", "[vdso]"),
-            ("r-xp", ""),
+    fn unchanged_mappings_of_files_are_dropped() {
+        let own = |permissions: &str| mapping(permissions, "/usr/bin/mayfly", "0", "0");
+        assert_eq!(unchanged(&own("r-xp")), [(0x5600, 0x5700)]);
+        assert_eq!(unchanged(&own("r--p")), [(0x5600, 0x5700)]);
+        for other in [
+            own("rwxp"),
+            own("rw-p"),
+            own("r--s"),
+            mapping("r--p", "/usr/bin/mayfly", "4", "0"),
+            mapping("r--p", "/usr/bin/mayfly", "0", "4"),
+            mapping("r-xp", "[vdso]", "0", "0"),
+            mapping("r-xp", "", "0", "0"),
         ] {
-            assert_eq!(code(&line(permissions, path)), None, "{permissions} {path}");
+            assert_eq!(unchanged(&other), [], "{other}");
+            assert_eq!(
+                unchanged(&(other.clone() + &own("r-xp") + &other)),
+                [(0x5600, 0x5700)],
+                "{other}"
+            );
         }
-        // This process continues to run.
-        drop_unused();
+        // A report that ends early says nothing about its last mapping.
+        assert_eq!(
+            unchanged(own("r-xp").trim_end_matches("VmFlags: rd mr\n")),
+            []
+        );
+    }
+
+    /// This process continues to run, with its constants and those that the linker has changed.
+    #[test]
+    fn the_program_runs_without_its_resident_pages() {
+        let pages = ProgramPages::find();
+        assert!(pages.0.len() >= 2, "code and constants of the program");
+        pages.drop_resident();
+        assert_eq!(format!("{:?}", Some(1.5)), "Some(1.5)");
     }
 }
