@@ -66,6 +66,8 @@ pub struct Session {
     pub is_login_admitted: bool,
     /// Queued commands within MULTI.
     pub transaction: Option<Box<Transaction>>,
+    /// Whether EXEC runs the commands of a transaction, which is no longer in `transaction`.
+    pub runs_transaction: bool,
     /// Watched keys with their databases.
     pub watched: BTreeSet<(u8, Vec<u8>)>,
     /// Earliest deadline of a watched key at the time of its WATCH.
@@ -147,6 +149,7 @@ impl Session {
             login_at: None,
             is_login_admitted: false,
             transaction: None,
+            runs_transaction: false,
             watched: BTreeSet::new(),
             watched_due: None,
             watched_bytes: 0,

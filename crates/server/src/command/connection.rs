@@ -140,9 +140,9 @@ pub(crate) fn log_in(
         }
         None => {
             note_failure(server, session);
-            let context = match session.transaction {
-                Some(_) => Context::Transaction,
-                None => Context::TopLevel,
+            let context = match session.runs_transaction {
+                true => Context::Transaction,
+                false => Context::TopLevel,
             };
             let event = (Reason::Authentication, context);
             permission::record(server, session, event, object, user);

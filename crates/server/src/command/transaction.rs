@@ -213,6 +213,7 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     }
     ctx.reply.array(transaction.len());
     let blocking_state = std::mem::take(&mut ctx.session.blocking_state);
+    ctx.session.runs_transaction = true;
     let mut done = 0u64;
     for (index, args) in transaction.iter() {
         let (spec, chosen) = (ctx.table[index as usize], ctx.table.choose(index, args));
@@ -229,6 +230,7 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
             ctx.run_inner(chosen, args, Caller::Transaction);
         }
     }
+    ctx.session.runs_transaction = false;
     ctx.session.blocking_state = blocking_state;
 }
 

@@ -1,6 +1,7 @@
-//! Delays of attempts to authenticate in memcached's protocol.
+//! Attempts to authenticate: delays in memcached's protocol, and what ACL LOG says of them.
 
 use super::*;
+use crate::acl::log::Context;
 use crate::memcached::Progress;
 use wire::memcached::{Limits, Parsed, Parser};
 
@@ -48,4 +49,18 @@ fn attempts_by_sasl_are_delayed_like_others() {
     assert!(send(&mut bench, "secret").1.is_empty());
     bench.server.clock.pass_ms(1);
     assert_eq!(status(&send(&mut bench, "secret").1), 0);
+}
+
+/// ACL LOG said `toplevel`, because EXEC had taken the transaction out of the session.
+#[test]
+fn a_failure_in_a_transaction_is_logged_with_its_context() {
+    let mut bench = Bench::new();
+    bench.say("CONFIG SET requirepass secret");
+    let context = |bench: &Bench| bench.server.acl.log.newest(1)[0].context;
+    for line in ["MULTI", "AUTH wrong", "EXEC"] {
+        bench.say(line);
+    }
+    assert_eq!(context(&bench), Context::Transaction);
+    bench.say("AUTH wrong");
+    assert_eq!(context(&bench), Context::TopLevel);
 }
