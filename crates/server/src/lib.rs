@@ -41,6 +41,7 @@ pub mod message;
 pub mod metrics;
 pub mod monitor;
 pub mod net;
+pub mod notices;
 pub mod notify;
 pub mod process;
 pub mod pubsub;

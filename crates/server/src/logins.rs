@@ -11,6 +11,7 @@
 //! there send more attempts than that. Clients of other addresses never wait.
 
 use crate::clock::Moment;
+use crate::notices::Lines;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
@@ -33,8 +34,6 @@ const ADDRESSES_MAX: usize = 1_024;
 /// Number of failures of an address that are each logged. Later ones are logged when their number
 /// has doubled.
 const LOGGED_FAILURES: u32 = 4;
-/// Maximum number of log lines about failures of all addresses together, in [`FORGET_MS`].
-const LOG_LINES_MAX: u32 = 60;
 
 /// When an attempt to authenticate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,36 +85,11 @@ impl Failures {
     }
 }
 
-/// Lines about failures that were logged.
-#[derive(Debug, Default)]
-struct Logged {
-    /// Begin of the present period.
-    since: Moment,
-    lines: u32,
-    skipped: u64,
-}
-
-impl Logged {
-    /// Returns the number of failures since the last one that was logged, if another line may be
-    /// logged.
-    fn next(&mut self, is_wanted: bool, now: Moment) -> Option<u64> {
-        if now.since(self.since) >= FORGET_MS {
-            (self.since, self.lines) = (now, 0);
-        }
-        if !is_wanted || self.lines >= LOG_LINES_MAX {
-            self.skipped += 1;
-            return None;
-        }
-        self.lines += 1;
-        Some(std::mem::take(&mut self.skipped))
-    }
-}
-
 /// Recent failures by address.
 #[derive(Debug, Default)]
 pub struct Logins {
     addresses: Mutex<HashMap<IpAddr, Failures>>,
-    logged: Mutex<Logged>,
+    logged: Mutex<Lines>,
 }
 
 /// Returns the address whose failures count together: an IPv4 address, or the network of 64 bits
@@ -194,6 +168,7 @@ impl Logins {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notices::LINES_MAX;
 
     const NOW: Moment = Moment(1_000_000);
 
@@ -266,8 +241,8 @@ mod tests {
             logins.fail(&address, now).skipped
         };
         let logged = (0..1_000).filter(|number| fail(*number, NOW).is_some());
-        assert_eq!(logged.count(), LOG_LINES_MAX as usize);
-        let skipped = 1_000 - u64::from(LOG_LINES_MAX);
+        assert_eq!(logged.count(), LINES_MAX as usize);
+        let skipped = 1_000 - u64::from(LINES_MAX);
         assert_eq!(fail(1_001, later(FORGET_MS)), Some(skipped));
         assert_eq!(fail(1_002, later(FORGET_MS)), Some(0));
         // The fifth failure of one address is not logged.

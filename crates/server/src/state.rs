@@ -16,6 +16,7 @@ use crate::loading::Loading;
 use crate::logins::Logins;
 use crate::long::Long;
 use crate::monitor::Monitors;
+use crate::notices::Notices;
 use crate::pubsub::PubSub;
 use crate::random::chance;
 use crate::replication::Replication;
@@ -173,6 +174,8 @@ pub struct Server {
     pub held_clients: AtomicU64,
     /// Failed authentications by address.
     pub logins: Logins,
+    /// Warnings about clients.
+    pub notices: Notices,
     /// Time at which a delayed `flush_all` empties memcached's database, in ms since 1970; 0 if
     /// there is none.
     pub flush_at_ms: AtomicU64,
@@ -268,6 +271,7 @@ impl Server {
             pause: Pause::default(),
             held_clients: AtomicU64::new(0),
             logins: Logins::default(),
+            notices: Notices::default(),
             flush_at_ms: AtomicU64::new(0),
             tls: Tls::default(),
             run_id: run_id(),

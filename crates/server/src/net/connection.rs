@@ -23,6 +23,7 @@ use crate::freeing;
 use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::net::tls::TlsStream;
+use crate::notices::Kind;
 use crate::session::{ReplyMode, Session};
 use crate::socket::Stream;
 use crate::state::Server;
@@ -464,10 +465,10 @@ impl Connection {
         }
         let stats = &server.stats;
         stats.query_limit_disconnections.fetch_add(1, Relaxed);
-        log::warn!(
-            "closing client {} ({}): its query buffer exceeds client-query-buffer-limit",
-            self.session.info.id,
-            self.session.info.address
+        self.warn_of_closing(
+            server,
+            Kind::Closed,
+            "its query buffer exceeds client-query-buffer-limit",
         );
         true
     }
@@ -655,7 +656,7 @@ impl Connection {
             }
             let args = call.args(input, spans);
             if call.index.is_none() && args.is_http() {
-                self.warn_of_http();
+                self.warn_of_http(executor.server());
                 self.session.is_closing = true;
                 return (Some(Stop::Closing), input.len());
             }
@@ -690,11 +691,18 @@ impl Connection {
         (None, input.len())
     }
 
-    fn warn_of_http(&self) {
-        log::warn!(
-            "closing client {} ({}): it sent an HTTP request, possibly caused by a malicious web page",
-            self.session.info.id,
-            self.session.info.address
+    fn warn_of_http(&self, server: &Server) {
+        let why = "it sent an HTTP request, possibly caused by a malicious web page";
+        self.warn_of_closing(server, Kind::Http, why);
+    }
+
+    /// Logs the reason for which the connection is closed.
+    fn warn_of_closing(&self, server: &Server, kind: Kind, why: &str) {
+        let (id, address) = (self.session.info.id, &self.session.info.address);
+        server.notices.warn(
+            kind,
+            server.clock.moment(),
+            format_args!("closing client {id} ({address}): {why}"),
         );
     }
 

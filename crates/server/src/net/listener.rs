@@ -3,6 +3,7 @@
 use crate::clients::Endpoint;
 use crate::config::{Config, Id, TABLE};
 use crate::message::{Port, PortProtocol};
+use crate::notices::Kind;
 use crate::restart::handover::{Handover, Place};
 use crate::restart::{Phase, Restart};
 use crate::socket::{Listener, LocalListener, NOT_A_SOCKET, Peer, Stream, socket_inode};
@@ -426,7 +427,11 @@ fn admit(server: &Server, mut stream: Stream, peer: &Peer, port: Port) -> Option
     server.stats.connections_received.fetch_add(1, Relaxed);
     let is_protected = server.config.is_on(Id::ProtectedMode) && !server.needs_password();
     if is_protected && !peer.is_on_this_machine() {
-        log::warn!("refused a connection from {peer}: protected mode");
+        server.notices.warn(
+            Kind::Refused,
+            server.clock.moment(),
+            format_args!("refused a connection from {peer}: protected mode"),
+        );
         refuse(&mut stream, port, DENIED, DENIED_MEMCACHED);
         server.stats.connections_rejected.fetch_add(1, Relaxed);
         return None;

@@ -21,6 +21,7 @@ use crate::loading::file::reload;
 use crate::message::{Message, Port, PortProtocol, Subscriber};
 use crate::net::connection::{Connection, Next, Scratch};
 use crate::net::listener::{Accepted, FIRST_LISTENER, LISTENERS_MAX, Listeners};
+use crate::notices::Kind;
 use crate::saving::{Waiting, work as saving};
 use crate::session::Session;
 use crate::socket::{Peer, Stream};
@@ -526,7 +527,11 @@ impl Worker {
         let registered = registry.register(&mut stream, Token(index), Interest::READABLE);
         let server = executor.server();
         if let Err(error) = registered {
-            log::warn!("a connection from {peer} could not be registered: {error}");
+            server.notices.warn(
+                Kind::Refused,
+                server.clock.moment(),
+                format_args!("a connection from {peer} could not be registered: {error}"),
+            );
             server.clients.release();
             server.stats.workers[self.index]
                 .connections

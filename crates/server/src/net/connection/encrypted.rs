@@ -6,6 +6,7 @@ use crate::command::permission;
 use crate::config::Id;
 use crate::config::words::{USER_BY_ALTERNATIVE_NAME, USER_BY_COMMON_NAME};
 use crate::net::tls::TlsStream;
+use crate::notices::Kind;
 use crate::state::Server;
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -101,10 +102,13 @@ impl Connection {
         }
         let name = names.first().map_or("", String::as_str);
         let info = &self.session.info;
-        log::warn!(
-            "client {} ({}): its certificate names no enabled user: '{name}'",
-            info.id,
-            info.address
+        server.notices.warn(
+            Kind::Certificate,
+            server.clock.moment(),
+            format_args!(
+                "client {} ({}): its certificate names no enabled user: '{name}'",
+                info.id, info.address
+            ),
         );
         let event = (Reason::Certificate, Context::TopLevel);
         permission::record(server, &self.session, event, b"tls-cert", name.as_bytes());

@@ -182,7 +182,7 @@ impl Connection {
             return false;
         }
         if refusal.complaint == Complaint::Http {
-            self.warn_of_http();
+            self.warn_of_http(executor.server());
         }
         refuse(refusal, executor.memcached_counts(), output);
         self.session.is_closing |= refusal.is_fatal;

@@ -5,6 +5,7 @@ use crate::clients::ClientInfo;
 use crate::clock::Moment;
 use crate::dispatch::Executor;
 use crate::freeing;
+use crate::notices::Kind;
 use crate::queue::Transaction;
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,12 +30,12 @@ impl Connection {
             let is_there =
                 can_allocate(self.input.len() + more) && self.input.try_reserve_exact(more).is_ok();
             if !is_there {
-                let (id, address) = (self.session.info.id, &self.session.info.address);
                 let stats = &server.stats;
                 stats
                     .allocation_failure_disconnections
                     .fetch_add(1, Relaxed);
-                log::warn!("closing client {id} ({address}): there is no memory for its input");
+                let why = "there is no memory for its input";
+                self.warn_of_closing(server, Kind::Closed, why);
                 return false;
             }
         }
@@ -74,24 +75,20 @@ impl Connection {
 
     /// Counts and logs that the connection is closed because of its output.
     pub fn report_excess(&self, server: &Server) {
-        let (id, address) = (self.session.info.id, &self.session.info.address);
         let counter = match self.output.cut_off() {
             Some(CutOff::Memory) => &server.stats.allocation_failure_disconnections,
             _ => &server.stats.output_limit_disconnections,
         };
         counter.fetch_add(1, Relaxed);
-        match self.output.cut_off() {
-            Some(CutOff::Memory) => {
-                log::warn!("closing client {id} ({address}): there is no memory for its reply");
+        let pending = self.pending_bytes();
+        let why = match self.output.cut_off() {
+            Some(CutOff::Memory) => "there is no memory for its reply".to_owned(),
+            Some(CutOff::Limit) => {
+                format!("its reply exceeds client-output-buffer-limit or {OUTPUT_BYTES_MAX} bytes")
             }
-            Some(CutOff::Limit) => log::warn!(
-                "closing client {id} ({address}): its reply exceeds client-output-buffer-limit or {OUTPUT_BYTES_MAX} bytes"
-            ),
-            None => log::warn!(
-                "closing client {id} ({address}): {} pending output bytes exceed client-output-buffer-limit",
-                self.pending_bytes()
-            ),
-        }
+            None => format!("{pending} pending output bytes exceed client-output-buffer-limit"),
+        };
+        self.warn_of_closing(server, Kind::Closed, &why);
     }
 
     /// Updates the number of bytes that this connection holds.

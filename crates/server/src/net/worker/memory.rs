@@ -5,6 +5,7 @@ use super::Worker;
 use crate::clients::{ClientInfo, flag};
 use crate::dispatch::Executor;
 use crate::message::Message;
+use crate::notices::Kind;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -92,10 +93,13 @@ impl Worker {
             let bytes = held_by(&info);
             held = held.saturating_sub(bytes);
             server.stats.evicted_clients.fetch_add(1, Relaxed);
-            log::warn!(
-                "evicting client {} ({}), which holds {bytes} bytes: all clients together exceed maxmemory-clients",
-                info.id,
-                info.address
+            server.notices.warn(
+                Kind::Closed,
+                server.clock.moment(),
+                format_args!(
+                    "evicting client {} ({}), which holds {bytes} bytes: all clients together exceed maxmemory-clients",
+                    info.id, info.address
+                ),
             );
             self.end_client(&info, executor);
         }

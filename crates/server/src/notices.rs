@@ -1,0 +1,100 @@
+//! Bounds on lines of the log that clients cause, so that no client can fill the log.
+
+use crate::clock::Moment;
+use std::fmt::Arguments;
+use std::sync::Mutex;
+
+/// Length of a period in milliseconds.
+pub const PERIOD_MS: u64 = 60_000;
+/// Maximum number of lines of one kind in a period.
+pub const LINES_MAX: u32 = 60;
+
+/// Events of one kind: those that were logged in the present period, and those that were not since
+/// the last line.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// Begin of the present period.
+    since: Moment,
+    lines: u32,
+    skipped: u64,
+}
+
+impl Lines {
+    /// Counts an event. Returns the number of events since the last one that was logged, if this
+    /// one is to be logged: if that is wanted, and if there is room in the period.
+    pub fn next(&mut self, is_wanted: bool, now: Moment) -> Option<u64> {
+        if now.since(self.since) >= PERIOD_MS {
+            (self.since, self.lines) = (now, 0);
+        }
+        if !is_wanted || self.lines >= LINES_MAX {
+            self.skipped += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.skipped))
+    }
+}
+
+/// Kind of an event. Those of one kind do not displace others from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A client sent an HTTP request to a port of another protocol.
+    Http,
+    /// A connection was refused by protected mode.
+    Refused,
+    /// A connection was closed, because it holds too much.
+    Closed,
+    /// The name in a client's certificate is not that of an enabled user.
+    Certificate,
+}
+
+/// Number of kinds.
+const KINDS: usize = 4;
+
+/// Warnings about clients.
+#[derive(Debug, Default)]
+pub struct Notices([Mutex<Lines>; KINDS]);
+
+impl Notices {
+    /// Logs a warning about a client, unless there were many of this kind. The line names the
+    /// number of those that were left out since the last one.
+    pub fn warn(&self, kind: Kind, now: Moment, text: Arguments<'_>) {
+        match self.next(kind, now) {
+            None => {}
+            Some(0) => log::warn!("{text}"),
+            Some(skipped) => {
+                log::warn!(
+                    "{text}; events like this that were not logged since the last one: {skipped}"
+                );
+            }
+        }
+    }
+
+    fn next(&self, kind: Kind, now: Moment) -> Option<u64> {
+        let lines = &self.0[kind as usize];
+        let mut lines = lines.lock().expect("the lock is not poisoned");
+        lines.next(true, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_kind_are_bounded_in_a_period_and_those_left_out_are_counted() {
+        let notices = Notices::default();
+        let start = Moment(1_000_000);
+        let log = |kind, moments: u64| notices.next(kind, Moment(start.0 + moments));
+        for at in 0..u64::from(LINES_MAX) {
+            assert_eq!(log(Kind::Http, at), Some(0), "{at}");
+        }
+        for at in 0..1000 {
+            assert_eq!(log(Kind::Http, LINES_MAX.into()), None, "{at}");
+        }
+        assert_eq!(log(Kind::Certificate, 0), Some(0), "another kind");
+        assert_eq!(log(Kind::Http, PERIOD_MS - 1), None);
+        assert_eq!(log(Kind::Http, PERIOD_MS), Some(1001));
+        assert_eq!(log(Kind::Http, PERIOD_MS), Some(0));
+    }
+}
