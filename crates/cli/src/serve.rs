@@ -541,15 +541,16 @@ impl Stopping {
 
 /// Raises the soft limit of open files as far as `maxclients` needs, or lowers `maxclients`.
 fn raise_file_limit(config: &Config) {
-    let spare = match http::address(config) {
-        Some(_) => SPARE_FILES + http::CONNECTIONS_MAX as u64,
+    let spare = |files| match http::address(config) {
+        Some(_) => SPARE_FILES + http::connections_max(files) as u64,
         None => SPARE_FILES,
     };
-    let wanted = config.number(Id::MaxClients) as u64 + spare;
+    let wanted = config.number(Id::MaxClients) as u64 + spare(u64::MAX);
     let Ok(reached) = rlimit::increase_nofile_limit(wanted) else {
         return;
     };
-    if reached < wanted {
+    let spare = spare(reached);
+    if reached < config.number(Id::MaxClients) as u64 + spare {
         let clients = reached.saturating_sub(spare).max(1);
         log::warn!(
             "only {reached} files may be open: maxclients is {clients} instead of {}",

@@ -25,6 +25,7 @@ use connection::{Connection, Next, Reply};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use request::{Method, Request, Status};
+use rustix::process::{Resource, getrlimit};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +35,10 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of connections. If all are taken, `Connection::rank` determines which one gives
 /// way to a new one.
-pub const CONNECTIONS_MAX: usize = 32;
+const CONNECTIONS_MAX: usize = 32;
+/// Number of files that the process may open for each connection. One that may open few needs them
+/// for clients.
+const FILES_PER_CONNECTION: u64 = 8;
 /// Maximum number of connections that are accepted before others are served.
 const ACCEPTS_MAX: usize = 32;
 /// Maximum number of requests of a connection that are answered before others are served.
@@ -100,7 +104,8 @@ pub fn start(
         .map_err(named)?;
     let waker = Waker::new(registry, WAKER).map_err(named)?;
     server.scrape.set_waker(waker);
-    let mut http = Http::new(Arc::clone(server), poll, listener);
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let mut http = Http::new(Arc::clone(server), poll, listener, connections_max(files));
     let thread = std::thread::Builder::new().name("http".to_owned());
     let spawned = thread.spawn(move || {
         let result = http.run();
@@ -108,6 +113,11 @@ pub fn start(
         result
     });
     spawned.map_err(named)
+}
+
+/// Returns the maximum number of connections of a process that may open this many files.
+pub fn connections_max(files: u64) -> usize {
+    (files / FILES_PER_CONNECTION).clamp(1, CONNECTIONS_MAX as u64) as usize
 }
 
 /// A page with the time of the census that it shows.
@@ -118,6 +128,7 @@ struct Http {
     server: Arc<Server>,
     poll: Poll,
     listener: TcpListener,
+    /// Places of connections, at most [`CONNECTIONS_MAX`].
     connections: Vec<Option<Connection>>,
     /// Whether each connection may have bytes to read or may take bytes. The system reports a
     /// change only once.
@@ -131,12 +142,12 @@ struct Http {
 }
 
 impl Http {
-    fn new(server: Arc<Server>, poll: Poll, listener: TcpListener) -> Http {
+    fn new(server: Arc<Server>, poll: Poll, listener: TcpListener, places: usize) -> Http {
         Http {
             server,
             poll,
             listener,
-            connections: (0..CONNECTIONS_MAX).map(|_| None).collect(),
+            connections: (0..places).map(|_| None).collect(),
             ready: [false; CONNECTIONS_MAX],
             may_accept: true,
             accepts_at: None,
@@ -249,7 +260,7 @@ impl Http {
 
     /// Serves the connections that may be ready. One with further requests remains so.
     fn serve_ready(&mut self, now: Instant) {
-        for index in 0..CONNECTIONS_MAX {
+        for index in 0..self.connections.len() {
             if std::mem::take(&mut self.ready[index]) {
                 self.serve(index, now);
             }
@@ -430,7 +441,15 @@ mod tests {
         let server = Server::new(Config::default(), Clock::System).expect("a server");
         let listener = TcpListener::bind("127.0.0.1:0".parse().expect("an address"));
         let poll = Poll::new().expect("a poll");
-        Http::new(Arc::new(server), poll, listener.expect("a free port"))
+        let listener = listener.expect("a free port");
+        Http::new(Arc::new(server), poll, listener, CONNECTIONS_MAX)
+    }
+
+    /// With 64 files, all that were left for clients was one.
+    #[test]
+    fn a_process_that_may_open_few_files_has_few_connections() {
+        let files = [0, 16, 64, 256, 1024, u64::MAX];
+        assert_eq!(files.map(connections_max), [1, 2, 8, 32, 32, 32]);
     }
 
     /// Connects a client that has sent these bytes.
