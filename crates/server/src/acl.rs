@@ -12,7 +12,7 @@ mod selector;
 pub mod sha256;
 mod user;
 
-pub use selector::{READ, Selector, WRITE};
+pub use selector::{Outlook, READ, Selector, ShortPrefix, WRITE};
 pub use user::{BadRule, DEFAULT, Rules, User, check_password};
 
 use file::{USERS_MAX, Users};

@@ -1,6 +1,6 @@
 //! State of one connected client, without its socket and buffers.
 
-use crate::acl::{Acl, DEFAULT, User, unrestricted};
+use crate::acl::{Acl, DEFAULT, Outlook, READ, ShortPrefix, User, WRITE, unrestricted};
 use crate::clients::{ClientInfo, Endpoint, flag};
 use crate::clock::Moment;
 use crate::config::ClientClass;
@@ -10,13 +10,14 @@ use crate::message::Subscriber;
 use crate::pubsub::{PubSub, Space, Subscriptions};
 use crate::queue::Transaction;
 use crate::replication::Announced;
+use crate::spec::SpecIndex;
 use crate::tracking::TrackingOptions;
 use crate::waiting::{BlockingState, Waiter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use store::Tick;
-use wire::Protocol;
+use wire::{Args, Protocol};
 
 /// Bytes of a watched key beside its name: an element of the session's set, and one of the store's
 /// map with the flag.
@@ -49,6 +50,9 @@ pub struct Session {
     pub is_authenticated: bool,
     /// User whose rights the client has.
     pub user: Arc<User>,
+    /// Prefix of keys for which the user's own rules give all rights: the one that the last key had
+    /// which was compared with the patterns.
+    prefix: ShortPrefix,
     /// Number of changes of the users at which `user` was looked up.
     user_version: u64,
     /// Number of changes of the users at which the client was found to have all rights; 0 if it was
@@ -143,6 +147,7 @@ impl Session {
             user: unrestricted(),
             user_version: 0,
             free_version: 0,
+            prefix: ShortPrefix::NONE,
             blocking_state: BlockingState::MayBlock,
             ticket: None,
             reply_mode: ReplyMode::On,
@@ -180,6 +185,34 @@ impl Session {
         self.is_authenticated && self.user_version == acl.version()
     }
 
+    /// Whether the rules of the user, which is valid, allow a command for a reason that is found at
+    /// once. The command must not be a container of others. If the result is false, the command may
+    /// be allowed nevertheless.
+    #[inline(always)]
+    pub fn is_allowed_at_once(&mut self, index: SpecIndex, args: &Args<'_>) -> bool {
+        match self.user.root().outlook(index) {
+            Outlook::Open => false,
+            Outlook::Free => true,
+            Outlook::OnKey => {
+                let first = args.first_eight(1);
+                first.is_some_and(|first| self.prefix.begins(first)) || self.may_use_key(args)
+            }
+        }
+    }
+
+    /// Whether the user's own rules give all rights for the key that is the first argument.
+    #[inline(never)]
+    fn may_use_key(&mut self, args: &Args<'_>) -> bool {
+        let rules = self.user.root();
+        let first = args.first_eight(1);
+        if let Some(prefix) = first.and_then(|first| rules.short_prefix_of(first)) {
+            self.prefix = prefix;
+            return true;
+        }
+        let key = args.get(1);
+        key.is_some_and(|key| rules.allows_key(key, READ | WRITE))
+    }
+
     /// Looks the user up again if the users have changed. A user that was removed has no rights.
     pub fn refresh(&mut self, acl: &Acl) {
         if self.user_version != acl.version() {
@@ -187,6 +220,7 @@ impl Session {
             self.user = found.unwrap_or_else(|| Arc::new(User::new(self.user.name(), false)));
             self.user_version = version;
             self.free_version = 0;
+            self.prefix = ShortPrefix::NONE;
         }
         if self.may_pass(acl.needs_password()) && self.user.is_unrestricted() {
             self.free_version = self.user_version;
@@ -199,6 +233,7 @@ impl Session {
         self.user = user;
         self.is_authenticated = true;
         (self.user_version, self.free_version) = (0, 0);
+        self.prefix = ShortPrefix::NONE;
     }
 
     /// Gives the client the rights of the default user, for which it must authenticate if that has

@@ -65,6 +65,14 @@ impl<'a> Args<'a> {
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| &self.input[span.range()])
     }
+    /// Returns the first eight bytes of the argument at `index`, or `None` if there are fewer
+    /// arguments or the argument is shorter.
+    #[inline]
+    pub fn first_eight(&self, index: usize) -> Option<&'a [u8; 8]> {
+        let span = self.spans.get(index).filter(|span| span.len >= 8)?;
+        let start = span.start as usize;
+        self.input.get(start..start + 8)?.first_chunk()
+    }
     /// Returns the command's name as the client sent it; empty if there is none.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
@@ -112,5 +120,29 @@ impl std::ops::Index<usize> for Args<'_> {
     fn index(&self, index: usize) -> &[u8] {
         self.get(index)
             .expect("the caller checked how many arguments there are")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_eight_bytes_of_an_argument_are_returned_if_it_has_them() {
+        let input = b"get12345678abcdefg";
+        let spans = [
+            Span::new(0, 3),
+            Span::new(3, 8),
+            Span::new(2, 9),
+            Span::new(11, 7),
+            Span::new(11, 8),
+        ];
+        let args = Args::new(input, &spans);
+        assert_eq!(args.first_eight(0), None);
+        assert_eq!(args.first_eight(1), Some(b"12345678"));
+        assert_eq!(args.first_eight(2), Some(b"t1234567"));
+        assert_eq!(args.first_eight(3), None);
+        assert_eq!(args.first_eight(4), None, "beyond the input");
+        assert_eq!(args.first_eight(5), None);
     }
 }

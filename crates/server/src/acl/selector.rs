@@ -76,11 +76,35 @@ struct Pattern {
 
 /// A prefix of at most eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ShortPrefix {
+pub struct ShortPrefix {
     /// The bytes of the prefix; the rest is zero.
     bytes: u64,
     /// Bits of `bytes` that belong to the prefix.
     mask: u64,
+}
+
+impl ShortPrefix {
+    /// The prefix of no name: a bit outside of the mask is set.
+    pub const NONE: ShortPrefix = ShortPrefix { bytes: 1, mask: 0 };
+
+    /// Whether a name with these first bytes begins with the prefix.
+    #[inline(always)]
+    pub fn begins(self, first: &[u8; 8]) -> bool {
+        u64::from_le_bytes(*first) & self.mask == self.bytes
+    }
+}
+
+/// What the rules say about a command before its arguments are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Outlook {
+    /// It depends on the arguments, or the command is denied.
+    Open,
+    /// The command has no subcommands and is allowed whatever its arguments are.
+    Free,
+    /// The command has no subcommands, its first argument is its only key, and it is allowed on
+    /// each key for which all rights are given. Some keys are not allowed.
+    OnKey,
 }
 
 /// How a pattern is matched.
@@ -136,12 +160,9 @@ impl Pattern {
 pub struct Selector {
     /// Bit of each allowed command and subcommand, by its index.
     commands: CommandSet,
-    /// Commands without subcommands that are allowed whatever their arguments are. It follows from
-    /// the other fields.
-    free: CommandSet,
-    /// Commands that are allowed on each key for which all rights are given; none if all keys are
-    /// allowed. It follows from the other fields.
-    on_key: CommandSet,
+    /// Outlook of each command by its index: a byte, which is found with fewer instructions than
+    /// bits of two sets. It follows from the other fields.
+    outlooks: [Outlook; COMMANDS_MAX],
     /// Whether the rules about commands start from all commands instead of none.
     starts_from_all: bool,
     /// Rules about commands after the start, in the order in which they apply.
@@ -167,8 +188,7 @@ impl Selector {
     pub fn new(has_all_channels: bool) -> Selector {
         Selector {
             commands: [0; COMMANDS_MAX / 64],
-            free: [0; COMMANDS_MAX / 64],
-            on_key: [0; COMMANDS_MAX / 64],
+            outlooks: [Outlook::Open; COMMANDS_MAX],
             starts_from_all: false,
             rules: Vec::new(),
             first_arguments: Vec::new(),
@@ -186,7 +206,7 @@ impl Selector {
     pub fn unrestricted() -> Selector {
         Selector {
             commands: [u64::MAX; COMMANDS_MAX / 64],
-            free: [u64::MAX; COMMANDS_MAX / 64],
+            outlooks: [Outlook::Free; COMMANDS_MAX],
             starts_from_all: true,
             has_all_keys: true,
             ..Selector::new(true)
@@ -252,36 +272,17 @@ impl Selector {
                 .any(|(pattern, given)| given & rights == rights && self.matches(pattern, key))
     }
 
-    /// Whether a command without subcommands is allowed whatever its arguments are. If not,
-    /// it may be allowed with some.
-    #[inline]
-    pub fn allows_freely(&self, index: SpecIndex) -> bool {
-        contains(&self.free, index)
+    /// Returns what the rules say about a command, which must not be a container of others.
+    #[inline(always)]
+    pub fn outlook(&self, index: SpecIndex) -> Outlook {
+        // An index is less than the number of commands, so that the remainder is the index.
+        self.outlooks[index as usize % COMMANDS_MAX]
     }
 
-    /// Whether a command without subcommands, whose only key this is, is allowed with all rights on
-    /// the key. If not, it may be allowed with fewer rights.
-    #[inline]
-    pub fn allows_on_key(&self, index: SpecIndex, key: &[u8]) -> bool {
-        if !contains(&self.on_key, index) {
-            return false;
-        }
-        // Most names are long enough for one comparison of eight bytes.
-        if let Some(first) = key.first_chunk() {
-            let first = u64::from_le_bytes(*first);
-            // A loop, because the compiler does not inline the closure of an iterator here.
-            for prefix in &self.prefixes {
-                if (first ^ prefix.bytes) & prefix.mask == 0 {
-                    return true;
-                }
-            }
-        }
-        self.allows_key_with_all_rights(key)
-    }
-
-    #[inline(never)]
-    fn allows_key_with_all_rights(&self, key: &[u8]) -> bool {
-        self.allows_key(key, READ | WRITE)
+    /// Returns a short prefix of names with these first bytes for which all rights are given.
+    pub fn short_prefix_of(&self, first: &[u8; 8]) -> Option<ShortPrefix> {
+        let mut prefixes = self.prefixes.iter();
+        prefixes.find(|prefix| prefix.begins(first)).copied()
     }
 
     /// Determines what follows from the rules: the prefixes of keys, and the commands that need no
@@ -293,17 +294,13 @@ impl Selector {
         self.prefixes = full
             .filter_map(|(pattern, _)| pattern.short_prefix())
             .collect();
-        for (word, allowed) in self.commands.iter().enumerate() {
-            let allowed = match self.has_all_channels {
-                true => *allowed,
-                false => *allowed & !shapes.on_channels[word],
-            };
-            (self.free[word], self.on_key[word]) = match self.has_all_keys {
-                true => (allowed, 0),
-                false => (
-                    allowed & shapes.keyless[word],
-                    allowed & shapes.one_key[word],
-                ),
+        for index in 0..COMMANDS_MAX as SpecIndex {
+            let is_allowed = contains(&self.commands, index)
+                && (self.has_all_channels || !contains(&shapes.on_channels, index));
+            self.outlooks[index as usize] = match is_allowed {
+                true if self.has_all_keys || contains(&shapes.keyless, index) => Outlook::Free,
+                true if contains(&shapes.one_key, index) => Outlook::OnKey,
+                _ => Outlook::Open,
             };
         }
     }

@@ -310,6 +310,8 @@ proptest! {
 #[test]
 fn calls_that_are_allowed_at_once_are_allowed_by_the_full_check() {
     use crate::command::permission::check;
+    use crate::session::Session;
+    use std::sync::Arc;
     use wire::Span;
     let table = command::table();
     let mut decided = 0;
@@ -322,12 +324,24 @@ fn calls_that_are_allowed_at_once_are_allowed_by_the_full_check() {
         "on +@all %R~a* %W~a* resetchannels",
         "on +get|a +config|get ~abcdefghijk*",
         "on +@all ~a ~?b",
+        "on +@all ~c* ~abcdefghijk ~a*",
+        "on +@all %RW~*",
         "on ~* &*",
         "on +@all (~* +get)",
     ] {
         let user = user(text);
+        // It keeps the prefix of a key for the next ones.
+        let mut session = Session::new();
+        session.log_in(Arc::new(user.clone()));
         for index in 0..table.len() {
-            for key in ["a", "b", "ab", "abcdefghijkl"] {
+            for key in [
+                "a",
+                "b",
+                "ab",
+                "abcdefghijkl",
+                "bbcdefghijkl",
+                "accdefghijkl",
+            ] {
                 let words = [table[index].name, key, "1", "a", "b"];
                 let input = words.concat();
                 let mut start = 0;
@@ -344,9 +358,7 @@ fn calls_that_are_allowed_at_once_are_allowed_by_the_full_check() {
                 if chosen.spec.has(crate::spec::flag::CONTAINER) {
                     continue;
                 }
-                let root = user.root();
-                let is_allowed = root.allows_freely(chosen.index)
-                    || root.allows_on_key(chosen.index, key.as_bytes());
+                let is_allowed = session.is_allowed_at_once(chosen.index, &args);
                 if is_allowed {
                     decided += 1;
                     let result = check(&user, chosen, args);

@@ -6,7 +6,7 @@ use crate::acl::{READ, Selector, User, WRITE};
 use crate::config::Id;
 use crate::context::Chosen;
 use crate::session::Session;
-use crate::spec::{Keys, SpecIndex, flag};
+use crate::spec::{Keys, flag};
 use crate::state::Server;
 use std::sync::LazyLock;
 use wire::Args;
@@ -102,13 +102,6 @@ pub fn check_rights(
         let text = denied.text(&session.user, chosen, args, false);
         format!("NOPERM {text}")
     })
-}
-
-/// Whether the user's own rules allow a command of which this is the only key, as most commands
-/// have one. If not, [`check_session`] decides.
-#[inline(never)]
-pub fn is_allowed_on_key(rules: &Selector, index: SpecIndex, key: &[u8]) -> bool {
-    rules.allows_on_key(index, key)
 }
 
 #[cold]

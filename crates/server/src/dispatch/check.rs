@@ -3,17 +3,16 @@
 
 use super::Executor;
 use super::steps::checked_at_once;
-use crate::acl::Selector;
 use crate::acl::log::Context;
 use crate::clock::Moment;
 use crate::command;
-use crate::command::permission::{check_rights, is_allowed_on_key};
+use crate::command::permission::check_rights;
 use crate::command::refusal::{LOADING, NO_PRIMARY};
 use crate::config::Id;
 use crate::context::{Chosen, Spec, Work};
 use crate::logins::Admission;
 use crate::session::Session;
-use crate::spec::{Keys, SpecIndex, flag};
+use crate::spec::{Keys, flag};
 use crate::state::Server;
 use wire::{Args, Protocol};
 
@@ -43,20 +42,11 @@ pub(super) fn check(
         && !server.replication.is_stale()
         && (session.has_all_rights(&server.acl)
             || session.has_current_user(&server.acl)
-                && is_allowed(session.user.root(), chosen.index, args));
+                && session.is_allowed_at_once(chosen.index, args));
     if is_plain {
         return Ok(());
     }
     check_all(server, session, *chosen, *args)
-}
-
-/// Whether a user's own rules allow a call for a reason that is found at once.
-#[inline(always)]
-fn is_allowed(rules: &Selector, index: SpecIndex, args: &Args<'_>) -> bool {
-    rules.allows_freely(index)
-        || args
-            .get(1)
-            .is_some_and(|key| is_allowed_on_key(rules, index, key))
 }
 
 #[inline(never)]

@@ -1,4 +1,5 @@
-//! Attempts to authenticate: delays in memcached's protocol, and what ACL LOG says of them.
+//! Attempts to authenticate: delays in memcached's protocol, what ACL LOG says of them, and the
+//! rights that a client has then.
 
 use super::*;
 use crate::acl::log::Context;
@@ -63,4 +64,28 @@ fn a_failure_in_a_transaction_is_logged_with_its_context() {
     assert_eq!(context(&bench), Context::Transaction);
     bench.say("AUTH wrong");
     assert_eq!(context(&bench), Context::TopLevel);
+}
+
+/// A session keeps the prefix of the last key that its user's patterns allowed.
+#[test]
+fn keys_are_compared_with_the_patterns_that_a_user_has_now() {
+    let mut bench = Bench::new();
+    let denied = "-NOPERM No permissions to access a key";
+    bench.table(&[
+        ("ACL SETUSER u on nopass +@all ~one:* ~two:*", "+OK"),
+        ("ACL SETUSER v on nopass +@all ~two:*", "+OK"),
+        ("AUTH u any", "+OK"),
+        ("SET one:1234 a", "+OK"),
+        ("SET two:1234 a", "+OK"),
+        ("SET one:1234 a", "+OK"),
+        ("SET six:1234 a", denied),
+        ("ACL SETUSER u resetkeys ~two:*", "+OK"),
+        ("SET one:1234 a", denied),
+        ("SET two:1234 a", "+OK"),
+        ("ACL SETUSER u resetkeys ~one:*", "+OK"),
+        ("SET one:1234 a", "+OK"),
+        ("AUTH v any", "+OK"),
+        ("SET one:1234 a", denied),
+        ("SET two:1234 a", "+OK"),
+    ]);
 }
