@@ -31,7 +31,7 @@ const NAME_BYTES_MAX: usize = 128;
 const DNS_NAMES_MAX: usize = 16;
 
 /// Settings that take effect by [`Tls::load`].
-pub const SETTINGS: [Id; 7] = [
+pub const SETTINGS: [Id; 8] = [
     Id::TlsCertFile,
     Id::TlsKeyFile,
     Id::TlsCaCertFile,
@@ -39,6 +39,7 @@ pub const SETTINGS: [Id; 7] = [
     Id::TlsProtocols,
     Id::TlsCiphers,
     Id::TlsCiphersuites,
+    Id::TlsPreferServerCiphers,
 ];
 
 /// Cipher suites of TLS 1.2 by their names in OpenSSL, in the default order.
@@ -163,6 +164,7 @@ fn read(config: &Config) -> Result<ServerConfig, String> {
     made.session_storage = Arc::new(NoServerSessionStorage {});
     made.ticketer = Ticketer::new().map_err(|error| error.to_string())?;
     made.send_tls13_tickets = 1;
+    made.ignore_client_order = config.is_on(Id::TlsPreferServerCiphers);
     Ok(made)
 }
 

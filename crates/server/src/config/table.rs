@@ -110,6 +110,7 @@ settings! {
     TlsProtocols "tls-protocols", Text, "", true, "Versions of TLS, separated by blanks: TLSv1.2 and TLSv1.3; empty means both.";
     TlsCiphers "tls-ciphers", Text, "", true, "Ciphers for TLS 1.2 by their names in OpenSSL, separated by colons; empty means all that are supported.";
     TlsCiphersuites "tls-ciphersuites", Text, "", true, "Ciphers for TLS 1.3, separated by colons; empty means all that are supported.";
+    TlsPreferServerCiphers "tls-prefer-server-ciphers", Bool, "no", true, "Whether the first cipher of the settings that the client supports is used, instead of the client's first one.";
     Http "http", Address, "", false, "Address and port for metrics and health checks by HTTP, such as 127.0.0.1:9379; a port alone is one of this machine, and empty disables it. See [metrics](../guide/metrics.md).";
     MemcachedItemMax "memcached-item-max", Bytes(1024, 1 << 30), "1mb", true, "Maximum size of one value in memcached's protocol, in bytes.";
     UnixSocket "unixsocket", Text, "", false, "Path of a local socket for Redis's protocol; empty means none.";

@@ -2,9 +2,11 @@
 //!
 //! Records are decrypted from, and encrypted to, a buffer that the worker lends. A connection keeps
 //! only an incomplete record that it has received, and the encrypted bytes that its socket has not
-//! accepted.
+//! accepted. The tickets with which a client may resume its session are sent with the first reply,
+//! because a packet of their own would be a tenth of the system's part of a handshake.
 
 use crate::tls;
+use rustls::ProtocolVersion;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,6 +18,9 @@ const RECORDS_BYTES: usize = 64 << 10;
 const KEPT_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of bytes encrypted at once. With the records' overhead they fit into the buffer.
 const PLAIN_BYTES_MAX: usize = 48 << 10;
+/// Maximum number of bytes of tickets that are sent with the first reply. With it they fit into the
+/// buffer. Tickets are longer if they contain certificates of the client.
+const TICKETS_BYTES_MAX: usize = 4 << 10;
 /// Type of the record that a handshake begins with.
 const HANDSHAKE_RECORD: u8 = 22;
 /// Bytes that the state of a connection takes on the heap, with its keys.
@@ -38,6 +43,8 @@ pub struct TlsStream {
     incoming: Vec<u8>,
     /// Encrypted bytes that were not sent.
     outgoing: Vec<u8>,
+    /// Encrypted tickets that are sent before the next other bytes.
+    tickets: Vec<u8>,
     has_begun: bool,
     is_established: bool,
     /// Whether the client has announced the end of its data.
@@ -55,6 +62,7 @@ impl TlsStream {
             state,
             incoming: Vec::new(),
             outgoing: Vec::new(),
+            tickets: Vec::new(),
             has_begun: false,
             is_established: false,
             has_closed: false,
@@ -73,14 +81,15 @@ impl TlsStream {
         self.is_filled || self.has_closed
     }
 
-    /// Returns the number of encrypted bytes that were not sent.
+    /// Returns the number of encrypted bytes that the socket has not accepted.
     pub fn unsent_bytes(&self) -> usize {
         self.outgoing.len()
     }
 
     /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        STATE_BYTES + self.incoming.capacity() + self.outgoing.capacity()
+        let kept = self.incoming.capacity() + self.tickets.capacity();
+        STATE_BYTES + kept + self.outgoing.capacity()
     }
 
     /// Returns the common name of the client's certificate.
@@ -167,11 +176,12 @@ impl TlsStream {
         self.flush(socket)?;
         records.resize(RECORDS_BYTES, 0);
         let plain = &plain[..plain.len().min(PLAIN_BYTES_MAX)];
-        let len = self.advance_kept(Work::Write(plain, records))?;
+        let start = self.tickets.len();
+        let len = self.advance_kept(Work::Write(plain, &mut records[start..]))?;
         if len == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
-        self.send(socket, &records[..len])?;
+        self.send_with_tickets(socket, records, start, len)?;
         Ok(plain.len())
     }
 
@@ -194,8 +204,36 @@ impl TlsStream {
     /// Announces the end of the data. A client that does not take it is not waited for.
     pub fn close(&mut self, socket: &mut impl Write, records: &mut Vec<u8>) {
         records.resize(RECORDS_BYTES, 0);
-        if let Ok(len) = self.advance_kept(Work::Close(records)) {
-            let _ = self.send(socket, &records[..len]);
+        let start = self.tickets.len();
+        if let Ok(len) = self.advance_kept(Work::Close(&mut records[start..])) {
+            let _ = self.send_with_tickets(socket, records, start, len);
+        }
+    }
+
+    /// Sends `len` encrypted bytes that begin at `start`, and before them the tickets. If these are
+    /// still as long as `start`, there is room for them in front.
+    fn send_with_tickets(
+        &mut self,
+        socket: &mut impl Write,
+        records: &mut [u8],
+        start: usize,
+        len: usize,
+    ) -> io::Result<()> {
+        let tickets = std::mem::take(&mut self.tickets);
+        if tickets.len() == start {
+            records[..start].copy_from_slice(&tickets);
+            return self.send(socket, &records[..start + len]);
+        }
+        self.outgoing.extend_from_slice(&tickets);
+        self.send(socket, &records[start..start + len])
+    }
+
+    /// Holds back the tickets, if `outgoing` has nothing else, now that the handshake has ended.
+    /// TLS 1.2 has tickets within the handshake, which the client waits for.
+    fn hold_tickets(&mut self) {
+        let version = self.state.protocol_version();
+        if version == Some(ProtocolVersion::TLSv1_3) && self.outgoing.len() <= TICKETS_BYTES_MAX {
+            self.tickets = std::mem::take(&mut self.outgoing);
         }
     }
 
@@ -231,7 +269,7 @@ impl TlsStream {
     /// were used, and of bytes written to the work's buffer.
     fn advance(&mut self, received: &mut [u8], mut work: Work<'_>) -> io::Result<(usize, usize)> {
         let (mut used, mut written) = (0, 0);
-        let mut is_done = false;
+        let (mut is_done, had_sent_all) = (false, self.outgoing.is_empty());
         while !is_done {
             let mut failure = None;
             let status = self.state.process_tls_records(&mut received[used..]);
@@ -249,6 +287,7 @@ impl TlsStream {
                     }
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => {
+                    release(&mut self.tickets, &mut self.outgoing);
                     append(&mut self.outgoing, data)?;
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -266,6 +305,7 @@ impl TlsStream {
             }
             used += discard;
             if let Some(error) = failure {
+                release(&mut self.tickets, &mut self.outgoing);
                 // The state expects the same bytes again, without the discarded ones.
                 let status = self.state.process_tls_records(&mut received[used..]);
                 if let Ok(ConnectionState::EncodeTlsData(alert)) = status.state {
@@ -275,9 +315,21 @@ impl TlsStream {
                 return Err(violation(error));
             }
         }
-        self.is_established |= !self.state.is_handshaking();
+        if !self.is_established && !self.state.is_handshaking() {
+            self.is_established = true;
+            // What the handshake has encoded before was sent when the client answered it.
+            if had_sent_all {
+                self.hold_tickets();
+            }
+        }
         Ok((used, written))
     }
+}
+
+/// Puts the tickets behind the bytes that are sent, before others are appended, because records
+/// must arrive in the order in which they were encrypted.
+fn release(tickets: &mut Vec<u8>, outgoing: &mut Vec<u8>) {
+    outgoing.append(tickets);
 }
 
 /// Appends the encoding of a message.

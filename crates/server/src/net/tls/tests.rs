@@ -15,6 +15,8 @@ struct Pipe {
     input: VecDeque<u8>,
     output: Vec<u8>,
     room: usize,
+    /// Number of calls that have taken bytes.
+    writes: usize,
 }
 
 impl Read for Pipe {
@@ -37,6 +39,7 @@ impl Write for Pipe {
             return Err(ErrorKind::WouldBlock.into());
         }
         self.room -= len;
+        self.writes += 1;
         self.output.extend_from_slice(&bytes[..len]);
         Ok(len)
     }
@@ -47,13 +50,19 @@ impl Write for Pipe {
 }
 
 fn server() -> TlsStream {
+    server_with(&[])
+}
+
+/// Creates the server's side with further settings.
+fn server_with(settings: &[(&str, &str)]) -> TlsStream {
     let config = Config::default();
-    for (name, value) in [
+    let own = [
         ("tls-port", "1"),
         ("tls-cert-file", &format!("{FOLDER}server.crt")),
         ("tls-key-file", &format!("{FOLDER}server.key")),
         ("tls-auth-clients", "no"),
-    ] {
+    ];
+    for (name, value) in own.iter().chain(settings) {
         let param = find(name).expect("a setting");
         config.set(param, value).expect("a value");
     }
@@ -63,12 +72,16 @@ fn server() -> TlsStream {
 }
 
 fn client() -> ClientConnection {
+    client_of(rustls::DEFAULT_VERSIONS)
+}
+
+fn client_of(versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConnection {
     let authority = CertificateDer::from_pem_file(format!("{FOLDER}ca.crt")).expect("a file");
     let mut roots = RootCertStore::empty();
     roots.add(authority).expect("an authority");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .expect("ciphers")
         .with_root_certificates(roots)
         .with_no_client_auth();
@@ -207,4 +220,91 @@ fn what_is_not_tls_is_refused_and_damaged_records_do_no_harm() {
         damaged.truncate(below(damaged.len()) + 1);
         read(&damaged);
     }
+}
+
+/// Lets both sides exchange what they have to send. Returns the error of the client.
+fn exchange(
+    server: &mut TlsStream,
+    client: &mut ClientConnection,
+    pipe: &mut Pipe,
+) -> Result<(), rustls::Error> {
+    let (mut plain, mut records) = (vec![0; RECORDS_BYTES], Vec::new());
+    loop {
+        let mut sent = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut sent).expect("a buffer");
+        }
+        pipe.input.extend(&sent);
+        while !pipe.input.is_empty() {
+            let _ = server.read(pipe, &mut plain, &mut records);
+        }
+        let output = std::mem::take(&mut pipe.output);
+        if sent.is_empty() && output.is_empty() {
+            return Ok(());
+        }
+        let mut output = &output[..];
+        while !output.is_empty() {
+            client.read_tls(&mut output).expect("a buffer");
+            client.process_new_packets()?;
+        }
+    }
+}
+
+#[test]
+fn tickets_are_sent_with_the_first_reply_and_before_an_alert() {
+    for (version, writes) in [(&rustls::version::TLS13, 1), (&rustls::version::TLS12, 2)] {
+        let (mut server, mut client, mut pipe) = (server(), client_of(&[version]), Pipe::default());
+        pipe.room = 1 << 20;
+        exchange(&mut server, &mut client, &mut pipe).expect("a handshake");
+        assert!(!server.is_handshaking() && !client.is_handshaking());
+        assert_eq!(pipe.writes, writes, "messages of the handshake");
+        let mut records = Vec::new();
+        let sent = server.write(&mut pipe, b"reply", &mut records);
+        assert_eq!(sent.expect("room"), 5);
+        assert_eq!(pipe.writes, writes + 1);
+        assert_eq!(server.heap_bytes(), STATE_BYTES);
+        exchange(&mut server, &mut client, &mut pipe).expect("valid records");
+        let mut reply = [0; 16];
+        assert_eq!(client.reader().read(&mut reply).expect("a reply"), 5);
+        let tickets = if version.version == ProtocolVersion::TLSv1_3 {
+            1
+        } else {
+            0
+        };
+        assert_eq!(client.tls13_tickets_received(), tickets);
+    }
+    // The client finds the alert behind the ticket.
+    let (mut server, mut client, mut pipe) = (server(), client(), Pipe::default());
+    pipe.room = 1 << 20;
+    exchange(&mut server, &mut client, &mut pipe).expect("a handshake");
+    pipe.input.extend(b"\x17\x03\x03\x00\x20");
+    pipe.input.extend([0; 32]);
+    let error = exchange(&mut server, &mut client, &mut pipe).expect_err("an alert");
+    assert!(matches!(error, rustls::Error::AlertReceived(_)), "{error}");
+    assert_eq!(client.tls13_tickets_received(), 1);
+    // And the notice of the end.
+    let (mut server, mut client, mut pipe) = (self::server(), self::client(), Pipe::default());
+    pipe.room = 1 << 20;
+    exchange(&mut server, &mut client, &mut pipe).expect("a handshake");
+    server.close(&mut pipe, &mut Vec::new());
+    exchange(&mut server, &mut client, &mut pipe).expect("valid records");
+    assert_eq!(client.tls13_tickets_received(), 1);
+    assert_eq!(client.reader().read(&mut [0; 1]).expect("the end"), 0);
+}
+
+#[test]
+fn the_order_of_the_settings_decides_the_cipher_if_they_say_so() {
+    let suites = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384";
+    let suite_of = |settings: &[(&str, &str)]| {
+        let (mut server, mut client, mut pipe) = (server_with(settings), client(), Pipe::default());
+        pipe.room = 1 << 20;
+        exchange(&mut server, &mut client, &mut pipe).expect("a handshake");
+        client.negotiated_cipher_suite().map(|suite| suite.suite())
+    };
+    let aes_256 = rustls::CipherSuite::TLS13_AES_256_GCM_SHA384;
+    let aes_128 = rustls::CipherSuite::TLS13_AES_128_GCM_SHA256;
+    let order = ("tls-ciphersuites", suites);
+    assert_eq!(suite_of(&[order]), Some(aes_256), "the client's first one");
+    let own = [order, ("tls-prefer-server-ciphers", "yes")];
+    assert_eq!(suite_of(&own), Some(aes_128));
 }
