@@ -12,9 +12,12 @@ pub const WRITE: u8 = 2;
 /// Maximum number of patterns, and of rules about commands, of one selector.
 pub const RULES_MAX: usize = 1024;
 
-/// Maximum length of a name times the number of patterns with special characters. A longer name
-/// matches none of these patterns, so that one check takes a bounded time.
-const GLOB_WORK_MAX: usize = 1 << 22;
+/// Maximum length of a name times the work per byte for the patterns with special characters. A
+/// longer name matches none of these patterns, so that one check takes a bounded time, some 20 ms.
+const GLOB_WORK_MAX: usize = 1 << 24;
+/// Work per byte of a name for a pattern with special characters, besides a unit for each byte of
+/// the pattern. Only classes in long parts of a pattern cost as much as its length.
+const GLOB_WORK_MIN: usize = 64;
 
 /// Reason why a rule is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,17 +252,20 @@ impl Selector {
         (name.len() <= self.glob_bytes_max || pattern.form != Form::Glob) && pattern.matches(name)
     }
 
-    /// Returns the number of patterns with special characters.
-    pub fn glob_count(&self) -> usize {
+    /// Returns the work per byte of a name for the patterns with special characters.
+    pub fn glob_work(&self) -> usize {
         let patterns = self.keys.iter().map(|(pattern, _)| pattern);
         let globs = patterns.chain(&self.channels);
-        globs.filter(|pattern| pattern.form == Form::Glob).count()
+        globs
+            .filter(|pattern| pattern.form == Form::Glob)
+            .map(|pattern| GLOB_WORK_MIN + pattern.text.len())
+            .sum()
     }
 
-    /// Bounds the length of names by the number of patterns with special characters that the user
-    /// has.
-    pub fn bound_names(&mut self, glob_count: usize) {
-        self.glob_bytes_max = GLOB_WORK_MAX / glob_count.max(1);
+    /// Bounds the length of names by the work per byte for all patterns with special characters
+    /// that the user has.
+    pub fn bound_names(&mut self, glob_work: usize) {
+        self.glob_bytes_max = GLOB_WORK_MAX / glob_work.max(1);
     }
 
     /// Whether a key is allowed with these rights.

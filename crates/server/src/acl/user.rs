@@ -150,9 +150,9 @@ impl User {
             })?;
         }
         self.root.settle(&rules.catalog.shapes);
-        let glob_count = self.selectors().map(Selector::glob_count).sum();
+        let glob_work = self.selectors().map(Selector::glob_work).sum();
         for selector in std::iter::once(&mut self.root).chain(&mut self.selectors) {
-            selector.bound_names(glob_count);
+            selector.bound_names(glob_work);
         }
         let is_unrestricted = self.selectors().any(Selector::is_unrestricted);
         self.is_unrestricted = is_unrestricted;
