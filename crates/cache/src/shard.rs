@@ -35,6 +35,9 @@ pub struct Shard<E, P, X> {
     /// Owner of new entries.
     current: Owner,
     scope: Scope,
+    /// Sum of the weights of the current policy's entries while the scope is [`Scope::Volatile`].
+    /// The other scopes need no sum, because it would be that of all entries or of none.
+    volatile_bytes: u64,
     /// Whether only writes are hits.
     ignores_reads: bool,
     expiry: X,
@@ -53,6 +56,7 @@ where
             policies: [None, None],
             current: 1,
             scope: Scope::Nothing,
+            volatile_bytes: 0,
             ignores_reads: false,
             expiry,
         }
@@ -65,6 +69,7 @@ where
             policies: [Some(policy), None],
             current: 1,
             scope: Scope::All,
+            volatile_bytes: 0,
             ignores_reads: false,
             expiry,
         }
@@ -307,6 +312,8 @@ where
     /// [`Shard::drain`] has moved them. The previous drain must have ended.
     pub fn set_policy(&mut self, policy: Option<(P, u32)>, scope: Scope) {
         assert!(!self.is_draining());
+        // The new policy has no entries yet.
+        self.volatile_bytes = 0;
         let next = 3 - self.current;
         self.scope = if policy.is_some() {
             scope
@@ -351,6 +358,38 @@ where
     pub fn has_evictable(&self) -> bool {
         let owned = self.entries.owned();
         self.scope != Scope::Nothing && (owned[1] + owned[2] > 0 || !self.is_settled())
+    }
+
+    /// Returns about the number of bytes that [`Shard::evict`] can free in the end, of the `all`
+    /// bytes that the shard takes; 0 if it cannot free any.
+    pub fn evictable_bytes(&self, all: u64) -> u64 {
+        match self.scope {
+            _ if !self.has_evictable() => 0,
+            Scope::Volatile => self.volatile_bytes.max(1),
+            _ => all,
+        }
+    }
+
+    /// Whether the weight of an entry with this owner is part of the sum.
+    #[inline(always)]
+    fn is_summed(&self, owner: Owner) -> bool {
+        self.scope == Scope::Volatile && owner == self.current
+    }
+
+    /// Adds the weight of an entry to the sum if it is part of it.
+    #[inline(always)]
+    fn add_weight(&mut self, slot: Slot, owner: Owner) {
+        if self.is_summed(owner) {
+            self.volatile_bytes += u64::from(self.entries.weight_of(slot));
+        }
+    }
+
+    /// Subtracts a weight from the sum if an entry with this owner is part of it.
+    #[inline(always)]
+    fn subtract_weight(&mut self, owner: Owner, weight: impl FnOnce(&Self) -> u32) {
+        if self.is_summed(owner) {
+            self.volatile_bytes -= u64::from(weight(self));
+        }
     }
 
     fn is_settled(&self) -> bool {
@@ -420,9 +459,12 @@ where
             _ => {}
         }
         let is_value_new = !matches!(value, NewValue::Same);
-        // Only the policy that keeps the entry uses its weight.
+        // Only the policy that keeps the entry uses its weight, and the sum of weights.
         let is_weighed = old.owner > 0 && new.owner == old.owner;
         let old_weight = is_weighed.then(|| self.entries.weight_of(slot));
+        if !is_weighed {
+            self.subtract_weight(old.owner, |this| this.entries.weight_of(slot));
+        }
         let (at, dropped) = self.entries.reshape(slot, value, new);
         if at != slot {
             let owner = if old.owner == new.owner { new.owner } else { 0 };
@@ -438,11 +480,14 @@ where
         }
         if new.owner != old.owner {
             self.insert_into_policy(at, new.owner);
+            self.add_weight(at, new.owner);
         } else if let Some(old_weight) = old_weight
             && (is_value_new || at != slot)
             && self.entries.weight_of(at) != old_weight
         {
             self.weight_changed(at, old_weight);
+            self.subtract_weight(new.owner, |_| old_weight);
+            self.add_weight(at, new.owner);
         }
         (at, dropped)
     }
@@ -474,6 +519,7 @@ where
         let slot = self.entries.insert(hash, key, value, shape);
         debug_assert_eq!(self.entries.shape(slot), shape);
         self.inserted(slot, shape);
+        self.add_weight(slot, shape.owner);
         slot
     }
 
@@ -514,6 +560,9 @@ where
         let result = self.entries.edit_outside(slot, edit)?;
         if self.entries.weight_of(slot) != old_weight {
             self.weight_changed(slot, old_weight);
+            let owner = self.entries.owner(slot);
+            self.subtract_weight(owner, |_| old_weight);
+            self.add_weight(slot, owner);
         }
         Some(result)
     }
@@ -537,16 +586,20 @@ where
     /// Removes an entry that [`Shard::evict`] returned.
     pub fn remove_evicted(&mut self, slot: Slot) -> Option<O> {
         debug_assert!(self.entries.is_live(slot));
-        if self.entries.shape(slot).deadline.is_some() {
+        let shape = self.entries.shape(slot);
+        if shape.deadline.is_some() {
             self.deadline_lost(slot);
         }
+        self.subtract_weight(shape.owner, |this| this.entries.weight_of(slot));
         self.entries.remove(slot)
     }
 
     /// Removes an entry that [`Shard::pop_expired`] returned.
     pub fn remove_expired(&mut self, slot: Slot) -> Option<O> {
-        debug_assert!(self.entries.shape(slot).deadline.is_some());
+        let shape = self.entries.shape(slot);
+        debug_assert!(shape.deadline.is_some());
         self.remove_from_policy(slot);
+        self.subtract_weight(shape.owner, |this| this.entries.weight_of(slot));
         self.entries.remove(slot)
     }
 
@@ -631,6 +684,14 @@ where
             self.entries.owned().iter().sum::<usize>(),
             self.entries.len()
         );
+        let (mut at, mut sum) = (0, 0);
+        while let Some(slot) = self.entries.walk(at) {
+            if self.is_summed(self.entries.owner(slot)) {
+                sum += u64::from(self.entries.weight_of(slot));
+            }
+            at = slot.0 + 1;
+        }
+        assert_eq!(sum, self.volatile_bytes);
         if self.needs_drain() {
             return;
         }

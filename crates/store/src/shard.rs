@@ -497,14 +497,19 @@ impl Locked {
         self.used_bytes
     }
 
-    /// Returns the bytes of all its databases if one of them has entries that can be evicted;
-    /// otherwise 0.
-    pub fn evictable_bytes(&self) -> u64 {
+    /// Returns the scope of the policy of its first database; `None` without databases.
+    pub fn scope(&self) -> Option<Scope> {
         let mut dbs = self.dbs.iter().flatten();
-        match dbs.any(|db| db.has_evictable()) {
-            true => self.used_bytes,
-            false => 0,
-        }
+        dbs.next().map(|db| db.policy().1)
+    }
+
+    /// Returns about the number of bytes that eviction can free in all its databases; 0 if it
+    /// cannot free any. Under a policy for all keys they are the bytes of the databases, under a
+    /// policy for volatile keys those of these keys.
+    pub fn evictable_bytes(&self) -> u64 {
+        let dbs = self.dbs.iter().zip(&self.db_bytes);
+        dbs.flat_map(|(db, bytes)| db.as_ref().map(|db| db.evictable_bytes(*bytes)))
+            .sum()
     }
 
     /// Returns some of the deferred values and removes them from the queue. The caller drops them

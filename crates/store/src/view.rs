@@ -12,7 +12,7 @@ use crate::shard::{EditedValue, IndexState, Locked, Removal, Room};
 use crate::shared::{Db, HUGE_BYTES, Key};
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use crate::tracking::InvalidationCause;
-use cache::{NewValue, Value};
+use cache::{NewValue, Scope, Value};
 use policy::{Budget, Slot, Tick};
 use std::sync::Arc;
 use std::sync::MutexGuard;
@@ -690,11 +690,19 @@ impl<'a> View<'a> {
         match &mut self.guards {
             Guards::One(_, guard) => refuses(guard),
             Guards::Some(guards) => guards.iter_mut().all(|g| refuses(&mut g.1)),
-            // The largest shard loses entries first. If each call began at another one instead, the
-            // sizes of small shards would drift apart, and with them their miss ratios. Only if it
-            // has nothing to evict does each call begin at another shard.
+            // The shard with the most evictable bytes loses entries first. If each call began at
+            // another one instead, the sizes of small shards would drift apart, and with them their
+            // miss ratios. Values that cannot be evicted do not count, because the other keys of
+            // their shard would be evicted out of proportion. Only if that shard has nothing to
+            // evict does each call begin at another one.
             Guards::All(guards) => {
-                let largest = (0..guards.len()).max_by_key(|at| guards[*at].used_bytes());
+                // Where all keys can be evicted, the sums that are at hand are good enough.
+                let scope = guards.iter().find_map(|guard| guard.scope());
+                let bytes = |at: &usize| match scope {
+                    Some(Scope::Volatile) => guards[*at].evictable_bytes(),
+                    _ => guards[*at].used_bytes(),
+                };
+                let largest = (0..guards.len()).max_by_key(bytes);
                 if largest.is_some_and(|largest| !refuses(&mut guards[largest])) {
                     return false;
                 }

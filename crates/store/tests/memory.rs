@@ -160,6 +160,50 @@ fn shards_below_their_share_evict_if_no_other_can() {
     }
 }
 
+/// Returns the numbers of keys in the shard with a large value and in all others, less the value.
+fn beside_large(space: &Keyspace, large: usize) -> (usize, Vec<usize>) {
+    let mut keys = keys_of(space);
+    let own = keys.remove(large);
+    (own - 1, keys)
+}
+
+#[test]
+fn a_large_persistent_value_does_not_cost_its_shard_the_other_keys() {
+    // Regression: under volatile-* policies the shard with the most bytes lost its keys first, even
+    // if nearly all its bytes were those of a value that cannot be evicted.
+    let deadline = NewDeadline::At(Tick(NOW.0 + 600_000));
+    for policy in ["volatile-lru", "volatile-s3fifo", "volatile-ttl"] {
+        for in_background in [false, true] {
+            let space = space(policy, 50_000_000 + LIMIT);
+            let large = space.shard_of(&space.key(0, b"large"));
+            let mut view = space.lock_all(NOW);
+            let key = space.key(0, b"large");
+            view.set(&key, &vec![0; 50_000_000], NewDeadline::Clear);
+            drop(view);
+            for number in 0..30_000 {
+                if in_background && number == 8_000 {
+                    // From here on all keys are more than the memory.
+                    space.set_maxmemory(0);
+                }
+                assert!(!is_refused(&space, number, &[0; 100], deadline));
+            }
+            if in_background {
+                space.set_maxmemory(50_000_000 + LIMIT);
+                work_in_background(&space, NOW);
+            }
+            let used = space.memory_facts().used_bytes;
+            assert!(used <= 50_000_000 + LIMIT + 20_000, "{policy}: {used}");
+            let (own, others) = beside_large(&space, large);
+            let mean = others.iter().sum::<usize>() / others.len();
+            let is_near = |keys: usize| keys.abs_diff(mean) < mean / 5;
+            assert!(mean > 500, "{policy}: {others:?}");
+            assert!(is_near(own), "{policy}: {own} keys beside {others:?}");
+            assert!(others.iter().all(|keys| is_near(*keys)), "{others:?}");
+            space.check();
+        }
+    }
+}
+
 #[test]
 fn shards_over_their_share_evict_first() {
     let space = space("allkeys-fifo", 0);

@@ -2,9 +2,10 @@
 //!
 //! A write evicts from its own shard only. So the memory can be over its limit when the last writes
 //! were to shards without anything to evict, when the limit was lowered, or when the host uses more
-//! bytes outside the shards. Then background work evicts. The sum is over the limit only if a shard
-//! uses more than its share, so the shards over their share yield first. If none of them has
-//! anything that can be evicted, the others yield.
+//! bytes outside the shards. Then background work evicts. Only bytes that can be evicted count:
+//! under a policy for volatile keys, a large value without a deadline is no reason to evict the
+//! other keys of its shard. The shards with more evictable bytes than their share of the limit
+//! yield first. If there are none, those yield that have at least the mean of all shards.
 //!
 //! Each shard publishes after background work what it has to yield, so that no shard waits for
 //! another one that has nothing, and a worker knows without locks whether it has to continue.
@@ -15,16 +16,16 @@ use std::sync::atomic::Ordering;
 
 impl Keyspace {
     /// Returns whether background work on one of these shards would evict: the memory is over its
-    /// limit, and the shard is over its share or no shard over its share can evict anything. Takes
-    /// no lock; the state of a shard is that after the last background work on it.
+    /// limit, and the shard is one of those that yield. Takes no lock; the state of a shard is that
+    /// after the last background work on it.
     pub fn must_evict(&self, shards: &[usize]) -> bool {
         if !self.lacks_memory() {
             return false;
         }
-        let is_any_over = self.is_any_over_share();
+        let least = self.yielding_bytes_min();
         let evictable = |&shard: &usize| self.cells[shard].evictable_bytes.load(Ordering::Relaxed);
         let mut evictable = shards.iter().map(evictable);
-        evictable.any(|bytes| self.yields(bytes, is_any_over))
+        evictable.any(|bytes| bytes >= least)
     }
 
     /// Evicts some entries of a shard if it is the one to yield. Returns whether it may have more
@@ -33,8 +34,8 @@ impl Keyspace {
         let shared = self.shared();
         // So that the sum is exact as far as this shard is concerned.
         locked.publish_bytes(shared);
-        let yields =
-            self.lacks_memory() && self.yields(locked.evictable_bytes(), self.is_any_over_share());
+        self.publish_evictable(shard, locked);
+        let yields = self.lacks_memory() && locked.evictable_bytes() >= self.yielding_bytes_min();
         let evicts = yields && locked.make_room(0, Room::default(), shared);
         self.publish_evictable(shard, locked);
         if yields && !evicts {
@@ -45,7 +46,7 @@ impl Keyspace {
         evicts
     }
 
-    /// Publishes how many bytes a shard uses if something in it can be evicted.
+    /// Publishes how many bytes can be evicted from a shard.
     pub(super) fn publish_evictable(&self, shard: usize, locked: &Locked) {
         let bytes = locked.evictable_bytes();
         let cell = &self.cells[shard];
@@ -58,17 +59,17 @@ impl Keyspace {
         self.shared.memory.is_over_at_rest() && !self.is_frozen()
     }
 
-    /// Whether a shard over its share of the limit can evict something.
-    fn is_any_over_share(&self) -> bool {
+    /// Returns the minimum number of evictable bytes of the shards that yield: more than a share of
+    /// the limit if any shard has that, and otherwise the mean, so that always one of them yields
+    /// if anything can be evicted.
+    fn yielding_bytes_min(&self) -> u64 {
         let share = self.shared.memory.share_bytes(self.cells.len());
         let evictable = |cell: &Cell| cell.evictable_bytes.load(Ordering::Relaxed);
-        self.cells.iter().any(|cell| evictable(cell) > share)
-    }
-
-    /// Whether a shard with this number of evictable bytes evicts while the memory is over its
-    /// limit.
-    fn yields(&self, evictable_bytes: u64, is_any_over_share: bool) -> bool {
-        let share = self.shared.memory.share_bytes(self.cells.len());
-        evictable_bytes > share || evictable_bytes > 0 && !is_any_over_share
+        let bytes = self.cells.iter().map(evictable);
+        let (sum, most) = bytes.fold((0, 0), |(sum, most), one| (sum + one, most.max(one)));
+        if most > share {
+            return share + 1;
+        }
+        (sum / self.cells.len() as u64).max(1)
     }
 }
