@@ -228,13 +228,13 @@ impl Parser {
                 );
                 match read_bulks(&self.limits, input, &mut next, &mut left, &mut self.pending) {
                     Ok(0) => {
-                        if spans.is_empty() {
-                            // A million spans are exchanged, not copied.
-                            std::mem::swap(spans, &mut self.pending);
+                        if spans.is_empty() && self.pending.len() > PENDING_KEPT_MAX {
+                            // The positions of a million arguments take 8 MB.
+                            *spans = std::mem::take(&mut self.pending);
                         } else {
                             spans.append(&mut self.pending);
+                            self.pending.shrink_to(PENDING_KEPT_MAX);
                         }
-                        self.pending.shrink_to(PENDING_KEPT_MAX);
                         Ok(Parsed::Command { consumed: next })
                     }
                     Ok(need) => {

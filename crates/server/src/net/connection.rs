@@ -55,6 +55,8 @@ const MOVED_BYTES_MAX: usize = 4 * BACKPRESSURE_BYTES;
 const SYNC_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Time between two looks at the append-only file in that wait.
 const SYNC_POLL: Duration = Duration::from_micros(200);
+/// Maximum capacity of the spans of a batch that is kept for the next one.
+const SPANS_KEPT_MAX: usize = 16 << 10;
 /// Maximum capacity that a worker's reply buffer keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -570,6 +572,8 @@ impl Connection {
         };
         scratch.spans = spans;
         scratch.calls = calls;
+        spans.clear();
+        spans.shrink_to(SPANS_KEPT_MAX);
         if stop == Stop::Closing {
             used = input.len();
         }

@@ -416,3 +416,24 @@ mod random {
         }
     }
 }
+
+#[test]
+fn the_positions_of_many_arguments_are_moved() {
+    let count = 3 * PENDING_KEPT_MAX;
+    let mut input = format!("*{count}\r\n").into_bytes();
+    input.extend_from_slice("$1\r\na\r\n".repeat(count).as_bytes());
+    let (mut parser, mut spans) = (Parser::default(), Vec::new());
+    let len = input.len();
+    let parsed = parser.parse(&mut input[..len - 2], &mut spans);
+    assert_eq!(parsed, Ok(Parsed::Incomplete { need: 2 }));
+    let (at, held) = (parser.pending.as_ptr(), parser.heap_bytes());
+    let parsed = parser.parse(&mut input, &mut spans);
+    assert_eq!(parsed, Ok(Parsed::Command { consumed: len }));
+    assert!(held >= (count - 1) * size_of::<Span>() && parser.heap_bytes() == 0);
+    assert_eq!((spans.as_ptr(), spans.len()), (at, count));
+    // Behind other positions they are copied.
+    let mut second = vec![Span::default()];
+    let _ = parser.parse(&mut input[..len - 2], &mut second);
+    let _ = parser.parse(&mut input, &mut second);
+    assert_eq!(second[1..], spans[..]);
+}

@@ -1,7 +1,7 @@
 //! Connections in memcached's protocol: parses batches of requests, prefetches their keys, and
 //! executes them.
 
-use super::{Connection, Scratch, Stop};
+use super::{Connection, SPANS_KEPT_MAX, Scratch, Stop};
 use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Executor};
 use crate::memcached::{Progress, refuse, refuse_unauthenticated};
@@ -12,8 +12,6 @@ use wire::{Output, Span};
 /// Maximum length of a value that is read from a client that is not authenticated. Its only useful
 /// request is the authentication, whose length the parser limits.
 const STRANGER_VALUE_BYTES_MAX: usize = 1024;
-/// Maximum capacity of the spans of a batch that is kept for the next one.
-const SPANS_KEPT_MAX: usize = 16 << 10;
 /// Number of keys of a client's requests after which other clients are served.
 const KEYS_PER_TURN: usize = 8192;
 
