@@ -65,6 +65,9 @@ pub(crate) trait Items: Strings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadFields {
     pub value: bool,
+    /// Maximum length of a value that is returned, in bytes. A longer one is treated as a value of
+    /// another type.
+    pub value_bytes_max: usize,
     pub deadline: bool,
     pub idle: bool,
     /// Whether the read does not count as an access.
@@ -108,6 +111,8 @@ pub(crate) struct StoreRequest<'a> {
     pub new_cas: Option<u64>,
     /// Whether a cas number lower than the item's stores the value as stale (flag I).
     pub may_be_stale: bool,
+    /// Maximum length in bytes of the value that `append` and `prepend` may create.
+    pub value_bytes_max: usize,
     /// Whether `append` and `prepend` create a missing item (autovivification).
     pub vivifies: bool,
     /// Whether the item is created because of a miss. The requesting client then has the right to
@@ -128,6 +133,7 @@ impl<'a> StoreRequest<'a> {
             cas: None,
             new_cas: None,
             may_be_stale: false,
+            value_bytes_max: usize::MAX,
             vivifies: false,
             has_winner: false,
             is_fetched: false,

@@ -193,6 +193,7 @@ fn read<E: Items>(
     let meta = turn.request.meta;
     let fields = ReadFields {
         value: meta.has(b'v'),
+        value_bytes_max: turn.read_bytes_max(),
         deadline: meta.has(b't') || meta.has(b'R'),
         idle: meta.has(b'l'),
         is_peek: meta.has(b'u'),
@@ -302,6 +303,7 @@ pub(super) fn set<E: Items>(turn: &mut Turn<'_, E>) {
         cas: meta.has(b'C').then_some(meta.cas),
         new_cas: new_cas(&meta),
         may_be_stale: meta.has(b'I'),
+        value_bytes_max: turn.item_bytes_max(),
         vivifies: meta.has(b'N'),
         ..StoreRequest::plain(&turn.input[turn.request.value.range()])
     };

@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::command::lifetime::DeadlineChange;
+use crate::config::Id;
 use crate::engine::items::{
     CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, StoreOutcome,
     StoreRequest, TouchOutcome,
@@ -16,6 +17,9 @@ use wire::{Output, Span};
 
 /// Database that memcached's clients use.
 pub const DATABASE: u8 = 0;
+
+/// Length up to which values are returned whatever `memcached-item-max` is, in bytes.
+const READ_BYTES_MIN: usize = 8 << 20;
 
 /// How far a request was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,17 @@ impl<'a, E: Items> Turn<'a, E> {
         meant(self.request, sent, hash, room, hash_of)
     }
 
+    /// Returns the maximum length of a value that this protocol stores, in bytes.
+    pub fn item_bytes_max(&self) -> usize {
+        self.server.config.number(Id::MemcachedItemMax) as usize
+    }
+
+    /// Returns the maximum length of a value that this protocol returns, in bytes. Redis's protocol
+    /// may have stored a longer one, which would be copied in one step.
+    pub fn read_bytes_max(&self) -> usize {
+        self.item_bytes_max().max(READ_BYTES_MIN)
+    }
+
     /// Returns the change of the deadline that an exptime requests at the current time.
     pub fn deadline_change(&self, exptime: i64) -> DeadlineChange {
         match Expiration::of(exptime, self.engine.now().0) {
@@ -118,6 +133,7 @@ impl<'a, E: Items> Turn<'a, E> {
     ) -> bool {
         let fields = ReadFields {
             value: true,
+            value_bytes_max: self.read_bytes_max(),
             ..ReadFields::default()
         };
         let read = self.engine.read(key, fields, self.out, |out, facts| {
@@ -151,6 +167,7 @@ impl<'a, E: Items> Turn<'a, E> {
             client_flags: self.request.client_flags,
             expiration: self.deadline_change(self.request.exptime),
             cas,
+            value_bytes_max: self.item_bytes_max(),
             ..StoreRequest::plain(&self.input[self.request.value.range()])
         };
         let key = self.key(0);

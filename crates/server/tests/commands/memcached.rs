@@ -179,6 +179,60 @@ fn a_get_of_many_keys_is_cut_off_at_the_outputs_maximum() {
     }
 }
 
+/// `append` and `prepend` extended an item without a bound, and copied all of it each time.
+#[test]
+fn an_item_does_not_grow_beyond_the_maximum() {
+    let server = configured(&[("memcached-item-max", "4096"), ("threads", "1")]);
+    let part = "x".repeat(3000);
+    let too_large = "SERVER_ERROR object too large for cache\r\n";
+    let set = format!("set k 0 0 3000\r\n{part}\r\n");
+    assert_eq!(answers(&server, set.as_bytes()), "STORED\r\n");
+    for verb in ["append", "prepend"] {
+        let join = |len: usize| format!("{verb} k 0 0 {len}\r\n{}\r\n", &part[..len]);
+        assert_eq!(answers(&server, join(3000).as_bytes()), too_large);
+        assert_eq!(answers(&server, join(548).as_bytes()), "STORED\r\n");
+    }
+    let meta = |mode: &str| format!("ms k 1 M{mode}\r\nx\r\n");
+    for mode in ["A", "P"] {
+        assert_eq!(answers(&server, meta(mode).as_bytes()), too_large);
+    }
+    let binary = [request(0x0e, b"", "k", b"x"), request(0x0f, b"", "k", b"x")].concat();
+    let statuses: Vec<u16> = replies(&bytes_of(&server, &binary))
+        .iter()
+        .map(|one| one.1)
+        .collect();
+    assert_eq!(statuses, [3, 3], "too large");
+    let stored = answers(&server, b"mg k s\r\n");
+    assert_eq!(stored, "HD s4096\r\n");
+}
+
+/// A string of Redis's protocol may be longer than any item. It was copied in one step.
+#[test]
+fn a_string_that_is_too_long_for_an_item_is_a_miss() {
+    let server = configured(&[("threads", "1")]);
+    let store = |len: usize| {
+        let mut view = server.keyspace.lock_all(NOW);
+        let key = server.keyspace.key(0, b"k");
+        view.set(&key, &vec![b'x'; len], store::NewDeadline::Clear);
+    };
+    let len_of = |input: &[u8]| answers(&server, input).len();
+    store(8 << 20);
+    assert_eq!(
+        len_of(b"get k\r\n"),
+        "VALUE k 0 8388608\r\n\r\nEND\r\n".len() + (8 << 20)
+    );
+    assert_eq!(
+        len_of(b"mg k v\r\n"),
+        "VA 8388608\r\n\r\n".len() + (8 << 20)
+    );
+    store((8 << 20) + 1);
+    assert_eq!(
+        answers(&server, b"get k\r\ngat 0 k\r\nmg k v\r\n"),
+        "END\r\nEND\r\nEN\r\n"
+    );
+    assert_eq!(answers(&server, b"mg k s\r\n"), "HD s8388609\r\n");
+}
+
 /// Clients send -1 as 4294967295. Such an item was kept until 2106.
 #[test]
 fn an_exptime_of_minus_one_in_32_bits_is_in_the_past() {

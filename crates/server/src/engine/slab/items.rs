@@ -36,6 +36,9 @@ impl Items for Slab<'_, '_> {
         let Some((head, value)) = found? else {
             return Ok(false);
         };
+        if fields.value && value.len() > fields.value_bytes_max {
+            return Err(WrongType);
+        }
         let facts = ItemFacts {
             head,
             len: value.len(),
@@ -82,6 +85,9 @@ impl Items for Slab<'_, '_> {
             StoreAction::WriteStale(old) => self.write(key, request, request.value, Some(old)),
             StoreAction::Join(old) => {
                 let there = found.map_or(&[][..], |(_, there)| there);
+                if there.len() + request.value.len() > request.value_bytes_max {
+                    return StoreOutcome::TooLarge;
+                }
                 let joined = match request.mode {
                     Mode::Prepend => [request.value, there].concat(),
                     _ => [there, request.value].concat(),
