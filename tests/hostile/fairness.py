@@ -6,7 +6,7 @@ import threading
 import time
 
 from harness import GIB, Bench, Connection, Latencies, Probe, Server, becomes, check, encoded, latencies, mb
-from stalls import LONG, Field, Long, fill_keys, start_field, words_of
+from stalls import LONG, VALUE, VALUES, Field, Long, fill_keys, many_names, start_field, words_of
 
 # Bounds for another client on an idle machine, in milliseconds.
 P999_MS, MAX_MS = 2.0, 10.0
@@ -55,6 +55,23 @@ def register(long: Long) -> None:
 
 for one in LONG:
     register(one)
+
+
+@check(engines=("segment",))
+def commands_on_large_values_of_the_segment_engine(bench):
+    """MGET and MSET of a few large values do not delay another client's GET."""
+    # A segment must be larger than a value with its key.
+    with bench.start("--maxmemory", "200mb", "--segment-size", "2mb") as server, server.connect() as client:
+        client.must("SET", "probe", "x")
+        pairs = [word for number in range(VALUES) for word in (f"value:{number}", VALUE)]
+        for words in (["MSET", *pairs], ["MGET", *many_names("value:")]):
+
+            def measure(words=words) -> Latencies:
+                probes = bench.probes(server)
+                client.drain(*words)
+                return latencies(probes)
+
+            assert_fair(bench, f"GET during {words[0]} of large values", measure)
 
 
 @check()

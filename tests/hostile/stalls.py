@@ -11,6 +11,9 @@ CHUNK = 2000
 PIPELINE = 20
 # A command that has no reply after this time hangs.
 HANG_S = 30.0
+# Number of large values, and one of them. None is so large that a look at its length alone makes a command long.
+VALUES = 50
+VALUE = b"x" * 1_000_000
 # Shortest window that is looked at, from the start of the command.
 WINDOW_S = 0.5
 
@@ -54,6 +57,13 @@ def fill_watch_values(client: Connection) -> None:
     client.must("SET", "lcs2", b"ba" * 5000)
 
 
+def fill_values(client: Connection) -> None:
+    for number in range(VALUES):
+        client.must("SET", f"value:{number}", VALUE)
+        client.must("HSET", "fields", f"field:{number}", VALUE)
+        client.must("RPUSH", "elements", VALUE)
+
+
 COLLECTIONS = {
     "set1": lambda client, count: fill(client, "SADD", "set1", count, lambda i: bulk(b"m%d" % i), 1),
     "set2": lambda client, count: fill(client, "SADD", "set2", count, lambda i: bulk(b"m%d" % (2 * i)), 1),
@@ -64,6 +74,7 @@ COLLECTIONS = {
     "big": lambda client, count: client.must("SETRANGE", "big", 256 * count - 1, "x"),
     "groups": fill_groups,
     "lcs": lambda client, count: fill_watch_values(client),
+    "values": lambda client, count: fill_values(client),
 }
 
 
@@ -126,8 +137,17 @@ LONG = [
     Long("RESET of many subscriptions", "RESET", (), ("HELLO 3", "channels SSUBSCRIBE")),
     Long("CLIENT TRACKING of many prefixes", lambda count: ["CLIENT", "TRACKING", "ON", "BCAST", *words_of_prefixes(count // 5)], (), (), "at most"),
     Long("COMMAND INFO of many names", lambda count: ["COMMAND", "INFO", *many_keys("name:")(count // 2)], (), (), "at most"),
+    Long("MGET of large values", lambda count: ["MGET", *many_names("value:")], ("values",)),
+    Long("HMGET of large fields", lambda count: ["HMGET", "fields", *many_names("field:")], ("values",)),
+    Long("LRANGE of large elements", "LRANGE elements 0 -1", ("values",)),
+    Long("MSET of large values", lambda count: ["MSET", *(word for number in range(VALUES) for word in (f"value:{number}", VALUE))], ("values",)),
     Long("FLUSHALL", "FLUSHALL", ("key:",)),
 ]
+
+
+def many_names(prefix: str) -> list:
+    """Names of large values, each three times."""
+    return [f"{prefix}{number}" for number in range(VALUES)] * 3
 
 
 def words_of_prefixes(count: int) -> list:

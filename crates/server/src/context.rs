@@ -34,7 +34,7 @@ pub struct Run {
 pub enum Work {
     /// Never much.
     Short,
-    /// One unit for each argument.
+    /// One unit for each argument, and for the bytes of all of them.
     ByArguments,
     /// The command works on each of its keys by itself and replies with a sum. On many keys it runs
     /// in steps.
@@ -169,7 +169,7 @@ impl Run {
         Run { work, ..self }
     }
 
-    /// Declares that the work of a command on one key is proportional to the number of its
+    /// Declares that the work of a command is proportional to the number and the length of its
     /// arguments.
     pub const fn by_arguments(self) -> Run {
         let work = Work::ByArguments;

@@ -38,6 +38,7 @@ use long::Way;
 use shards::{LockedShards, lock_for, wake_owners};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use steps::FirstStep;
 use store::{Event, Keyspace, Tick, View};
 use wire::output::{LARGE_BYTES, can_allocate};
 use wire::{Args, Output, Reply, Span};
@@ -90,8 +91,8 @@ pub enum Outcome {
     /// The command waits for a long one. Nothing was written; the caller tries again when
     /// [`crate::long::Long::take_retry`] says so.
     Waits,
-    /// The command is a long one. Nothing was written; the caller passes it to
-    /// [`Executor::begin_long`].
+    /// The command is a long one, or has begun and continues in steps. Nothing was written; the
+    /// caller passes it to [`Executor::begin_long`] before another command runs.
     IsLong,
 }
 
@@ -119,6 +120,8 @@ enum Step {
     Waits,
     /// It is a long command.
     IsLong,
+    /// It has replied for the arguments before this one, and the rest runs in further steps.
+    Stopped(usize),
 }
 
 /// A worker's access to the engine that holds the keys.
@@ -144,6 +147,8 @@ pub struct Executor<'s> {
     timing: Timing<'s>,
     /// Hashes of a batch's keys.
     hashed: Vec<u64>,
+    /// First step of the command that [`Executor::begin_long`] is about to begin, if it has run.
+    begun: Option<FirstStep>,
     /// Whether a command that may have set a deadline has run since this was last cleared.
     pub has_written: bool,
 }
@@ -166,6 +171,7 @@ impl<'s> Executor<'s> {
             events: Vec::new(),
             timing: Timing::new(server, worker, command::table()),
             hashed: Vec::new(),
+            begun: None,
             has_written: false,
         }
     }
@@ -239,6 +245,10 @@ impl<'s> Executor<'s> {
             Step::Held => return Outcome::Held,
             Step::Waits => return Outcome::Waits,
             Step::IsLong => return Outcome::IsLong,
+            Step::Stopped(next) => {
+                self.begun = Some(FirstStep::take(next, out, position));
+                return Outcome::IsLong;
+            }
         }
         let is_error = out.get(position) == Some(&b'-');
         if is_error {
@@ -332,7 +342,7 @@ impl<'s> Executor<'s> {
         }
         self.has_written |= spec.flags & (flag::WRITE | flag::MAY_WRITE) != 0;
         let is_on_segment = matches!(self.engine, Engine::Segment(_));
-        if steps::runs_in_steps(session, spec, args.len(), is_on_segment) {
+        if steps::runs_in_steps(session, spec, (args.len(), len), is_on_segment) {
             return Step::IsLong;
         }
         let call = (spec, args, call.memo.as_ref());
@@ -597,15 +607,15 @@ fn run_on_slab<'v>(
 ) -> Step {
     match long::way(server, view, session, spec, args) {
         Way::Now => {}
-        Way::Later => return Step::Waits,
-        Way::Aside => return Step::IsLong,
-        Way::Never => {
-            reply.error(BEYOND_LIMIT);
-            return Step::Refused;
-        }
+        way => return step_of(way, &mut reply),
     }
-    let space = &server.keyspace;
-    let mut ctx = context(server, space, view, locks, session, memo, reply);
+    let reply_bytes_max = long::reply_bytes_max(server, spec, args);
+    if let Some(bytes_max) = reply_bytes_max {
+        reply.begin_step(bytes_max);
+    }
+    let (space, position) = (&server.keyspace, reply.position());
+    let inner = reply.nested(reply.protocol());
+    let mut ctx = context(server, space, view, locks, session, memo, inner);
     let step = call(&mut ctx, spec, args, pending);
     if view.has_invalidated() {
         tracking::send(server, view, session.info.id);
@@ -618,12 +628,32 @@ fn run_on_segment<'a, 's>(
     handle: &'a mut Handle<'s>,
     server: &'s Server,
     session: &'a mut Session,
+    if reply_bytes_max.is_some() && reply.end_step() {
+        // The command has changed nothing but counters. It runs again.
+        reply.truncate(position);
+        let way = long::way_of_large_reply(server, view, session, spec, args);
+        return step_of(way, &mut reply);
+    }
     (spec, args, memo): (&Spec, &Args<'_>, Option<&'a KeyMemo>),
     mut reply: Reply<'a>,
 ) -> Step {
     let table = command::table();
     match spec.run.segment {
         Segment::Own(run) => {
+/// Returns what is done with a command that does not run now, and refuses it if necessary.
+#[cold]
+fn step_of(way: Way, reply: &mut Reply<'_>) -> Step {
+    match way {
+        Way::Now => Step::Ran,
+        Way::Later => Step::Waits,
+        Way::Aside => Step::IsLong,
+        Way::Never => {
+            reply.error(BEYOND_LIMIT);
+            Step::Refused
+        }
+    }
+}
+
             let mut ctx = Ctx {
                 view: handle,
                 session,
@@ -641,7 +671,10 @@ fn run_on_segment<'a, 's>(
             let space = &server.keyspace;
             let mut ctx = context(server, space, &mut view, &locks, session, memo, reply);
             (spec.run.slab)(&mut ctx, *args);
-            Step::Ran
+            match ctx.session.stopped_at.take() {
+                Some(next) => Step::Stopped(next),
+                None => Step::Ran,
+            }
         }
         Segment::Refused => {
             let name = spec.name.to_ascii_uppercase();

@@ -25,6 +25,11 @@ use wire::Reply;
 
 /// Commands on strings, and on keys of any type.
 pub trait Strings {
+    /// Number of bytes of a reply after which a command that reads many values stops, so that other
+    /// clients are served before the rest. Only an engine without commands that are one step for
+    /// others has such a number.
+    const REPLY_STEP_BYTES: usize = usize::MAX;
+
     /// Returns the time at which the present requests run.
     fn now(&self) -> Tick;
 

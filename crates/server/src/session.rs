@@ -90,6 +90,9 @@ pub struct Session {
     /// Whether the current command has found, after its shards were released and locked again, that
     /// writes are held. It has done nothing then, and runs again later.
     pub is_held_late: bool,
+    /// Index of the argument at which the current command has stopped, because its reply is long
+    /// enough for one step; `None` if it is complete.
+    pub stopped_at: Option<usize>,
     /// Whether monitoring clients were shown the current command before it was held, so that they
     /// are not when it runs again.
     pub is_shown: bool,
@@ -163,6 +166,7 @@ impl Session {
             tracking: None,
             is_error_counted: false,
             is_held_late: false,
+            stopped_at: None,
             is_shown: false,
             effects: None,
             announced: None,

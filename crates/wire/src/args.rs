@@ -73,6 +73,14 @@ impl<'a> Args<'a> {
         let start = span.start as usize;
         self.input.get(start..start + 8)?.first_chunk()
     }
+    /// Returns the number of input bytes from the first argument to the end of the last one.
+    #[inline]
+    pub fn extent(&self) -> usize {
+        let ends = self.spans.first().zip(self.spans.last());
+        ends.map_or(0, |(first, last)| {
+            last.range().end.saturating_sub(first.range().start)
+        })
+    }
     /// Returns the command's name as the client sent it; empty if there is none.
     #[inline]
     pub fn name(&self) -> &'a [u8] {

@@ -63,6 +63,11 @@ pub struct Output {
     /// Reason for which the output was cut off. The buffer then has no capacity, so that every
     /// append takes the path on which the buffer grows, which drops the bytes.
     cut_off: Option<CutOff>,
+    /// Length beyond which the buffer does not grow at present, because the reply is too long for
+    /// one step.
+    step_end: usize,
+    /// Whether bytes were dropped because of `step_end`.
+    is_stopped: bool,
 }
 
 impl Default for Output {
@@ -96,6 +101,33 @@ impl Output {
             bytes: Vec::new(),
             bytes_max: bytes_max.min(OUTPUT_BYTES_MAX),
             cut_off: None,
+            step_end: usize::MAX,
+            is_stopped: false,
+        }
+    }
+    /// Bounds the bytes that the next command may append, as far as the buffer must grow for them.
+    /// Further bytes are dropped, and [`Output::end_step`] returns true.
+    #[inline]
+    pub fn begin_step(&mut self, bytes_max: usize) {
+        self.step_end = self.bytes.len().saturating_add(bytes_max);
+    }
+    /// Removes the bound of [`Output::begin_step`]. Returns whether bytes were dropped because of
+    /// it. The caller then removes the incomplete reply.
+    #[inline]
+    pub fn end_step(&mut self) -> bool {
+        self.step_end = usize::MAX;
+        std::mem::take(&mut self.is_stopped)
+    }
+    /// Whether further bytes are dropped, because the output was cut off or the step has too many.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.cut_off.is_some() || self.is_stopped
+    }
+    /// Creates an empty output that may grow as far as this one, in the present step, too.
+    pub fn part(&self) -> Output {
+        Output {
+            step_end: self.step_end.saturating_sub(self.bytes.len()),
+            ..Output::new(self.room())
         }
     }
     /// Sets the maximum length. Capacity that is already allocated may still be used up.
@@ -144,8 +176,13 @@ impl Output {
             return false;
         }
         let len = self.bytes.len();
+        if len.saturating_add(more) > self.step_end {
+            self.is_stopped = true;
+            return false;
+        }
         let amortised = (self.bytes.capacity() * 2).max(GROWTH_BYTES_MIN);
-        let target = amortised.min(self.bytes_max).max(len + more);
+        let most = self.bytes_max.min(self.step_end);
+        let target = amortised.min(most).max(len + more);
         let is_there = can_allocate(target) && self.bytes.try_reserve_exact(target - len).is_ok();
         if !is_there {
             self.cut(CutOff::Memory);
@@ -171,8 +208,9 @@ impl Output {
     pub fn push_u64(&mut self, number: u64) {
         self.extend_from_slice(Text::unsigned(number).as_bytes());
     }
-    /// Appends the bytes of another output. If that one was cut off, this one is cut off, too.
+    /// Appends the bytes of another output. If that one was cut off or stopped, this one is, too.
     pub fn append(&mut self, other: &Output) {
+        self.is_stopped |= other.is_stopped;
         match other.cut_off {
             Some(why) => self.cut(why),
             None => self.extend_from_slice(other),
@@ -286,6 +324,31 @@ mod tests {
         part.push(b'd');
         whole.append(&part);
         assert_eq!(whole.cut_off(), Some(CutOff::Limit));
+    }
+
+    #[test]
+    fn a_step_drops_the_bytes_beyond_its_bound() {
+        let mut output = Output::new(1_000);
+        output.extend_from_slice(b"before");
+        output.begin_step(200);
+        output.extend_from_slice(&[1; 150]);
+        assert!(!output.is_full());
+        let mut part = output.part();
+        part.extend_from_slice(&[2; 70]);
+        assert!(part.is_full() && part.is_empty());
+        output.append(&part);
+        assert!(output.is_full() && output.end_step());
+        assert_eq!(&output[..6], b"before");
+        output.truncate(6);
+        // Without a bound it grows again.
+        output.extend_from_slice(&[3; 900]);
+        assert!(!output.is_full() && !output.end_step());
+        assert_eq!(output.len(), 906);
+        // The maximum length takes precedence.
+        output.begin_step(10);
+        output.extend_from_slice(&[4; 900]);
+        assert_eq!(output.cut_off(), Some(CutOff::Limit));
+        assert!(!output.end_step());
     }
 
     #[test]

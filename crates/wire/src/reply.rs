@@ -31,6 +31,7 @@ impl<'a> Reply<'a> {
         Reply { out, protocol }
     }
     /// Creates a second encoder that appends to the same buffer, for a reply inside of this one.
+    #[inline]
     pub fn nested(&mut self, protocol: Protocol) -> Reply<'_> {
         Reply::new(self.out, protocol)
     }
@@ -52,16 +53,27 @@ impl<'a> Reply<'a> {
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
     }
-    /// Whether the output was cut off, because the reply is longer than allowed. Commands with long
-    /// loops over reads stop; writes are completed, and their reply is dropped.
+    /// Whether further bytes are dropped, because the reply is longer than allowed, or too long for
+    /// one step. Commands with long loops over reads stop; writes are completed, and their reply is
+    /// dropped.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.out.is_cut_off()
+        self.out.is_full()
+    }
+    /// Bounds the reply in this step. See [`Output::begin_step`].
+    #[inline]
+    pub fn begin_step(&mut self, bytes_max: usize) {
+        self.out.begin_step(bytes_max);
+    }
+    /// Ends the bound. Returns whether the reply is incomplete because of it.
+    #[inline]
+    pub fn end_step(&mut self) -> bool {
+        self.out.end_step()
     }
     /// Creates an empty buffer for a part of this reply that is encoded before its head. It may
     /// grow as far as this reply. [`Reply::append`] adds it.
     pub fn part(&self) -> Output {
-        Output::new(self.out.room())
+        self.out.part()
     }
     /// Appends a part. If it was cut off, the reply is cut off, too.
     pub fn append(&mut self, part: &Output) {

@@ -33,7 +33,7 @@ pub const TABLE: &[Spec] = commands! {
     "hexpiretime" -5, READONLY | FAST, Keys::Range(1, 1, 1), "7.4.0",
         on_slab!(|ctx, args| family::ttl::<Hash>(ctx, args, Unit::Seconds, Base::Epoch)).by_arguments(),
         "Returns the expiration times of fields, as Unix times in seconds.";
-    "hget" 3, READONLY | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(read::hget),
+    "hget" 3, READONLY | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(read::hget).by_arguments(),
         "Returns the value of a field.";
     "hgetall" 2, READONLY, Keys::Range(1, 1, 1), "2.0.0", on_slab!(read::hgetall).estimated(work::whole),
         "Returns all fields and their values.";
@@ -79,7 +79,7 @@ pub const TABLE: &[Spec] = commands! {
         "Sets the values of fields and removes their expiration. Returns the number of new fields.";
     "hsetex" -6, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "8.0.0", on_slab!(lifetime::hsetex).by_arguments(),
         "Sets the values and the expiration of fields, optionally only if a condition holds.";
-    "hsetnx" 4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(write::hsetnx),
+    "hsetnx" 4, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.0.0", on_slab!(write::hsetnx).by_arguments(),
         "Sets the value of a field only if the field does not exist.";
     "hstrlen" 3, READONLY | FAST, Keys::Range(1, 1, 1), "3.2.0", on_slab!(read::hstrlen),
         "Returns the length of a field's value.";

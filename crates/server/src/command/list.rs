@@ -30,7 +30,7 @@ pub const TABLE: &[Spec] = commands! {
     "brpoplpush" 4, WRITE | DENYOOM | BLOCKING, Keys::Range(1, 2, 1), "2.2.0",
         on_slab!(block::brpoplpush),
         "Moves the last element of a list to the front of another. Blocks until there is one.";
-    "lindex" 3, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(read::lindex),
+    "lindex" 3, READONLY, Keys::Range(1, 1, 1), "1.0.0", on_slab!(read::lindex).by_arguments(),
         "Returns an element by its index.";
     "linsert" 5, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.2.0", on_slab!(write::linsert).estimated(work::whole),
         "Inserts an element before or after the first element equal to a given one.";
@@ -54,7 +54,7 @@ pub const TABLE: &[Spec] = commands! {
         "Returns a range of elements.";
     "lrem" 4, WRITE, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::lrem).estimated(work::whole),
         "Removes elements equal to a value.";
-    "lset" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::lset),
+    "lset" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::lset).by_arguments(),
         "Replaces an element by its index.";
     "ltrim" 4, WRITE, Keys::Range(1, 1, 1), "1.0.0", on_slab!(write::ltrim),
         "Removes all elements outside a range.";

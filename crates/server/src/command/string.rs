@@ -36,7 +36,7 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the string value of a key and sets or removes its expiration.";
     "getrange" 4, READONLY, Keys::Range(1, 1, 1), "2.4.0", on_slab!(get::getrange).estimated(work::byte_range),
         "Returns a range of a string.";
-    "getset" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::getset),
+    "getset" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::getset).by_arguments(),
         "Replaces the string value of a key and returns the old value.";
     "incr" 2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(number::incr),
         "Adds one to an integer; a missing key counts as 0.";
@@ -50,19 +50,19 @@ pub const TABLE: &[Spec] = commands! {
         "Returns the longest common subsequence of two strings.";
     "mget" -2, READONLY | FAST, Keys::Range(1, -1, 1), "1.0.0", on_both!(get::mget).of_strings(),
         "Returns the string values of several keys.";
-    "mset" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_both!(multi::mset),
+    "mset" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_both!(multi::mset).by_arguments(),
         "Sets the string values of several keys.";
-    "msetex" -4, WRITE | DENYOOM | MOVABLE_KEYS, Keys::CountedStep(1, 2), "8.4.0", on_slab!(multi::msetex),
+    "msetex" -4, WRITE | DENYOOM | MOVABLE_KEYS, Keys::CountedStep(1, 2), "8.4.0", on_slab!(multi::msetex).by_arguments(),
         "Sets the string values of several keys with one expiration, optionally only if a condition holds.";
-    "msetnx" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_slab!(multi::msetnx),
+    "msetnx" -3, WRITE | DENYOOM, Keys::Range(1, -1, 2), "1.0.1", on_slab!(multi::msetnx).by_arguments(),
         "Sets the string values of several keys only if none of the keys exists.";
-    "psetex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_both!(set::psetex),
+    "psetex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.6.0", on_both!(set::psetex).by_arguments(),
         "Sets the string value of a key that expires after a number of milliseconds.";
     "set" -3, WRITE | DENYOOM, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::set).of_value(),
         "Sets the string value of a key, optionally with an expiration and only if a condition holds.";
-    "setex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.0.0", on_both!(set::setex),
+    "setex" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.0.0", on_both!(set::setex).by_arguments(),
         "Sets the string value of a key that expires after a number of seconds.";
-    "setnx" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::setnx),
+    "setnx" 3, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "1.0.0", on_both!(set::setnx).by_arguments(),
         "Sets the string value of a key only if the key does not exist.";
     "setrange" 4, WRITE | DENYOOM, Keys::Range(1, 1, 1), "2.2.0", on_slab!(edit::setrange).estimated(work::set_range),
         "Overwrites a part of a string; a gap is filled with zero bytes.";

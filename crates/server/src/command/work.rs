@@ -52,7 +52,7 @@ pub fn units<'v>(
         // With many names it runs in steps.
         Work::Confirmed | Work::Unsubscribes(_) => return 0,
         Work::Names => return view.len(db) as u64,
-        Work::ByArguments => return args.len() as u64,
+        Work::ByArguments => return arguments(args),
         Work::Strings => strings,
         Work::Value => set,
         Work::Estimated(estimate) => estimate,
@@ -66,6 +66,18 @@ pub fn units<'v>(
         threshold,
     };
     estimate(&mut probe, args)
+}
+
+/// The number of arguments, and the units of their bytes.
+#[inline]
+pub fn arguments(args: Args<'_>) -> u64 {
+    (args.len() + args.extent() / UNIT_BYTES) as u64
+}
+
+/// Returns the number of bytes of a reply that are this much work.
+#[inline]
+pub fn reply_bytes(units: u64) -> usize {
+    usize::try_from(units.saturating_mul(UNIT_BYTES as u64)).unwrap_or(usize::MAX)
 }
 
 /// Whether this much work is too much for one step.
@@ -186,9 +198,9 @@ pub fn trimmed(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
 
 /// `XADD key [options] id field value …`: as XTRIM, or the number of arguments.
 pub fn added(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
-    let own = args.len() as u64;
+    let own = arguments(args);
     // The shortest call with such an option has this number of arguments.
-    let has_options = own > 7 && !args.is(2, "*");
+    let has_options = args.len() > 7 && !args.is(2, "*");
     let at = if has_options {
         references_at(args, 2)
     } else {
@@ -328,7 +340,7 @@ pub fn bit_field(probe: &mut Probe<'_, '_>, args: Args<'_>) -> u64 {
         Some(number.saturating_mul(width) / 8)
     });
     let end = numbers.max().unwrap_or(0);
-    grown(probe, &args[1], end).max(args.len() as u64)
+    grown(probe, &args[1], end).max(arguments(args))
 }
 
 /// `APPEND key value`: the length of the value if it must be moved.

@@ -35,6 +35,8 @@ const KEYS_MAX: usize = 1024;
 
 /// Minimum length of a value in bytes from which on its length matters.
 const VALUE_BYTES_MIN: usize = 1 << 20;
+/// Minimum of the number of bytes of a reply from which a command is a long one.
+const REPLY_BYTES_MIN: usize = 256 << 10;
 
 /// How a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +85,7 @@ pub(super) fn way<'v>(
         }
         Work::ByArguments => {
             // -1, which is no threshold, becomes the greatest number.
-            args.len() as u64 <= server.config.number(Id::LongCommandThreshold) as u64
+            work::arguments(*args) <= server.config.number(Id::LongCommandThreshold) as u64
         }
         Work::Strings => !view.has_huge_strings() && !is_every_command_long(server),
         Work::Value => {
@@ -98,6 +100,52 @@ pub(super) fn way<'v>(
         return Way::Now;
     }
     decide(server, view, session, spec, *args)
+}
+
+/// Returns the maximum number of bytes that a command which only reads may reply with in one step;
+/// `None` if its reply is bounded otherwise. Estimates do not look at each value, so that a few
+/// large ones are noticed only when they are read.
+#[inline]
+pub(super) fn reply_bytes_max(server: &Server, spec: &Spec, args: &Args<'_>) -> Option<usize> {
+    let may_be_long = match spec.run.work {
+        // The estimate is that of the value itself.
+        Work::Strings => args.len() > 2,
+        Work::ByArguments | Work::Estimated(_) => true,
+        _ => false,
+    };
+    if !may_be_long || !spec.has(flag::READONLY) {
+        return None;
+    }
+    let id = match has_many_keys(spec, args) {
+        true => Id::AtomicWorkLimit,
+        false => Id::LongCommandThreshold,
+    };
+    let units = u64::try_from(server.config.number(id)).ok()?;
+    let is_unlimited = id == Id::AtomicWorkLimit && units == 0;
+    (!is_unlimited).then(|| work::reply_bytes(units).max(REPLY_BYTES_MIN))
+}
+
+/// Whether a command has more keys than a long command may have.
+fn has_many_keys(spec: &Spec, args: &Args<'_>) -> bool {
+    args.len() > KEYS_MAX && spec.keys.count(*args) > KEYS_MAX
+}
+
+/// Decides how to run a command whose reply has turned out to be longer than [`reply_bytes_max`].
+#[cold]
+pub(super) fn way_of_large_reply<'v>(
+    server: &'v Server,
+    view: &mut View<'v>,
+    session: &mut Session,
+    spec: &'static Spec,
+    args: &Args<'_>,
+) -> Way {
+    if has_many_keys(spec, args) {
+        return Way::Never;
+    }
+    match server.long.is_active() {
+        true => way_beside_others(server, view, session, spec, *args, true),
+        false => Way::Aside,
+    }
 }
 
 /// Whether each command that can be long is one, whatever its work.
@@ -323,7 +371,8 @@ impl<'s> Executor<'s> {
         let position = out.len();
         let bytes_max = server.config.output_max(session.class());
         let host = (&*session, matches!(self.engine, Engine::Segment(_)));
-        let call = match Steps::new(spec, call, bytes_max, host) {
+        let begun = self.begun.take();
+        let call = match Steps::new(spec, call, (bytes_max, begun), host) {
             Ok(steps) => return Begun::InSteps(Box::new(steps)),
             Err(call) => call,
         };

@@ -3,7 +3,7 @@
 //! other clients.
 //!
 //! Such a command is not one step for other clients. Commands on few keys are. On the segment
-//! engine MGET and MSET run in steps, too.
+//! engine MGET and MSET run in steps, too, and their steps are also bounded in bytes.
 //!
 //! The rights to all names are checked before the first name is used, and in steps as well, because
 //! each name may be compared with a thousand patterns.
@@ -26,6 +26,9 @@ use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys in a step. A command on at most this many keys runs at once.
 pub const KEYS_PER_STEP: usize = 1024;
+/// Number of bytes after which a step of MGET or MSET ends on the segment engine. It exceeds them
+/// by one value at most, which is smaller than a segment.
+pub const STEP_BYTES: usize = 1 << 20;
 /// Maximum number of bytes of the header of an array.
 const HEADER_BYTES: usize = 24;
 
@@ -57,6 +60,24 @@ enum Progress {
     Resets,
 }
 
+/// First step of a command whose reply became long.
+#[derive(Debug)]
+pub(super) struct FirstStep {
+    /// Index of the next argument.
+    next: usize,
+    reply: Output,
+}
+
+impl FirstStep {
+    /// Moves the begin of a reply out of `out`, from `position` on.
+    pub fn take(next: usize, out: &mut Output, position: usize) -> FirstStep {
+        let mut reply = Output::default();
+        reply.extend_from_slice(&out[position..]);
+        out.truncate(position);
+        FirstStep { next, reply }
+    }
+}
+
 /// Result of a step.
 #[derive(Debug)]
 pub enum Stepped {
@@ -72,15 +93,16 @@ pub enum Stepped {
     Held,
 }
 
-/// Whether a command with this number of arguments runs in steps.
+/// Whether a command with these numbers of arguments and of bytes runs in steps from its begin on.
 #[inline]
 pub(super) fn runs_in_steps(
     session: &Session,
     spec: &Spec,
-    args_len: usize,
+    (args_len, bytes_len): (usize, usize),
     is_on_segment: bool,
 ) -> bool {
-    if args_len > KEYS_PER_STEP + 1 && is_on_segment && runs_in_steps_on_segment(spec, args_len) {
+    let is_large = args_len > KEYS_PER_STEP + 1 || bytes_len > STEP_BYTES;
+    if is_large && is_on_segment && runs_in_steps_on_segment(spec, args_len) {
         return true;
     }
     let subscriptions = || session.subscriptions.as_deref();
@@ -96,8 +118,8 @@ pub(super) fn runs_in_steps(
     }
 }
 
-/// Whether the segment engine, which has no transactions, runs a command on many keys in steps.
-/// MSET with a key without a value is refused as a whole.
+/// Whether the segment engine, which has no transactions, runs a command on many keys or with many
+/// bytes in steps. MSET with a key without a value is refused as a whole.
 fn runs_in_steps_on_segment(spec: &Spec, args_len: usize) -> bool {
     spec.name == "mget" || spec.name == "mset" && !args_len.is_multiple_of(2)
 }
@@ -115,11 +137,12 @@ pub(super) fn checked_at_once<'a>(spec: &Spec, args: Args<'a>) -> Args<'a> {
 }
 
 impl Steps {
-    /// Prepares a command; `None` if it does not run in steps.
-    pub fn new(
+    /// Prepares a command, of which the first step may have run. Returns the command if it does not
+    /// run in steps.
+    pub(super) fn new(
         spec: &Spec,
         call: OwnedCall,
-        bytes_max: usize,
+        (bytes_max, begun): (usize, Option<FirstStep>),
         (session, is_on_segment): (&Session, bool),
     ) -> Result<Steps, OwnedCall> {
         let len = call.args().len();
@@ -128,8 +151,18 @@ impl Steps {
             _ if is_on_segment && spec.name == "mset" => Progress::Keys(1, 0),
             _ if is_on_segment && spec.name == "mget" => {
                 let mut found = Pieces::new(bytes_max);
-                Reply::new(found.open(), session.protocol).array(len - 1);
-                Progress::Values(1, found)
+                let next = match begun {
+                    Some(first) => {
+                        found.open().append(&first.reply);
+                        found.close_full();
+                        first.next
+                    }
+                    None => {
+                        Reply::new(found.open(), session.protocol).array(len - 1);
+                        1
+                    }
+                };
+                Progress::Values(next, found)
             }
             Work::InSteps => Progress::Keys(1, 0),
             Work::Unsubscribes(space) if call.args().len() == 1 => Progress::Unsubscribes(space),
@@ -253,8 +286,8 @@ impl Executor<'_> {
         let len = call.args().len();
         let end = (*next + KEYS_PER_STEP).min(len);
         let part = Output::new(found.open().room().saturating_add(HEADER_BYTES));
-        let reply = match self.run_part(session, call, *next..end, part) {
-            Ok(reply) => reply,
+        let (reply, end) = match self.run_part(session, call, *next..end, part) {
+            Ok(done) => done,
             Err(stepped) => return Some(stepped),
         };
         if reply.first() == Some(&b'-') {
@@ -279,9 +312,9 @@ impl Executor<'_> {
         next: &mut usize,
         sum: &mut i64,
     ) -> Stepped {
-        let end = (*next + KEYS_PER_STEP).min(call.args().len());
-        let reply = match self.run_part(session, call, *next..end, Output::default()) {
-            Ok(reply) => reply,
+        let end = end_of_step(call.args(), *next);
+        let (reply, end) = match self.run_part(session, call, *next..end, Output::default()) {
+            Ok(done) => done,
             Err(stepped) => return stepped,
         };
         let number = reply
@@ -301,15 +334,16 @@ impl Executor<'_> {
         Stepped::Done(reply)
     }
 
-    /// Runs a command with some of its arguments. Returns its reply, or what ends the step.
+    /// Runs a command with some of its arguments. Returns its reply and the index of the next
+    /// argument, or what ends the step.
     fn run_part(
         &mut self,
         session: &mut Session,
         call: &OwnedCall,
         arguments: Range<usize>,
         mut reply: Output,
-    ) -> Result<Output, Stepped> {
-        let (bytes, spans) = call.part(arguments);
+    ) -> Result<(Output, usize), Stepped> {
+        let (bytes, spans) = call.part(arguments.clone());
         let args = Args::new(bytes, &spans);
         let chosen = command::table().choose(call.index, args);
         // The arguments are in memory already, so that their length does not matter.
@@ -322,7 +356,8 @@ impl Executor<'_> {
             memo: None,
         };
         match self.dispatch(session, &chosen, &args, &part, &mut reply) {
-            Step::Ran => Ok(reply),
+            Step::Ran => Ok((reply, arguments.end)),
+            Step::Stopped(next) => Ok((reply, arguments.start + next - 1)),
             Step::Waits => Err(Stepped::Waits),
             Step::Held => Err(Stepped::Held),
             Step::Queued | Step::Refused | Step::IsLong => Err(Stepped::Done(reply)),
@@ -339,8 +374,8 @@ impl Executor<'_> {
         let all = call.args().len();
         let end = (*next + pubsub::AT_ONCE_MAX).min(all);
         match self.run_part(session, call, *next..end, Output::default()) {
-            Ok(reply) if end == all => Stepped::Done(reply),
-            Ok(reply) => {
+            Ok((reply, _)) if end == all => Stepped::Done(reply),
+            Ok((reply, _)) => {
                 *next = end;
                 Stepped::Part(reply)
             }
@@ -368,8 +403,8 @@ impl Executor<'_> {
         let count = spans.len();
         let part = OwnedCall::new(call.index, bytes, 0, spans);
         match self.run_part(session, &part, 1..count, Output::default()) {
-            Ok(reply) if session.subscription_len(space) == 0 => Stepped::Done(reply),
-            Ok(reply) => Stepped::Part(reply),
+            Ok((reply, _)) if session.subscription_len(space) == 0 => Stepped::Done(reply),
+            Ok((reply, _)) => Stepped::Part(reply),
             Err(stepped) => stepped,
         }
     }
@@ -380,7 +415,7 @@ impl Executor<'_> {
             return Stepped::More;
         }
         match self.run_part(session, call, 1..1, Output::default()) {
-            Ok(reply) => Stepped::Done(reply),
+            Ok((reply, _)) => Stepped::Done(reply),
             Err(stepped) => stepped,
         }
     }
@@ -420,6 +455,19 @@ impl Executor<'_> {
         found.push_front(header);
         None
     }
+}
+
+/// Returns the index behind the arguments of a step, which are pairs if the command has pairs: a
+/// number of arguments that is even, and bytes that exceed [`STEP_BYTES`] by one pair at most.
+fn end_of_step(args: Args<'_>, next: usize) -> usize {
+    let (mut end, last) = (next, (next + KEYS_PER_STEP).min(args.len()));
+    let mut bytes = 0;
+    while end < last && bytes <= STEP_BYTES {
+        let pair = end..last.min(end + 2);
+        bytes += pair.clone().map(|index| args[index].len()).sum::<usize>();
+        end = pair.end;
+    }
+    end
 }
 
 /// Returns the next piece of a complete reply.

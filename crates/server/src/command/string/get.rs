@@ -18,8 +18,10 @@ pub fn get<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     Ok(())
 }
 
-/// `MGET key [key …]`: a key of another type reads as null.
+/// `MGET key [key …]`: a key of another type reads as null. On an engine that bounds the bytes of a
+/// step, the command stops at a key, and the rest runs in further steps.
 pub fn mget<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
+    let start = ctx.reply.position();
     ctx.reply.array(args.len() - 1);
     let names = args.from(1);
     let mut near = [None; PREFETCH_MAX];
@@ -37,7 +39,11 @@ pub fn mget<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
         if ctx.reply.is_full() {
             break;
         }
-        for key in keys {
+        for (index, key) in keys.enumerate() {
+            if ctx.reply.position().saturating_sub(start) > E::REPLY_STEP_BYTES {
+                ctx.session.stopped_at = Some(1 + first + index);
+                return Ok(());
+            }
             if ctx.view.reply_value(key, &mut ctx.reply).is_err() {
                 ctx.reply.null();
             }

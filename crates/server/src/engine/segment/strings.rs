@@ -6,6 +6,7 @@
 use super::{Edit, Found, Handle, Put, Ttl};
 use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
 use crate::command::refusal::{OUT_OF_MEMORY, Refusal};
+use crate::dispatch::steps::STEP_BYTES;
 use crate::engine::Strings;
 use crate::engine::condition::Condition;
 use segment::{Refused, Unchanged};
@@ -40,6 +41,8 @@ fn in_place(number: i64) -> Option<u64> {
 }
 
 impl Strings for &mut Handle<'_> {
+    const REPLY_STEP_BYTES: usize = STEP_BYTES;
+
     #[inline]
     fn now(&self) -> Tick {
         self.now

@@ -436,6 +436,86 @@ fn work_that_a_transaction_adds_itself_is_bounded() {
     bench.send(&mut client, "EXISTS set one two\r\n", ":1\r\n");
 }
 
+/// Encodes a command, because inline commands are limited to 64 KiB.
+fn framed(words: &[&str]) -> String {
+    let mut bytes = Vec::new();
+    wire::encode_command(&mut bytes, words);
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn a_few_large_values_make_a_command_long() {
+    // Regression: many values of up to a mebibyte, or a few large elements, were read and written
+    // in one step, because the estimates count keys and elements.
+    let (server, listeners) = server(&[("long-command-threshold", "600")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let value = "x".repeat(100_000);
+    let v = value.as_str();
+    let array = |count: usize| format!("*{count}\r\n{}", bulk(v).repeat(count));
+    let commands = [
+        (
+            framed(&["MSET", "a", v, "b", v, "c", v, "d", v]),
+            "+OK\r\n".to_owned(),
+        ),
+        ("MGET a b c d\r\n".into(), array(4)),
+        (
+            framed(&["HSET", "h", "a", v, "b", v, "c", v, "d", v]),
+            ":4\r\n".into(),
+        ),
+        ("HMGET h a b c d\r\n".into(), array(4)),
+        (framed(&["RPUSH", "l", v, v, v, v]), ":4\r\n".into()),
+        ("LRANGE l 0 -1\r\n".into(), array(4)),
+        (
+            framed(&["SETEX", "e", "100", &v.repeat(4)]),
+            "+OK\r\n".into(),
+        ),
+        (framed(&["HSET", "h", "e", &v.repeat(4)]), ":1\r\n".into()),
+        ("HGET h e\r\n".into(), bulk(&v.repeat(4))),
+    ];
+    for (command, reply) in commands {
+        let name = command[..command.len().min(30)].to_owned();
+        let mut input = command.as_bytes();
+        while !input.is_empty() {
+            let sent = client.write(input).unwrap_or(0);
+            input = &input[sent..];
+            bench.turn();
+        }
+        // The rest of the input is read in several turns.
+        for _ in 0..20 {
+            bench.turn();
+        }
+        bench.send(&mut other, "GET x\r\n", "$-1\r\n");
+        assert!(server.long.is_running(), "{name}");
+        bench.perform_all();
+        bench.expect_output(&mut client, &reply);
+    }
+    // What is shorter is not long.
+    bench.send(
+        &mut client,
+        "MGET a b none\r\n",
+        &format!("*3\r\n{}$-1\r\n", bulk(v).repeat(2)),
+    );
+    assert!(!server.long.is_running());
+}
+
+#[test]
+fn many_large_values_of_many_keys_are_refused() {
+    let settings = &[
+        ("long-command-threshold", "600"),
+        ("atomic-work-limit", "2000"),
+    ];
+    let (server, listeners) = server(settings);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let value = "x".repeat(100_000);
+    bench.send(&mut client, &framed(&["SET", "a", &value]), "+OK\r\n");
+    let names = [" none".repeat(1_020), " a".repeat(11)].concat();
+    let refused = "-ERR the estimated work of the command exceeds atomic-work-limit\r\n";
+    bench.send(&mut client, &format!("MGET{names}\r\n"), refused);
+    bench.send(&mut client, "MULTI\r\n", "+OK\r\n");
+}
+
 #[test]
 fn the_segment_engine_divides_commands_on_many_keys() {
     let settings = &[("engine", "segment"), ("atomic-work-limit", "2000")];

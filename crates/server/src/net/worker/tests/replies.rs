@@ -162,3 +162,46 @@ fn a_sorted_list_larger_than_maxmemory_is_not_stored() {
     bench.send(&mut client, &encoded(&command), refusal);
     bench.send(&mut client, "EXISTS to\r\n", ":0\r\n");
 }
+
+#[test]
+fn the_segment_engine_serves_others_between_the_values_of_one_command() {
+    // Regression: MGET and MSET of at most 1,024 keys were one step, whatever the size of the
+    // values.
+    const COUNT: usize = 30;
+    let (server, listeners) = server(&[("engine", "segment")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let value = "x".repeat(200 << 10);
+    let pairs: String = (0..COUNT).map(|n| format!(" k{n} {value}")).collect();
+    let begin = |bench: &mut Bench<'_>, client: &mut Socket, command: &str| {
+        let mut input = encoded(command);
+        while !input.is_empty() {
+            let sent = client.write(input.as_bytes()).unwrap_or(0);
+            input.drain(..sent);
+            bench.turn();
+        }
+        let has_aside = |bench: &Bench<'_>| {
+            let mut connections = bench.worker.connections.iter().flatten();
+            connections.any(|one| one.has_aside())
+        };
+        while !has_aside(bench) {
+            bench.turn();
+        }
+    };
+    begin(&mut bench, &mut client, &format!("MSET{pairs}"));
+    bench.send(&mut other, "GET k29\r\n", "$-1\r\n");
+    let names: String = (0..COUNT).map(|n| format!(" k{n}")).collect();
+    bench.expect_output(&mut client, "+OK\r\n");
+    begin(&mut bench, &mut client, &format!("MGET{names} none"));
+    bench.send(&mut other, "DEL k29\r\n", ":1\r\n");
+    let bulk = format!("${}\r\n{value}\r\n", value.len());
+    let reply = format!("*31\r\n{}$-1\r\n$-1\r\n", bulk.repeat(COUNT - 1));
+    let (mut got, mut chunk) = (Vec::new(), vec![0; 1 << 20]);
+    while got.len() < reply.len() {
+        match client.read(&mut chunk) {
+            Ok(len) => got.extend_from_slice(&chunk[..len]),
+            Err(_) => bench.turn(),
+        }
+    }
+    assert!(got == reply.as_bytes());
+}
