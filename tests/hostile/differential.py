@@ -506,7 +506,7 @@ known("deadlines in the past", "redis7 redis8")(lambda name, words, mine, other:
 known("order of SORT ALPHA")(lambda name, words, mine, other: name in ("SORT", "SORT_RO") and isinstance(mine, list) and isinstance(other, list) and sorted(map(repr, mine)) == sorted(map(repr, other)))
 known("numbers of SORT")(lambda name, words, mine, other: name in ("SORT", "SORT_RO") and (is_error(mine, "converted into double") or is_error(other, "converted into double")))
 known("HSETEX NX and XX", "redis8 valkey")(lambda name, words, mine, other: name == "HSETEX" and ("NX" in words or "XX" in words))
-known("conditions behind fields", "redis8")(lambda name, words, mine, other: name in FIELD_TIMES and is_error(mine, "numfields") and isinstance(other, list))
+known("conditions behind fields", "valkey")(lambda name, words, mine, other: name in FIELD_TIMES and is_error(other, "numfields") and not is_error(mine))
 known("geography of other scores")(lambda name, words, mine, other: name in ("GEOHASH", "GEOPOS", "GEODIST", "GEOSEARCH", "GEOSEARCHSTORE"))
 known("encodings")(lambda name, words, mine, other: name == "OBJECT")
 known("hexadecimal numbers")(lambda name, words, mine, other: is_error(mine, "float") and any(word.lstrip("([+-").startswith("0X") for word in words[1:]))
@@ -526,7 +526,7 @@ known("BITCOUNT with a start only", "valkey")(lambda name, words, mine, other: n
 known("cursors")(lambda name, words, mine, other: name in SCANS and is_error(mine, "invalid cursor"))
 known("numbers in stream IDs")(lambda name, words, mine, other: name.startswith("X") and is_error(mine, "Invalid stream ID") and not is_error(other))
 known("numbers in stream IDs")(lambda name, words, mine, other: name == "XCLAIM" and is_error(mine, "Unrecognized XCLAIM option") and not is_error(other))
-known("streams of newer versions", "redis7")(lambda name, words, mine, other: name == "RESTORE" and words[1].startswith("X") and is_error(other, "DUMP payload version"))
+known("streams of newer versions", "redis7")(lambda name, words, mine, other: name == "RESTORE" and words[-1] == "STREAM" and is_error(other, "DUMP payload version"))
 known("streams of newer versions", "redis7")(lambda name, words, mine, other: name == "XSETID" and is_error(mine, "max_deleted_entry_id") and other == "OK")
 known("streams of newer versions", "redis7")(lambda name, words, mine, other: name == "XGROUP" and words[1] == "CREATECONSUMER" and (mine, other) == (0, 1))
 known("unknown commands")(lambda name, words, mine, other: is_error(mine, "unknown command") and is_error(other, "unknown command"))
@@ -668,7 +668,8 @@ class Run:
         reply = exchange(target, [["RESTORE", "moved", "0", payload, "REPLACE"]])[0]
         self.moved += 1
         if reply != "OK":
-            self.note(["RESTORE", key.decode("latin1")], reply if target is self.sides[0] else "OK", reply if target is self.sides[1] else "OK", [])
+            kind = str(exchange(source, [["TYPE", key]])[0])
+            self.note(["RESTORE", key.decode("latin1"), kind], reply if target is self.sides[0] else "OK", reply if target is self.sides[1] else "OK", [])
             return
         kind, _, wanted = content(source, [key])[key]
         got_kind, _, got = content(target, [b"moved"])[b"moved"]
