@@ -101,6 +101,8 @@ pub struct ClientInfo {
     pub active_ms: AtomicU64,
     /// Names of the client and of its library.
     pub names: Mutex<ClientNames>,
+    /// Bytes of the names on the heap.
+    name_bytes: AtomicU64,
     /// Bits of `flag`.
     pub flags: AtomicU32,
     /// Selected database.
@@ -174,6 +176,7 @@ impl ClientInfo {
             created: now,
             active_ms: AtomicU64::new(now.0),
             names: Mutex::new(ClientNames::default()),
+            name_bytes: AtomicU64::new(0),
             flags: AtomicU32::new(0),
             db: AtomicU8::new(0),
             resp: AtomicU8::new(2),
@@ -210,6 +213,20 @@ impl ClientInfo {
             .expect("the lock is not poisoned")
             .name
             .clone()
+    }
+
+    /// Changes the names that the client chooses, and counts their bytes.
+    pub fn change_names(&self, change: impl FnOnce(&mut ClientNames)) {
+        let mut names = self.names.lock().expect("the lock is not poisoned");
+        change(&mut names);
+        let chosen = [&names.name, &names.lib_name, &names.lib_ver];
+        let bytes: usize = chosen.iter().map(|name| name.capacity()).sum();
+        self.name_bytes.store(bytes as u64, Relaxed);
+    }
+
+    /// Returns the bytes of the names on the heap.
+    pub fn name_bytes(&self) -> usize {
+        self.name_bytes.load(Relaxed) as usize
     }
 
     /// Returns the name of the client's user.

@@ -349,6 +349,7 @@ impl Session {
             + tracking.map_or(0, TrackingOptions::heap_bytes)
             + fieldsets.map_or(0, Fieldsets::heap_bytes)
             + self.watched_bytes
+            + self.info.name_bytes()
     }
 
     /// Sets or clears bits of `clients::flag`.

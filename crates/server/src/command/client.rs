@@ -134,8 +134,8 @@ pub fn set_name(session: &Session, name: &[u8]) -> Result<(), &'static str> {
     if !is_plain(name) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");
     }
-    let mut names = session.info.names.lock().expect("the lock is not poisoned");
-    names.name = String::from_utf8_lossy(name).into_owned();
+    let name = String::from_utf8_lossy(name).into_owned();
+    session.info.change_names(|names| names.name = name);
     Ok(())
 }
 
@@ -154,18 +154,10 @@ fn set_info(ctx: &mut Ctx<'_, '_>, option: &[u8], value: &[u8]) {
         ));
     }
     let value = String::from_utf8_lossy(value).into_owned();
-    let mut names = ctx
-        .session
-        .info
-        .names
-        .lock()
-        .expect("the lock is not poisoned");
-    if is_name {
-        names.lib_name = value;
-    } else {
-        names.lib_ver = value;
-    }
-    drop(names);
+    ctx.session.info.change_names(|names| match is_name {
+        true => names.lib_name = value,
+        false => names.lib_ver = value,
+    });
     ctx.reply.ok();
 }
 

@@ -311,8 +311,8 @@ fn reset(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     ctx.session.log_out(&ctx.server.acl);
     let bits = clients::flag::NO_EVICT | clients::flag::NO_TOUCH;
     ctx.session.set_flag(bits, false);
-    let names = &ctx.session.info.names;
-    names.lock().expect("the lock is not poisoned").name.clear();
+    let info = &ctx.session.info;
+    info.change_names(|names| names.name = String::new());
     set_protocol(ctx, Protocol::Resp2);
     ctx.reply.simple("RESET");
 }

@@ -223,3 +223,27 @@ fn an_idle_worker_evicts_until_the_memory_is_within_its_limit() {
     let timeout = bench.worker.timeout(&mut bench.executor);
     assert!(timeout > IDLE_SHARD_PAUSE, "nothing is left to evict");
 }
+
+#[test]
+fn the_names_of_a_client_are_part_of_its_memory() {
+    // Regression: names were not counted, so that a client could fill the memory with them.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    bench.send(&mut client, "PING\r\n", "+PONG\r\n");
+    let before = counted(&server);
+    let name = "n".repeat(50_000);
+    bench.send(
+        &mut client,
+        &format!("CLIENT SETNAME {name}\r\n"),
+        "+OK\r\n",
+    );
+    let set = format!("CLIENT SETINFO LIB-NAME {name}\r\n");
+    bench.send(&mut client, &set, "+OK\r\n");
+    bench.send(&mut client, "PING\r\n", "+PONG\r\n");
+    let held = counted(&server) - before;
+    assert!((100_000..140_000).contains(&held), "{held}");
+    bench.send(&mut client, "RESET\r\n", "+RESET\r\n");
+    bench.send(&mut client, "PING\r\n", "+PONG\r\n");
+    assert!(counted(&server) < before + 60_000);
+}
