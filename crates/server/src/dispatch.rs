@@ -414,6 +414,17 @@ impl<'s> Executor<'s> {
         }
     }
 
+    /// Begins the turn of a connection.
+    pub fn begin_turn(&mut self) {
+        self.timing.begin_turn();
+    }
+
+    /// Whether other connections are served before the next command of this one.
+    #[inline]
+    pub fn is_turn_spent(&self) -> bool {
+        self.timing.is_turn_spent()
+    }
+
     /// Ends a client's batch: adds its effects to the feed, and records the duration of its last
     /// group of commands. `only` is the index and the arguments of a batch that consists of one
     /// command.
@@ -617,29 +628,18 @@ fn run_on_slab<'v>(
     let inner = reply.nested(reply.protocol());
     let mut ctx = context(server, space, view, locks, session, memo, inner);
     let step = call(&mut ctx, spec, args, pending);
-    if view.has_invalidated() {
-        tracking::send(server, view, session.info.id);
-    }
-    step
-}
-
-/// Runs or refuses a command on the segment engine.
-fn run_on_segment<'a, 's>(
-    handle: &'a mut Handle<'s>,
-    server: &'s Server,
-    session: &'a mut Session,
     if reply_bytes_max.is_some() && reply.end_step() {
         // The command has changed nothing but counters. It runs again.
         reply.truncate(position);
         let way = long::way_of_large_reply(server, view, session, spec, args);
         return step_of(way, &mut reply);
     }
-    (spec, args, memo): (&Spec, &Args<'_>, Option<&'a KeyMemo>),
-    mut reply: Reply<'a>,
-) -> Step {
-    let table = command::table();
-    match spec.run.segment {
-        Segment::Own(run) => {
+    if view.has_invalidated() {
+        tracking::send(server, view, session.info.id);
+    }
+    step
+}
+
 /// Returns what is done with a command that does not run now, and refuses it if necessary.
 #[cold]
 fn step_of(way: Way, reply: &mut Reply<'_>) -> Step {
@@ -654,6 +654,17 @@ fn step_of(way: Way, reply: &mut Reply<'_>) -> Step {
     }
 }
 
+/// Runs or refuses a command on the segment engine.
+fn run_on_segment<'a, 's>(
+    handle: &'a mut Handle<'s>,
+    server: &'s Server,
+    session: &'a mut Session,
+    (spec, args, memo): (&Spec, &Args<'_>, Option<&'a KeyMemo>),
+    mut reply: Reply<'a>,
+) -> Step {
+    let table = command::table();
+    match spec.run.segment {
+        Segment::Own(run) => {
             let mut ctx = Ctx {
                 view: handle,
                 session,
@@ -663,7 +674,10 @@ fn step_of(way: Way, reply: &mut Reply<'_>) -> Step {
                 memo,
             };
             run(&mut ctx, *args);
-            Step::Ran
+            match ctx.session.stopped_at.take() {
+                Some(next) => Step::Stopped(next),
+                None => Step::Ran,
+            }
         }
         Segment::Keyless => {
             let locks = Locks::Some(Vec::new());
@@ -671,10 +685,7 @@ fn step_of(way: Way, reply: &mut Reply<'_>) -> Step {
             let space = &server.keyspace;
             let mut ctx = context(server, space, &mut view, &locks, session, memo, reply);
             (spec.run.slab)(&mut ctx, *args);
-            match ctx.session.stopped_at.take() {
-                Some(next) => Step::Stopped(next),
-                None => Step::Ran,
-            }
+            Step::Ran
         }
         Segment::Refused => {
             let name = spec.name.to_ascii_uppercase();

@@ -16,6 +16,8 @@ use std::time::Instant;
 use store::Tick;
 use wire::Args;
 
+/// Duration of the commands of one connection after which others are served, in nanoseconds.
+const TURN_NANOS_MAX: u64 = 2_000_000;
 /// Number of arguments beyond which a command is timed alone.
 const SHORT_ARGS_MAX: usize = 16;
 /// Size of a command or reply in bytes beyond which it is timed alone.
@@ -50,6 +52,8 @@ pub struct Timing<'s> {
     /// Whether HOTKEYS records the command, and its length in bytes.
     is_recorded: bool,
     len: usize,
+    /// Duration of the commands of the present turn of a connection, in nanoseconds.
+    turn_nanos: u64,
 }
 
 /// Whether a command is short in every case in which its arguments and its reply are short.
@@ -74,7 +78,20 @@ impl<'s> Timing<'s> {
             is_alone: false,
             is_recorded: false,
             len: 0,
+            turn_nanos: 0,
         }
+    }
+
+    /// Begins the turn of a connection.
+    pub fn begin_turn(&mut self) {
+        self.turn_nanos = 0;
+    }
+
+    /// Whether the commands of the turn have taken so long that other connections are served first.
+    /// Short commands are counted when their group ends.
+    #[inline]
+    pub fn is_turn_spent(&self) -> bool {
+        self.turn_nanos > TURN_NANOS_MAX
     }
 
     /// Begins the timing of a command of this number of arguments and this length. It must be
@@ -227,6 +244,7 @@ impl<'s> Timing<'s> {
             return 0;
         };
         let nanos = start.elapsed().as_nanos() as u64;
+        self.turn_nanos += nanos;
         let calls = std::mem::take(&mut self.call_count).max(1);
         let kind_count = std::mem::take(&mut self.kind_count);
         let Some(worker) = self.server.stats.workers.get(self.worker) else {

@@ -136,7 +136,8 @@ enum Stop {
     Blocked,
     /// A long command of another client.
     Waits,
-    /// A command has more steps, or the commands after a long one follow.
+    /// A command has more steps, the commands after a long one follow, or those so far have taken
+    /// long enough for one turn.
     Continues,
     /// The last command is a long one. Its position is in `long_call`.
     IsLong,
@@ -286,6 +287,7 @@ impl Connection {
             self.bound_output(executor.server());
             self.absorb_backlog();
         }
+        executor.begin_turn();
         let mut output = if self.output.is_empty() {
             std::mem::take(&mut scratch.output)
         } else {
@@ -570,10 +572,10 @@ impl Connection {
                 break Stop::Exhausted;
             }
         };
-        scratch.spans = spans;
-        scratch.calls = calls;
         spans.clear();
         spans.shrink_to(SPANS_KEPT_MAX);
+        scratch.spans = spans;
+        scratch.calls = calls;
         if stop == Stop::Closing {
             used = input.len();
         }
@@ -684,6 +686,9 @@ impl Connection {
                 let index = call.index.expect("it ran");
                 info.command.store(shown_index(index, args), Relaxed);
                 return (Some(Stop::Blocked), call.start + call.len);
+            }
+            if executor.is_turn_spent() {
+                return (Some(Stop::Continues), call.start + call.len);
             }
         }
         if let Some(call) = calls.last()

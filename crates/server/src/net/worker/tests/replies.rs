@@ -205,3 +205,33 @@ fn the_segment_engine_serves_others_between_the_values_of_one_command() {
     }
     assert!(got == reply.as_bytes());
 }
+
+#[test]
+fn a_pipeline_of_commands_that_take_time_is_executed_in_turns() {
+    // Regression: all commands that one read had received were executed before other clients were
+    // served, which took seconds for a thousand commands of a millisecond.
+    let (server, listeners) = server(&[("enable-debug-command", "yes")]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    bench.send(&mut other, "PING\r\n", "+PONG\r\n");
+    bench.send(&mut client, "PING\r\n", "+PONG\r\n");
+    let slow = "DEBUG SLEEP 0.003\r\n".repeat(5);
+    client.write_all(slow.as_bytes()).expect("there is room");
+    let executed = |bench: &Bench<'_>| {
+        let connections = bench.worker.connections.iter().flatten();
+        let counts = connections.map(|one| one.session.info.commands.load(Relaxed));
+        counts.max().unwrap_or(0)
+    };
+    for count in 2..=6 {
+        while executed(&bench) < count {
+            bench.turn();
+        }
+        assert_eq!(executed(&bench), count, "one command in a turn");
+        if count == 3 {
+            other.write_all(b"PING\r\n").expect("there is room");
+            bench.turn();
+            bench.expect_output(&mut other, "+PONG\r\n");
+        }
+    }
+    bench.expect_output(&mut client, &"+OK\r\n".repeat(5));
+}
