@@ -262,7 +262,10 @@ impl Run {
                         read(view.read_stream(&key, |v: &Stream, _| of(RecordValue::Stream(v))))
                     }
                 };
-                copied.insert((db, name), (deadline, text));
+                // All elements of a large collection may have expired, and some not be removed yet.
+                if !text.is_empty() {
+                    copied.insert((db, name), (deadline, text));
+                }
             }
         }
         copied
