@@ -54,6 +54,13 @@ const MAIN: usize = 1;
 /// bits.
 const ONE_HIT: u8 = 1 << 6;
 
+/// An entry is *small* if the mean weight is more than this many times its own.
+const MEAN_PER_SMALL: u64 = 3;
+/// An entry is *large* above this many times the mean weight, and *very large* above
+/// `VERY_LARGE_PER_MEAN`.
+const LARGE_PER_MEAN: u64 = 2;
+const VERY_LARGE_PER_MEAN: u64 = 8;
+
 /// Bytes per ghost in a full ghost queue, including the free places of its table.
 const BYTES_PER_GHOST: f64 = 5.4;
 
@@ -81,6 +88,8 @@ pub struct S3Fifo {
     has_evicted: bool,
     /// Queue from which the current eviction takes its victim.
     evicting: Option<usize>,
+    /// Whether the number of hits that an entry needs depends on its weight.
+    has_sizes: bool,
     config: S3FifoConfig,
 }
 
@@ -95,6 +104,31 @@ impl S3Fifo {
     pub(super) fn without_fill(mut self) -> Self {
         self.has_evicted = true;
         self
+    }
+
+    /// Makes large entries need more hits than others, and small entries fewer.
+    pub(super) fn with_sizes(mut self, has_sizes: bool) -> Self {
+        self.has_sizes = has_sizes;
+        self
+    }
+
+    /// Returns the number of hits that an entry of this weight needs in place of `hits`: one fewer
+    /// if it is small, one more if it is large, and two more if it is very large.
+    #[inline]
+    fn hits_needed(&self, hits: u8, weight: u32) -> u8 {
+        if !self.has_sizes {
+            return hits;
+        }
+        let [small, main] = &self.queues;
+        let all = small.weight() + main.weight();
+        // The weight relative to the mean, without a division; both factors are below 2^32.
+        let relative = u64::from(weight) * (small.len() + main.len()) as u64;
+        let is_small = relative.saturating_mul(MEAN_PER_SMALL) < all;
+        let is_large = relative > all.saturating_mul(LARGE_PER_MEAN);
+        let is_very_large = relative > all.saturating_mul(VERY_LARGE_PER_MEAN);
+        let more = u8::from(is_large) + u8::from(is_very_large);
+        // An entry counts up to three hits.
+        (hits + more - u8::from(is_small)).min(3)
     }
 
     /// Maximum weight of small before it gives entries to main or evicts.
@@ -204,7 +238,8 @@ impl S3Fifo {
         let [small, main] = &self.queues;
         let (live, all) = (small.len() + main.len(), small.weight() + main.weight());
         let slot = self.queues[SMALL].pop(cells)?;
-        if cells.get(slot) >> 6 >= self.config.threshold {
+        let needed = self.hits_needed(self.config.threshold, cells.weight(slot));
+        if cells.get(slot) >> 6 >= needed {
             self.queues[MAIN].push(cells, slot);
             return None;
         }
@@ -215,16 +250,17 @@ impl S3Fifo {
         Some(slot)
     }
 
-    /// Pushes the oldest entry of main again with one hit fewer; returns it as the victim if it has
-    /// none.
+    /// Pushes the oldest entry of main again with one hit fewer, or with as many fewer as an entry
+    /// of its weight needs; returns it as the victim if it has not enough.
     #[inline]
     fn step_main(&mut self, cells: &mut impl Cells<u8>) -> Option<Slot> {
         let slot = self.queues[MAIN].pop(cells)?;
         let frequency = cells.get(slot) & (3 * ONE_HIT);
-        if frequency == 0 {
+        let price = self.hits_needed(1, cells.weight(slot)).max(1) * ONE_HIT;
+        if frequency < price {
             return Some(slot);
         }
-        self.queues[MAIN].push_with(cells, slot, frequency - ONE_HIT);
+        self.queues[MAIN].push_with(cells, slot, frequency - price);
         None
     }
 }
@@ -249,6 +285,7 @@ impl Policy for S3Fifo {
             returning: None,
             has_evicted: false,
             evicting: None,
+            has_sizes: false,
             config: config.clone(),
         }
     }

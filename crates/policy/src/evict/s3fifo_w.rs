@@ -1,4 +1,4 @@
-//! S3-FIFO-W: S3-FIFO with correlation windows and a moving border.
+//! S3-FIFO-W: S3-FIFO with correlation windows, a moving border, and sizes.
 //!
 //! # Idea
 //! Requests for one key that follow each other closely are one use of it and predict nothing. So a
@@ -11,6 +11,13 @@
 //! purpose. When the last victims of one queue return more than twice as often as the other's, that
 //! queue grows by a hundredth of the cache. This is decided once per hundred returns, or once
 //! per returns of a hundredth of the entries, whichever are more; a quarter of the keys is counted.
+//! In caches of fewer than 1,000 entries, where a hundred returns take long, all keys are counted,
+//! and the border moves by up to eight hundredths while no victim of the other queue returns.
+//!
+//! An entry that weighs twice the mean takes the place of two others. So it needs one hit more to
+//! lead to main, and to be spared there; above eight times the mean, two more. An entry that weighs
+//! less than a third of the mean leads to main without a hit. If all weights are equal, this does
+//! nothing.
 //!
 //! An entry that expires in main was requested repeatedly, and nothing is known against its key. So
 //! these keys are remembered, and enter main when they are requested again. They say nothing about
@@ -21,19 +28,21 @@
 //! are all you need for cache eviction*, SOSP 2023) with its adaptive form S3-FIFO-D; the
 //! correlated references of LRU-K (E. J. O'Neil, P. E. O'Neil, G. Weikum, SIGMOD 1993), applied to
 //! the small queue by Clock2Q+ (Zhai et al., 2025, <https://arxiv.org/abs/2511.21958>). New are the
-//! window of main, the windows without bits of their own, ghosts that serve both purposes, and
-//! ghosts of expired entries. `docs/lab/s3fifo-w.md` has the effect of each part.
+//! window of main, the windows without bits of their own, ghosts that serve both purposes, ghosts
+//! of expired entries, and hits needed by weight (that a large entry is worth less is known from
+//! GreedyDual-Size-Frequency). `docs/lab/s3fifo-w.md` has the effect of each part.
 //!
 //! # State
 //! Per entry: 8 bits and a 4-byte reference, as in [`s3fifo`](super::s3fifo). The windows take no
 //! bits, because they are kept as a set of the queues' newest epochs. Besides S3-FIFO's ghosts, one
-//! in four of main's last victims is remembered, 5 bytes per 80 entries. In all under 10 bytes per
-//! entry with 50,000 entries, under 16 with 2,000 (asserted in `promises.rs`, without expiry).
-//! Ghosts of expired entries add to that; there are none before an entry expires in main.
+//! in four of main's last victims is remembered, 5 bytes per 80 entries; all of them in caches of
+//! fewer than 1,000 entries, which takes some 3 KB. In all under 10 bytes per entry with 50,000
+//! entries, under 16 with 2,000 (asserted in `promises.rs`, without expiry). Ghosts of expired
+//! entries add to that; there are none before an entry expires in main.
 //!
 //! # Cost
-//! That of S3-FIFO, one test of a bit at a hit, and a second look-up of ghosts at a quarter of the
-//! misses.
+//! That of S3-FIFO, one test of a bit at a hit, a second look-up of ghosts at a quarter of the
+//! misses, and two multiplications for each entry that reaches the end of a queue.
 //!
 //! # Knobs
 //! `small` (0.1; 0.01 to 0.95): the small queue's initial share of the capacity. `ghost` (0.9; 0 to
@@ -42,7 +51,8 @@
 //! window of small, as a share of its capacity. `main_window` (0.02; 0 to 0.9): the window of main,
 //! as a share of the capacity. `step` (0.01; 0 to 0.5): share of the capacity by which the border
 //! moves; 0 keeps it. `expired` (0.25; 0 to 1): the weight of entries expired in main whose keys
-//! are remembered, as a share of the capacity.
+//! are remembered, as a share of the capacity. `sizes` (1; 0 or 1): whether the number of hits that
+//! an entry needs depends on its weight; with 0 fewer bytes miss.
 //!
 //! # Departures
 //! None, because there is no source. A window is longer than stated by at most a 24th of its queue,
@@ -70,6 +80,14 @@ const ENTRIES_PER_RETURN: usize = 400;
 /// Bits of a key's hash that are 0 for the keys whose returns are counted, one in four. The ghosts'
 /// tables use other bits.
 const COUNTED: u64 = 3 << 24;
+/// In a cache with fewer entries, the returns of all keys are counted, because a quarter of them
+/// would be too few for a decision. Above twice as many entries, a quarter is counted again.
+const ENTRIES_COUNTED: usize = 1000;
+/// In these small caches the border moves by more than one step after this number of decisions in
+/// the same direction, during which no victim of the other queue returned.
+const CLEAR_MIN: i32 = 4;
+/// Maximum number of steps by which the border moves at once, a power of two.
+const STEPS_MAX: i32 = 8;
 /// A queue grows if its last victims return more than this many times as often as the other's.
 const RETURNS_FACTOR: u32 = 2;
 /// Smallest and largest share of the capacity for small.
@@ -95,6 +113,8 @@ crate::knobs! {
         expired: f64 = 0.25, 0.0 => 1.0;
         /// Share of the capacity by which the border moves.
         step: f64 = 0.01, 0.0 => 0.5;
+        /// 1 if large entries need more hits than others and small ones fewer, else 0.
+        sizes: u8 = 1, 0 => 1;
     }
 }
 
@@ -108,13 +128,15 @@ pub struct S3FifoW {
     expired: Ghost,
     /// Number of the last victims of small and of main that were requested again.
     returns: [u32; 2],
+    /// Bits of a key's hash that are 0 if its returns are counted: `COUNTED`, or 0 for all keys.
+    uncounted: u64,
+    /// Number of steps by which the border moved last, negative if small shrank.
+    steps: i32,
+    /// Number of consecutive decisions in the same direction during which no victim of the other
+    /// queue returned, negative if small shrank.
+    clear: i32,
     capacity: u64,
     config: S3FifoWConfig,
-}
-
-#[inline]
-fn is_counted(key_hash: u64) -> bool {
-    key_hash & COUNTED == 0
 }
 
 impl S3FifoW {
@@ -123,8 +145,30 @@ impl S3FifoW {
     }
 
     /// Weight of main's victims that are remembered, which are those whose returns are counted.
-    fn counted_margin(capacity: u64) -> u64 {
-        (Self::margin(capacity) / 4).max(1)
+    fn counted_margin(&self) -> u64 {
+        let all = Self::margin(self.capacity);
+        let counted = if self.uncounted == 0 { all } else { all / 4 };
+        counted.max(1)
+    }
+
+    /// Whether returns of the key with this hash are counted.
+    #[inline]
+    fn is_counted(&self, key_hash: u64) -> bool {
+        key_hash & self.uncounted == 0
+    }
+
+    /// Chooses the keys whose returns are counted.
+    #[cold]
+    fn choose_counted(&mut self, live: usize) {
+        let uncounted = match () {
+            () if live < ENTRIES_COUNTED => 0,
+            () if live > 2 * ENTRIES_COUNTED => COUNTED,
+            () => self.uncounted,
+        };
+        if uncounted != self.uncounted {
+            self.uncounted = uncounted;
+            self.lost.resize(self.counted_margin());
+        }
     }
 
     fn set_windows(&mut self) {
@@ -153,12 +197,16 @@ impl S3FifoW {
         let returns = (self.returns[0] + self.returns[1]) as usize;
         if returns >= RETURNS_MIN.max(live / ENTRIES_PER_RETURN) {
             self.adapt();
+            self.choose_counted(live);
         }
     }
 
     /// Remembers a victim of main.
     fn remember(&mut self, key_hash: u64, weight: u32, live: usize) {
-        let margin = u128::from(Self::counted_margin(self.capacity));
+        if self.lost.heap_bytes() == 0 {
+            self.choose_counted(live);
+        }
+        let margin = u128::from(self.counted_margin());
         let expected = || (margin * live as u128 / u128::from(self.capacity.max(1))) as u64;
         self.lost.file(key_hash, weight, expected);
     }
@@ -185,14 +233,21 @@ impl S3FifoW {
     #[cold]
     fn adapt(&mut self) {
         let [small, main] = self.returns;
-        let step = (self.capacity as f64 * self.config.step).max(1.0);
-        let now = self.queues.small_capacity() as f64;
-        if self.config.step > 0.0 {
-            if small > RETURNS_FACTOR * main {
-                self.set_small_capacity(now + step);
-            } else if main > RETURNS_FACTOR * small {
-                self.set_small_capacity(now - step);
-            }
+        let direction = match () {
+            () if small > RETURNS_FACTOR * main => 1,
+            () if main > RETURNS_FACTOR * small => -1,
+            () => 0,
+        };
+        let is_same = self.clear * direction >= 0 && small.min(main) == 0;
+        self.clear = if is_same { self.clear + direction } else { 0 };
+        let is_fast = self.uncounted == 0 && self.clear.abs() > CLEAR_MIN;
+        let factor = if is_fast { (2 * self.steps.abs()).clamp(1, STEPS_MAX) } else { 1 };
+        let steps = factor * direction;
+        self.steps = steps;
+        if self.config.step > 0.0 && steps != 0 {
+            let step = (self.capacity as f64 * self.config.step).max(1.0);
+            let now = self.queues.small_capacity() as f64;
+            self.set_small_capacity(now + step * f64::from(steps));
         }
         self.returns = self.returns.map(|returns| returns * 4 / 5);
     }
@@ -212,13 +267,17 @@ impl Policy for S3FifoW {
             threshold: config.threshold,
         };
         let mut policy = S3FifoW {
-            queues: S3Fifo::new(capacity, &queues, seed),
-            lost: Ghost::new(Self::counted_margin(capacity)),
+            queues: S3Fifo::new(capacity, &queues, seed).with_sizes(config.sizes > 0),
+            lost: Ghost::new(0),
             expired: Ghost::new(Self::expired_capacity(capacity, config)),
             returns: [0, 0],
+            uncounted: COUNTED,
+            steps: 0,
+            clear: 0,
             capacity,
             config: config.clone(),
         };
+        policy.lost.resize(policy.counted_margin());
         policy.set_windows();
         policy
     }
@@ -230,7 +289,7 @@ impl Policy for S3FifoW {
         self.capacity = capacity;
         let share = if is_first { self.config.small } else { share };
         self.set_small_capacity(capacity as f64 * share);
-        self.lost.resize(Self::counted_margin(capacity));
+        self.lost.resize(self.counted_margin());
         let expired = Self::expired_capacity(capacity, &self.config);
         self.expired.resize(expired);
     }
@@ -238,7 +297,7 @@ impl Policy for S3FifoW {
     #[inline]
     fn miss(&mut self, facts: &impl Facts, key_hash: u64, weight: u32) -> Admit {
         let age = self.queues.miss_aged(key_hash, weight);
-        if is_counted(key_hash) {
+        if self.is_counted(key_hash) {
             self.count_return(age, key_hash, weight, facts.len());
         }
         if self.expired.take(key_hash, weight) {
@@ -286,7 +345,7 @@ impl Policy for S3FifoW {
             && !was_small
         {
             let key_hash = cells.key_hash(slot);
-            if is_counted(key_hash) {
+            if self.is_counted(key_hash) {
                 self.remember(key_hash, cells.weight(slot), cells.len());
             }
         }
@@ -302,7 +361,8 @@ impl Policy for S3FifoW {
     }
 
     fn heap_bytes_ahead(&self) -> usize {
-        let lost = self.queues.len() as f64 * MARGIN / 4.0 * BYTES_PER_GHOST;
+        let counted = if self.uncounted == 0 { 1.0 } else { 0.25 };
+        let lost = self.queues.len() as f64 * MARGIN * counted * BYTES_PER_GHOST;
         let lost = (lost as usize).saturating_sub(self.lost.heap_bytes());
         // Entries may never expire in main, so that nothing is reserved before the first one.
         let has_expired = self.expired.heap_bytes() > 0;
@@ -407,6 +467,65 @@ mod tests {
         keys.extend(returning);
         let (_, trial) = misses(&config, 1_000, &keys);
         assert!(trial.policy.queues.small_capacity() > 110);
+    }
+
+    #[test]
+    fn the_border_follows_requests_that_go_up_and_down() {
+        // The newest entries return first, so that the whole cache should be one queue. When a
+        // quarter of the keys was counted and the border moved by one step at each decision, up to
+        // 1.09 times as many requests missed as in a FIFO queue.
+        let (objects, capacity) = (3_000u64, 300);
+        let round = (0..objects).chain((0..objects).rev());
+        let keys: Vec<u64> = round.cycle().take(50 * objects as usize).collect();
+        let (misses, trial) = misses(&S3FifoWConfig::default(), capacity, &keys);
+        let fifo = keys.len() as u64 / objects * (objects - capacity);
+        assert!((misses as u64) < fifo * 104 / 100, "{misses} {fifo}");
+        assert!(trial.policy.queues.small_capacity() > capacity / 2);
+    }
+
+    #[test]
+    fn in_small_caches_returns_of_all_keys_are_counted() {
+        let mut trial = Trial::<S3FifoW>::new(900, &S3FifoWConfig::default(), 1);
+        // Each key is requested twice, so that main has victims.
+        let keys = |count: u64| (0..count).flat_map(|key| [key, key.saturating_sub(90)]);
+        for key in keys(5_000) {
+            trial.request(key, 1, 1000);
+        }
+        assert_eq!(trial.policy.uncounted, 0);
+        trial.policy.check(&trial.host);
+        trial.resize(20_000, 1000);
+        for key in keys(200_000) {
+            trial.request(key, 1, 1000);
+        }
+        assert_eq!(trial.policy.uncounted, COUNTED);
+        trial.policy.check(&trial.host);
+    }
+
+    #[test]
+    fn a_large_entry_needs_more_hits_than_a_small_one() {
+        // Among 900 entries of weight 10, one weighs 50 and one weighs 1. There are no windows.
+        let config = S3FifoWConfig {
+            window: 0.0,
+            main_window: 0.0,
+            step: 0.0,
+            small: 0.95,
+            ..Default::default()
+        };
+        let is_kept = |sizes, hits: &[u64]| {
+            let config = S3FifoWConfig { sizes, ..config.clone() };
+            let mut trial = Trial::<S3FifoW>::new(10_000, &config, 1);
+            let weight = |key| match key {
+                400 => 50,
+                500 => 1,
+                _ => 10,
+            };
+            let keys = (0..900).chain(hits.iter().copied()).chain(1_000..1_900);
+            keys.for_each(|key| trial.request(key, weight(key), 1000));
+            [400, 500].map(|key| trial.table.contains_key(&key))
+        };
+        assert_eq!(is_kept(0, &[400]), [true, false]);
+        assert_eq!(is_kept(1, &[400]), [false, true]);
+        assert_eq!(is_kept(1, &[400, 400]), [true, true]);
     }
 
     #[test]
