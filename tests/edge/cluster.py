@@ -130,13 +130,17 @@ class Cluster:
         (folder / "cluster").write_text("\n".join(lines) + "\n")
         self.processes: dict[int, subprocess.Popen] = {}
 
-    def start(self, number: int) -> None:
+    def words(self, number: int) -> list:
+        """Returns the command that starts a node."""
         words = [self.mayfly, "edge", "serve", "--origin", f"http://127.0.0.1:{self.origin.server_port}"]
         words += ["--listen", f"127.0.0.1:{self.ports[number]}", "--admin", f"127.0.0.1:{self.admins[number]}"]
         words += ["--cluster", self.folder / "cluster", "--cluster-id", str(number), "--memory", "256mb", "--threads", "2"]
         words += ["--peer-ca", self.folder / "ca.pem", "--peer-cert", self.folder / "node.pem", "--peer-key", self.folder / "node.key"]
         words += ["--purge-token-file", self.folder / "token", "--disk", self.folder / f"disk{number}", "--disk-size", "1gb", "--loglevel", "warning"]
-        process = subprocess.Popen(words)
+        return words
+
+    def start(self, number: int) -> None:
+        process = subprocess.Popen(self.words(number))
         self.processes[number] = process
         for port in (self.ports[number], self.peers[number]):
             wait_for(port, process)
