@@ -226,7 +226,8 @@ class Load:
         self.errors: list[str] = []
         self.replies = 0
         self.lock = threading.Lock()
-        self.threads = [threading.Thread(target=self.run, args=(cluster, numbers, paths, seed)) for seed in range(clients)]
+        # Daemons, so that a failed check ends the program.
+        self.threads = [threading.Thread(target=self.run, args=(cluster, numbers, paths, seed), daemon=True) for seed in range(clients)]
         for thread in self.threads:
             thread.start()
 

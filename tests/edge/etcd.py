@@ -15,9 +15,10 @@ import tempfile
 import threading
 from pathlib import Path
 
-from cluster import NODES, Cluster, Load, Origin, certificates, free_ports, load_objects, poll, wait_for
+from cluster import HANG_SECONDS, NODES, Cluster, Load, Origin, certificates, free_ports, load_objects, poll, wait_for
 
-LEASE_SECONDS = 5
+# Longer than etcd takes to answer on a busy machine.
+LEASE_SECONDS = 10
 PREFIX = "/test/edge"
 PASSWORD = "a password for tests"
 
@@ -25,15 +26,17 @@ PASSWORD = "a password for tests"
 class Etcd:
     """An etcd with TLS, a user and a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, data: Path) -> None:
+        self.folder, self.data = folder, data
         self.port, self.peer_port = free_ports(2)
         self.url = f"https://127.0.0.1:{self.port}"
         self.process: subprocess.Popen | None = None
         self.user: list[str] = []
 
     def start(self) -> None:
-        words = ["etcd", "--data-dir", self.folder / "etcd", "--log-level", "error", "--logger", "zap"]
+        words = ["etcd", "--data-dir", self.data, "--log-level", "error", "--logger", "zap"]
+        # Each command of etcdctl presents the password, whose check takes seconds on a busy machine at the usual cost.
+        words += ["--bcrypt-cost", "4"]
         words += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         words += ["--cert-file", self.folder / "node.pem", "--key-file", self.folder / "node.key"]
         peer = f"http://127.0.0.1:{self.peer_port}"
@@ -51,7 +54,7 @@ class Etcd:
             self.process = None
 
     def try_control(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess:
-        fixed = ["etcdctl", "--endpoints", self.url, "--cacert", str(self.folder / "ca.pem"), *self.user]
+        fixed = ["etcdctl", "--endpoints", self.url, "--command-timeout", f"{HANG_SECONDS}s", "--dial-timeout", f"{HANG_SECONDS}s", "--cacert", str(self.folder / "ca.pem"), *self.user]
         environment = {**os.environ, "ETCDCTL_API": "3"}
         return subprocess.run([*fixed, *words], env=environment, input=text, capture_output=True, text=True)
 
@@ -249,9 +252,11 @@ def main() -> None:
     arguments = parser.parse_args()
     origin = Origin()
     threading.Thread(target=origin.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory() as folder:
+    # In memory, because etcd synchronizes each write, which takes seconds on a busy disk.
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as data:
         certificates(Path(folder))
-        etcd = Etcd(Path(folder))
+        etcd = Etcd(Path(folder), Path(data))
         cluster = EtcdCluster(arguments.mayfly.resolve(), Path(folder), origin, etcd)
         try:
             etcd.start()
