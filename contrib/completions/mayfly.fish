@@ -469,6 +469,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subc
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster -d 'File that lists the nodes of a cluster or the endpoints of etcd, the same for all nodes' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l cluster-id -d 'Number of this node, which no other node has' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l coded-min-size -d 'Minimum size of responses that are cut into chunks' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l repair-rate -d 'Bytes per second that this node reads at most to make lost chunks again; 0 makes none' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-listen -d 'Address to listen on for other nodes [default: the one that they connect to]' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-address -d 'Address of this node that other nodes connect to, if nodes are found in etcd' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l peer-name -d 'Name in this node\'s certificate, if nodes are found in etcd [default: the address]' -r
