@@ -91,7 +91,7 @@ fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
                 &key,
                 &value,
                 "PX",
-                &(1 + rng.below(8_000)).to_string(),
+                &(1 + rng.below(400)).to_string(),
             ]
             .map(str::to_string)
             .to_vec();
