@@ -452,12 +452,6 @@ def mb(size: float) -> str:
     return f"{size / 1e6:.0f} MB"
 
 
-def leave_cores_to_servers() -> None:
-    """Lets this process work only while a core is idle, so that it does not delay the servers, which keep the usual priority."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE | os.SCHED_RESET_ON_FORK, os.sched_param(0))
-
-
 def raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

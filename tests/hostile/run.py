@@ -35,7 +35,6 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print where a check failed")
     chosen = parser.parse_args()
     harness.raise_file_limit()
-    harness.leave_cores_to_servers()
     bench = harness.Bench(chosen.server, chosen.threads, chosen.full)
     checks = [
         one for one in harness.CHECKS

