@@ -16,9 +16,8 @@ pub use single::exec;
 use crate::blocking;
 use crate::clients;
 use crate::clock::Moment;
-use crate::command::effects::{self, Pending};
 use crate::command::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
-use crate::command::{self, tracking};
+use crate::command::{self, effects, tracking};
 use crate::config::Id;
 use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Handle;
@@ -140,8 +139,6 @@ pub struct Executor<'s> {
     worker: usize,
     now: Tick,
     moment: Moment,
-    /// Effects of a batch that are not in the feed. Dropped before the shards are unlocked.
-    pending: Pending<'s>,
     engine: Engine<'s>,
     events: Vec<Event>,
     timing: Timing<'s>,
@@ -161,7 +158,6 @@ impl<'s> Executor<'s> {
             worker,
             now,
             moment: server.clock.moment(),
-            pending: Pending::new(&server.feed),
             engine: match &server.segments {
                 Some(segments) => {
                     Engine::Segment(Handle::new(segments, &server.stats, worker, now))
@@ -353,18 +349,20 @@ impl<'s> Executor<'s> {
             }
         };
         if let Some(view) = held.whole.as_mut() {
-            let result = run_on_whole(server, view, &mut self.pending, session, call, reply);
+            let result = run_on_slab(server, view, &Locks::All, session, call, reply);
+            if view.has_ready() {
+                blocking::serve(server, command::table(), view, &mut Locks::All);
+            }
             session.is_shown |= result == Step::Held;
             return result;
         }
-        self.pending.flush();
         lock_for(server, held, session, spec, *args, call.2);
         let mut view = lock(&server.keyspace, &held.locks, self.now);
         if is_late(server, session, (spec, flags), self.moment) {
             session.is_shown = true;
             return Step::Held;
         }
-        let result = run_on_slab(server, &mut view, &held.locks, session, call, reply, None);
+        let result = run_on_slab(server, &mut view, &held.locks, session, call, reply);
         if view.has_ready() {
             blocking::serve(server, command::table(), &mut view, &mut held.locks);
         }
@@ -425,18 +423,15 @@ impl<'s> Executor<'s> {
         self.timing.is_turn_spent()
     }
 
-    /// Ends a client's batch: adds its effects to the feed, and records the duration of its last
-    /// group of commands. `only` is the index and the arguments of a batch that consists of one
-    /// command.
+    /// Ends a client's batch and records the duration of its last group of commands. `only` is the
+    /// index and the arguments of a batch that consists of one command.
     pub fn end_batch(&mut self, session: &Session, only: Option<(SpecIndex, Args<'_>)>) {
-        self.pending.flush();
         let only = only.map(|(index, args)| (command::table()[index as usize], args));
         self.timing.end_batch(&session.info, only, self.now);
     }
 
     /// Unlocks all shards and publishes the events of their keys.
     pub fn finish(&mut self) {
-        self.pending.flush();
         self.timing.close();
         match &mut self.engine {
             Engine::Slab(held) => {
@@ -574,38 +569,7 @@ fn is_late(
         || server.is_replica() && is_refused()
 }
 
-/// Runs a command while all shards are held until [`Executor::finish`].
-#[inline(always)]
-fn run_on_whole<'v>(
-    server: &'v Server,
-    view: &mut View<'v>,
-    pending: &mut Pending<'_>,
-    session: &mut Session,
-    call: (&'static Spec, &Args<'_>, Option<&KeyMemo>),
-    reply: Reply<'_>,
-) -> Step {
-    if !pending.is_empty() && !keeps_pending(call.0, view) {
-        pending.flush();
-    }
-    let (locks, pends) = (&Locks::All, Some(&mut *pending));
-    let step = run_on_slab(server, view, locks, session, call, reply, pends);
-    if view.has_ready() {
-        pending.flush();
-        blocking::serve(server, command::table(), view, &mut Locks::All);
-    }
-    step
-}
-
-/// Whether a command neither looks at the feed nor adds to it by other ways than `effects::add`,
-/// so that effects may be pending while it runs. Commands on named keys are so, unless they must
-/// remove what has expired first.
-#[inline]
-fn keeps_pending(spec: &Spec, view: &View<'_>) -> bool {
-    matches!(spec.keys, Keys::Range(..)) && !view.has_timed_collections()
-}
-
-/// Runs a command on locked shards, unless it is a long one or has to wait. Its effect may be added
-/// to `pending`, if there is such a list.
+/// Runs a command on locked shards, unless it is a long one or has to wait.
 #[inline(always)]
 fn run_on_slab<'v>(
     server: &'v Server,
@@ -614,7 +578,6 @@ fn run_on_slab<'v>(
     session: &mut Session,
     (spec, args, memo): (&'static Spec, &Args<'_>, Option<&KeyMemo>),
     mut reply: Reply<'_>,
-    pending: Option<&mut Pending<'_>>,
 ) -> Step {
     match long::way(server, view, session, spec, args) {
         Way::Now => {}
@@ -627,7 +590,7 @@ fn run_on_slab<'v>(
     let (space, position) = (&server.keyspace, reply.position());
     let inner = reply.nested(reply.protocol());
     let mut ctx = context(server, space, view, locks, session, memo, inner);
-    let step = call(&mut ctx, spec, args, pending);
+    let step = call(&mut ctx, spec, args);
     if reply_bytes_max.is_some() && reply.end_step() {
         // The command has changed nothing but counters. It runs again.
         reply.truncate(position);
@@ -720,12 +683,7 @@ fn context<'a, 'v>(
 
 /// Runs a command whose shards are locked, if there is room for what it may write.
 #[inline]
-fn call(
-    ctx: &mut Ctx<'_, '_>,
-    spec: &Spec,
-    args: &Args<'_>,
-    pending: Option<&mut Pending<'_>>,
-) -> Step {
+fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: &Args<'_>) -> Step {
     if spec.has(flag::DENYOOM) {
         let server = ctx.server;
         match ctx.view.make_room() {
@@ -745,7 +703,7 @@ fn call(
     let position = ctx.reply.position();
     match ctx.server.feed.is_on() {
         false => (spec.run.slab)(ctx, *args),
-        true => effects::run(ctx, spec, *args, pending),
+        true => effects::run(ctx, spec, *args),
     }
     if std::mem::take(&mut ctx.session.is_held_late) {
         ctx.reply.truncate(position);

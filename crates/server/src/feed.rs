@@ -13,8 +13,7 @@
 //!
 //! An append copies its bytes once, into the last block, under one mutex. There is one queue and
 //! not one per worker, because the order is needed, and a copy of some hundred bytes is shorter
-//! than any scheme that restores an order later. A worker that holds all shards adds the effects of
-//! a client's batch by one append (`command/effects/pending.rs`).
+//! than any scheme that restores an order later.
 //!
 //! A position is the number of bytes since the history began; replication calls it the offset. What
 //! all readers have taken is freed, except for the backlog. If the file is slower than the writes,
@@ -96,11 +95,6 @@ pub struct Feed {
 impl Feed {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("the lock is not poisoned")
-    }
-
-    /// Whether no thread has panicked while it changed the feed.
-    pub fn is_sound(&self) -> bool {
-        !self.state.is_poisoned()
     }
 
     /// Whether changes are added.

@@ -3,8 +3,7 @@
 //! replicas.
 //!
 //! - An effect is added under the locks of the command, directly after it has run. So the effects
-//!   of one key are in the order of its changes. While a worker holds all shards, the effects of a
-//!   client's batch are added together (`pending.rs`).
+//!   of one key are in the order of its changes.
 //! - A command without a change adds nothing. Most others are added as they are. Expiration times
 //!   become instants, elements that were chosen at random are named, and blocking commands become
 //!   what they did (`forms.rs` lists the rules, `rewrite.rs` performs them).
@@ -17,11 +16,8 @@
 //! While no reader exists, a command pays one relaxed load.
 
 mod forms;
-mod pending;
 mod replies;
 mod rewrite;
-
-pub use pending::Pending;
 
 use crate::context::{Ctx, Spec};
 use crate::feed::Batch;
@@ -55,25 +51,26 @@ pub struct Ran<'r> {
     pub changes_before: u64,
 }
 
-/// Runs a command on locked shards and adds its effect to the feed. If all shards are held until
-/// `pending` is flushed, the effect may be added to it instead.
+/// Runs a command on locked shards and adds its effect to the feed.
 #[inline(never)]
-pub fn run(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>, pending: Option<&mut Pending<'_>>) {
+pub fn run(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
     let (position, changes_before) = (ctx.reply.position(), ctx.view.changes());
     (spec.run.slab)(ctx, args);
     let index = ctx.table.lookup(args.name()).expect("it ran");
-    let ran = Ran {
-        index,
-        args,
-        reply: ReplyAt::Position(position),
-        changes_before,
-    };
-    add(ctx, ran, pending);
+    add(
+        ctx,
+        Ran {
+            index,
+            args,
+            reply: ReplyAt::Position(position),
+            changes_before,
+        },
+    );
 }
 
 /// Adds the effect of a command to the feed: with the effects of the commands that it ran, if there
-/// are any. `pending` is as in [`run`].
-pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, pending: Option<&mut Pending<'_>>) {
+/// are any.
+pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
     let server = ctx.server;
     let mut batch = match ctx.session.effects.take() {
         Some(batch) => *batch,
@@ -83,19 +80,13 @@ pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, pending: Option<&mut Pending<'_>
                 return;
             }
             if has_changed && form(ran.index).is_same(ran.args) && !ctx.view.has_removed() {
-                let args = named(ctx.table[ran.index as usize], ran.args);
-                return match pending {
-                    Some(pending) => pending.add(ctx.session.db, args),
-                    None => server.feed.append(ctx.session.db, args),
-                };
+                let spec = ctx.table[ran.index as usize];
+                return server.feed.append(ctx.session.db, named(spec, ran.args));
             }
             Batch::default()
         }
     };
     collect(ctx, ran, &mut batch);
-    if let Some(pending) = pending {
-        pending.flush();
-    }
     server.feed.append_batch(&mut batch);
 }
 

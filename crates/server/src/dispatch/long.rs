@@ -575,13 +575,15 @@ fn add_effect<'v>(
     let (space, mut out) = (&server.keyspace, Output::default());
     let reply = Reply::new(&mut out, job.protocol);
     let mut ctx = context(server, space, view, locks, &mut session, None, reply);
-    let ran = Ran {
-        index: job.call.index,
-        args: job.call.args(),
-        reply: ReplyAt::Bytes(&job.reply),
-        changes_before,
-    };
-    effects::add(&mut ctx, ran, None);
+    effects::add(
+        &mut ctx,
+        Ran {
+            index: job.call.index,
+            args: job.call.args(),
+            reply: ReplyAt::Bytes(&job.reply),
+            changes_before,
+        },
+    );
 }
 
 fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) {

@@ -1,6 +1,5 @@
 //! Tests of dispatch without sockets.
 
-mod batches;
 mod expired;
 mod held;
 mod logins;
