@@ -241,7 +241,11 @@ impl S3FifoW {
         let is_same = self.clear * direction >= 0 && small.min(main) == 0;
         self.clear = if is_same { self.clear + direction } else { 0 };
         let is_fast = self.uncounted == 0 && self.clear.abs() > CLEAR_MIN;
-        let factor = if is_fast { (2 * self.steps.abs()).clamp(1, STEPS_MAX) } else { 1 };
+        let factor = if is_fast {
+            (2 * self.steps.abs()).clamp(1, STEPS_MAX)
+        } else {
+            1
+        };
         let steps = factor * direction;
         self.steps = steps;
         if self.config.step > 0.0 && steps != 0 {
@@ -512,7 +516,10 @@ mod tests {
             ..Default::default()
         };
         let is_kept = |sizes, hits: &[u64]| {
-            let config = S3FifoWConfig { sizes, ..config.clone() };
+            let config = S3FifoWConfig {
+                sizes,
+                ..config.clone()
+            };
             let mut trial = Trial::<S3FifoW>::new(10_000, &config, 1);
             let weight = |key| match key {
                 400 => 50,

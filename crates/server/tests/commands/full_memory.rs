@@ -86,15 +86,9 @@ fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
         if step % 2 == 0 || command[0] == "FLUSHDB" {
             let key = format!("crowd:{}", rng.below(2_000));
             let value = "x".repeat(rng.below(3_000));
-            command = [
-                "SET",
-                &key,
-                &value,
-                "PX",
-                &(1 + rng.below(400)).to_string(),
-            ]
-            .map(str::to_string)
-            .to_vec();
+            command = ["SET", &key, &value, "PX", &(1 + rng.below(400)).to_string()]
+                .map(str::to_string)
+                .to_vec();
         } else if step % 4 == 1 {
             command = elements(&mut rng);
         }
