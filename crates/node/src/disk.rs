@@ -177,15 +177,14 @@ impl Disk {
     ) -> Result<Self, Invalid> {
         let invalid =
             |error: io::Error| Invalid(format!("disk {}: {error}", disk.folder.display()));
-        let shared = Shared::open(config, disk, &queue).map_err(invalid)?;
-        let newest = shared.segments.map().keys().next_back().copied();
+        let (shared, next_number) = Shared::open(config, disk, &queue).map_err(invalid)?;
         let shared = Arc::new(shared);
         let writer = Writer {
             shared: shared.clone(),
             queue: queue.clone(),
             is_superseded,
             open: None,
-            next_number: newest.map_or(0, |newest| newest + 1),
+            next_number,
         };
         let thread = std::thread::Builder::new().name("disk".into());
         let thread = thread.spawn(move || writer.run()).map_err(invalid)?;
@@ -335,7 +334,8 @@ fn lock(folder: &Path) -> io::Result<File> {
 }
 
 impl Shared {
-    fn open(config: &Config, disk: &DiskConfig, queue: &Arc<Queue>) -> io::Result<Self> {
+    /// Opens the folder. Returns the number of the next segment, too.
+    fn open(config: &Config, disk: &DiskConfig, queue: &Arc<Queue>) -> io::Result<(Self, u32)> {
         let folder = &disk.folder;
         let lock = lock(folder)?;
         let segment_bytes = disk.segment_bytes(config.object_bytes_max);
@@ -361,7 +361,9 @@ impl Shared {
             _lock: lock,
         };
         shared.restore(&numbers, &lines, disk.bytes)?;
-        Ok(shared)
+        // The log may have lines of segments that were just removed, because they had no record.
+        let next_number = numbers.last().map_or(0, |newest| newest + 1);
+        Ok((shared, next_number))
     }
 
     /// Fills the index from the segments of an earlier run, oldest first.

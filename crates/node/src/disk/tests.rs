@@ -324,6 +324,21 @@ fn a_second_soft_purge_does_not_prolong_a_record_over_a_restart() {
     compare(1 << 30, &steps, true);
 }
 
+/// A segment without records is removed by a restart. The next one got its number, so that a line
+/// of the log about a record of the first one removed the record at the same place of the second.
+#[test]
+fn the_number_of_a_removed_segment_is_not_given_again() {
+    let steps = [
+        Step::Write(0, 0, 1),
+        Step::PurgeTag(0, false),
+        Step::Crash,
+        Step::Write(1, 0, 1),
+        Step::Crash,
+        Step::Get(1),
+    ];
+    compare(1 << 30, &steps, true);
+}
+
 #[test]
 fn records_that_are_read_outlast_their_segment() {
     let tier = Tier::new(12 << 20);
