@@ -350,8 +350,8 @@ def failed_allocation_is_an_error_to_the_client(bench):
     }
     problems = []
     for name, request in requests.items():
-        # Stacks and the allocator's arenas of seven threads take 500 MB of addresses, nearly none of it memory.
-        server, other = start_with_other(bench, address_space=900 * MIB)
+        # Stacks and the allocator's arenas of nine threads take 700 MB of addresses, nearly none of it memory.
+        server, other = start_with_other(bench, address_space=1000 * MIB)
         with server, other:
             set_value(other)
             if name in ("BITOP", "COPY"):
