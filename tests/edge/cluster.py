@@ -357,7 +357,7 @@ def repair(cluster: Cluster) -> None:
 
 
 def popular(cluster: Cluster) -> None:
-    """A small object that a node is asked for often is copied there, and leaves with a purge on another node."""
+    """A small object for which a node gets many requests is copied there, and leaves with a purge on another node."""
     path = "/popular/1000"
     for number in range(NODES):
         for _ in range(10):

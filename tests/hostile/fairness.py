@@ -37,6 +37,15 @@ def assert_fair(bench: Bench, what: str, measure, p999_ms: float = P999_MS, max_
         assert is_fair, f"another client waited {best.max:.0f} ms, {best.used_max:.0f} ms of them for the data threads; asserted: {STALL_MS:.0f} ms"
 
 
+def latencies_during(bench: Bench, server: Server, client: Connection, words: list) -> Latencies:
+    """Latencies of other clients from the start of a command to the end of its reply."""
+    probes = bench.probes(server)
+    time.sleep(0.1)
+    start = time.monotonic()
+    client.drain(*words)
+    return latencies(probes, start, time.monotonic())
+
+
 def register(long: Long) -> None:
     def run(bench: Bench) -> None:
         field = start_field(bench, bench.size(200_000, 1_000_000))
@@ -65,13 +74,7 @@ def commands_on_large_values_of_the_segment_engine(bench):
         client.must("SET", "probe", "x")
         pairs = [word for number in range(VALUES) for word in (f"value:{number}", VALUE)]
         for words in (["MSET", *pairs], ["MGET", *many_names("value:")]):
-
-            def measure(words=words) -> Latencies:
-                probes = bench.probes(server)
-                client.drain(*words)
-                return latencies(probes)
-
-            assert_fair(bench, f"GET during {words[0]} of large values", measure)
+            assert_fair(bench, f"GET during {words[0]} of large values", lambda words=words: latencies_during(bench, server, client, words))
 
 
 @check()
@@ -268,15 +271,7 @@ def many_values_on_segments(bench):
     with bench.start("--maxmemory", "256mb") as server, server.connect(HANG_S * 4) as client:
         client.must("SET", "probe", "x")
         for name, words in commands.items():
-
-            def measure(words: list = words) -> Latencies:
-                probes = bench.probes(server)
-                time.sleep(0.1)
-                start = time.monotonic()
-                client.drain(*words)
-                return latencies(probes, start, time.monotonic())
-
-            assert_fair(bench, f"GET during {name} on the segment engine", measure)
+            assert_fair(bench, f"GET during {name} on the segment engine", lambda words=words: latencies_during(bench, server, client, words))
         assert client.must("MGET", names[0], names[-1]) == [b"value", b"value"]
 
 
@@ -287,17 +282,7 @@ def one_large_value(bench):
     with bench.start(address_space=8 * GIB) as server, server.connect(HANG_S * 4) as client:
         client.must("SET", "probe", "x")
         for words in (["SET", "large", value], ["GET", "large"]):
-
-            def measure(words: list = words) -> Latencies:
-                if words[0] == "GET":
-                    client.must("SET", "large", value)
-                probes = bench.probes(server)
-                time.sleep(0.1)
-                start = time.monotonic()
-                client.drain(*words)
-                return latencies(probes, start, time.monotonic())
-
-            assert_fair(bench, f"GET during {words[0]} of {mb(len(value))}", measure)
+            assert_fair(bench, f"GET during {words[0]} of {mb(len(value))}", lambda words=words: latencies_during(bench, server, client, words))
 
 
 @check()
