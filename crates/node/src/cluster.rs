@@ -16,9 +16,9 @@
 //! [`crate::membership`], and `loads.rs` what is written to each bucket. The other side is
 //! [`crate::peer_port`].
 //!
-//! Deliberately absent: agreement among nodes. Nodes with different views find fewer chunks, and
-//! fetch more from the origin; they never serve wrong bytes, because each sub-chunk has a checksum
-//! over its version and position.
+//! Deliberately absent: agreement among nodes, which [`crate::membership`] leaves to etcd. Nodes
+//! with different views find fewer chunks, and fetch more from the origin; they never serve wrong
+//! bytes, because each sub-chunk has a checksum over its version and position.
 
 mod loads;
 mod members;
