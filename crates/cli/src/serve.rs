@@ -6,7 +6,6 @@ mod fatal;
 mod program_pages;
 mod restart;
 mod secrets;
-mod time_slice;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -271,7 +270,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.is_daemon && is_loaded && !is_restarted {
         daemon::detach()?;
     }
-    time_slice::shorten();
     pages.drop_later();
     let result = wait(running, manager.as_deref());
     drop(pid_file);
