@@ -134,10 +134,12 @@ class Connection:
         return False
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports() -> tuple[int, int]:
+    """Two ports that are not in use, and not the same."""
+    with socket.socket() as one, socket.socket() as other:
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
 
 
 class Server:
@@ -150,7 +152,7 @@ class Server:
         self.name = Path(binary).name
         self.is_peer = self.name in ("redis-server", "valkey-server", "memcached")
         for _ in range(PORTS_MAX):
-            self.port, self.memcached_port = free_port(), free_port()
+            self.port, self.memcached_port = free_ports()
             if self._start(self._command(binary, options)):
                 return
         raise RuntimeError(f"{binary} finds all ports in use:\n{self.log_text()}")
