@@ -3,15 +3,17 @@
 
 mod batch;
 mod channels;
+mod patterns;
 
 pub use batch::Batch;
 
 use self::channels::Channels;
+use self::patterns::Patterns;
 
 use crate::glob;
 use crate::inbox::Inbox;
 use crate::message::{Message, Publication, Source, Subscriber};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
@@ -114,7 +116,7 @@ type Listeners = Vec<Subscriber>;
 struct Tables {
     channels: Channels,
     shards: Channels,
-    patterns: BTreeMap<Arc<[u8]>, Listeners>,
+    patterns: Patterns,
 }
 
 /// Subscriptions of all clients.
@@ -139,7 +141,7 @@ impl PubSub {
         let listeners = match space {
             Space::Channel => tables.channels.entry(name),
             Space::Shard => tables.shards.entry(name),
-            Space::Pattern => tables.patterns.entry(Arc::from(name)).or_default(),
+            Space::Pattern => tables.patterns.entry(name),
         };
         listeners.push(subscriber);
         self.count.fetch_add(1, Relaxed);
@@ -166,7 +168,7 @@ impl PubSub {
             match space {
                 Space::Channel => channels.remove(name),
                 Space::Shard => shards.remove(name),
-                Space::Pattern => drop(patterns.remove(name)),
+                Space::Pattern => patterns.remove(name),
             }
         }
     }
@@ -293,7 +295,7 @@ impl PubSub {
         for (name, listeners) in tables.channels.iter() {
             all(Space::Channel, name, listeners);
         }
-        for (name, listeners) in &tables.patterns {
+        for (name, listeners) in tables.patterns.iter() {
             all(Space::Pattern, name, listeners);
         }
         for (name, listeners) in tables.shards.iter() {
@@ -329,7 +331,7 @@ impl Tables {
         if let Some(listeners) = self.channels.get(channel) {
             each(listeners, Source::Channel);
         }
-        for (pattern, listeners) in &self.patterns {
+        for (pattern, listeners) in self.patterns.candidates(channel) {
             if glob::matches(pattern, channel, false) {
                 each(listeners, Source::Pattern(pattern));
             }
