@@ -30,8 +30,8 @@ impl Threads {
         taken.ok().map(|_| Place(self))
     }
 
-    fn free(&'static self, block: Vec<u8>) {
-        if block.capacity() < BLOCK_BYTES_MIN {
+    fn free<T: Send + 'static>(&'static self, block: Vec<T>) {
+        if block.capacity() * size_of::<T>() < BLOCK_BYTES_MIN {
             return;
         }
         let Some(place) = self.take_place() else {
@@ -54,7 +54,7 @@ impl Drop for Place {
 }
 
 /// Frees a block: at once if it is small, and otherwise on a thread of its own.
-pub fn free(block: Vec<u8>) {
+pub fn free<T: Send + 'static>(block: Vec<T>) {
     THREADS.free(block);
 }
 

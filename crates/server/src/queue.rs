@@ -1,5 +1,6 @@
 //! Commands queued by MULTI or kept for a blocked client.
 
+use crate::freeing;
 use crate::spec::SpecIndex;
 use std::ops::Range;
 use wire::output::can_allocate;
@@ -48,6 +49,13 @@ impl OwnedCall {
     }
 }
 
+impl Drop for OwnedCall {
+    fn drop(&mut self) {
+        freeing::free(std::mem::take(&mut self.bytes));
+        freeing::free(std::mem::take(&mut self.spans));
+    }
+}
+
 /// A queue of commands with their arguments.
 #[derive(Debug, Default)]
 pub struct Transaction {
@@ -58,6 +66,14 @@ pub struct Transaction {
     commands: Vec<(SpecIndex, usize, usize)>,
     /// Whether a command was refused, so that EXEC must refuse the transaction.
     pub is_broken: bool,
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        freeing::free(std::mem::take(&mut self.bytes));
+        freeing::free(std::mem::take(&mut self.spans));
+        freeing::free(std::mem::take(&mut self.commands));
+    }
 }
 
 impl Transaction {

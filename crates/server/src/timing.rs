@@ -16,8 +16,9 @@ use std::time::Instant;
 use store::Tick;
 use wire::Args;
 
-/// Duration of the commands of one connection after which others are served, in nanoseconds.
-const TURN_NANOS_MAX: u64 = 2_000_000;
+/// Duration of the commands of one connection after which others are served, in nanoseconds. The
+/// last command may exceed it by its own duration, up to that of `long-command-threshold`.
+const TURN_NANOS_MAX: u64 = 1_000_000;
 /// Number of arguments beyond which a command is timed alone.
 const SHORT_ARGS_MAX: usize = 16;
 /// Size of a command or reply in bytes beyond which it is timed alone.

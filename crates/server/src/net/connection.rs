@@ -548,7 +548,11 @@ impl Connection {
             executor.end_batch(&self.session, only);
             if let Some(stop) = stop {
                 if let Some((call, own)) = &mut self.long_call {
-                    *own = spans.split_off(call.first);
+                    // There may be a million, which are moved unless others precede them.
+                    *own = match call.first {
+                        0 => std::mem::take(&mut spans),
+                        first => spans.split_off(first),
+                    };
                     own.truncate(call.count);
                 }
                 // Commands parsed after the last executed one are parsed again later.

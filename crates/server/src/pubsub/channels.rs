@@ -1,8 +1,9 @@
 //! Map from the names of channels to their subscribers.
 //!
-//! It is divided by the hashes of the names. A part is copied when it grows, which takes less than
-//! a millisecond for 10,000 channels; one table of a million channels would delay all clients for
-//! a tenth of a second.
+//! It is divided by the hashes of the names. A part is copied when it grows; one table of a million
+//! channels would delay all clients for a tenth of a second. The parts grow at about the same time,
+//! and the smaller they are, the fewer of them grow while a client adds some subscriptions: with 64
+//! parts, 300,000 channels delayed other clients by 3 ms.
 
 use super::Listeners;
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 /// Number of parts.
-const PARTS: usize = 64;
+const PARTS: usize = 256;
 
 type Part = HashMap<Vec<u8>, Listeners>;
 
