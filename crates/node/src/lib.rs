@@ -162,6 +162,7 @@ fn follow(
         lease: etcd.lease,
         copy: etcd.copy.clone(),
     };
+        rebalance: etcd.rebalance,
     let (host, shared) = (cluster.clone(), shared.clone());
     Ok(Some(membership::run(
         kv, host, state, settings, shared, stop,

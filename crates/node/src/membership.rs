@@ -16,8 +16,10 @@
 //! is compared with one of another machine.
 //!
 //! `kv.rs` is what is needed of etcd, `etcd.rs` is its client, `record.rs` the form of the values,
-//! `state.rs` the rules. [`crate::cluster`] uses the maps.
+//! `state.rs` the rules, `balance.rs` those for writes that have drifted. [`crate::cluster`] uses
+//! the maps.
 
+pub mod balance;
 pub mod etcd;
 pub mod kv;
 pub mod record;
@@ -26,6 +28,7 @@ pub mod state;
 mod tests;
 
 use crate::config::Server;
+use balance::Balance;
 use edge::{BucketWrites, ServerId};
 use kv::{Changes, Event, Failure, Guard, Kv, Write};
 use record::{Record, registration};
@@ -37,7 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, sleep_until};
 
 /// Time between a change of the registered nodes and the next map, so that changes that come
 /// together make one version.
@@ -81,6 +84,8 @@ pub struct Status {
     pub refused: u64,
     /// Maps that this node has stored.
     pub stored: u64,
+    /// Those of them that only place parity again, because the writes have drifted.
+    pub rebalanced: u64,
 }
 
 /// What the membership of a node shares with its cluster.
@@ -119,6 +124,8 @@ pub struct Settings {
     pub own: Server,
     /// Time of its lease.
     pub lease: Duration,
+    /// Period after which the writes of the nodes are compared with their weights; zero for never.
+    pub rebalance: Duration,
     /// File with a copy of the last map.
     pub copy: Option<PathBuf>,
 }
@@ -159,6 +166,7 @@ pub async fn run<K: Kv, H: Host>(
         settings,
         shared,
         lease: None,
+        balance: Balance::default(),
         problem: String::new(),
         pause: PAUSES[0],
     };
@@ -175,6 +183,7 @@ struct Member<K, H> {
     settings: Settings,
     shared: Arc<Shared>,
     lease: Option<i64>,
+    balance: Balance,
     /// Last reason why no map could be made, which is logged once.
     problem: String,
     pause: Duration,
@@ -218,6 +227,10 @@ impl<K: Kv, H: Host> Member<K, H> {
         let mut renewals = interval(self.settings.lease / 3);
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let began = Instant::now();
+        // An interval must be positive.
+        let period = self.settings.rebalance.max(Duration::from_millis(1));
+        let mut periods = interval_at(began + period, period);
+        periods.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut due = self.when_due(began);
         let mut check = None;
         loop {
@@ -236,6 +249,9 @@ impl<K: Kv, H: Host> Member<K, H> {
                 () = sleep_until(due.unwrap_or(began)), if due.is_some() => {
                     self.make_map(lease).await?;
                     due = self.when_due(began);
+                }
+                _ = periods.tick(), if !self.settings.rebalance.is_zero() => {
+                    self.rebalance(lease).await?;
                 }
                 () = self.shared.wake.notified() => check = Some(Instant::now() + WAKE_TIME),
                 () = sleep_until(check.unwrap_or(began)), if check.is_some() => {
@@ -376,11 +392,36 @@ impl<K: Kv, H: Host> Member<K, H> {
             }
         };
         self.problem.clear();
-        let (guards, writes) = self.state.install(&record, lease);
-        if self.kv.commit(guards, writes).await? {
+        self.store(&record, lease).await.map(|_| ())
+    }
+
+    /// Stores a map, unless another node has stored one. Returns whether it was stored.
+    async fn store(&mut self, record: &Record, lease: i64) -> Result<bool, Failure> {
+        let (guards, writes) = self.state.install(record, lease);
+        let is_stored = self.kv.commit(guards, writes).await?;
+        if is_stored {
             self.shared.lock().stored += 1;
             let version = record.map.id().version;
             log::info!("etcd: this node has stored map {version}");
+        }
+        Ok(is_stored)
+    }
+
+    /// At the end of a period: makes and stores a map if the writes have drifted.
+    async fn rebalance(&mut self, lease: i64) -> Result<(), Failure> {
+        let Some(record) = self.state.settled().cloned() else {
+            return Ok(());
+        };
+        let counts = self.host.loads().await;
+        let Some(loads) = self.balance.judge(&record.map, counts) else {
+            return Ok(());
+        };
+        // The same members make a map, as they have made the last one.
+        if let Ok(next) = self.state.next(Due::Next, loads)
+            && self.store(&next, lease).await?
+        {
+            self.shared.lock().rebalanced += 1;
+            log::info!("etcd: it places parity again, because the writes have drifted");
         }
         Ok(())
     }

@@ -349,6 +349,8 @@ impl Metrics {
     pub fn reply(&self, reply: Reply) {
         self.replies[reply as usize].fetch_add(1, Relaxed);
     }
+    /// Those of them that only place parity again.
+    pub rebalanced: u64,
 
     /// Counts a cause of a miss.
     pub fn forward(&self, forward: Forward) {
@@ -616,6 +618,11 @@ fn metric(page: &mut String, name: &str, kind: &str, help: &str, value: u64) {
     );
 }
 
+    counter(
+        "etcd_maps_rebalanced_total",
+        "Maps that this node has stored because the writes had drifted",
+        etcd.rebalanced,
+    );
 /// Writes a family. `text` has its name, its help and the name of its label.
 fn labelled(page: &mut String, text: [&str; 3], values: &[&str], counters: &[AtomicU64]) {
     let [name, help, label] = text;

@@ -279,6 +279,7 @@ fn etcd_rows(section: &mut Section, etcd: &EtcdFacts) {
         .row("values of etcd that were refused", etcd.refused);
 }
 
+        .row("because writes had drifted", etcd.rebalanced)
 fn origins(facts: &Facts<'_>) -> Section {
     let metrics = facts.metrics;
     let mut section = Section::new("Origins");

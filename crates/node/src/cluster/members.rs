@@ -177,6 +177,7 @@ impl Cluster {
                 failures: status.failures,
                 refused: status.refused,
                 stored: status.stored,
+                rebalanced: status.rebalanced,
             }),
         }
     }

@@ -319,6 +319,10 @@ mod tests {
             ("etcd 10.0.0.1:2379", "line 1: '10.0.0.1:2379': expected"),
             ("etcd http://a/v3", "line 1: 'http://a/v3': expected"),
             ("etcd-lease x", "line 1: 'x': expected a number of seconds"),
+            (
+                "etcd-rebalance -1",
+                "line 1: '-1': expected a number of seconds",
+            ),
             ("etcd-user a", "line 1: 'etcd-user': expected"),
         ] {
             let found = parsed(text).expect_err("the input is invalid").0;

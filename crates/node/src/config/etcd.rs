@@ -10,6 +10,10 @@ const ENDPOINTS_MAX: usize = 16;
 /// Smallest and largest time of a lease. A shorter one would end while a node looks for an endpoint
 /// that answers.
 const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 5..=3_600;
+/// Largest period of [`EtcdConfig::rebalance`].
+const REBALANCE_SECONDS_MAX: u64 = 86_400;
+/// Default of [`EtcdConfig::rebalance`]: a map follows an hour after another one at the earliest.
+const REBALANCE_TIME: Duration = Duration::from_secs(300);
 
 /// How a node reaches etcd, and where its values are there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +24,9 @@ pub struct EtcdConfig {
     pub prefix: String,
     /// Time after which a node that does not renew its lease is no longer registered.
     pub lease: Duration,
+    /// Period after which the bytes written by the nodes are compared with their weights, so that
+    /// parity is placed again if they have drifted; zero for never.
+    pub rebalance: Duration,
     /// Certificates of the authorities that sign the endpoints' certificates, in PEM; `None` for
     /// those of the system.
     pub authorities: Option<PathBuf>,
@@ -37,6 +44,7 @@ impl Default for EtcdConfig {
             endpoints: vec![],
             prefix: "/mayfly/edge/".into(),
             lease: Duration::from_secs(10),
+            rebalance: REBALANCE_TIME,
             authorities: None,
             certificate: None,
             user: None,
@@ -60,17 +68,15 @@ impl EtcdConfig {
             ["etcd-prefix", prefix] => {
                 self.prefix = format!("{}/", prefix.trim_end_matches('/'));
             }
-            ["etcd-lease", seconds] => {
-                let invalid = |_| format!("'{seconds}': expected a number of seconds");
-                self.lease = Duration::from_secs(seconds.parse().map_err(invalid)?);
-            }
+            ["etcd-lease", time] => self.lease = seconds(time)?,
+            ["etcd-rebalance", time] => self.rebalance = seconds(time)?,
             ["etcd-ca", file] => self.authorities = Some(file.into()),
             ["etcd-cert", file, key] => self.certificate = Some((file.into(), key.into())),
             ["etcd-user", name, file] => self.user = Some(((*name).into(), file.into())),
             [word, ..] => {
                 return Err(format!(
                     "'{word}': expected etcd URL…, etcd-prefix PREFIX, etcd-lease SECONDS, \
-                     etcd-ca FILE, etcd-cert FILE KEY or etcd-user NAME PASSWORD-FILE"
+                     etcd-rebalance SECONDS, etcd-ca FILE, etcd-cert FILE KEY or etcd-user NAME PASSWORD-FILE"
                 ));
             }
             [] => {}
@@ -89,6 +95,12 @@ impl EtcdConfig {
             return invalid(format!("{count} endpoints: expected 1 to {ENDPOINTS_MAX}"));
         }
         let seconds = self.lease.as_secs();
+        let period = self.rebalance.as_secs();
+        if period > REBALANCE_SECONDS_MAX {
+            return invalid(format!(
+                "rebalance after {period} s: expected at most {REBALANCE_SECONDS_MAX}"
+            ));
+        }
         if !LEASE_SECONDS.contains(&seconds) {
             let (least, most) = (LEASE_SECONDS.start(), LEASE_SECONDS.end());
             return invalid(format!("lease of {seconds} s: expected {least} to {most}"));
@@ -98,6 +110,11 @@ impl EtcdConfig {
         }
         Ok(())
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let invalid = |_| format!("'{text}': expected a number of seconds");
+    text.parse().map(Duration::from_secs).map_err(invalid)
 }
 
 fn parse_endpoint(text: &str) -> Result<Uri, String> {

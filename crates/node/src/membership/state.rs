@@ -6,6 +6,7 @@
 //! - A value that is absent, damaged or older than the current map is replaced by it, by any node.
 //! - If the registered nodes differ from the members of the current map, the *coordinator* makes
 //!   the next version. It is the node that has been registered for the longest time.
+//! - It also makes one that only places parity again, if the writes have drifted (`balance.rs`).
 //! - Each write of the map has the revision of the value that was read as its condition. So of two
 //!   nodes that both take themselves for the coordinator, one succeeds.
 //!
@@ -235,6 +236,14 @@ impl State {
             }
         };
         is_due.then_some(Due::Next)
+    }
+
+    /// Returns the current map if this node makes the next one, and no change is due.
+    pub fn settled(&self) -> Option<&Arc<Record>> {
+        let is_stored = matches!(self.stored, Stored::Map(id) if Some(id) == self.current_id());
+        let is_own = self.coordinator() == Some(self.own);
+        let record = self.record.as_ref();
+        record.filter(|_| is_stored && is_own && self.due().is_none())
     }
 
     /// Whether a node that is up in the current map is not registered.

@@ -1,5 +1,6 @@
 //! Nodes that share a store of values in memory, with simulated time.
 
+use super::balance::PAUSE_PERIODS;
 use super::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
 use super::record::Record;
 use super::state::{Due, MAP, State};
@@ -18,6 +19,8 @@ use tokio::time::{sleep, timeout};
 
 const BUCKETS: u32 = 40;
 const LEASE: Duration = Duration::from_secs(10);
+/// Period of the comparison of writes with weights.
+const PERIOD: Duration = Duration::from_secs(5);
 /// Simulated time after which something that did not happen is a failure.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -304,6 +307,7 @@ impl Node {
         let settings = Settings {
             own,
             lease: LEASE,
+            rebalance: PERIOD,
             copy,
         };
         let running = run(
@@ -748,4 +752,67 @@ async fn of_two_coordinators_one_stores_its_map() {
     let record = first.next(Due::Restore, vec![]).expect("there is a map");
     let (guards, writes) = first.install(&record, leases[0]);
     assert_eq!(link.commit(guards, writes).await, Ok(false));
+}
+
+/// Adds the writes of a period to the counts of all nodes: the lower buckets have more.
+fn write(nodes: &[Node], weight: impl Fn(u64) -> u64) {
+    for node in nodes {
+        let mut loads = node
+            .host
+            .loads
+            .lock()
+            .expect("no test panics under the lock");
+        loads.resize(BUCKETS as usize, BucketWrites::default());
+        for (bucket, load) in loads.iter_mut().enumerate() {
+            load.chunk_bytes += 1_000 * weight(bucket as u64);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_drift_make_one_map_after_the_pause() {
+    let store = Store::new();
+    let nodes = cluster(&store, 6).await;
+    let first = store.map().expect("there is a map");
+    let skewed = |bucket| 1 + edge::mix(bucket) % 10;
+    let mut periods = 0;
+    while nodes.iter().any(|node| node.version() < 2) {
+        write(&nodes, skewed);
+        sleep(PERIOD).await;
+        periods += 1;
+    }
+    assert!(
+        (PAUSE_PERIODS..PAUSE_PERIODS + 3).contains(&periods),
+        "{periods}"
+    );
+    let second = store.map().expect("there is a map");
+    let imbalance = |record: &Record| {
+        let map = &record.map;
+        map.problem(&second.loads).imbalance(&map.placed())
+    };
+    assert!(imbalance(&second) < imbalance(&first) / 2.0);
+    assert_eq!(up(&second), [1, 2, 3, 4, 5, 6]);
+    let rebalanced = nodes.iter().map(|node| node.shared.status().rebalanced);
+    assert_eq!(rebalanced.sum::<u64>(), 1);
+    // The same writes need no other map.
+    for _ in 0..3 * PAUSE_PERIODS {
+        write(&nodes, skewed);
+        sleep(PERIOD).await;
+    }
+    assert_eq!(store.version(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_of_another_release_is_not_replaced_because_writes_drift() {
+    let store = Store::new();
+    let nodes = cluster(&store, 6).await;
+    let value = store.map().expect("there is a map").encode();
+    let later = value.replacen("map 1", "map 2", 1);
+    store.put(MAP, later.as_bytes());
+    for _ in 0..2 * PAUSE_PERIODS {
+        write(&nodes, |bucket| 1 + edge::mix(bucket) % 10);
+        sleep(PERIOD).await;
+    }
+    let (entry, _) = store.lock().values[MAP].clone();
+    assert_eq!(entry.value, later.as_bytes());
 }

@@ -1,0 +1,235 @@
+//! Whether the writes of the nodes have moved away from their weights, so that parity is to be
+//! placed again although no node has failed, returned, joined, left or changed its weight.
+//!
+//! At the end of each period, the bytes that were written to each bucket since the last one are
+//! distributed as the current map does, and as a map does that is computed from the periods
+//! *before*. A next map is due if the current one has been more uneven than [`IMBALANCE_MAX`], and
+//! the other one would have left at most half of that, for [`PERIODS`] periods in a row. A map
+//! computed from the past does not anticipate chance, so that chance alone hardly ever makes a map,
+//! however few writes a period has.
+//!
+//! A map of any cause is followed by at least [`PAUSE_PERIODS`] periods without one of this cause:
+//! each map moves parity, and nodes look for chunks under the last eight maps only.
+//!
+//! Deliberately absent: a clock, the nodes' counts.
+
+use edge::{BucketWrites, Map, MapId};
+
+/// Write imbalance (max - min) / min by weight above which a map is uneven.
+pub const IMBALANCE_MAX: f64 = 0.05;
+/// Periods in a row after which parity is placed again.
+pub const PERIODS: u32 = 5;
+/// Minimum number of periods between a map and one that this module causes.
+pub const PAUSE_PERIODS: u32 = 12;
+/// Part of the imbalance that another map may leave at most.
+const REST_MAX: f64 = 0.5;
+
+/// Writes under the current map, as the node that makes maps knows them.
+#[derive(Debug, Default)]
+pub struct Balance {
+    map: Option<MapId>,
+    /// Periods under this map.
+    age: u32,
+    /// Counts at the end of the last period.
+    counts: Vec<BucketWrites>,
+    /// Bytes written in the uneven periods before, or in the last period.
+    past: Vec<BucketWrites>,
+    /// Uneven periods in a row.
+    uneven: u32,
+}
+
+impl Balance {
+    /// Takes the counts of all nodes at the end of a period. Returns the writes by which parity is
+    /// to be placed again, if that is due.
+    pub fn judge(&mut self, map: &Map, counts: Vec<BucketWrites>) -> Option<Vec<BucketWrites>> {
+        let is_new = self.map != Some(map.id());
+        if is_new {
+            self.map = Some(map.id());
+            self.age = 0;
+        }
+        self.age = self.age.saturating_add(1);
+        let written = written(&self.counts, &counts).filter(|_| !is_new);
+        self.counts = counts;
+        let Some(written) = written else {
+            // The counts have begun again.
+            (self.past, self.uneven) = (vec![], 0);
+            return None;
+        };
+        if written.iter().all(|one| one.chunk_bytes == 0) {
+            return None;
+        }
+        if self.is_uneven(map, &written) {
+            self.uneven += 1;
+            add(&mut self.past, &written);
+        } else {
+            (self.past, self.uneven) = (written, 0);
+        }
+        let is_due = self.uneven >= PERIODS && self.age > PAUSE_PERIODS;
+        is_due.then(|| self.past.clone())
+    }
+
+    /// Whether a map computed from the past would have distributed the writes better.
+    fn is_uneven(&self, map: &Map, written: &[BucketWrites]) -> bool {
+        if self.past.is_empty() {
+            return false;
+        }
+        let Ok(other) = map.next(&[], &self.past) else {
+            return false;
+        };
+        let problem = map.problem(written);
+        let present = problem.imbalance(&map.placed());
+        present > IMBALANCE_MAX && problem.imbalance(&other.placed()) <= present.min(1e9) * REST_MAX
+    }
+}
+
+/// Returns what was counted between two instants; `None` if the counts cannot be compared, because
+/// there were none, or because nodes have begun again or halved them for a new map.
+fn written(before: &[BucketWrites], after: &[BucketWrites]) -> Option<Vec<BucketWrites>> {
+    if before.is_empty() || before.len() != after.len() {
+        return None;
+    }
+    let pairs = after.iter().zip(before);
+    let differences = pairs.map(|(after, before)| {
+        Some(BucketWrites {
+            chunk_bytes: after.chunk_bytes.checked_sub(before.chunk_bytes)?,
+            whole_bytes: after.whole_bytes.checked_sub(before.whole_bytes)?,
+        })
+    });
+    differences.collect()
+}
+
+fn add(sum: &mut [BucketWrites], more: &[BucketWrites]) {
+    for (one, more) in sum.iter_mut().zip(more) {
+        one.chunk_bytes = one.chunk_bytes.saturating_add(more.chunk_bytes);
+        one.whole_bytes = one.whole_bytes.saturating_add(more.whole_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edge::{Config, Scheme, ServerId, mix};
+
+    const BUCKETS: u64 = 200;
+
+    fn map() -> Map {
+        let servers: Vec<_> = (0..10).map(|id| (ServerId(id), 1 + id % 3)).collect();
+        let mut config = Config::new(Scheme::coded(3, 1));
+        config.buckets = BUCKETS as u32;
+        Map::new(config, &servers).expect("the input is valid")
+    }
+
+    /// Adds the writes of a period.
+    fn write(counts: &mut Vec<BucketWrites>, bytes: impl Fn(u64) -> u64) {
+        counts.resize(BUCKETS as usize, BucketWrites::default());
+        for (bucket, one) in counts.iter_mut().enumerate() {
+            one.chunk_bytes += bytes(bucket as u64);
+        }
+    }
+
+    /// Bytes of a bucket: some are written ten times as often as others.
+    fn skewed(seed: u64) -> impl Fn(u64) -> u64 {
+        move |bucket| 1_000_000 * (1 + mix(bucket ^ (seed << 32)) % 10)
+    }
+
+    /// Number of the first period in which a map is due, of fifty.
+    fn first(balance: &mut Balance, map: &Map, bytes: impl Fn(u64, u64) -> u64) -> Option<u64> {
+        let mut counts = vec![];
+        write(&mut counts, |_| 0);
+        (0..50).find(|&period| {
+            write(&mut counts, |bucket| bytes(period, bucket));
+            balance.judge(map, counts.clone()).is_some()
+        })
+    }
+
+    #[test]
+    fn constant_uneven_writes_make_a_map_after_the_pause() {
+        let map = map();
+        let constant = |_, bucket| skewed(1)(bucket);
+        let mut balance = Balance::default();
+        let pause = u64::from(PAUSE_PERIODS);
+        assert_eq!(first(&mut balance, &map, constant), Some(pause));
+    }
+
+    #[test]
+    fn the_next_map_is_even_and_stays() {
+        let map = map();
+        let mut balance = Balance::default();
+        let mut counts = vec![];
+        let mut loads = None;
+        while loads.is_none() {
+            write(&mut counts, skewed(1));
+            loads = balance.judge(&map, counts.clone());
+        }
+        let next = map.next(&[], &loads.expect("the loop has ended"));
+        let next = next.expect("the input is valid");
+        let problem = next.problem(&counts);
+        let imbalance = problem.imbalance(&next.placed());
+        assert!(imbalance < problem.imbalance_min() + IMBALANCE_MAX);
+        let constant = |_, bucket| skewed(1)(bucket);
+        assert_eq!(first(&mut balance, &next, constant), None);
+    }
+
+    #[test]
+    fn writes_that_change_make_a_map_some_periods_later() {
+        let map = map().next(&[], &{
+            let mut counts = vec![];
+            write(&mut counts, skewed(1));
+            counts
+        });
+        let map = map.expect("the input is valid");
+        let drifting = |period, bucket| skewed(1 + u64::from(period >= 20))(bucket);
+        // The first period with the new writes has nothing to compare with.
+        let expected = 20 + u64::from(PERIODS);
+        assert_eq!(
+            first(&mut Balance::default(), &map, drifting),
+            Some(expected)
+        );
+    }
+
+    #[test]
+    fn chance_makes_no_map() {
+        let map = map();
+        for seed in 0..20_u64 {
+            // Other buckets are written in each period, a few large objects in each.
+            let chance = |period, bucket| {
+                let random: u64 = mix(bucket ^ ((period + 1) << 20) ^ (seed << 40));
+                if random.is_multiple_of(20) {
+                    1_000_000
+                } else {
+                    0
+                }
+            };
+            let due = first(&mut Balance::default(), &map, chance);
+            assert_eq!(due, None, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn without_writes_there_is_no_map() {
+        assert_eq!(first(&mut Balance::default(), &map(), |_, _| 0), None);
+    }
+
+    #[test]
+    fn counts_that_begin_again_begin_the_periods_again() {
+        let map = map();
+        let mut balance = Balance::default();
+        let mut counts = vec![];
+        for period in 0..40 {
+            if period % u64::from(PERIODS) == 0 {
+                counts
+                    .iter_mut()
+                    .for_each(|one: &mut BucketWrites| one.chunk_bytes /= 2);
+            }
+            write(&mut counts, skewed(1));
+            let due = balance.judge(&map, counts.clone());
+            // A count can exceed what it was halved from before the comparison, at first.
+            assert!(
+                due.is_none() || period < 2 * u64::from(PAUSE_PERIODS),
+                "{period}"
+            );
+        }
+        assert!(balance.judge(&map, vec![]).is_none());
+        assert!(balance.judge(&map, counts).is_none());
+    }
+}
