@@ -21,6 +21,10 @@ pub(crate) const STORE_SHARDS: u64 = 8;
 /// Smallest number of segments of the disk tier.
 const SEGMENTS_MIN: u64 = 4;
 
+/// Default of [`Config::scrub_bytes_per_second`]: a small part of what a disk reads, and yet three
+/// days for a terabyte.
+const SCRUB_BYTES_PER_SECOND: u64 = 4 << 20;
+
 /// Settings of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -42,6 +46,8 @@ pub struct Config {
     pub policy: String,
     /// The disk tier, if there is one.
     pub disk: Option<DiskConfig>,
+    /// Bytes per second that are read at most to verify what the disk tier has; 0 for none.
+    pub scrub_bytes_per_second: u64,
     /// Largest object that is stored, in bytes.
     pub object_bytes_max: u64,
     /// Times beyond freshness.
@@ -168,6 +174,7 @@ impl Default for Config {
             memory_bytes: 256 << 20,
             policy: "s3fifo".into(),
             disk: None,
+            scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             object_bytes_max: 8 << 20,
             grace: Grace::default(),
             name: "mayfly".into(),

@@ -2,8 +2,8 @@
 //!
 //! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that
 //! writes, `extent.rs` content that is read in pieces, `buffers.rs` their memory, `removed.rs` what
-//! a restart must not bring back. The index is a cache of the library: 12 bytes per URL and a
-//! deadline, so that records leave it on time.
+//! a restart must not bring back, `scrub.rs` the verification of what is not read. The index is a
+//! cache of the library: 12 bytes per URL and a deadline, so that records leave it on time.
 //!
 //! Reads of what the page cache has are made at once (`RWF_NOWAIT`); others are made by Tokio's
 //! threads for blocking work. io_uring would save the change of threads for the latter only, needs
@@ -19,6 +19,7 @@ mod extent;
 mod queue;
 mod record;
 mod removed;
+mod scrub;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ mod writer;
 
 pub use queue::{Job, Queue, Victim};
 pub use record::{Reader as HeadReader, key_hash, put_head};
+pub use scrub::{Lost, Position, Step};
 
 use crate::clock::Clock;
 use crate::config::{Config, DiskConfig, Invalid};
@@ -92,6 +94,12 @@ pub struct DiskStats {
     pub displaced: u64,
     /// Records that were found damaged.
     pub corrupt: u64,
+    /// Those of them that were found by a pass of verification.
+    pub scrub_corrupt: u64,
+    /// Bytes that passes have read.
+    pub scrubbed_bytes: u64,
+    /// Passes that were completed.
+    pub scrub_passes: u64,
     /// Failures of the device.
     pub errors: u64,
 }
@@ -105,6 +113,9 @@ struct Counts {
     too_large: AtomicU64,
     displaced: AtomicU64,
     corrupt: AtomicU64,
+    scrub_corrupt: AtomicU64,
+    scrubbed_bytes: AtomicU64,
+    scrub_passes: AtomicU64,
     errors: AtomicU64,
 }
 
@@ -226,6 +237,11 @@ impl Disk {
         }
     }
 
+    /// Verifies records from a position on, until a number of bytes has been read.
+    pub fn scrub(&self, position: &mut Position, bytes_max: u64) -> Step {
+        self.shared.scrub(position, bytes_max)
+    }
+
     /// Calls `see` with the key and the head of each object in chunks whose head is on disk, until
     /// it returns false.
     pub fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) {
@@ -288,6 +304,9 @@ impl Disk {
             too_large: counts.too_large.load(Relaxed),
             displaced: counts.displaced.load(Relaxed),
             corrupt: counts.corrupt.load(Relaxed),
+            scrub_corrupt: counts.scrub_corrupt.load(Relaxed),
+            scrubbed_bytes: counts.scrubbed_bytes.load(Relaxed),
+            scrub_passes: counts.scrub_passes.load(Relaxed),
             errors: counts.errors.load(Relaxed),
         }
     }
@@ -516,12 +535,7 @@ impl Shared {
         let is_whole = place.length <= WHOLE_BYTES_MAX;
         let length = if is_whole { place.length } else { FIRST_BYTES } as usize;
         let bytes = self.read(&segment, place.offset.into(), length).await?;
-        let header = Header::decode(&bytes).filter(|header| {
-            header.hash == hash
-                && (header.segment, header.offset) == (place.segment, place.offset)
-                && header.record_bytes() == Some(place.length.into())
-        });
-        let Some(header) = header else {
+        let Some(header) = Header::at(hash, place, &bytes) else {
             self.corrupt(hash, place);
             return None;
         };

@@ -3,7 +3,7 @@
 //! [`rules`] are the rules of HTTP caching as pure functions. [`store`] is the memory tier: an
 //! instance of the project's library with its eviction policies and its expiry index, so that
 //! responses leave memory at the end of their usable time. [`disk`] is the tier of those that were
-//! evicted from memory. [`fill`] is content that arrives from an
+//! evicted from memory, and [`scrub`] its verification. [`fill`] is content that arrives from an
 //! origin and is read by several clients meanwhile. [`proxy`] decides how a request is answered.
 //! [`cluster`] is the part of a node in a cluster whose nodes store large objects in chunks, and
 //! [`membership`] its nodes and maps in etcd.
@@ -39,6 +39,7 @@ mod pem;
 pub mod proxy;
 pub mod purge;
 pub mod rules;
+pub mod scrub;
 pub mod status;
 pub mod store;
 pub mod stream;
@@ -116,6 +117,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
             listeners.spawn(following);
         }
     }
+    listeners.spawn(scrub::run(node.clone(), stopped.clone()));
     let admin = match config.admin {
         None => None,
         Some(wanted) => {
@@ -160,9 +162,9 @@ fn follow(
     let settings = membership::Settings {
         own: own.clone(),
         lease: etcd.lease,
+        rebalance: etcd.rebalance,
         copy: etcd.copy.clone(),
     };
-        rebalance: etcd.rebalance,
     let (host, shared) = (cluster.clone(), shared.clone());
     Ok(Some(membership::run(
         kv, host, state, settings, shared, stop,

@@ -535,6 +535,12 @@ fn write_disk(page: &mut String, disk: &DiskStats) {
 fn write_cluster(page: &mut String, cluster: &ClusterFacts<'_>) {
     let nodes = cluster.nodes as u64;
     metric(
+    let help = "Records that a verification in the background has found damaged";
+    counter("disk_scrub_corrupt_total", help, disk.scrub_corrupt);
+    let help = "Bytes that were verified in the background";
+    counter("disk_scrubbed_bytes_total", help, disk.scrubbed_bytes);
+    let help = "Verifications of the whole disk";
+    counter("disk_scrub_passes_total", help, disk.scrub_passes);
         page,
         "cluster_nodes",
         "gauge",

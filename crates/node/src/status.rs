@@ -224,6 +224,9 @@ fn disk(facts: &Facts<'_>) -> Section {
         .row("moved from deleted segments", bytes(disk.reinserted_bytes))
         .row("URLs not written, too many waiting", disk.dropped)
         .row("damaged records", disk.corrupt)
+        .row("found by verification", disk.scrub_corrupt)
+        .row("verified in the background", bytes(disk.scrubbed_bytes))
+        .row("verifications of the whole disk", disk.scrub_passes)
         .row("failures", disk.errors);
     section
 }
@@ -276,10 +279,10 @@ fn etcd_rows(section: &mut Section, etcd: &EtcdFacts) {
         .row("nodes registered in etcd", etcd.registered)
         .row("node that makes the next map", coordinator)
         .row("maps that this node has stored", etcd.stored)
+        .row("because writes had drifted", etcd.rebalanced)
         .row("values of etcd that were refused", etcd.refused);
 }
 
-        .row("because writes had drifted", etcd.rebalanced)
 fn origins(facts: &Facts<'_>) -> Section {
     let metrics = facts.metrics;
     let mut section = Section::new("Origins");

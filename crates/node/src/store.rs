@@ -3,7 +3,7 @@
 
 use crate::clock::Clock;
 use crate::config::{ClusterConfig, Config, Invalid, STORE_SHARDS};
-use crate::disk::{Disk, DiskStats, Job, Queue, Victim, key_hash};
+use crate::disk::{Disk, DiskStats, Job, Position, Queue, Step, Victim, key_hash};
 use crate::object::{Head, Object, Resource, read_all};
 use crate::purge::{Purges, Target};
 use crate::rules::key::Key;
@@ -272,6 +272,17 @@ impl Store {
         let is_wanted = stubs.into_iter().all(|(key, head)| see(key, head));
         if let Some(disk) = self.disk.as_ref().filter(|_| is_wanted) {
             disk.for_each_stub(see);
+        }
+    }
+
+    /// Verifies what is on disk from a position on, until a number of bytes has been read.
+    pub fn scrub(&self, position: &mut Position, bytes_max: u64) -> Step {
+        match &self.disk {
+            Some(disk) => disk.scrub(position, bytes_max),
+            None => Step {
+                is_last: true,
+                ..Step::default()
+            },
         }
     }
 

@@ -43,6 +43,9 @@ pub struct Arguments {
     /// Capacity of the disk tier
     #[arg(long, value_name = "BYTES", value_parser = units::bytes, requires = "disk")]
     disk_size: Option<u64>,
+    /// Bytes per second that are read at most to verify what is on disk; 0 for no verification
+    #[arg(long, value_name = "BYTES", default_value = "4mib", value_parser = units::bytes, requires = "disk")]
+    scrub_rate: u64,
     /// Largest response that is stored
     #[arg(long, value_name = "BYTES", default_value = "8mb", value_parser = units::bytes)]
     max_object: u64,
@@ -196,6 +199,7 @@ impl Arguments {
                 .clone()
                 .zip(self.disk_size)
                 .map(|(folder, bytes)| DiskConfig { folder, bytes }),
+            scrub_bytes_per_second: self.scrub_rate,
             object_bytes_max: self.max_object,
             name: self.name.clone(),
             access_log: self.access_log.clone(),

@@ -16,9 +16,10 @@
 //! # Limits
 //! When a node comes back, 65,536 heads in memory and all on disk are compared with what it has,
 //! not with its content, because it would otherwise read all of its disk after each restart. Other
-//! lost chunks are found by reads. These need no parity: damaged parity, or parity that was lost
-//! without a restart, is found with the first lost data chunk of the same object, whose other
-//! chunks are then read, too. With one parity chunk that is too late.
+//! lost chunks are found by reads, and damaged ones by the verification of the disk tier
+//! ([`crate::scrub`]), which also finds parity that no read needs. Parity that was lost without
+//! damage or a restart is found with the first lost data chunk of the same object, whose other
+//! chunks are then read, too.
 //!
 //! A home refuses chunks of objects that a purge may concern: one that was purged since its fetch,
 //! and, after more than a thousand purges, every object that is older than them.
@@ -38,7 +39,7 @@ use bytes::Bytes;
 use edge::{ServerId, mix};
 use hyper::{Method, StatusCode};
 use library::Cache;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
@@ -181,6 +182,63 @@ impl Cluster {
         match self.repairs.waiting.try_send(damaged) {
             Ok(()) => {}
             Err(_) => _ = self.counts.repairs_dropped.fetch_add(1, Relaxed),
+        }
+    }
+
+    /// Reports a chunk of the disk tier that is lost, if this node is its home and does not have it
+    /// in memory. Waits if too many objects wait.
+    pub async fn report_lost(&self, chunk_key: &Key, versions: &[u64]) {
+        let Some((key, chunk)) = chunk_key.of_chunk() else {
+            return;
+        };
+        if self.store.is_in_memory(chunk_key) || !self.is_home(&key, chunk, self.config.own) {
+            return;
+        }
+        let Some(resource) = self.store.get_anywhere(&key).await else {
+            return;
+        };
+        for object in &resource.variants {
+            let version = object.head.coded.map(|coded| coded.version);
+            if version.is_some_and(|version| versions.contains(&version)) {
+                self.wait_to_report(&key, &object.head, chunk).await;
+            }
+        }
+    }
+
+    /// Reports lost chunks of which only the hashes of their keys are known: they are looked for
+    /// among the objects whose heads are here.
+    pub async fn report_unnamed(self: &Arc<Self>, hashes: HashSet<u64>) {
+        let (sender, mut receiver) = mpsc::channel(STUBS_MAX);
+        let (store, chunks) = (self.store.clone(), self.coding.chunks());
+        let stubs = tokio::task::spawn_blocking(move || {
+            store.for_each_stub(&mut |key, head| {
+                let is_lost = |chunk: &usize| {
+                    let key = key.chunk(*chunk);
+                    key.is_some_and(|key| hashes.contains(&key_hash(&key)))
+                };
+                let lost: Vec<usize> = (0..chunks).filter(is_lost).collect();
+                lost.is_empty() || sender.blocking_send((key.clone(), head, lost)).is_ok()
+            });
+        });
+        while let Some((key, head, lost)) = receiver.recv().await {
+            let versions: Vec<u64> = head.coded.iter().map(|coded| coded.version).collect();
+            for chunk in lost.into_iter().filter_map(|chunk| key.chunk(chunk)) {
+                self.report_lost(&chunk, &versions).await;
+            }
+        }
+        let _ = stubs.await;
+    }
+
+    async fn wait_to_report(&self, key: &Key, head: &Arc<Head>, chunk: usize) {
+        let damaged = Damaged {
+            key: key.clone(),
+            head: head.clone(),
+            lost: BTreeSet::from([chunk]),
+            of: None,
+        };
+        if self.repairs.bytes_per_second > 0 && !self.is_recent(&damaged) {
+            // An error is the end of the node.
+            let _ = self.repairs.waiting.send(damaged).await;
         }
     }
 

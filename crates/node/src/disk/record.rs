@@ -22,7 +22,7 @@
 //! taken for it.
 
 use crate::coded::Coded;
-use crate::object::{Head, Resource};
+use crate::object::{Head, Place, Resource};
 use crate::rules::freshness::Terms;
 use crate::rules::key::Key;
 use crate::rules::ranges::Range;
@@ -99,6 +99,15 @@ impl Header {
         let sum = checksum(&bytes[..56]);
         bytes[56..].copy_from_slice(&sum.to_le_bytes());
         bytes
+    }
+
+    /// Reads the header of the record of a key at a place; `None` if the bytes are not its.
+    pub fn at(hash: u64, place: Place, bytes: &[u8]) -> Option<Self> {
+        Header::decode(bytes).filter(|header| {
+            header.hash == hash
+                && (header.segment, header.offset) == (place.segment, place.offset)
+                && header.record_bytes() == Some(place.length.into())
+        })
     }
 
     /// Reads a header; `None` if the bytes are not those of an intact one.

@@ -15,6 +15,7 @@ use crate::object::Place;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -335,6 +336,21 @@ impl Segment {
         let flags = rustix::io::ReadWriteFlags::NOWAIT;
         let count = rustix::io::preadv2(&self.file, &mut slices, offset, flags);
         count == Ok(length)
+    }
+
+    /// Fills a buffer, and leaves the page cache as it was.
+    ///
+    /// # Errors
+    /// The file cannot be read, or ends before.
+    pub fn read_aside(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        if self.read_cached(offset, bytes) {
+            return Ok(());
+        }
+        self.read_into(offset, bytes)?;
+        let length = NonZeroU64::new(bytes.len() as u64);
+        // Only a hint: without it the bytes stay in the page cache.
+        let _ = rustix::fs::fadvise(&self.file, offset, length, rustix::fs::Advice::DontNeed);
+        Ok(())
     }
 
     /// Writes everything to the device.

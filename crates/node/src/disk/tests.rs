@@ -486,3 +486,138 @@ fn an_object_takes_at_most_64_bytes_of_memory() {
     let each = shared.index.stats().bytes as f64 / f64::from(count);
     assert!(each <= 64.0, "{each} bytes");
 }
+
+/// Verifies everything in steps of some bytes. Returns the damaged keys, and the bytes read.
+fn scrub(tier: &Tier, bytes_max: u64) -> (Vec<Lost>, u64) {
+    let (mut position, mut lost, mut bytes) = (Position::default(), vec![], 0);
+    loop {
+        let step = tier.disk().scrub(&mut position, bytes_max);
+        assert!(step.bytes < bytes_max + 300_000, "{step:?}");
+        bytes += step.bytes;
+        lost.extend(step.lost);
+        if step.is_last {
+            return (lost, bytes);
+        }
+    }
+}
+
+/// Changes a bit of the file that has a record, at an offset in the record.
+fn flip(tier: &Tier, name: u32, at: u64) {
+    let place = tier.disk().shared.index.peek(&key_hash(&key(name)));
+    let place = place.expect("the record is there");
+    let path = segment::path(&tier.folder.0, place.segment);
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path);
+    let file = file.expect("the file is there");
+    let mut byte = [0];
+    let at = u64::from(place.offset) + at;
+    file.read_exact_at(&mut byte, at)
+        .expect("the byte is there");
+    byte[0] ^= 16;
+    file.write_all_at(&byte, at).expect("the file is writable");
+}
+
+#[test]
+fn a_pass_finds_each_flipped_bit_and_nothing_else() {
+    const COUNT: u32 = 60;
+    let mut tier = Tier::new(1 << 30);
+    let length = |name: u32| 1 + (name as usize * 9_973) % 250_000;
+    for name in 0..COUNT {
+        tier.write(name, content(name, length(name)), 60_000);
+    }
+    // Records of a finished segment, and of one that is still written.
+    for is_saved in [false, true] {
+        if is_saved {
+            tier.disk().save(std::iter::empty());
+        }
+        let (lost, bytes) = scrub(&tier, 100_000);
+        assert!(lost.is_empty());
+        let live = tier.disk().stats().live_bytes;
+        assert!(bytes >= live && bytes < live + u64::from(COUNT * FIRST_BYTES));
+    }
+    // The header, the description, the first and the last byte of the content.
+    let last = |name: u32| {
+        let place = tier.disk().shared.index.peek(&key_hash(&key(name)));
+        u64::from(place.expect("the record is there").length) - 1
+    };
+    let flips = [
+        (3, 9),
+        (14, 70),
+        (25, last(25)),
+        (36, last(36) / 2),
+        (COUNT - 1, 0),
+    ];
+    for (name, at) in flips {
+        flip(&tier, name, at);
+    }
+    // What is no longer in the index is not read.
+    flip(&tier, 40, 200);
+    tier.disk().remove(&key(40));
+    let (lost, _) = scrub(&tier, 1);
+    let mut hashes: Vec<u64> = lost.iter().map(|lost| lost.hash).collect();
+    let mut expected: Vec<u64> = flips
+        .iter()
+        .map(|(name, _)| key_hash(&key(*name)))
+        .collect();
+    hashes.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(hashes, expected);
+    // The key is reported where the description is intact.
+    let mut keys: Vec<Key> = vec![];
+    keys.extend(lost.into_iter().filter_map(|lost| Some(lost.described?.0)));
+    assert_eq!(keys, [key(25), key(36)]);
+    let stats = tier.disk().stats();
+    assert_eq!((stats.corrupt, stats.scrub_corrupt), (5, 5));
+    assert_eq!((stats.scrub_passes, stats.errors), (3, 0));
+    tier.check();
+    // The damaged records are gone, also after a restart, and the others are intact.
+    for is_again in [false, true] {
+        if is_again {
+            tier.crash();
+        }
+        assert!(scrub(&tier, 1 << 20).0.is_empty());
+        for name in 0..COUNT {
+            let is_gone = name == 40 || flips.iter().any(|(flipped, _)| *flipped == name);
+            let found = tier.get(name).map(|(content, _)| content);
+            assert_eq!(found, (!is_gone).then(|| content(name, length(name))));
+        }
+    }
+}
+
+#[test]
+fn a_record_behind_the_end_of_a_file_is_damaged_and_no_failure() {
+    let tier = Tier::new(1 << 30);
+    for name in 0..3 {
+        tier.write(name, content(name, 200_000), 60_000);
+    }
+    let place = tier.disk().shared.index.peek(&key_hash(&key(2)));
+    let place = place.expect("the record is there");
+    let path = segment::path(&tier.folder.0, place.segment);
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    let end = u64::from(place.offset) + 100_000;
+    file.and_then(|file| file.set_len(end))
+        .expect("the file is writable");
+    let (lost, _) = scrub(&tier, 1 << 20);
+    assert_eq!(lost.len(), 1);
+    assert_eq!(lost[0].hash, key_hash(&key(2)));
+    assert!(!tier.disk().stats().is_off);
+    assert!(tier.get(1).is_some());
+}
+
+#[test]
+fn segments_that_are_deleted_during_a_pass_are_left_out() {
+    let tier = Tier::new(6 << 20);
+    let mut position = Position::default();
+    let mut passes = 0;
+    for name in 0..200 {
+        tier.write(name, content(name, 100_000), 60_000);
+        let step = tier.disk().scrub(&mut position, 150_000);
+        assert!(step.lost.is_empty(), "{step:?}");
+        passes += u64::from(step.is_last);
+    }
+    assert!(passes > 1);
+    assert!(tier.disk().stats().displaced > 100);
+    tier.check();
+}

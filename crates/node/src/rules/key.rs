@@ -106,6 +106,13 @@ impl Key {
         let target = target.split('#').next().unwrap_or(target);
         Key::new(self.is_tls(), self.host(), target).ok()
     }
+    /// Returns the URL and the number of the chunk that is stored under this key; `None` for a URL.
+    pub fn of_chunk(&self) -> Option<(Self, usize)> {
+        let (target, chunk) = self.target().rsplit_once('#')?;
+        let url = Key::new(self.is_tls(), self.host(), target).ok()?;
+        Some((url, chunk.parse().ok()?))
+    }
+
 
     /// The whole text.
     pub fn as_str(&self) -> &str {
@@ -229,6 +236,8 @@ mod tests {
     fn no_request_has_the_key_of_a_chunk() {
         let key = Key::parse("http://a/x?y").expect("a key");
         let chunk = key.chunk(3).expect("it is short");
+        assert_eq!(chunk.of_chunk(), Some((key.clone(), 3)));
+        assert_eq!(key.of_chunk(), None);
         assert_eq!(chunk.as_str(), "http://a/x?y#3");
         assert_eq!(
             of("/x?y#3", &["a"]).expect("the input is valid"),

@@ -3,11 +3,13 @@
 use crate::support::{Origin, Received, Site, response};
 use edge::ServerId;
 use node::metrics::ClusterCounts as Counts;
-use node::object::Object;
+use node::object::{Object, read_all};
 use node::rules::key::Key;
+use node::rules::ranges::Range;
 use node::{ClusterConfig, Config, DiskConfig, Security, Server};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -429,6 +431,120 @@ fn a_node_that_comes_back_empty_gets_its_chunks_again() {
     assert_eq!(origin.heads().len(), 6);
     assert_eq!(sites.sum(|counts| &counts.chunks_not_repaired), 0);
     assert_eq!(sites.sum(|counts| &counts.repairs_dropped), 0);
+}
+
+/// Folders of the nodes' disks, which are deleted at the end.
+struct Disks(PathBuf);
+
+impl Disks {
+    fn new(name: &str) -> Self {
+        let folder = format!("mayfly-node-{name}-{}", std::process::id());
+        Disks(std::env::temp_dir().join(folder))
+    }
+
+    fn folder(&self, number: u64) -> PathBuf {
+        self.0.join(number.to_string())
+    }
+
+    /// Changes a bit of a file that has some bytes, at an offset from them.
+    fn flip(&self, number: u64, bytes: &[u8], offset: isize) {
+        for file in std::fs::read_dir(self.folder(number)).expect("the folder is there") {
+            let path = file.expect("the folder is there").path();
+            let mut all = std::fs::read(&path).expect("the file is there");
+            let found = all.windows(64).position(|window| window == &bytes[..64]);
+            if let Some(at) = found {
+                let at = at.checked_add_signed(offset).expect("it is in the file");
+                all[at] ^= 2;
+                let mut options = std::fs::OpenOptions::new();
+                let file = options.write(true).open(&path).expect("the file is there");
+                let written = file.write_all_at(&all[at..=at], at as u64);
+                written.expect("the file is writable");
+                return;
+            }
+        }
+        panic!("no file of node {number} has the bytes");
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Content of a key that a node has on disk only.
+fn on_disk(site: &Site, key: &Key) -> Option<Vec<u8>> {
+    let store = &site.running.node.store;
+    if store.is_in_memory(key) {
+        return None;
+    }
+    let resource = site.runtime.block_on(store.get_anywhere(key))?;
+    let object = &resource.variants[0];
+    let (start, end) = (0, object.length);
+    let pieces = object.extent.as_ref()?.read(Range { start, end });
+    let read = site.runtime.block_on(read_all(pieces));
+    Some(read.expect("it is intact").concat())
+}
+
+#[test]
+fn a_parity_chunk_that_is_damaged_on_disk_is_found_and_made_again() {
+    const OBJECTS: u64 = 64;
+    let origin = origin();
+    let disks = Disks::new("scrub");
+    let next = AtomicU64::new(0);
+    let sites = Sites::with(&origin, &free(4), 4, |settings| {
+        settings.memory_bytes = 12 << 20;
+        settings.object_bytes_max = 700_000;
+        settings.disk = Some(DiskConfig {
+            folder: disks.folder(next.fetch_add(1, SeqCst)),
+            bytes: 256 << 20,
+        });
+        // The test begins the passes.
+        settings.scrub_bytes_per_second = 0;
+    });
+    for number in 0..OBJECTS {
+        let path = format!("/{number}/600001");
+        check(&sites.node(0).get(&path), &path);
+        sites.wait_coded(number + 1);
+    }
+    (sites.up()).for_each(|site| site.running.node.store.flush());
+    // Parity chunks that are on a disk and not in memory.
+    let mut found = vec![];
+    for number in 0..OBJECTS {
+        let key = Key::parse(&format!("http://a/{number}/600001#3")).expect("a key");
+        let homes = (0..4).filter_map(|home| {
+            let content = on_disk(sites.node(home), &key)?;
+            Some((home, key.clone(), content))
+        });
+        found.extend(homes);
+    }
+    assert!(found.len() > 1, "{} parity chunks on disk", found.len());
+    // Once in the content; once in the description before it, so that the key is not known.
+    for (count, ((home, key, content), offset)) in found.iter().zip([100_000, -20]).enumerate() {
+        let site = sites.node(*home);
+        disks.flip(*home as u64, content, offset);
+        site.runtime
+            .block_on(node::scrub::pass(&site.running.node, u64::MAX));
+        let repaired = count as u64 + 1;
+        wait(|| sites.sum(|counts| &counts.chunks_repaired) == repaired);
+        assert_eq!(sites.stored(*home, key).as_ref(), Some(content));
+        let stats = site.running.node.store.disk_stats();
+        assert!(stats.is_some_and(|stats| stats.scrub_corrupt > 0));
+    }
+    // Nothing else is damaged, and nothing was fetched again.
+    for site in sites.up() {
+        site.runtime
+            .block_on(node::scrub::pass(&site.running.node, u64::MAX));
+    }
+    let damaged = sites.up().map(|site| {
+        let stats = site.running.node.store.disk_stats();
+        stats.expect("there is a disk").corrupt
+    });
+    assert_eq!(damaged.sum::<u64>(), 2);
+    assert_eq!(sites.sum(|counts| &counts.chunks_repaired), 2);
+    assert_eq!(sites.sum(|counts| &counts.chunks_not_repaired), 0);
+    assert_eq!(origin.heads().len() as u64, OBJECTS);
+    drop(sites);
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! Verification of records that are not read, so that damage is found while the rest of the
+//! cluster can still make a chunk again.
+//!
+//! A pass goes through the segments from the oldest to the newest, and reads each record of the
+//! index: header, description, and content in pieces. Bytes that were not in the page cache do not
+//! stay there, so that a pass does not displace what clients read. Bytes that are there are
+//! verified as they are: they are what clients get.
+//!
+//! A record that cannot be read is damaged, too. That is no failure of the device, because a
+//! sector that has become unreadable is what a pass looks for.
+
+use super::buffers::BUFFER_BYTES;
+use super::record::{self, Description, HEADER_BYTES, Header};
+use super::segment::{Entry, Segment};
+use super::{FIRST_BYTES, Shared};
+use crate::rules::key::Key;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Where a pass is. The default is its beginning.
+#[derive(Default)]
+pub struct Position {
+    /// Number of the next segment.
+    next: u32,
+    segment: Option<Arc<Segment>>,
+    /// Records of the segment that are not verified yet, the next one last: 24 bytes each.
+    entries: Vec<Entry>,
+}
+
+/// Result of a step of a pass.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Records that were found damaged, and have left the index.
+    pub lost: Vec<Lost>,
+    /// Whether the pass has ended. The position is at the beginning of the next one.
+    pub is_last: bool,
+}
+
+/// A record that was found damaged.
+#[derive(Debug)]
+pub struct Lost {
+    /// Hash of the key.
+    pub hash: u64,
+    /// Key, and versions of the responses that are coded; `None` if they are damaged, too.
+    pub described: Option<(Key, Vec<u64>)>,
+}
+
+impl Shared {
+    /// Verifies records until a number of bytes has been read, and at least one.
+    pub(super) fn scrub(&self, position: &mut Position, bytes_max: u64) -> Step {
+        let mut step = Step::default();
+        while step.bytes < bytes_max && !self.is_off() {
+            let Some((segment, entry)) = self.next(position) else {
+                *position = Position::default();
+                step.is_last = true;
+                self.counts.scrub_passes.fetch_add(1, Relaxed);
+                break;
+            };
+            let place = entry.place(segment.number);
+            if self.index.peek(&entry.hash) != Some(place) {
+                continue;
+            }
+            let verified = self.verify(&segment, &entry);
+            step.bytes += verified.bytes;
+            // A record that has left meanwhile is of no interest.
+            if !verified.is_intact && self.index.peek(&entry.hash) == Some(place) {
+                self.corrupt(entry.hash, place);
+                self.counts.scrub_corrupt.fetch_add(1, Relaxed);
+                step.lost.push(Lost {
+                    hash: entry.hash,
+                    described: verified.described.map(described),
+                });
+            }
+        }
+        self.counts.scrubbed_bytes.fetch_add(step.bytes, Relaxed);
+        step
+    }
+
+    /// Returns the next record of a pass; `None` at its end.
+    fn next(&self, position: &mut Position) -> Option<(Arc<Segment>, Entry)> {
+        loop {
+            if let Some(entry) = position.entries.pop() {
+                return Some((position.segment.clone()?, entry));
+            }
+            let segment = {
+                let map = self.segments.map();
+                let (_, segment) = map.range(position.next..).next()?;
+                segment.clone()
+            };
+            position.next = segment.number.checked_add(1)?;
+            // The segment that is written has no footer yet, and one without an intact footer has
+            // headers.
+            position.entries = segment.entries().unwrap_or_default();
+            position.entries.reverse();
+            position.segment = Some(segment);
+        }
+    }
+
+    fn verify(&self, segment: &Segment, entry: &Entry) -> Verified {
+        let mut verified = Verified::default();
+        // An error of the device is found as damage.
+        let _ = self.verify_parts(segment, entry, &mut verified);
+        verified
+    }
+
+    fn verify_parts(
+        &self,
+        segment: &Segment,
+        entry: &Entry,
+        verified: &mut Verified,
+    ) -> io::Result<()> {
+        let at = u64::from(entry.offset);
+        let mut read = |at: u64, bytes: &mut [u8]| {
+            verified.bytes += bytes.len() as u64;
+            segment.read_aside(at, bytes)
+        };
+        let mut bytes = vec![0; FIRST_BYTES.min(entry.length) as usize];
+        read(at, &mut bytes)?;
+        let header = Header::at(entry.hash, entry.place(segment.number), &bytes);
+        let Some(header) = header else { return Ok(()) };
+        let content_at = HEADER_BYTES + header.description_bytes as usize;
+        if content_at > bytes.len() {
+            let start = bytes.len();
+            bytes.resize(content_at, 0);
+            read(at + start as u64, &mut bytes[start..])?;
+        }
+        let described = record::read_description(&header, &bytes[HEADER_BYTES..content_at]);
+        let Some(described) = described else {
+            return Ok(());
+        };
+        let blocks = described.blocks.clone();
+        verified.described = Some(described);
+        let mut buffer = self.buffers.take();
+        let mut start = 0;
+        while start < header.content_bytes {
+            let length = (header.content_bytes - start).min(BUFFER_BYTES as u64);
+            let bytes = buffer.first_mut(length as usize);
+            verified.bytes += length;
+            segment.read_aside(at + content_at as u64 + start, bytes)?;
+            if !record::is_intact(&blocks, start, bytes) {
+                return Ok(());
+            }
+            start += length;
+        }
+        verified.is_intact = true;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Verified {
+    bytes: u64,
+    is_intact: bool,
+    described: Option<Description>,
+}
+
+fn described(description: Description) -> (Key, Vec<u64>) {
+    let coded = description
+        .variants
+        .iter()
+        .filter_map(|(head, _)| head.coded);
+    let versions = coded.map(|coded| coded.version).collect();
+    (description.key, versions)
+}
