@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Requests per second of processor time: `mayfly edge serve` beside nginx with proxy_cache, in turns.
 
-    tests/measure/edge.py small target/release/mayfly [--nginx nginx] [--rounds 5]
-    tests/measure/edge.py large target/release/mayfly [--nginx nginx] [--rounds 5]
+    tests/measure/edge.py small target/release/mayfly [--nginx nginx] [--rounds 5] [--other OTHER-MAYFLY] [--floor target/release/examples/hyper_floor]
+    tests/measure/edge.py large target/release/mayfly [--nginx nginx] [--rounds 5] [--other OTHER-MAYFLY]
+    tests/measure/edge.py latency target/release/mayfly --open-loop target/release/examples/open_loop [--rate 40000]
 
 small  1,000 objects of 1 KiB, all in memory (nginx: in the page cache).
+latency  the objects of `small`, requested at a fixed rate: half of what nginx serves on a core. The time counts from when a request is due
+       (cargo build --release -p mayfly-node --example open_loop).
 large  600 objects of 1 MiB on disk, of which Mayfly's memory has room for 64; the page cache has them all. nginx uses sendfile.
 
 Both have one worker and no access log. wrk (Debian: wrk) sends random URLs over 16 connections. The figure is requests by the user and
 kernel time of the server's processes, so that a machine that does something else meanwhile matters less; rounds alternate, and the median
-and the extremes are printed.
+and the extremes are printed. --other adds another build. --floor adds a server on hyper that does nothing but reply
+(cargo build --release -p mayfly-node --example hyper_floor).
 """
 
 import argparse
@@ -32,6 +36,7 @@ ROUND_S = 3
 
 # kind: number of objects, bytes of each, arguments of Mayfly
 KINDS = {
+    "latency": (1_000, 1 << 10, ["--memory", "256mb"]),
     "small": (1_000, 1 << 10, ["--memory", "256mb"]),
     "large": (600, 1 << 20, ["--memory", "64mb", "--max-object", "2mb", "--disk", "{folder}/disk", "--disk-size", "4gb"]),
 }
@@ -155,33 +160,59 @@ def measure(port: int, process: int, script: Path) -> float:
     return int(counts[1]) / (processor_seconds(process) - before)
 
 
+def latency(program: Path, port: int, count: int, rate: int) -> list[int]:
+    """Returns the 50th, 99th and 99.9th percentile and the maximum in microseconds."""
+    words = [program, f"127.0.0.1:{port}", str(count), str(rate), str(ROUND_S), "16"]
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return [int(number) for number in re.search(r"p50 (\d+) p99 (\d+) p99.9 (\d+) max (\d+)", output).groups()]
+
+
+def show_latencies(arguments: argparse.Namespace, ports: dict[str, int], names: list[str], count: int) -> None:
+    rows = [(name, latency(arguments.open_loop, ports[name], count, arguments.rate)) for _ in range(arguments.rounds) for name in names]
+    print(f"latency: {arguments.rate} requests/s, {arguments.rounds} rounds of {ROUND_S} s; µs, medians of the rounds (99.9th: least to most)")
+    for name in names:
+        columns = list(zip(*(row for of, row in rows if of == name)))
+        p50, p99, p999, most = (statistics.median(column) for column in columns)
+        print(f"  {name:7} 50th {p50:6.0f}  99th {p99:6.0f}  99.9th {p999:6.0f} ({min(columns[2])} to {max(columns[2])})  maximum {most:6.0f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("mayfly", type=Path)
     parser.add_argument("--nginx", default=shutil.which("nginx") or "/usr/sbin/nginx")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--other", type=Path, help="another build of the program")
+    parser.add_argument("--open-loop", type=Path, help="the example open_loop")
+    parser.add_argument("--rate", type=int, default=40_000, help="requests per second of latency")
+    parser.add_argument("--floor", type=Path, help="the example hyper_floor")
     arguments = parser.parse_args()
     count, size, more = KINDS[arguments.kind]
     source = origin(size)
     folder = Path(tempfile.mkdtemp(prefix="edge-"))
-    ports = {"mayfly": free_port(), "nginx": free_port()}
+    ports = {name: free_port() for name in ("mayfly", "other", "nginx", "floor")}
     config = folder / "nginx.conf"
     # As root, nginx would otherwise take another user, who cannot read the folder.
     user = "user root;" if os.geteuid() == 0 else ""
     config.write_text(NGINX.format(user=user, folder=folder, port=ports["nginx"], origin=source.server_port))
     script = folder / "wrk.lua"
     script.write_text(LUA.replace("COUNT", str(count)))
-    served = ["--listen", f"127.0.0.1:{ports['mayfly']}", "--origin", f"http://127.0.0.1:{source.server_port}"]
-    flags = [flag.format(folder=folder) for flag in more]
-    processes = {
-        "mayfly": subprocess.Popen([arguments.mayfly, "edge", "serve", *served, *flags, "--threads", "1", "--loglevel", "warning"]),
-        "nginx": subprocess.Popen([arguments.nginx, "-c", str(config), "-p", str(folder)], stderr=subprocess.DEVNULL),
-    }
+    processes = {}
+    for name, program in (("mayfly", arguments.mayfly), ("other", arguments.other)):
+        if program is not None:
+            served = ["--listen", f"127.0.0.1:{ports[name]}", "--origin", f"http://127.0.0.1:{source.server_port}"]
+            flags = [flag.format(folder=folder / name) for flag in more]
+            processes[name] = subprocess.Popen([program, "edge", "serve", *served, *flags, "--threads", "1", "--loglevel", "warning"])
+    processes["nginx"] = subprocess.Popen([arguments.nginx, "-c", str(config), "-p", str(folder)], stderr=subprocess.DEVNULL)
+    if arguments.floor is not None:
+        processes["floor"] = subprocess.Popen([arguments.floor, f"127.0.0.1:{ports['floor']}", str(size)])
     try:
         for name, process in processes.items():
             wait_for(ports[name], process)
             fetch_all(ports[name], count, size)
+        if arguments.kind == "latency":
+            show_latencies(arguments, ports, list(processes), count)
+            return
         figures: dict[str, list[float]] = {name: [] for name in processes}
         for _ in range(arguments.rounds):
             for name, process in processes.items():
@@ -196,7 +227,9 @@ def main() -> None:
     medians = {name: statistics.median(values) for name, values in figures.items()}
     for name, values in figures.items():
         print(f"  {name:7} median {medians[name]:9.0f}, {min(values):.0f} to {max(values):.0f}")
-    print(f"  mayfly / nginx: {medians['mayfly'] / medians['nginx']:.2f}")
+    for name in medians:
+        if name != "nginx":
+            print(f"  {name} / nginx: {medians[name] / medians['nginx']:.2f}")
 
 
 if __name__ == "__main__":

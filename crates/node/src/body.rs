@@ -16,6 +16,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Where the bytes of a body come from.
 pub enum Source {
+    /// Memory, in one piece, until it is sent.
+    Single(Option<Bytes>),
     /// Memory.
     Chunks(VecDeque<Bytes>),
     /// Content that is being fetched.
@@ -36,7 +38,20 @@ pub struct Content {
 impl Content {
     /// A body without bytes.
     pub fn empty() -> Self {
-        Content::chunks(vec![])
+        Content {
+            source: Source::Single(None),
+            left: Some(0),
+            record: None,
+        }
+    }
+
+    /// A body of one piece.
+    pub fn single(chunk: Bytes) -> Self {
+        Content {
+            left: Some(chunk.len() as u64),
+            source: Source::Single(Some(chunk).filter(|chunk| !chunk.is_empty())),
+            record: None,
+        }
     }
 
     /// A body of chunks.
@@ -51,7 +66,7 @@ impl Content {
 
     /// A body of text.
     pub fn text(text: impl Into<Bytes>) -> Self {
-        Content::chunks(vec![text.into()])
+        Content::single(text.into())
     }
 
     /// A body that follows a fetch: all of it, or a range. `length` is that of the whole content,
@@ -129,6 +144,7 @@ impl Body for Content {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let this = self.get_mut();
         let next = match &mut this.source {
+            Source::Single(chunk) => chunk.take().map(Ok),
             Source::Chunks(chunks) => chunks.pop_front().map(Ok),
             Source::Following(following) => ready!(following.poll(context)),
             Source::Pieces(pieces, first) => match first.take() {
@@ -159,7 +175,11 @@ impl Body for Content {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.source, Source::Chunks(chunks) if chunks.is_empty())
+        match &self.source {
+            Source::Single(chunk) => chunk.is_none(),
+            Source::Chunks(chunks) => chunks.is_empty(),
+            _ => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {

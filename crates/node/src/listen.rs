@@ -153,6 +153,8 @@ where
         .max_concurrent_streams(limits.streams);
     let mut connection = pin!(builder.serve_connection(stream, service_fn(answer)));
     tokio::select! {
+        // In this order, so that no random number is drawn for each request.
+        biased;
         result = connection.as_mut() => return result,
         _ = stop.changed() => connection.as_mut().graceful_shutdown(),
     }

@@ -17,13 +17,14 @@ use crate::object::{Found, Object, Resource};
 use crate::origin::{Origins, Outgoing};
 use crate::rules::directives::Directives;
 use crate::rules::key::{Invalid as InvalidKey, Key};
+use crate::rules::present::Present;
 use crate::rules::ranges::Requested;
 use crate::rules::status::{self, CacheStatus, Forward};
 use crate::rules::{conditional, fields};
 use crate::store::Store;
 use fetch::Fetched;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HeaderMap, HeaderValue};
+use hyper::header::{HeaderMap, HeaderValue, VIA};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use library::Cache;
@@ -52,6 +53,8 @@ pub struct Node {
     /// URLs whose responses could not be stored. Requests for them do not wait for each other.
     passed: Cache<String, ()>,
     log: Option<AccessLog>,
+    /// This node in Via.
+    via: HeaderValue,
 }
 
 /// Where a request comes from.
@@ -72,6 +75,7 @@ pub(crate) struct Asking {
     /// Fields without those of one connection and those outside of the key.
     headers: HeaderMap,
     wanted: Option<Requested>,
+    has_condition: bool,
     directives: Directives,
     client: IpAddr,
     /// Whether another node has forwarded it, so that it is answered here.
@@ -94,6 +98,8 @@ impl Node {
             }
             None => None,
         };
+        let via = HeaderValue::from_str(&format!("1.1 {}", config.name));
+        let via = via.map_err(|_| Invalid(format!("name '{}': expected a token", config.name)))?;
         let store = Arc::new(Store::new(&config)?);
         let origins = Arc::new(Origins::new(&config, metrics.clone())?);
         Ok(Node {
@@ -107,6 +113,7 @@ impl Node {
                 .build()
                 .map_err(|error| Invalid(error.to_string()))?,
             log,
+            via,
             config,
         })
     }
@@ -144,13 +151,13 @@ impl Node {
     ) -> Response<Content> {
         let started = Instant::now();
         let at_ms = self.now_ms();
-        let method = request.method().clone();
+        let method = self.log.as_ref().map(|_| request.method().to_string());
         let logged = self.log.as_ref().map(|_| match &key {
             Ok(key) => key.to_string(),
             Err(_) => request.uri().to_string(),
         });
         let answer = match key {
-            Ok(key) => self.clone().answer(request, key, client).await,
+            Ok(key) => self.clone().answer(request, key, client, at_ms).await,
             Err(InvalidKey::Length) => self.refuse(StatusCode::URI_TOO_LONG, "the URL is too long"),
             Err(InvalidKey::Host) => self.refuse(
                 StatusCode::BAD_REQUEST,
@@ -177,19 +184,12 @@ impl Node {
             at_ms,
             started,
             client: client.address,
-            method: if self.log.is_some() {
-                method.to_string()
-            } else {
-                String::new()
-            },
+            method: method.unwrap_or_default(),
             url: logged.unwrap_or_default(),
             status: response.status().as_u16(),
             bytes: 0,
             is_cut: false,
-            cache: match self.log {
-                Some(_) => cache.to_str().unwrap_or_default().to_owned(),
-                None => String::new(),
-            },
+            cache: cache.unwrap_or_default(),
             log: self.log.clone(),
             metrics: self.metrics.clone(),
         };
@@ -197,24 +197,28 @@ impl Node {
         response
     }
 
-    /// Adds Via and Cache-Status, which a response of another node has already. Returns the latter.
+    /// Adds Via and Cache-Status, which a response of another node has already. Returns the latter
+    /// if it is logged.
     fn sign(
         &self,
         response: &mut Response<Content>,
         reply: Reply,
         cache: &CacheStatus,
-    ) -> HeaderValue {
+    ) -> Option<String> {
+        let is_logged = self.log.is_some();
+        let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
         if reply == Reply::Peer
             && let Some(cache) = response.headers().get(status::FIELD)
         {
-            return cache.clone();
+            return is_logged.then(|| text(cache));
         }
         if reply != Reply::Refused {
-            reply::add_via(response.headers_mut(), &self.config.name);
+            response.headers_mut().append(VIA, self.via.clone());
         }
         let cache = cache.value(&self.config.name);
-        response.headers_mut().append(status::FIELD, cache.clone());
-        cache
+        let logged = is_logged.then(|| text(&cache));
+        response.headers_mut().append(status::NAME, cache);
+        logged
     }
 
     async fn answer(
@@ -222,47 +226,59 @@ impl Node {
         request: Request<Incoming>,
         key: Key,
         client: Client,
+        now_ms: u64,
     ) -> Answer {
         let (mut parts, body) = request.into_parts();
-        if let Err((status, text)) = self.admit(&parts, &key) {
+        let present = Present::of(&parts.headers);
+        if let Err((status, text)) = self.admit(&parts, &key, present) {
             return self.refuse(status, text);
         }
-        if !fields::remove_hop_by_hop(&mut parts.headers) {
+        if present.has(Present::HOP_BY_HOP) && !fields::remove_hop_by_hop(&mut parts.headers) {
             return self.refuse(StatusCode::BAD_REQUEST, "Connection: too many names");
         }
-        fields::remove_unkeyed(&mut parts.headers);
+        if present.has(Present::UNKEYED) {
+            fields::remove_unkeyed(&mut parts.headers);
+        }
         let is_lookup = matches!(parts.method, Method::GET | Method::HEAD);
         if !is_lookup || !body.is_end_stream() {
-            return self.pass(parts, body, key, client, Forward::Method).await;
+            return Box::pin(self.pass(parts, body, key, client, Forward::Method)).await;
         }
-        let mut directives = Directives::of(&parts.headers);
-        let pragma = parts.headers.get("pragma").map(HeaderValue::as_bytes);
-        if pragma == Some(b"no-cache") && !parts.headers.contains_key("cache-control") {
-            directives.has_no_cache = true;
+        let mut directives = Directives::default();
+        if present.has(Present::CACHE) {
+            directives = Directives::of(&parts.headers);
+            let pragma = parts.headers.get("pragma").map(HeaderValue::as_bytes);
+            if pragma == Some(b"no-cache") && !parts.headers.contains_key("cache-control") {
+                directives.has_no_cache = true;
+            }
         }
-        if directives.has_no_store || conditional::is_for_origin(&parts.headers) {
-            return self.pass(parts, body, key, client, Forward::Request).await;
+        let has_condition = present.has(Present::CONDITION);
+        if directives.has_no_store || (has_condition && conditional::is_for_origin(&parts.headers))
+        {
+            return Box::pin(self.pass(parts, body, key, client, Forward::Request)).await;
         }
         let is_head = parts.method == Method::HEAD;
+        // Range has a meaning for GET alone.
+        let has_range = present.has(Present::RANGE) && !is_head;
         let asking = Asking {
             key,
             is_head,
-            // Range has a meaning for GET alone.
-            wanted: if is_head {
-                None
-            } else {
-                Requested::of(&parts.headers)
-            },
+            wanted: has_range.then(|| Requested::of(&parts.headers)).flatten(),
             headers: parts.headers,
+            has_condition,
             directives,
             client: client.address,
             is_peer: client.is_peer,
         };
-        self.look_up(asking).await
+        self.look_up(asking, now_ms).await
     }
 
     /// Refuses what must not be forwarded.
-    fn admit(&self, parts: &Parts, key: &Key) -> Result<(), (StatusCode, &'static str)> {
+    fn admit(
+        &self,
+        parts: &Parts,
+        key: &Key,
+        present: Present,
+    ) -> Result<(), (StatusCode, &'static str)> {
         if matches!(parts.method, Method::CONNECT | Method::TRACE) {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "the method is not served"));
         }
@@ -273,10 +289,14 @@ impl Node {
             let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
             return Err((status, "too many fields"));
         }
-        let has_length = parts.headers.contains_key("content-length");
+        let has_length =
+            present.has(Present::FRAMING) && parts.headers.contains_key("content-length");
         if has_length && parts.headers.contains_key("transfer-encoding") {
             let text = "Content-Length and Transfer-Encoding: expected one of them";
             return Err((StatusCode::BAD_REQUEST, text));
+        }
+        if !present.has(Present::VIA) {
+            return Ok(());
         }
         let mut members = 0;
         for line in parts.headers.get_all("via") {
@@ -294,9 +314,16 @@ impl Node {
         Ok(())
     }
 
-    async fn look_up(self: Arc<Self>, asking: Asking) -> Answer {
-        let now_ms = self.now_ms();
-        let (found, tier) = self.find(&asking).await;
+    /// The futures of everything but a hit in memory are boxed, because hyper moves the future of a
+    /// request, which has room for all of its parts.
+    async fn look_up(self: Arc<Self>, asking: Asking, now_ms: u64) -> Answer {
+        let (found, tier) = match self.store.get(&asking.key) {
+            Some(resource) => {
+                let found = resource.select(&asking.headers, asking.wanted.as_ref());
+                (self.opened(&asking, found).await, Tier::Memory)
+            }
+            None => Box::pin(self.find_on_disk(&asking)).await,
+        };
         let (mut forward, mut stored) = match found {
             None => (Forward::UriMiss, None),
             Some(Found::OtherVariant) => (Forward::VaryMiss, None),
@@ -329,7 +356,7 @@ impl Node {
             // What was read from disk is damaged.
             (forward, stored) = (Forward::UriMiss, None);
         }
-        if !is_owner && let Some(answer) = self.by_owner(&asking).await {
+        if !is_owner && let Some(answer) = Box::pin(self.by_owner(&asking)).await {
             let is_demanded =
                 |object: &Object| object.is_copy && object.head.terms.is_fresh(now_ms);
             if stored.as_ref().is_some_and(is_demanded) {
@@ -346,18 +373,15 @@ impl Node {
             .is_some_and(|object| object.head.terms.is_fresh(now_ms));
         let forward = if is_forced { Forward::Request } else { forward };
         if asking.is_head && stored.is_none() {
-            return self.pass_head(asking, forward).await;
+            return Box::pin(self.pass_head(asking, forward)).await;
         }
-        self.fetch_or_follow(asking, stored, forward).await
+        Box::pin(self.fetch_or_follow(asking, stored, forward)).await
     }
 
-    /// Selects a stored response. Its content is in memory, unless it is large and the response
+    /// Selects a response on disk. Its content is in memory, unless it is large and the response
     /// can be used without the origin.
-    async fn find(&self, asking: &Asking) -> (Option<Found>, Tier) {
+    async fn find_on_disk(&self, asking: &Asking) -> (Option<Found>, Tier) {
         let select = |resource: &Resource| resource.select(&asking.headers, asking.wanted.as_ref());
-        if let Some(resource) = self.store.get(&asking.key) {
-            return (self.opened(asking, select(&resource)).await, Tier::Memory);
-        }
         let Some(resource) = self.store.get_from_disk(&asking.key).await else {
             return (None, Tier::Memory);
         };

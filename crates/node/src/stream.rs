@@ -8,24 +8,30 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A connection that fails if neither side has moved a byte for a time. The timer is set again only
-/// when it fires, so that progress costs a clock reading.
+/// Parts of the time without progress at whose ends is looked whether there was any.
+const PARTS: u32 = 8;
+
+/// A connection that fails if neither side has moved a byte for a time, or up to an eighth more.
+/// Progress only sets a flag, which a timer takes: it reads no clock.
 pub struct Watched<S> {
     stream: S,
-    idle: Duration,
-    progress_at: Instant,
+    part: Duration,
+    has_progressed: bool,
+    /// Parts of the time that are left.
+    left: u32,
     timer: Pin<Box<Sleep>>,
 }
 
 impl<S> Watched<S> {
     /// Watches a connection.
     pub fn new(stream: S, idle: Duration) -> Self {
-        let now = Instant::now();
+        let part = idle / PARTS;
         Watched {
             stream,
-            idle,
-            progress_at: now,
-            timer: Box::pin(sleep_until(now + idle)),
+            part,
+            has_progressed: true,
+            left: PARTS,
+            timer: Box::pin(sleep_until(Instant::now() + part)),
         }
     }
 
@@ -36,16 +42,21 @@ impl<S> Watched<S> {
         result: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.progress_at = Instant::now();
+            self.has_progressed = true;
             return result;
         }
         while self.timer.as_mut().poll(context).is_ready() {
-            let end = self.progress_at + self.idle;
-            if end <= Instant::now() {
+            self.left = match self.has_progressed {
+                true => PARTS,
+                false => self.left.saturating_sub(1),
+            };
+            self.has_progressed = false;
+            if self.left == 0 {
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the client is idle");
                 return Poll::Ready(Err(error));
             }
-            self.timer.as_mut().reset(end);
+            let next = Instant::now() + self.part;
+            self.timer.as_mut().reset(next);
         }
         Poll::Pending
     }

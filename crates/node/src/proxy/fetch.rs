@@ -64,6 +64,7 @@ impl Node {
             is_head: false,
             headers: asking.headers.clone(),
             wanted: asking.wanted.clone(),
+            has_condition: asking.has_condition,
             directives: asking.directives.clone(),
             client: asking.client,
             is_peer: asking.is_peer,

@@ -107,7 +107,8 @@ impl Node {
             Found::Object(object) if object.head.coded.is_some() => {
                 let cluster = self.cluster.as_ref()?;
                 let object = cluster.open(&asking.key, &object.head, asking.client)?;
-                self.with_content(asking, object).await.map(Found::Object)
+                let opened = Box::pin(self.with_content(asking, object)).await;
+                opened.map(Found::Object)
             }
             found => Some(found),
         }

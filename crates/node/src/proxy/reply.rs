@@ -9,7 +9,7 @@ use crate::rules::conditional;
 use crate::rules::ranges::{Answer as Ranges, Range};
 use crate::rules::status::CacheStatus;
 use bytes::Bytes;
-use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
+use hyper::header::{AGE, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use std::sync::Arc;
 
@@ -87,7 +87,10 @@ pub(super) fn stored(
 fn content(object: &Object, range: Range) -> Content {
     match &object.extent {
         Some(extent) => Content::pieces(extent.read(range), range.len()),
-        None if range.len() == object.length => Content::chunks(object.chunks.to_vec()),
+        None if range.len() == object.length => match &object.chunks[..] {
+            [chunk] => Content::single(chunk.clone()),
+            chunks => Content::chunks(chunks.to_vec()),
+        },
         None => Content::chunks(object.slice(range)),
     }
 }
@@ -187,13 +190,6 @@ pub(super) fn refused(status: StatusCode, text: &'static str, cache: CacheStatus
     finish(status, headers, content, Reply::Refused, cache)
 }
 
-/// Adds this node to Via.
-pub(super) fn add_via(headers: &mut HeaderMap, name: &str) {
-    if let Ok(via) = HeaderValue::from_str(&format!("1.1 {name}")) {
-        headers.append("via", via);
-    }
-}
-
 /// What is sent of a response.
 enum Shape {
     Unmodified,
@@ -206,12 +202,17 @@ enum Shape {
 
 fn is_unmodified(asking: &Asking, head: &Head) -> bool {
     let is_success = head.status.is_success();
-    is_success && conditional::is_unmodified(&asking.headers, &head.headers, head.terms.received_ms)
+    asking.has_condition
+        && is_success
+        && conditional::is_unmodified(&asking.headers, &head.headers, head.terms.received_ms)
 }
 
 fn shape(asking: &Asking, head: &Head, length: u64) -> Shape {
     if is_unmodified(asking, head) {
         return Shape::Unmodified;
+    }
+    if asking.wanted.is_none() {
+        return Shape::Whole;
     }
     let (offset, whole) = head
         .part
@@ -235,14 +236,35 @@ fn shape(asking: &Asking, head: &Head, length: u64) -> Shape {
 fn fields(head: &Head, now_ms: u64) -> HeaderMap {
     let mut headers = head.headers.clone();
     let age_ms = head.terms.age_ms(now_ms);
-    headers.insert("age", HeaderValue::from(age_ms / 1_000));
+    headers.insert(AGE, HeaderValue::from(age_ms / 1_000));
     headers
 }
 
 fn set_length(headers: &mut HeaderMap, status: StatusCode, length: u64) {
-    if status != StatusCode::NO_CONTENT {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    if status == StatusCode::NO_CONTENT {
+        return;
     }
+    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
+    let is_right = |value: &HeaderValue| is_decimal(value.as_bytes(), length);
+    // Mostly the origin's, which is as good.
+    if lines.next().is_some_and(is_right) && lines.next().is_none() {
+        return;
+    }
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+}
+
+/// Whether a text is a number as it is usually written.
+fn is_decimal(text: &[u8], mut number: u64) -> bool {
+    for (index, byte) in text.iter().enumerate().rev() {
+        if *byte != b'0' + (number % 10) as u8 {
+            return false;
+        }
+        number /= 10;
+        if number == 0 {
+            return index == 0;
+        }
+    }
+    false
 }
 
 fn remove_content_fields(headers: &mut HeaderMap) {
@@ -302,5 +324,30 @@ fn finish(
         response,
         reply,
         cache,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_replaced_unless_it_is_the_only_and_the_right_one() {
+        for number in [0, 7, 10, 1_024, 1 << 31, u64::MAX] {
+            assert!(is_decimal(number.to_string().as_bytes(), number));
+            for text in ["", "01", "+7", "1024 ", "1025", "2147483649"] {
+                assert!(!is_decimal(text.as_bytes(), number), "{text} {number}");
+            }
+            assert!(!is_decimal(format!("0{number}").as_bytes(), number));
+        }
+        for lines in [&[][..], &["5"], &["6"], &["5", "5"], &["5", "6"]] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(CONTENT_LENGTH, HeaderValue::from_static(line));
+            }
+            set_length(&mut headers, StatusCode::OK, 5);
+            let left: Vec<_> = headers.get_all(CONTENT_LENGTH).iter().collect();
+            assert_eq!(left, ["5"]);
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::dates;
 use hyper::header::{HeaderMap, HeaderValue};
 
 /// Fields that make a request conditional.
-const FIELDS: [&str; 5] = [
+pub(super) const FIELDS: [&str; 5] = [
     "if-match",
     "if-modified-since",
     "if-none-match",

@@ -4,7 +4,7 @@ use hyper::header::{CONNECTION, HeaderMap, HeaderName};
 
 /// Fields that concern one connection (RFC 9110, section 7.6.1), and fields for proxies that must
 /// not be stored (RFC 9111, section 3.1).
-const HOP_BY_HOP: [&str; 11] = [
+pub(super) const HOP_BY_HOP: [&str; 11] = [
     "connection",
     "keep-alive",
     "proxy-authenticate",
@@ -20,7 +20,7 @@ const HOP_BY_HOP: [&str; 11] = [
 
 /// Fields by which programs choose a response although they are no part of the cache's key. A
 /// client could store a response under the key of another one by them, so that they are removed.
-const UNKEYED: [&str; 17] = [
+pub(super) const UNKEYED: [&str; 17] = [
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-host",
@@ -42,6 +42,16 @@ const UNKEYED: [&str; 17] = [
 
 /// Maximum number of names in Connection that are removed. A message with more is refused.
 const LISTED_MAX: usize = 32;
+
+/// Whether a field concerns one connection.
+pub fn is_hop_by_hop(name: &str) -> bool {
+    HOP_BY_HOP.contains(&name)
+}
+
+/// Whether programs choose a response by a field outside of the key.
+pub fn is_unkeyed(name: &str) -> bool {
+    UNKEYED.contains(&name)
+}
 
 /// Removes the fields of one connection, and those that Connection lists. Returns false if it lists
 /// too many.

@@ -32,8 +32,7 @@ impl Key {
     /// # Errors
     /// The request has no valid host or target.
     pub fn of<B>(request: &Request<B>, is_tls: bool) -> Result<Self, Invalid> {
-        let host = host(request)?;
-        Self::new(is_tls, &host, target(request.uri())?)
+        Self::new(is_tls, host(request)?, target(request.uri())?)
     }
 
     /// Makes a key of its parts.
@@ -106,13 +105,13 @@ impl Key {
         let target = target.split('#').next().unwrap_or(target);
         Key::new(self.is_tls(), self.host(), target).ok()
     }
+
     /// Returns the URL and the number of the chunk that is stored under this key; `None` for a URL.
     pub fn of_chunk(&self) -> Option<(Self, usize)> {
         let (target, chunk) = self.target().rsplit_once('#')?;
         let url = Key::new(self.is_tls(), self.host(), target).ok()?;
         Some((url, chunk.parse().ok()?))
     }
-
 
     /// The whole text.
     pub fn as_str(&self) -> &str {
@@ -143,7 +142,7 @@ impl fmt::Display for Key {
 
 /// Returns the host of a request. HTTP/2 has it in the target, HTTP/1.1 in Host; where both are
 /// present they must agree, because two programs could otherwise read two hosts in one request.
-fn host<B>(request: &Request<B>) -> Result<String, Invalid> {
+fn host<B>(request: &Request<B>) -> Result<&str, Invalid> {
     let mut lines = request.headers().get_all(HOST).iter();
     let line = lines.next();
     if lines.next().is_some() {
@@ -168,7 +167,7 @@ fn host<B>(request: &Request<B>) -> Result<String, Invalid> {
     if host.is_empty() || !host.bytes().all(is_part) {
         return Err(Invalid::Host);
     }
-    Ok(host.to_ascii_lowercase())
+    Ok(host)
 }
 
 fn target(uri: &Uri) -> Result<&str, Invalid> {
@@ -236,9 +235,9 @@ mod tests {
     fn no_request_has_the_key_of_a_chunk() {
         let key = Key::parse("http://a/x?y").expect("a key");
         let chunk = key.chunk(3).expect("it is short");
+        assert_eq!(chunk.as_str(), "http://a/x?y#3");
         assert_eq!(chunk.of_chunk(), Some((key.clone(), 3)));
         assert_eq!(key.of_chunk(), None);
-        assert_eq!(chunk.as_str(), "http://a/x?y#3");
         assert_eq!(
             of("/x?y#3", &["a"]).expect("the input is valid"),
             "http://a/x?y"

@@ -1,10 +1,12 @@
 //! The field Cache-Status (RFC 9211): how a response came about.
 
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderName, HeaderValue};
 use std::fmt::Write;
 
 /// Name of the field.
 pub const FIELD: &str = "cache-status";
+/// The same, prepared.
+pub const NAME: HeaderName = HeaderName::from_static(FIELD);
 
 /// Reason for which a request was forwarded: the cause of a miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
