@@ -167,6 +167,8 @@ pub struct ClusterCounts {
     pub relayed: AtomicU64,
     /// Requests of other nodes.
     pub peer_requests: AtomicU64,
+    /// Bytes of chunks, and of responses that stay whole, that this node has taken: its write load.
+    pub taken_bytes: AtomicU64,
     /// Requests of other nodes under an older map.
     pub older_maps: AtomicU64,
     /// Requests of other nodes under a newer map.
@@ -225,7 +227,7 @@ impl ClusterCounts {
         ]
     }
 
-    fn rows_of_nodes(&self) -> [CountRow; 11] {
+    fn rows_of_nodes(&self) -> [CountRow; 12] {
         [
             row(
                 "chunks_repaired",
@@ -271,6 +273,11 @@ impl ClusterCounts {
                 "peer_requests",
                 "Requests of other nodes",
                 &self.peer_requests,
+            ),
+            row(
+                "taken_bytes",
+                "Bytes of chunks and whole responses that this node has taken",
+                &self.taken_bytes,
             ),
             row(
                 "older_maps",
@@ -342,6 +349,8 @@ pub struct EtcdFacts {
     pub refused: u64,
     /// Maps that this node has stored.
     pub stored: u64,
+    /// Those of them that only place parity again.
+    pub rebalanced: u64,
 }
 
 impl Metrics {
@@ -349,8 +358,6 @@ impl Metrics {
     pub fn reply(&self, reply: Reply) {
         self.replies[reply as usize].fetch_add(1, Relaxed);
     }
-    /// Those of them that only place parity again.
-    pub rebalanced: u64,
 
     /// Counts a cause of a miss.
     pub fn forward(&self, forward: Forward) {
@@ -528,6 +535,12 @@ fn write_disk(page: &mut String, disk: &DiskStats) {
     counter("disk_displaced_total", help, disk.displaced);
     let help = "Records that were found damaged";
     counter("disk_corrupt_total", help, disk.corrupt);
+    let help = "Records that a verification in the background has found damaged";
+    counter("disk_scrub_corrupt_total", help, disk.scrub_corrupt);
+    let help = "Bytes that were verified in the background";
+    counter("disk_scrubbed_bytes_total", help, disk.scrubbed_bytes);
+    let help = "Verifications of the whole disk";
+    counter("disk_scrub_passes_total", help, disk.scrub_passes);
     let help = "Failures of the device";
     counter("disk_errors_total", help, disk.errors);
 }
@@ -535,12 +548,6 @@ fn write_disk(page: &mut String, disk: &DiskStats) {
 fn write_cluster(page: &mut String, cluster: &ClusterFacts<'_>) {
     let nodes = cluster.nodes as u64;
     metric(
-    let help = "Records that a verification in the background has found damaged";
-    counter("disk_scrub_corrupt_total", help, disk.scrub_corrupt);
-    let help = "Bytes that were verified in the background";
-    counter("disk_scrubbed_bytes_total", help, disk.scrubbed_bytes);
-    let help = "Verifications of the whole disk";
-    counter("disk_scrub_passes_total", help, disk.scrub_passes);
         page,
         "cluster_nodes",
         "gauge",
@@ -611,6 +618,11 @@ fn write_etcd(page: &mut String, etcd: &EtcdFacts) {
         "Maps that this node has stored in etcd",
         etcd.stored,
     );
+    counter(
+        "etcd_maps_rebalanced_total",
+        "Maps that this node has stored because the writes had drifted",
+        etcd.rebalanced,
+    );
 }
 
 fn millis(span: Duration) -> u64 {
@@ -624,11 +636,6 @@ fn metric(page: &mut String, name: &str, kind: &str, help: &str, value: u64) {
     );
 }
 
-    counter(
-        "etcd_maps_rebalanced_total",
-        "Maps that this node has stored because the writes had drifted",
-        etcd.rebalanced,
-    );
 /// Writes a family. `text` has its name, its help and the name of its label.
 fn labelled(page: &mut String, text: [&str; 3], values: &[&str], counters: &[AtomicU64]) {
     let [name, help, label] = text;

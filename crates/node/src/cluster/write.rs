@@ -42,8 +42,9 @@ impl Cluster {
         let is_plain = object.head.status == StatusCode::OK && object.extent.is_none();
         let is_large = object.length >= self.config.coded_bytes_min;
         if !is_whole || !is_plain || !is_large || !self.view().is_coding() {
-            self.loads
-                .add_whole(self.view().bucket_of(key_hash(key)), object.length);
+            let bucket = self.view().bucket_of(key_hash(key));
+            self.loads.add_whole(bucket, object.length);
+            self.counts.taken_bytes.fetch_add(object.length, Relaxed);
             return;
         }
         let Ok(place) = self.cuts_waiting.clone().try_acquire_owned() else {
@@ -153,6 +154,8 @@ impl Cluster {
         };
         let bucket = self.view().bucket_of(key_hash(key));
         self.loads.add_chunk(bucket, bytes.len() as u64);
+        let taken = &self.counts.taken_bytes;
+        taken.fetch_add(bytes.len() as u64, Relaxed);
         let chunk = Object::new(Arc::new(chunk_head(head)), vec![bytes]);
         self.store.put_from_peer(key, &chunk_key, &chunk, age)
     }
