@@ -13,8 +13,8 @@ use wire::number::parse_i64;
 
 /// Number of bytes in a unit of work.
 const UNIT_BYTES: usize = 512;
-/// Number of bytes in a unit of work of a reply, which is written to new memory: the first access to
-/// a page costs more than the copy.
+/// Number of bytes in a unit of work of a reply, which is written to new memory: the first access
+/// to a page costs more than the copy.
 const REPLY_UNIT_BYTES: usize = 256;
 /// Number of pairs of bytes that LCS compares in a unit of work.
 const PAIRS_PER_UNIT: u64 = 100;
