@@ -12,7 +12,8 @@
 //! queue grows by a hundredth of the cache. This is decided once per hundred returns, or once
 //! per returns of a hundredth of the entries, whichever are more; a quarter of the keys is counted.
 //! In caches of fewer than 1,000 entries, where a hundred returns take long, all keys are counted,
-//! and the border moves by up to eight hundredths while no victim of the other queue returns.
+//! and the border moves by up to eight hundredths while no victim of the other queue returns. The
+//! first decisions move it by more in caches of all sizes, because where it starts is arbitrary.
 //!
 //! An entry that weighs twice the mean takes the place of two others. So it needs one hit more to
 //! lead to main, and to be spared there; above eight times the mean, two more. An entry that weighs
@@ -88,6 +89,10 @@ const ENTRIES_COUNTED: usize = 1000;
 const CLEAR_MIN: i32 = 4;
 /// Maximum number of steps by which the border moves at once, a power of two.
 const STEPS_MAX: i32 = 8;
+/// Number of steps of the first decision, in caches of all sizes, if no victim of the other queue
+/// returned. It falls to a half after `EARLY_HALF` decisions, to a third after twice as many.
+const EARLY_STEPS: u32 = 20;
+const EARLY_HALF: u32 = 2;
 /// A queue grows if its last victims return more than this many times as often as the other's.
 const RETURNS_FACTOR: u32 = 2;
 /// Smallest and largest share of the capacity for small.
@@ -135,6 +140,8 @@ pub struct S3FifoW {
     /// Number of consecutive decisions in the same direction during which no victim of the other
     /// queue returned, negative if small shrank.
     clear: i32,
+    /// Number of decisions so far.
+    decisions: u32,
     capacity: u64,
     config: S3FifoWConfig,
 }
@@ -238,7 +245,8 @@ impl S3FifoW {
             () if main > RETURNS_FACTOR * small => -1,
             () => 0,
         };
-        let is_same = self.clear * direction >= 0 && small.min(main) == 0;
+        let is_one_sided = small.min(main) == 0;
+        let is_same = self.clear * direction >= 0 && is_one_sided;
         self.clear = if is_same { self.clear + direction } else { 0 };
         let is_fast = self.uncounted == 0 && self.clear.abs() > CLEAR_MIN;
         let factor = if is_fast {
@@ -246,8 +254,11 @@ impl S3FifoW {
         } else {
             1
         };
-        let steps = factor * direction;
-        self.steps = steps;
+        self.steps = factor * direction;
+        let early = EARLY_STEPS * EARLY_HALF / self.decisions.saturating_add(EARLY_HALF);
+        self.decisions = self.decisions.saturating_add(1);
+        let early = if is_one_sided { early as i32 } else { 0 };
+        let steps = factor.max(early) * direction;
         if self.config.step > 0.0 && steps != 0 {
             let step = (self.capacity as f64 * self.config.step).max(1.0);
             let now = self.queues.small_capacity() as f64;
@@ -278,6 +289,7 @@ impl Policy for S3FifoW {
             uncounted: COUNTED,
             steps: 0,
             clear: 0,
+            decisions: 0,
             capacity,
             config: config.clone(),
         };
@@ -484,6 +496,19 @@ mod tests {
         let (misses, trial) = misses(&S3FifoWConfig::default(), capacity, &keys);
         let fifo = keys.len() as u64 / objects * (objects - capacity);
         assert!((misses as u64) < fifo * 104 / 100, "{misses} {fifo}");
+        assert!(trial.policy.queues.small_capacity() > capacity / 2);
+    }
+
+    #[test]
+    fn the_first_decisions_move_the_border_of_a_larger_cache_far() {
+        // When each decision moved it by one step, 1.054 times as many requests missed as in a FIFO
+        // queue.
+        let (objects, capacity) = (20_000u64, 2_000);
+        let round = (0..objects).chain((0..objects).rev());
+        let keys: Vec<u64> = round.cycle().take(20 * objects as usize).collect();
+        let (misses, trial) = misses(&S3FifoWConfig::default(), capacity, &keys);
+        let fifo = 20 * (objects - capacity);
+        assert!((misses as u64) < fifo * 103 / 100, "{misses} {fifo}");
         assert!(trial.policy.queues.small_capacity() > capacity / 2);
     }
 
