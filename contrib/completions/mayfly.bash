@@ -2627,7 +2627,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__sim)
-            opts="-p -s -j -h --format --columns --skip-bad --policy --size --size-changes --max-object-share --admission --sample --warmup-share --explain --headlines --flash-dram-shares --ignore-size --expiry --ttl-mix --ignore-ttl --request-rate --reads-only --entry-overhead --seed --jobs --memory-limit --csv --json --parquet --html --svg --png --help curve advise learned segment-knobs help"
+            opts="-p -s -j -h --format --columns --skip-bad --policy --size --size-changes --max-object-share --admission --sample --warmup-share --explain --foresight --headlines --flash-dram-shares --ignore-size --expiry --ttl-mix --ignore-ttl --request-rate --reads-only --entry-overhead --seed --jobs --memory-limit --csv --json --parquet --html --svg --png --help curve advise learned segment-knobs help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2675,6 +2675,10 @@ _mayfly() {
                     ;;
                 --warmup-share)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --foresight)
+                    COMPREPLY=($(compgen -W "unrequested expiring" -- "${cur}"))
                     return 0
                     ;;
                 --flash-dram-shares)

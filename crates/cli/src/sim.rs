@@ -86,6 +86,10 @@ pub struct Arguments {
     /// unpopular objects, changes over time
     #[arg(long)]
     explain: bool,
+    /// Oracle that removes entries that will not be hit, to bound what a policy could save by such
+    /// knowledge
+    #[arg(long, value_name = "WHICH", conflicts_with = "headlines")]
+    foresight: Option<Foresight>,
     /// Check the claims of papers: miss reductions against FIFO, the best policy of each trace and
     /// a verdict per claim, as Markdown; also by bytes if the trace has sizes
     #[arg(long, conflicts_with_all = ["csv", "explain", "parquet"])]
@@ -98,8 +102,8 @@ pub struct Arguments {
         value_name = "SHARES",
         value_delimiter = ',',
         value_parser = read_share,
-        conflicts_with_all = ["headlines", "explain", "admission", "warmup_share", "reads_only", "max_object_share",
-            "size_changes"]
+        conflicts_with_all = ["headlines", "explain", "admission", "foresight", "warmup_share", "reads_only",
+            "max_object_share", "size_changes"]
     )]
     flash_dram_shares: Vec<f64>,
     #[command(flatten)]
@@ -127,6 +131,14 @@ enum Command {
     Learned(Box<experiments::Learned>),
     /// Compare the parts and parameters of the segment engine
     SegmentKnobs(experiments::SegmentKnobs),
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Foresight {
+    /// Entries whose object is not requested again
+    Unrequested,
+    /// Entries whose object is not requested again, or not before their deadline
+    Expiring,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,6 +376,10 @@ impl Arguments {
             follows_sizes: self.size_changes == SizeChanges::Follow,
             largest_share: self.max_object_share.unwrap_or(1.0),
             explains: self.explain,
+            foresight: self.foresight.map(|foresight| match foresight {
+                Foresight::Unrequested => ::sim::Foresight::Unrequested,
+                Foresight::Expiring => ::sim::Foresight::Expiring,
+            }),
             ..self.replaying.rules(columns)?
         })
     }

@@ -281,6 +281,28 @@ fn a_policy_that_needs_future_requests_needs_the_whole_trace() {
 }
 
 #[test]
+fn an_oracle_removes_entries_that_will_not_be_hit() {
+    // Only 1 and 2 are requested again. Without an oracle, 3 and 4 evict 2.
+    let file = TemporaryFile::new("o.csv", TRACE);
+    let misses = |more: &[&str]| {
+        let options = [file.path(), "--csv", "--ignore-size", "--policy", "lru"];
+        let text = stdout(&sim(&[&options[..], &["--size", "2"], more].concat()));
+        let row = text.lines().nth(1).expect("a header and a row");
+        row.split(',').nth(5).map(str::to_owned)
+    };
+    let unrequested = ["--foresight", "unrequested"];
+    let expiring = ["--foresight", "expiring", "--ttl-mix", "3s:1"];
+    assert_eq!(misses(&[]).as_deref(), Some("5"));
+    assert_eq!(misses(&unrequested).as_deref(), Some("4"));
+    assert_eq!(misses(&expiring[..2]).as_deref(), Some("4"));
+    // With TTLs 1 expires once before its next request, and so does 2.
+    assert_eq!(misses(&expiring).as_deref(), Some("6"));
+    let engine = [file.path(), "--policy", "segcache", "--size", "60"];
+    let error = refusal(&[&engine[..], &expiring[..2]].concat());
+    assert!(error.contains("--foresight"), "{error}");
+}
+
+#[test]
 fn a_filter_rejects_missed_objects() {
     let file = TemporaryFile::new("q.csv", TRACE);
     let arguments = [

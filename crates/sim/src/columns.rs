@@ -121,11 +121,12 @@ impl Columns {
     }
 
     /// Whether a replay under these rules depends only on ids. Then nothing expires, is deleted,
-    /// changes weight or is rejected by a filter, and no statistics are collected.
+    /// changes weight, is rejected by a filter or removed by an oracle, and no statistics are
+    /// collected.
     pub(crate) fn is_plain(&self, rules: &Rules) -> bool {
         let keeps_weight = rules.unit == Unit::Objects || !self.has_size_changes();
         let is_read_only = !self.has_writes() || rules.counts_writes && !self.has_deletes();
-        let is_bare = rules.admission.is_none() && !rules.explains;
+        let is_bare = rules.admission.is_none() && !rules.explains && rules.foresight.is_none();
         let expires = self.has_ttls() && !rules.ignores_ttls;
         let is_object_alone = rules.unit == Unit::Objects || rules.overhead == 0;
         keeps_weight && is_read_only && is_bare && is_object_alone && !expires

@@ -99,7 +99,7 @@ impl fmt::Display for Error {
                 f,
                 "{trace}: this is a part of another trace (its annotations of future requests do not \
                  match, or --sample was given), so a policy that needs future requests cannot \
-                 be used: leave it out, or use the whole trace"
+                 be used, nor --foresight: leave it out, or use the whole trace"
             ),
             Error::Segments { problem } => write!(f, "segcache: {problem}"),
             Error::Stopped => f.write_str("the replays were stopped before their end"),

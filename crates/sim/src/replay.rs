@@ -9,6 +9,7 @@ use crate::columns::Columns;
 use crate::cpu::thread_cpu_time;
 use crate::dense::{self, Dense, Fixed, OWNER, Traits, Varying, hash_of};
 use crate::explain::Observer;
+use crate::foresight::Oracle;
 use crate::learned::{self, Learned};
 use crate::never::Never;
 use crate::result::{Counts, ReplayResult};
@@ -44,6 +45,8 @@ pub(crate) struct Job<'a> {
     pub(crate) capacity: u64,
     /// For each request, the number of its object's next request; empty unless the policy needs it.
     pub(crate) future: &'a [u32],
+    /// Oracle that removes entries that will not be hit.
+    pub(crate) oracle: Option<&'a Oracle<'a>>,
     /// Total weight of the requests after the warm-up.
     pub(crate) requested_weight: u64,
     /// Counts finished requests.
@@ -234,10 +237,9 @@ where
     /// Advances the time to that of the request.
     #[inline(always)]
     fn tick(&mut self, index: usize) {
-        match self.job.rules.gap_ms {
-            Some(gap_ms) => self.now = Tick((index as f64 * gap_ms) as u64),
-            None => self.now.0 += self.job.columns.gap_ms(index),
-        }
+        let columns = self.job.columns;
+        let gap_ms = || columns.gap_ms(index);
+        self.now = self.job.rules.time_after(self.now, index, gap_ms);
     }
 
     /// Replays requests `from` to `to` when only ids matter.
@@ -445,12 +447,18 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
             if self.job.rules.follows_sizes {
                 self.change_weight(slot, size);
             }
+            let deadline = self.shard.entries.deadline(slot);
+            if self.is_useless(index, deadline) && self.shard.entries.contains(slot) {
+                self.remove(slot, self.now);
+            }
             return;
         }
         self.missed(slot, weight, counted);
         let weight = self.held_weight_of(size);
-        if u64::from(weight) > self.job.largest() || !self.is_admitted(slot, weight, next_deadline)
-        {
+        let is_admitted = u64::from(weight) <= self.job.largest()
+            && self.is_admitted(slot, weight, next_deadline)
+            && !self.is_useless(index, next_deadline);
+        if !is_admitted {
             self.counts.refusals += 1;
             return;
         }
@@ -461,6 +469,12 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
         if let Some(observer) = &mut self.observer {
             observer.inserted(index, slot);
         }
+    }
+
+    /// Whether there is an oracle, and it knows that an entry with this deadline will not be hit.
+    fn is_useless(&self, index: usize, deadline: Option<Tick>) -> bool {
+        let oracle = self.job.oracle;
+        oracle.is_some_and(|oracle| oracle.is_useless(index, deadline))
     }
 
     fn weight_of(&self, size: u32) -> u32 {

@@ -1,5 +1,6 @@
 //! Rules of a replay.
 
+use policy::Tick;
 use policy::admit::any::AdmitSpec;
 use policy::expire::any::ExpirySpec;
 use serde::Serialize;
@@ -22,6 +23,15 @@ impl Unit {
             Unit::Bytes => "bytes",
         }
     }
+}
+
+/// Which entries an oracle removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foresight {
+    /// Entries whose object is not requested again.
+    Unrequested,
+    /// Entries whose object is not requested again, or not before their deadline.
+    Expiring,
 }
 
 /// Rules of a replay, independent of policy and size.
@@ -54,11 +64,30 @@ pub struct Rules {
     /// Features hidden from learned models, by their positions in the policy's feature rows, to
     /// measure what they contribute.
     pub hidden_features: Vec<usize>,
+    /// Oracle that removes entries that will not be hit, in replays of policies.
+    pub foresight: Option<Foresight>,
     /// Seed of all random decisions.
     pub seed: u64,
     /// Maximum bytes of memory of the trace and the replays. Fewer replays run in parallel if they
     /// would need more.
     pub memory_limit: u64,
+}
+
+impl Rules {
+    /// Returns the time of request `index`, where `before` is the time of the one before and
+    /// `gap_ms` reads the time between them from the trace.
+    #[inline(always)]
+    pub(crate) fn time_after(
+        &self,
+        before: Tick,
+        index: usize,
+        gap_ms: impl FnOnce() -> u64,
+    ) -> Tick {
+        match self.gap_ms {
+            Some(gap_ms) => Tick((index as f64 * gap_ms) as u64),
+            None => Tick(before.0 + gap_ms()),
+        }
+    }
 }
 
 impl Default for Rules {
@@ -76,6 +105,7 @@ impl Default for Rules {
             gap_ms: None,
             explains: false,
             hidden_features: Vec::new(),
+            foresight: None,
             seed: 1,
             memory_limit: u64::MAX,
         }

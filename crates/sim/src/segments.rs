@@ -171,9 +171,9 @@ pub(crate) fn sweep_objects(
             "its size is in bytes, but objects are counted: use a trace with sizes".into(),
         ));
     }
-    if rules.admission.is_some() || rules.explains {
+    if rules.admission.is_some() || rules.explains || rules.foresight.is_some() {
         return Err(refused(
-            "it supports neither an admission filter nor --explain".into(),
+            "it supports neither an admission filter nor --explain nor --foresight".into(),
         ));
     }
     let mut engines = Vec::new();

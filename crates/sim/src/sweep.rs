@@ -1,5 +1,6 @@
 //! Replays of one trace under many configurations, several in parallel.
 
+use crate::foresight::Oracle;
 use crate::learned;
 use crate::replay::{BytesPerObject, Job, STOPPED};
 use crate::result::ReplayResult;
@@ -110,7 +111,8 @@ fn run(
     } else {
         &[]
     };
-    let jobs = affordable_jobs(columns, rules, configurations, jobs)?;
+    let oracle = Oracle::new(columns, rules)?;
+    let jobs = affordable_jobs(columns, rules, configurations, jobs, oracle.as_ref())?;
     let requested_weight = requested_weight(columns, rules);
     let found = run_parallel(configurations.len(), jobs, |index| {
         let configuration = &configurations[index];
@@ -121,6 +123,7 @@ fn run(
             rules,
             capacity: configuration.capacity,
             future,
+            oracle: oracle.as_ref(),
             requested_weight,
             done,
             counts_objects,
@@ -159,14 +162,16 @@ pub fn replay_policy<P: Policy + 'static>(
     } else {
         &[]
     };
+    let oracle = Oracle::new(columns, rules)?;
     let bytes_per_object = BytesPerObject(rules).visit::<P>(config) + POLICY_BYTES_PER_OBJECT;
-    jobs_within(columns, rules, bytes_per_object)?;
+    jobs_within(columns, rules, bytes_per_object, oracle.as_ref())?;
     let found = capacities.iter().map(|&capacity| {
         let job = Job {
             columns,
             rules,
             capacity,
             future,
+            oracle: oracle.as_ref(),
             requested_weight: requested_weight(columns, rules),
             done,
             counts_objects: false,
@@ -233,25 +238,32 @@ fn affordable_jobs(
     rules: &Rules,
     configurations: &[Configuration],
     wanted: usize,
+    oracle: Option<&Oracle<'_>>,
 ) -> Result<usize, Error> {
     let costs = configurations
         .iter()
         .map(|configuration| configuration.policy.visit(BytesPerObject(rules)));
     let bytes_per_object = costs.max().unwrap_or(0) + POLICY_BYTES_PER_OBJECT;
-    let jobs = jobs_within(columns, rules, bytes_per_object)?;
+    let jobs = jobs_within(columns, rules, bytes_per_object, oracle)?;
     Ok(wanted.clamp(1, configurations.len().max(1)).min(jobs))
 }
 
 /// Number of replays that the memory allowed suffices for.
-fn jobs_within(columns: &Columns, rules: &Rules, bytes_per_object: u64) -> Result<usize, Error> {
+fn jobs_within(
+    columns: &Columns,
+    rules: &Rules,
+    bytes_per_object: u64,
+    oracle: Option<&Oracle<'_>>,
+) -> Result<usize, Error> {
     let job_bytes = bytes_per_object * columns.objects() as u64;
-    let left = rules.memory_limit.saturating_sub(columns.heap_bytes());
+    let shared = columns.heap_bytes() + oracle.map_or(0, Oracle::heap_bytes);
+    let left = rules.memory_limit.saturating_sub(shared);
     match left / job_bytes.max(1) {
         0 => Err(Error::TooLarge {
             trace: columns.name().into(),
             requests: columns.len() as u64,
             objects: columns.objects() as u64,
-            needed: columns.heap_bytes() + job_bytes,
+            needed: shared + job_bytes,
             limit: rules.memory_limit,
         }),
         jobs => Ok(jobs.try_into().unwrap_or(usize::MAX)),

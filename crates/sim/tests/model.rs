@@ -4,7 +4,9 @@ use policy::any::POLICIES;
 use policy::evict::sieve::Sieve;
 use proptest::prelude::*;
 use sim::Spec;
-use sim::{Columns, Configuration, Interner, Interning, ReplayResult, Rules, Unit, sweep};
+use sim::{
+    Columns, Configuration, Foresight, Interner, Interning, ReplayResult, Rules, Unit, sweep,
+};
 use std::sync::atomic::AtomicU64;
 use trace::{Op, Request};
 
@@ -52,6 +54,21 @@ impl ModelCounts {
     }
 }
 
+/// Whether the oracle of the rules removes an entry with this deadline after request `index`.
+fn is_useless(requests: &[Request], rules: &Rules, index: usize, deadline: u64) -> bool {
+    let Some(foresight) = rules.foresight else {
+        return false;
+    };
+    let is_next = |&other: &usize| requests[other].key == requests[index].key;
+    let Some(next) = (index + 1..requests.len()).find(is_next) else {
+        return true;
+    };
+    let until_next = requests[..=next].iter().map(|request| request.time_ms);
+    let latest = until_next.max().expect("it includes the next request");
+    let time = latest - requests[0].time_ms;
+    foresight == Foresight::Expiring && deadline < time
+}
+
 /// LRU by bytes with an exact expiry index.
 fn model(requests: &[Request], rules: &Rules, capacity: u64) -> ModelCounts {
     let mut counts = ModelCounts::default();
@@ -97,7 +114,7 @@ fn model(requests: &[Request], rules: &Rules, capacity: u64) -> ModelCounts {
         } else {
             counts.misses += counted;
             counts.missed_weight += counted * size;
-            if size > capacity {
+            if size > capacity || is_useless(requests, rules, index, deadline) {
                 counts.refusals += 1;
                 continue;
             }
@@ -111,8 +128,20 @@ fn model(requests: &[Request], rules: &Rules, capacity: u64) -> ModelCounts {
             entries.remove(0);
             counts.evictions += 1;
         }
+        entries.retain(|entry| {
+            let is_requested = entry.key == request.key;
+            !is_requested || !is_useless(requests, rules, index, entry.deadline)
+        });
     }
     counts
+}
+
+fn foresight() -> impl Strategy<Value = Option<Foresight>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(Foresight::Unrequested)),
+        Just(Some(Foresight::Expiring)),
+    ]
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
@@ -146,6 +175,7 @@ proptest! {
         warm_up in 0usize..50,
         counts_writes in any::<bool>(),
         follows_sizes in any::<bool>(),
+        foresight in foresight(),
     ) {
         let rules = Rules {
             unit: Unit::Bytes,
@@ -153,6 +183,7 @@ proptest! {
             expiry: "ordered".parse().expect("an index of the list"),
             counts_writes,
             follows_sizes,
+            foresight,
             ..Rules::default()
         };
         let found = replay(&intern(&requests), &rules, "lru", capacity);
@@ -275,6 +306,53 @@ fn the_weight_of_expired_entries_is_a_mean_over_time() {
         sampled.expired_held <= 10.0 * 200.0 / 1_000.0,
         "{sampled:?}"
     );
+}
+
+#[test]
+fn an_oracle_keeps_the_entries_that_will_be_hit() {
+    // LRU of two objects, one request in 10 ms: a b c a b b b. a and b are evicted before they are
+    // requested again. c, which is not requested again, takes the place of a.
+    let requests = [1, 2, 3, 1, 2, 2, 2].iter().zip(0u64..);
+    let request = |(&key, index)| Request {
+        ttl_ms: if key == 2 { 35 } else { 0 },
+        ..Request::new(index * 10, key, 1)
+    };
+    let columns = intern(&requests.map(request).collect::<Vec<_>>());
+    let misses = |foresight, ignores_ttls| {
+        let rules = Rules {
+            foresight,
+            ignores_ttls,
+            ..Rules::default()
+        };
+        replay(&columns, &rules, "lru", 2).counts.misses
+    };
+    assert_eq!(misses(None, true), 5);
+    assert_eq!(misses(Some(Foresight::Unrequested), true), 3);
+    assert_eq!(misses(Some(Foresight::Expiring), true), 3);
+    // b is inserted after 10 ms, hit after 40 ms and expired after 50 ms.
+    assert_eq!(misses(Some(Foresight::Unrequested), false), 4);
+    assert_eq!(misses(Some(Foresight::Expiring), false), 4);
+}
+
+#[test]
+fn the_oracle_of_deadlines_removes_what_expires_before_its_next_request() {
+    // LRU of two objects, one request in 10 ms: b a c a b c. c evicts b, unless a is not inserted,
+    // because it expires after 15 ms and is requested again after 20 ms.
+    let requests = [2, 1, 3, 1, 2, 3].iter().zip(0u64..);
+    let request = |(&key, index)| Request {
+        ttl_ms: if key == 1 { 15 } else { 0 },
+        ..Request::new(index * 10, key, 1)
+    };
+    let columns = intern(&requests.map(request).collect::<Vec<_>>());
+    let misses = |foresight| {
+        let rules = Rules {
+            foresight,
+            ..Rules::default()
+        };
+        replay(&columns, &rules, "lru", 2).counts.misses
+    };
+    assert_eq!(misses(Some(Foresight::Unrequested)), 5);
+    assert_eq!(misses(Some(Foresight::Expiring)), 4);
 }
 
 #[test]
