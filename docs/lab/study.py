@@ -64,7 +64,7 @@ def tables(run) -> dict[str, str]:
         if it["sizes"]:
             own, pair = it["sizes"], it["relations"]["size_popularity"]
             sizes.append([name, f"{own['by_request']['mean']:,.0f}", f"{own['by_request']['p50']:,}", f"{own['by_object']['mean']:,.0f}", f"{own['by_object']['p99']:,}", share(own["changing_share"]), f"{pair['spearman']:+.2f}"])
-        rows = run("sim", "curve", file, "--ignore-size", "--policy", "fifo,lru,sieve,s3fifo", "--size", "1%,10%", "--json")
+        rows = run("sim", "curve", file, "--ignore-size", "--policy", "fifo,lru,sieve,s3fifo,s3fifo-w", "--size", "1%,10%", "--json")
         policies.append([name, *(f"{row['miss_ratio']:.3f}" for size in sorted({row['cache_size'] for row in rows}) for row in rows if row["cache_size"] == size)])
     ttl_rows = []
     for mix in MIXES:
@@ -78,7 +78,7 @@ def tables(run) -> dict[str, str]:
         "sizes": table(["trace", "mean by request", "median", "mean by object", "99 %", "objects that change, %", "rank correlation with popularity"], sizes),
         "one-hit": table(["trace", "whole", "50 %", "10 %", "1 % of the objects"], one_hit),
         "patterns": table(["trace", "neighbours, %", "new objects, %", "same successor, %", "median gap", "90 %"], patterns),
-        "policies": table(["trace", "fifo, 1 %", "lru", "sieve", "s3fifo", "fifo, 10 %", "lru", "sieve", "s3fifo"], policies),
+        "policies": table(["trace", "fifo, 1 %", "lru", "sieve", "s3fifo", "s3fifo-w", "fifo, 10 %", "lru", "sieve", "s3fifo", "s3fifo-w"], policies),
     }
 
 
