@@ -233,6 +233,9 @@ impl Feed {
         let mut state = self.state();
         state.readers.remove(&id);
         state.free();
+        if state.readers.is_empty() {
+            state.blocks.take_spare();
+        }
         self.has_bytes.notify_all();
         self.has_room.notify_all();
     }
@@ -255,11 +258,16 @@ impl Feed {
         };
         let bytes = state.blocks.from(at);
         if bytes.is_empty() {
-            return if state.stops {
-                Taken::Ended
-            } else {
-                Taken::Nothing
-            };
+            if state.stops {
+                return Taken::Ended;
+            }
+            if !patience.is_zero() {
+                // Nothing came for a while, so that blocks for reuse are not needed.
+                let spare = state.blocks.take_spare();
+                drop(state);
+                drop(spare);
+            }
+            return Taken::Nothing;
         }
         into.extend_from_slice(bytes);
         let next = at + bytes.len() as u64;

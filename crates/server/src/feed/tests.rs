@@ -55,6 +55,9 @@ fn bytes_are_freed_up_to_the_slowest_reader_and_the_backlog() {
     assert_eq!(feed.kept().0, 0);
     assert_eq!(feed.lag(id), feed.end());
     all(&feed, id);
+    // Blocks for reuse are freed when nothing comes for a while.
+    let taken = feed.read(id, &mut Vec::new(), Duration::from_nanos(1));
+    assert_eq!(taken, Taken::Nothing);
     let (start, bytes) = feed.kept();
     assert!(feed.end() - start >= 100_000, "{start}");
     assert!(bytes < 400_000, "{bytes}");
@@ -76,4 +79,31 @@ fn a_file_that_fails_for_long_leaves_a_gap_instead_of_blocking() {
     assert!(feed.lag(FILE) < FILE_LAG_MAX);
     feed.add_file();
     assert!(!feed.set_file_failing(false));
+}
+
+#[test]
+fn blocks_are_used_again_and_freed_when_there_is_nothing_to_read() {
+    let feed = Feed::default();
+    let id = feed.add_reader(0).expect("the beginning");
+    let value = "v".repeat(1000);
+    let mut bytes = Vec::new();
+    let mut bytes_max = 0;
+    for _ in 0..6 {
+        // 5 MB that the reader takes at once.
+        for _ in 0..5000 {
+            feed.append(0, args(&["SET", "a", &value]));
+        }
+        bytes.clear();
+        while feed.lag(id) > 0 {
+            feed.read(id, &mut bytes, Duration::ZERO);
+        }
+        bytes_max = bytes_max.max(feed.kept().1);
+    }
+    assert!(bytes_max > 2 << 20, "{bytes_max}");
+    assert!(bytes_max < 3 << 20, "{bytes_max}");
+    assert_eq!(feed.read(id, &mut bytes, Duration::ZERO), Taken::Nothing);
+    assert_eq!(feed.kept().1, bytes_max, "they are still needed");
+    let short = Duration::from_nanos(1);
+    assert_eq!(feed.read(id, &mut bytes, short), Taken::Nothing);
+    assert!(feed.kept().1 < 200_000);
 }
