@@ -278,7 +278,7 @@ fn retry<'v>(
     let start = Instant::now();
     let chosen = table.choose(index, args);
     match check_session(server, ctx.session, chosen, args, Context::TopLevel) {
-        Ok(()) if server.feed.is_on() => effects::run(&mut ctx, spec, args),
+        Ok(()) if server.feed.is_on() => effects::run(&mut ctx, index, args),
         Ok(()) => (spec.run.slab)(&mut ctx, args),
         Err(denied) => {
             let text = denied.text(&ctx.session.user, chosen, args, false);

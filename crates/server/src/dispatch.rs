@@ -341,13 +341,14 @@ impl<'s> Executor<'s> {
         if steps::runs_in_steps(session, spec, (args.len(), len), is_on_segment) {
             return Step::IsLong;
         }
-        let call = (spec, args, call.memo.as_ref());
+        let memo = call.memo.as_ref();
         let held = match &mut self.engine {
             Engine::Slab(held) => held,
             Engine::Segment(handle) => {
-                return run_on_segment(handle, server, session, call, reply);
+                return run_on_segment(handle, server, session, (spec, args, memo), reply);
             }
         };
+        let call = (chosen.index, spec, args, memo);
         if let Some(view) = held.whole.as_mut() {
             let result = run_on_slab(server, view, &Locks::All, session, call, reply);
             if view.has_ready() {
@@ -356,7 +357,7 @@ impl<'s> Executor<'s> {
             session.is_shown |= result == Step::Held;
             return result;
         }
-        lock_for(server, held, session, spec, *args, call.2);
+        lock_for(server, held, session, spec, *args, memo);
         let mut view = lock(&server.keyspace, &held.locks, self.now);
         if is_late(server, session, (spec, flags), self.moment) {
             session.is_shown = true;
@@ -576,7 +577,7 @@ fn run_on_slab<'v>(
     view: &mut View<'v>,
     locks: &Locks,
     session: &mut Session,
-    (spec, args, memo): (&'static Spec, &Args<'_>, Option<&KeyMemo>),
+    (index, spec, args, memo): (SpecIndex, &'static Spec, &Args<'_>, Option<&KeyMemo>),
     mut reply: Reply<'_>,
 ) -> Step {
     match long::way(server, view, session, spec, args) {
@@ -590,7 +591,7 @@ fn run_on_slab<'v>(
     let (space, position) = (&server.keyspace, reply.position());
     let inner = reply.nested(reply.protocol());
     let mut ctx = context(server, space, view, locks, session, memo, inner);
-    let step = call(&mut ctx, spec, args);
+    let step = call(&mut ctx, index, spec, args);
     if reply_bytes_max.is_some() && reply.end_step() {
         // The command has changed nothing but counters. It runs again.
         reply.truncate(position);
@@ -683,7 +684,7 @@ fn context<'a, 'v>(
 
 /// Runs a command whose shards are locked, if there is room for what it may write.
 #[inline]
-fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: &Args<'_>) -> Step {
+fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &Args<'_>) -> Step {
     if spec.has(flag::DENYOOM) {
         let server = ctx.server;
         match ctx.view.make_room() {
@@ -703,7 +704,7 @@ fn call(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: &Args<'_>) -> Step {
     let position = ctx.reply.position();
     match ctx.server.feed.is_on() {
         false => (spec.run.slab)(ctx, *args),
-        true => effects::run(ctx, spec, *args),
+        true => effects::run(ctx, index, *args),
     }
     if std::mem::take(&mut ctx.session.is_held_late) {
         ctx.reply.truncate(position);

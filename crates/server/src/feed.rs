@@ -22,13 +22,15 @@
 mod blocks;
 mod encode;
 
-pub use encode::{Batch, put_command, put_select};
+pub use encode::{Batch, named, put_command, put_select};
 
 use blocks::Blocks;
+use encode::put_received;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+use wire::Args;
 
 /// Maximum number of bytes that the append-only file has not taken. Beyond it, writes wait.
 pub const FILE_LAG_MAX: u64 = 64 << 20;
@@ -127,13 +129,15 @@ impl Feed {
     /// Adds one command that changes a database. The shards of its keys are locked by the caller.
     pub fn append<'a>(&self, db: u8, args: impl ExactSizeIterator<Item = &'a [u8]> + Clone) {
         let mut state = self.room();
-        let has_selected = state.db == Some(db);
-        state.db = Some(db);
-        let block = state.blocks.last();
-        if !has_selected {
-            put_select(block, db);
-        }
-        put_command(block, args);
+        put_command(selected(&mut state, db), args);
+        self.added(&mut state);
+    }
+
+    /// Adds a received command that changes a database, under this name. The shards of its keys are
+    /// locked by the caller.
+    pub fn append_received(&self, db: u8, name: &'static str, args: Args<'_>) {
+        let mut state = self.room();
+        put_received(selected(&mut state, db), name, args);
         self.added(&mut state);
     }
 
@@ -318,6 +322,18 @@ impl Feed {
         self.has_bytes.notify_all();
         self.has_room.notify_all();
     }
+}
+
+/// Returns the block for a command that changes a database, which is selected.
+#[inline]
+fn selected(state: &mut State, db: u8) -> &mut Vec<u8> {
+    let has_selected = state.db == Some(db);
+    state.db = Some(db);
+    let block = state.blocks.last();
+    if !has_selected {
+        put_select(block, db);
+    }
+    block
 }
 
 #[cfg(test)]

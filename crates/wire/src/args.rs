@@ -1,5 +1,6 @@
 //! The arguments of a command, as positions in the input buffer.
 
+use crate::number::Text;
 use std::ops::Range;
 
 /// Maximum length of a whole command in bytes, as Redis's `client-query-buffer-limit`.
@@ -81,6 +82,25 @@ impl<'a> Args<'a> {
             last.range().end.saturating_sub(first.range().start)
         })
     }
+    /// Returns the input from the end of the name to the end of the last argument's line, if it is
+    /// the encoding of the arguments behind the name as bulk strings, preceded by the line end of
+    /// the name. So are the arguments of a request, but not those of an inline command, and not
+    /// those that a script or a transaction has collected.
+    #[inline]
+    pub fn encoded_behind_name(&self) -> Option<&'a [u8]> {
+        let (name, rest) = self.spans.split_first()?;
+        let start = name.range().end;
+        let mut end = start;
+        for span in rest {
+            let head = self.input.get(end..span.start as usize)?;
+            if !is_head(head, span.len) {
+                return None;
+            }
+            end = span.range().end;
+        }
+        let is_ended = self.input.get(end..end + 2)? == b"\r\n";
+        is_ended.then(|| &self.input[start..end + 2])
+    }
     /// Returns the command's name as the client sent it; empty if there is none.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
@@ -122,6 +142,32 @@ impl<'a> Args<'a> {
     }
 }
 
+/// Whether these bytes are a line end and the line `$len` as an encoder writes it.
+#[inline]
+fn is_head(bytes: &[u8], len: u32) -> bool {
+    let digit = |number: u32| b'0' + (number % 10) as u8;
+    match len {
+        0..10 => *bytes == [b'\r', b'\n', b'$', digit(len), b'\r', b'\n'],
+        10..100 => {
+            *bytes
+                == [
+                    b'\r',
+                    b'\n',
+                    b'$',
+                    digit(len / 10),
+                    digit(len),
+                    b'\r',
+                    b'\n',
+                ]
+        }
+        _ => {
+            let digits = bytes.strip_prefix(b"\r\n$");
+            let digits = digits.and_then(|rest| rest.strip_suffix(b"\r\n"));
+            digits.is_some_and(|digits| digits == Text::unsigned(len.into()).as_bytes())
+        }
+    }
+}
+
 impl std::ops::Index<usize> for Args<'_> {
     type Output = [u8];
     #[inline]
@@ -134,6 +180,43 @@ impl std::ops::Index<usize> for Args<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Parsed, Parser};
+
+    fn encoded_behind_name(input: &str) -> Option<String> {
+        let (mut input, mut spans) = (input.as_bytes().to_vec(), Vec::new());
+        let parsed = Parser::default().parse(&mut input, &mut spans);
+        assert!(matches!(parsed, Ok(Parsed::Command { .. })));
+        let bytes = Args::new(&input, &spans).encoded_behind_name()?;
+        Some(String::from_utf8(bytes.to_vec()).expect("text"))
+    }
+
+    #[test]
+    fn the_encoding_behind_the_name_is_that_of_the_request() {
+        for len in [0, 1, 9, 10, 11, 99, 100, 101, 999, 1000, 123_456] {
+            let tail = format!("\r\n$1\r\nk\r\n${len}\r\n{}\r\n", "v".repeat(len));
+            let found = encoded_behind_name(&format!("*3\r\n$3\r\nSET{tail}PING\r\n"));
+            assert_eq!(found, Some(tail));
+        }
+        let alone = encoded_behind_name("*1\r\n$8\r\nFLUSHALL\r\n");
+        assert_eq!(alone.as_deref(), Some("\r\n"));
+    }
+
+    #[test]
+    fn other_arguments_have_no_encoding_behind_the_name() {
+        assert_eq!(encoded_behind_name("SET k v\r\n"), None);
+        assert_eq!(encoded_behind_name("SET       k       v\r\n"), None);
+        assert_eq!(encoded_behind_name("SET \"\\r\\n$1\\r\\n\" v\r\n"), None);
+        let spans = [Span::new(0, 3), Span::new(3, 1), Span::new(4, 1)];
+        assert_eq!(Args::new(b"SETkv", &spans).encoded_behind_name(), None);
+        let spans = [Span::new(0, 3), Span::new(9, 1), Span::new(0, 3)];
+        let input = b"SET\r\n$1\r\nk\r\n";
+        assert_eq!(Args::new(input, &spans).encoded_behind_name(), None);
+        let cut = Args::new(&input[..11], &spans[..2]);
+        assert_eq!(cut.encoded_behind_name(), None);
+        let other_length = Args::new(b"SET\r\n$2\r\nk\r\n", &spans[..2]);
+        assert_eq!(other_length.encoded_behind_name(), None);
+        assert_eq!(Args::new(input, &[]).encoded_behind_name(), None);
+    }
 
     #[test]
     fn the_first_eight_bytes_of_an_argument_are_returned_if_it_has_them() {

@@ -19,7 +19,7 @@ mod forms;
 mod replies;
 mod rewrite;
 
-use crate::context::{Ctx, Spec};
+use crate::context::Ctx;
 use crate::feed::Batch;
 use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
@@ -51,12 +51,11 @@ pub struct Ran<'r> {
     pub changes_before: u64,
 }
 
-/// Runs a command on locked shards and adds its effect to the feed.
+/// Runs the command with this index on locked shards and adds its effect to the feed.
 #[inline(never)]
-pub fn run(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
+pub fn run(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>) {
     let (position, changes_before) = (ctx.reply.position(), ctx.view.changes());
-    (spec.run.slab)(ctx, args);
-    let index = ctx.table.lookup(args.name()).expect("it ran");
+    (ctx.table[index as usize].run.slab)(ctx, args);
     add(
         ctx,
         Ran {
@@ -80,8 +79,8 @@ pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
                 return;
             }
             if has_changed && form(ran.index).is_same(ran.args) && !ctx.view.has_removed() {
-                let spec = ctx.table[ran.index as usize];
-                return server.feed.append(ctx.session.db, named(spec, ran.args));
+                let name = ctx.table[ran.index as usize].name;
+                return server.feed.append_received(ctx.session.db, name, ran.args);
             }
             Batch::default()
         }
@@ -104,19 +103,6 @@ pub fn add_inner(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
     if !batch.is_empty() {
         ctx.session.effects = Some(batch);
     }
-}
-
-/// Returns the arguments with the command's own name, which `rename-command` does not change.
-fn named<'a>(
-    spec: &'static Spec,
-    args: Args<'a>,
-) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
-    args.iter()
-        .enumerate()
-        .map(move |(index, arg)| match index {
-            0 => spec.name.as_bytes(),
-            _ => arg,
-        })
 }
 
 /// Adds the removals of the locked shards and the effect of a command to a batch.

@@ -1,5 +1,6 @@
 //! Commands as they stand in the feed: arrays of bulk strings.
 
+use wire::Args;
 use wire::number::Text;
 
 /// Maximum length of what surrounds an argument: its length of up to 20 digits, and line ends.
@@ -33,6 +34,33 @@ fn put_head(out: &mut Vec<u8>, mark: u8, number: usize) {
             out.extend_from_slice(b"\r\n");
         }
     }
+}
+
+/// Returns the arguments with this name, the command's own, which `rename-command` does not change.
+pub fn named<'a>(
+    name: &'static str,
+    args: Args<'a>,
+) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
+    args.iter()
+        .enumerate()
+        .map(move |(index, arg)| match index {
+            0 => name.as_bytes(),
+            _ => arg,
+        })
+}
+
+/// Encodes a received command under this name. What follows the name is copied as it was received,
+/// if it stands in the input as an encoder writes it.
+#[inline]
+pub fn put_received(out: &mut Vec<u8>, name: &'static str, args: Args<'_>) {
+    let Some(rest) = args.encoded_behind_name() else {
+        return put_command(out, named(name, args));
+    };
+    out.reserve(name.len() + rest.len() + 2 * ARGUMENT_BYTES_MAX);
+    put_head(out, b'*', args.len());
+    put_head(out, b'$', name.len());
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(rest);
 }
 
 /// Encodes the selection of a database.
@@ -119,5 +147,36 @@ impl Batch {
             bytes: std::mem::take(&mut self.bytes),
             ..Batch::default()
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Parsed, Parser};
+
+    fn received(input: &str, name: &'static str) -> String {
+        let (mut input, mut spans) = (input.as_bytes().to_vec(), Vec::new());
+        let parsed = Parser::default().parse(&mut input, &mut spans);
+        assert!(matches!(parsed, Ok(Parsed::Command { .. })));
+        let mut out = Vec::new();
+        put_received(&mut out, name, Args::new(&input, &spans));
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_received_command_is_encoded_alike_from_each_form() {
+        for len in [0, 9, 10, 300] {
+            let value = "v".repeat(len);
+            let expected = format!("*3\r\n$3\r\nset\r\n$2\r\nk1\r\n${len}\r\n{value}\r\n");
+            let bulk = format!("*3\r\n$7\r\nrenamed\r\n$2\r\nk1\r\n${len}\r\n{value}\r\n");
+            assert_eq!(received(&bulk, "set"), expected);
+            let line = format!("SET k1 \"{value}\"\r\n");
+            assert_eq!(received(&line, "set"), expected);
+        }
+        let many = ["$1\r\nk\r\n"; 99].concat();
+        let expected = format!("*100\r\n$3\r\ndel\r\n{many}");
+        let request = format!("*100\r\n$3\r\nDEL\r\n{many}*1\r\n");
+        assert_eq!(received(&request, "del"), expected);
     }
 }

@@ -2,11 +2,11 @@
 
 use super::forms::Form;
 use super::replies::Value;
-use super::{Ran, ReplyAt, named};
+use super::{Ran, ReplyAt};
 use crate::command::element_ttl::Timed;
 use crate::command::key::dump::payload_of;
 use crate::context::Ctx;
-use crate::feed::Batch;
+use crate::feed::{Batch, named};
 use crate::spec::Keys;
 use std::collections::BTreeMap;
 use store::stream::StreamId;
@@ -99,7 +99,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         match form {
             Form::Same | Form::Library => {
                 let spec = self.ctx.table[self.ran.index as usize];
-                self.batch.add_iter(self.db, named(spec, args));
+                self.batch.add_iter(self.db, named(spec.name, args));
             }
             Form::Set | Form::String => self.string(&args[1]),
             Form::Strings => self.strings(),
