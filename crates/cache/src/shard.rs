@@ -9,7 +9,9 @@ use crate::block::{INLINE_KEY_MAX, INLINE_VALUE_MAX, Shape};
 use crate::entries::{Entries, Owner};
 use crate::packed::PackedEntries;
 use crate::value::{NewValue, Outside, Value};
-use policy::{Admit, Budget, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick};
+use policy::{
+    Admit, Budget, Cells, Due, Eviction, ExpiryIndex, Facts, Meta, OnHit, Policy, Slot, Tick,
+};
 
 /// Number of random entries examined per requested deadline, because an entry may have no deadline.
 const LOOKS_PER_SAMPLE: u64 = 4;
@@ -24,6 +26,37 @@ pub enum Scope {
     All,
     /// The policy manages the entries with a deadline of their own.
     Volatile,
+}
+
+/// View for the expiry index of an entry that was just written. Its deadline is not read back: the
+/// read would wait until the entry's memory is in the cache, and everything that the index does
+/// depends on it.
+struct NewCells<C> {
+    cells: C,
+    slot: Slot,
+    deadline: Tick,
+}
+
+impl<C: Facts> Facts for NewCells<C> {
+    policy::delegate_facts!(cells: now requests is_live weight key_hash len sample next_access);
+    #[inline]
+    fn deadline(&self, slot: Slot) -> Option<Tick> {
+        if slot == self.slot {
+            return Some(self.deadline);
+        }
+        self.cells.deadline(slot)
+    }
+}
+
+impl<M: Copy + Default, C: Cells<M>> Cells<M> for NewCells<C> {
+    #[inline]
+    fn get(&self, slot: Slot) -> M {
+        self.cells.get(slot)
+    }
+    #[inline]
+    fn set(&mut self, slot: Slot, link: M) {
+        self.cells.set(slot, link);
+    }
 }
 
 /// Entries together with their policy and their expiry index.
@@ -160,9 +193,9 @@ where
             OnHit::Ignore => {}
             OnHit::Mark => {
                 let mut cells = self.entries.policy_cells(owner);
-                let meta = policy::Cells::get(&cells, slot);
+                let meta = Cells::get(&cells, slot);
                 if let Some(marked) = policy.mark(&cells, slot, meta) {
-                    policy::Cells::set(&mut cells, slot, marked);
+                    Cells::set(&mut cells, slot, marked);
                 }
             }
             OnHit::Reorder => policy.reorder(&mut self.entries.policy_cells(owner), slot),
@@ -188,9 +221,14 @@ where
     pub fn inserted(&mut self, slot: Slot, shape: Shape) {
         debug_assert!(self.entries.is_live(slot));
         self.insert_into_policy(slot, shape.owner);
-        if shape.deadline.is_some() {
-            self.expiry
-                .insert(&mut self.entries.link_cells_of(slot), slot);
+        if let Some(deadline) = shape.deadline {
+            let mut cells = NewCells {
+                cells: self.entries.link_cells_of(slot),
+                slot,
+                deadline,
+            };
+            debug_assert_eq!(cells.cells.deadline(slot), Some(deadline));
+            self.expiry.insert(&mut cells, slot);
         }
     }
 
@@ -615,7 +653,7 @@ where
         let (at, _) = self.entries.reshape(slot, NewValue::Same, shape);
         assert_eq!(at, slot, "a deadline changes in place");
         let cells = &mut self.entries.link_cells_of(slot);
-        policy::Cells::set(cells, slot, L::default());
+        Cells::set(cells, slot, L::default());
         self.expiry.insert(cells, slot);
     }
 
