@@ -11,7 +11,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// Separates a hang from a slow machine.
@@ -58,10 +59,14 @@ pub fn origin() -> Origin {
     })
 }
 
-/// Addresses that are free.
+/// Addresses that are free until the test ends: on a loopback address of the call alone, so that
+/// neither another test nor a connection of 127.0.0.1 takes a port between its choice and its use.
 pub fn free(count: usize) -> Vec<SocketAddr> {
+    static CALLS: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, high | 128, low, CALLS.fetch_add(1, Relaxed));
     let bound: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").expect("loopback works"))
+        .map(|_| TcpListener::bind((host, 0)).expect("loopback works"))
         .collect();
     let address = |listener: &TcpListener| listener.local_addr().expect("loopback works");
     bound.iter().map(address).collect()
