@@ -456,11 +456,17 @@ def mb(size: float) -> str:
     return f"{size / 1e6:.0f} MB"
 
 
-def with_lowest_priority() -> None:
+# Both ways are tried, because not every root may raise its priority.
+PRIORITIES = "import os; [os.sched_setscheduler(0, policy, os.sched_param(0)) for policy in (os.SCHED_IDLE, os.SCHED_OTHER)]"
+
+
+def with_lowest_priority() -> bool:
     """Lets this process run only where no other one wants to: the client of a long command is on another machine in production, and
-    must not take a core from the server here. Other users than root could not raise the priority for the server again."""
-    if os.geteuid() == 0:
+    must not take a core from the server here. Returns False, without a change, where the server could not get the usual priority again."""
+    may_return = subprocess.run([sys.executable, "-c", PRIORITIES], capture_output=True).returncode == 0
+    if may_return:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    return may_return
 
 
 def with_usual_priority() -> None:

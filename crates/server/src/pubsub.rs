@@ -331,10 +331,8 @@ impl Tables {
         if let Some(listeners) = self.channels.get(channel) {
             each(listeners, Source::Channel);
         }
-        for (pattern, listeners) in self.patterns.candidates(channel) {
-            if glob::matches(pattern, channel, false) {
-                each(listeners, Source::Pattern(pattern));
-            }
+        for (pattern, listeners) in self.patterns.matching(channel) {
+            each(listeners, Source::Pattern(pattern));
         }
     }
 }

@@ -13,9 +13,6 @@ use wire::number::parse_i64;
 
 /// Number of bytes in a unit of work.
 const UNIT_BYTES: usize = 512;
-/// Number of bytes in a unit of work of a reply, which is written to new memory: the first access
-/// to a page costs more than the copy.
-const REPLY_UNIT_BYTES: usize = 256;
 /// Number of pairs of bytes that LCS compares in a unit of work.
 const PAIRS_PER_UNIT: u64 = 100;
 /// Number of bytes of a dump in a unit of work: about one element.
@@ -77,10 +74,10 @@ pub fn arguments(args: Args<'_>) -> u64 {
     (args.len() + args.extent() / UNIT_BYTES) as u64
 }
 
-/// Returns the number of bytes of a reply that are this much work.
+/// Returns the number of bytes that are this much work.
 #[inline]
-pub fn reply_bytes(units: u64) -> usize {
-    usize::try_from(units.saturating_mul(REPLY_UNIT_BYTES as u64)).unwrap_or(usize::MAX)
+pub fn bytes(units: u64) -> usize {
+    usize::try_from(units.saturating_mul(UNIT_BYTES as u64)).unwrap_or(usize::MAX)
 }
 
 /// Whether this much work is too much for one step.

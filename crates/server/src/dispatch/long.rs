@@ -116,13 +116,13 @@ pub(super) fn reply_bytes_max(server: &Server, spec: &Spec, args: &Args<'_>) -> 
     if !may_be_long || !spec.has(flag::READONLY) {
         return None;
     }
-    let id = match has_many_keys(spec, args) {
-        true => Id::AtomicWorkLimit,
-        false => Id::LongCommandThreshold,
-    };
-    let units = u64::try_from(server.config.number(id)).ok()?;
-    let is_unlimited = id == Id::AtomicWorkLimit && units == 0;
-    (!is_unlimited).then(|| work::reply_bytes(units).max(REPLY_BYTES_MIN))
+    if has_many_keys(spec, args) {
+        let units = u64::try_from(server.config.number(Id::AtomicWorkLimit)).ok()?;
+        return (units > 0).then(|| work::bytes(units).max(REPLY_BYTES_MIN));
+    }
+    let units = u64::try_from(server.config.number(Id::LongCommandThreshold)).ok()?;
+    // A reply is written to new memory: the first access to a page takes as long as the copy.
+    Some((work::bytes(units) / 2).max(REPLY_BYTES_MIN))
 }
 
 /// Whether a command has more keys than a long command may have.

@@ -5,22 +5,18 @@
 //! 300,000 different ones delayed each message by 7 ms while all of them were compared.
 
 use super::Listeners;
+use crate::glob;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
 /// Number of literal bytes that count. A message is searched once for each number that occurs.
-const LITERAL_BYTES_MAX: usize = 32;
+const LITERAL_BYTES_MAX: usize = 128;
 
 /// Patterns with subscribers, by the number of their literal bytes and then in the order of their
 /// bytes. Those with the same literal bytes are adjacent.
-pub(super) struct Patterns([BTreeMap<Arc<[u8]>, Listeners>; LITERAL_BYTES_MAX + 1]);
-
-impl Default for Patterns {
-    fn default() -> Self {
-        Patterns([const { BTreeMap::new() }; LITERAL_BYTES_MAX + 1])
-    }
-}
+#[derive(Default)]
+pub(super) struct Patterns(BTreeMap<usize, BTreeMap<Arc<[u8]>, Listeners>>);
 
 /// Returns the number of bytes at the start of a pattern that each matching channel begins with.
 fn literal_len(pattern: &[u8]) -> usize {
@@ -32,41 +28,47 @@ fn literal_len(pattern: &[u8]) -> usize {
 impl Patterns {
     /// Returns the subscribers of a pattern.
     pub(super) fn get_mut(&mut self, pattern: &[u8]) -> Option<&mut Listeners> {
-        self.0[literal_len(pattern)].get_mut(pattern)
+        self.0.get_mut(&literal_len(pattern))?.get_mut(pattern)
     }
 
     /// Returns the subscribers of a pattern, which is added if it is missing.
     pub(super) fn entry(&mut self, pattern: &[u8]) -> &mut Listeners {
-        let patterns = &mut self.0[literal_len(pattern)];
+        let patterns = self.0.entry(literal_len(pattern)).or_default();
         patterns.entry(Arc::from(pattern)).or_default()
     }
 
     /// Removes a pattern.
     pub(super) fn remove(&mut self, pattern: &[u8]) {
-        self.0[literal_len(pattern)].remove(pattern);
+        let len = literal_len(pattern);
+        if let Some(patterns) = self.0.get_mut(&len) {
+            patterns.remove(pattern);
+            if patterns.is_empty() {
+                self.0.remove(&len);
+            }
+        }
     }
 
     /// Returns the number of patterns.
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(BTreeMap::len).sum()
+        self.0.values().map(BTreeMap::len).sum()
     }
 
     /// Returns all patterns with their subscribers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<[u8]>, &Listeners)> {
-        self.0.iter().flatten()
+        self.0.values().flatten()
     }
 
-    /// Returns the patterns, with their subscribers, whose literal bytes a channel begins with.
-    pub(super) fn candidates<'p, 'c>(
+    /// Returns the patterns that match a channel, with their subscribers.
+    pub(super) fn matching<'p, 'c>(
         &'p self,
         channel: &'c [u8],
     ) -> impl Iterator<Item = (&'p Arc<[u8]>, &'p Listeners)> + use<'p, 'c> {
-        let lengths = self.0.iter().enumerate().take(channel.len() + 1);
-        let in_use = lengths.filter(|(_, patterns)| !patterns.is_empty());
-        in_use.flat_map(|(len, patterns)| {
-            let literal = &channel[..len];
+        let levels = self.0.range(..=channel.len());
+        levels.flat_map(move |(&len, patterns)| {
+            let (literal, rest) = channel.split_at(len);
             let from = patterns.range::<[u8], _>((Included(literal), Unbounded));
-            from.take_while(move |(pattern, _)| pattern.starts_with(literal))
+            let candidates = from.take_while(move |(pattern, _)| pattern.starts_with(literal));
+            candidates.filter(move |(pattern, _)| glob::matches(&pattern[len..], rest, false))
         })
     }
 }
@@ -74,7 +76,6 @@ impl Patterns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::glob;
     use crate::message::Subscriber;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -89,22 +90,19 @@ mod tests {
     }
 
     #[test]
-    fn only_patterns_with_the_literal_bytes_of_a_channel_are_candidates() {
-        let mut patterns = Patterns::default();
+    fn literal_bytes_end_at_a_special_one_or_at_their_maximum() {
+        let lens: Vec<usize> = [&b"a"[..], b"ab*", b"a?b", b"[ab]", b"a\\*", b"", b"*a"]
+            .map(literal_len)
+            .to_vec();
+        assert_eq!(lens, [1, 2, 1, 0, 1, 0, 0]);
         let long = [b"a".repeat(LITERAL_BYTES_MAX + 5), b"*".to_vec()].concat();
-        let all: [&[u8]; 8] = [b"a", b"ab*", b"ab?", b"b*", b"*", b"", b"a\\*", &long];
-        for pattern in all {
-            patterns.entry(pattern).push(client(0));
-        }
-        let of = |channel: &[u8]| -> Vec<Vec<u8>> {
-            let found = patterns.candidates(channel);
-            found.map(|(pattern, _)| pattern.to_vec()).collect()
-        };
-        assert_eq!(of(b"abc"), [&b""[..], b"*", b"a", b"a\\*", b"ab*", b"ab?"]);
-        assert_eq!(of(b""), [&b""[..], b"*"]);
-        assert_eq!(of(b"b"), [&b""[..], b"*", b"b*"]);
-        assert!(of(&long).contains(&long));
-        assert_eq!(patterns.len(), all.len());
+        assert_eq!(literal_len(&long), LITERAL_BYTES_MAX);
+        let mut patterns = Patterns::default();
+        patterns.entry(&long).push(client(0));
+        assert_eq!(patterns.matching(&long).count(), 1);
+        assert_eq!(patterns.matching(&long[..LITERAL_BYTES_MAX]).count(), 0);
+        patterns.remove(&long);
+        assert!(patterns.0.is_empty());
     }
 
     proptest! {
@@ -130,8 +128,8 @@ mod tests {
             prop_assert_eq!(&all, &model);
             for channel in channels.iter().map(String::as_bytes) {
                 let is_match = |pattern: &[u8]| glob::matches(pattern, channel, false);
-                let found = patterns.candidates(channel).map(|(pattern, _)| pattern.to_vec());
-                let found: Vec<Vec<u8>> = found.filter(|pattern| is_match(pattern)).collect();
+                let found = patterns.matching(channel).map(|(pattern, _)| pattern.to_vec());
+                let found: Vec<Vec<u8>> = found.collect();
                 let expected: BTreeSet<Vec<u8>> =
                     model.iter().filter(|pattern| is_match(pattern)).cloned().collect();
                 prop_assert_eq!(found.len(), expected.len());
