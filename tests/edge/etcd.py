@@ -1,5 +1,6 @@
 """Starts etcd, four nodes of `mayfly edge serve` that find each other there, and an origin on loopback. Ends and revives
-nodes and etcd under load, and checks every byte, every status, and the versions of the map.
+nodes and etcd under load, and checks every byte, every status, and the versions of the map. Before that, other four nodes get
+writes that leave out one of them.
 
     python3 tests/edge/etcd.py --mayfly target/release/mayfly
 
@@ -9,6 +10,7 @@ etcd and etcdctl are Debian's packages etcd-server and etcd-client. openssl make
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -21,6 +23,10 @@ from cluster import HANG_SECONDS, NODES, Cluster, Load, Origin, certificates, fr
 LEASE_SECONDS = 10
 PREFIX = "/test/edge"
 PASSWORD = "a password for tests"
+# Objects that are written again and again, and their chunks: few servers have no choice with (3, 1).
+DRIFTING = 6
+DRIFT_LINES = ["data 2", "parity 1", "buckets 100", "etcd-rebalance 1"]
+LINES = ["data 3", "parity 1", "buckets 100"]
 
 
 class Etcd:
@@ -94,11 +100,11 @@ class Etcd:
 class EtcdCluster(Cluster):
     """Nodes that find each other in etcd."""
 
-    def __init__(self, mayfly: Path, folder: Path, origin: Origin, etcd: Etcd) -> None:
+    def __init__(self, mayfly: Path, folder: Path, origin: Origin, etcd: Etcd, lines: list[str]) -> None:
         super().__init__(mayfly, folder, origin)
         self.etcd = etcd
         (folder / "password").write_text(PASSWORD + "\n")
-        lines = ["data 3", "parity 1", "buckets 100", f"etcd {etcd.url}", f"etcd-prefix {PREFIX}", f"etcd-lease {LEASE_SECONDS}"]
+        lines = [*lines, f"etcd {etcd.url}", f"etcd-prefix {PREFIX}", f"etcd-lease {LEASE_SECONDS}"]
         lines += [f"etcd-ca {folder / 'ca.pem'}", f"etcd-cert {folder / 'node.pem'} {folder / 'node.key'}"]
         lines += [f"etcd-user mayfly {folder / 'password'}"]
         (folder / "cluster").write_text("\n".join(lines) + "\n")
@@ -149,6 +155,41 @@ def kill_under_load(cluster: EtcdCluster) -> None:
     assert fetches == 0, f"{fetches} fetches from the origin"
     assert any(chunk for chunk, _ in etcd.map()[0]["loads"]), "no loads were recorded"
     print(f"two of four nodes killed and revived: {replies} replies, no failure, no fetch from the origin, one version a change")
+
+
+def drift(cluster: EtcdCluster) -> None:
+    """Objects whose chunks are all on the same three of four nodes are written again and again: one map places parity on the fourth."""
+    version = cluster.etcd.version()
+    by_idle: dict[int, list[str]] = {number: [] for number in range(NODES)}
+    number = 0
+    while max(map(len, by_idle.values())) < DRIFTING:
+        path = f"/drift{number}/150000"
+        coded, before = cluster.metric("cluster_objects_coded_total"), cluster.metrics("cluster_taken_bytes_total")
+        cluster.check(0, path)
+        poll(lambda: cluster.metric("cluster_objects_coded_total") == coded + 1)
+        after = cluster.metrics("cluster_taken_bytes_total")
+        idle = [node for node in range(NODES) if after[node] == before[node]]
+        assert len(idle) == 1, f"{path}: not on the nodes {idle}"
+        by_idle[idle[0]].append(path)
+        number += 1
+    idle, paths = max(by_idle.items(), key=lambda item: len(item[1]))
+
+    def write() -> bool:
+        coded = cluster.metric("cluster_objects_coded_total")
+        for path in paths:
+            cluster.purge(0, f"url=http://site.example{path}")
+            cluster.check(1, path)
+        poll(lambda: cluster.metric("cluster_objects_coded_total") == coded + len(paths))
+        return cluster.etcd.version() > version
+
+    poll(write)
+    cluster.wait_version(version + 1)
+    assert cluster.metric("etcd_maps_rebalanced_total") == 1
+    before = cluster.metrics("cluster_taken_bytes_total")[idle]
+    write()
+    taken = cluster.metrics("cluster_taken_bytes_total")[idle] - before
+    assert taken > 0, f"the node {idle} takes nothing under the new map"
+    print(f"writes that left out a node: one map for {len(paths)} objects, of which it has {taken} bytes now")
 
 
 def without_etcd(cluster: EtcdCluster) -> None:
@@ -257,10 +298,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as data:
         certificates(Path(folder))
         etcd = Etcd(Path(folder), Path(data))
-        cluster = EtcdCluster(arguments.mayfly.resolve(), Path(folder), origin, etcd)
+        drifting = Path(folder) / "drift"
+        drifting.mkdir()
+        for file in filter(Path.is_file, Path(folder).iterdir()):
+            shutil.copy(file, drifting)
+        first = EtcdCluster(arguments.mayfly.resolve(), drifting, origin, etcd, DRIFT_LINES)
+        cluster = EtcdCluster(arguments.mayfly.resolve(), Path(folder), origin, etcd, LINES)
         try:
             etcd.start()
             etcd.protect()
+            for number in range(NODES):
+                first.start(number)
+            first.wait_version(1)
+            drift(first)
+            first.stop()
+            etcd.control("del", "--prefix", f"{PREFIX}/")
             for number in range(NODES):
                 cluster.start(number)
             cluster.wait_version(1)
@@ -270,6 +322,7 @@ def main() -> None:
             paused_and_compacted(cluster)
             leave(cluster)
         finally:
+            first.stop()
             cluster.stop()
             etcd.stop()
 

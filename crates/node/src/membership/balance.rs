@@ -15,8 +15,9 @@
 
 use edge::{BucketWrites, Map, MapId};
 
-/// Write imbalance (max - min) / min by weight above which a map is uneven.
-pub const IMBALANCE_MAX: f64 = 0.05;
+/// Write imbalance (max - min) / min by weight above which a map is uneven: that of nodes that are
+/// within two per cent of their weights.
+pub const IMBALANCE_MAX: f64 = 0.04;
 /// Periods in a row after which parity is placed again.
 pub const PERIODS: u32 = 5;
 /// Minimum number of periods between a map and one that this module causes.
