@@ -1733,7 +1733,7 @@ _mayfly() {
             return 0
             ;;
         mayfly__subcmd__edge__subcmd__serve)
-            opts="-h --origin --listen --listen-tls --cert --key --admin --purge-token-file --memory --disk --disk-size --max-object --policy --stale-if-error --keep --name --access-log --loglevel --max-connections --cluster --cluster-id --standalone --coded-min-size --repair-rate --peer-listen --peer-address --peer-name --peer-weight --peer-ca --peer-cert --peer-key --peer-plain --threads --help"
+            opts="-h --origin --listen --listen-tls --cert --key --admin --purge-token-file --memory --disk --disk-size --scrub-rate --max-object --policy --stale-if-error --keep --name --access-log --loglevel --max-connections --cluster --cluster-id --standalone --coded-min-size --repair-rate --peer-listen --peer-address --peer-name --peer-weight --peer-ca --peer-cert --peer-key --peer-plain --threads --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1776,6 +1776,10 @@ _mayfly() {
                     return 0
                     ;;
                 --disk-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scrub-rate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -460,6 +460,7 @@ complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subc
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l memory -d 'Memory for stored responses' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l disk -d 'Folder of the disk tier, for responses that have left memory' -r -F
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l disk-size -d 'Capacity of the disk tier' -r
+complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l scrub-rate -d 'Bytes per second that are read at most to verify what is on disk; 0 for no verification' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l max-object -d 'Largest response that is stored' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l policy -d 'Eviction policy' -r
 complete -c mayfly -n "__fish_mayfly_using_subcommand edge; and __fish_seen_subcommand_from serve" -l stale-if-error -d 'Time for which stale responses are used when the origin fails, unless it says otherwise' -r
