@@ -3,10 +3,10 @@
 
     tests/measure/edge.py small target/release/mayfly [--nginx nginx] [--rounds 5] [--other OTHER-MAYFLY] [--floor target/release/examples/hyper_floor]
     tests/measure/edge.py large target/release/mayfly [--nginx nginx] [--rounds 5] [--other OTHER-MAYFLY]
-    tests/measure/edge.py latency target/release/mayfly --open-loop target/release/examples/open_loop [--rate 40000]
+    tests/measure/edge.py latency target/release/mayfly --open-loop target/release/examples/open_loop [--rate 20000]
 
 small  1,000 objects of 1 KiB, all in memory (nginx: in the page cache).
-latency  the objects of `small`, requested at a fixed rate: half of what nginx serves on a core. The time counts from when a request is due
+latency  the objects of `small`, requested at a fixed rate, which half of a core or less should serve. The time counts from when a request is due
        (cargo build --release -p mayfly-node --example open_loop).
 large  600 objects of 1 MiB on disk, of which Mayfly's memory has room for 64; the page cache has them all. nginx uses sendfile.
 
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--other", type=Path, help="another build of the program")
     parser.add_argument("--open-loop", type=Path, help="the example open_loop")
-    parser.add_argument("--rate", type=int, default=40_000, help="requests per second of latency")
+    parser.add_argument("--rate", type=int, default=20_000, help="requests per second of latency")
     parser.add_argument("--floor", type=Path, help="the example hyper_floor")
     arguments = parser.parse_args()
     count, size, more = KINDS[arguments.kind]
