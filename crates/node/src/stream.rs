@@ -8,11 +8,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Parts of the time without progress at whose ends is looked whether there was any.
+/// Parts into which the time without progress is divided. At the end of each part, the timer checks
+/// whether there was progress in it.
 const PARTS: u32 = 8;
 
 /// A connection that fails if neither side has moved a byte for a time, or up to an eighth more.
-/// Progress only sets a flag, which a timer takes: it reads no clock.
+/// Progress only sets a flag, which the timer clears: it reads no clock.
+///
+/// A flush and a shutdown are no progress: the server of HTTP/2 flushes each time it is polled, also
+/// when the timer is the only reason.
 pub struct Watched<S> {
     stream: S,
     part: Duration,
@@ -35,14 +39,13 @@ impl<S> Watched<S> {
         }
     }
 
-    /// Notes progress, or returns an error if there was none for too long.
+    /// Returns a result if there is one, and an error if there was no progress for too long.
     fn check<T>(
         &mut self,
         context: &mut Context<'_>,
         result: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.has_progressed = true;
             return result;
         }
         while self.timer.as_mut().poll(context).is_ready() {
@@ -60,6 +63,16 @@ impl<S> Watched<S> {
         }
         Poll::Pending
     }
+
+    /// Notes progress if bytes were written, as in [`Self::check`].
+    fn written(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.has_progressed |= matches!(result, Poll::Ready(Ok(1..)));
+        self.check(context, result)
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -68,7 +81,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.has_progressed |= buffer.filled().len() > before;
         self.check(context, result)
     }
 }
@@ -80,7 +95,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.check(context, result)
+        self.written(context, result)
     }
 
     fn poll_write_vectored(
@@ -89,7 +104,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.check(context, result)
+        self.written(context, result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -104,5 +119,66 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_shutdown(context);
         self.check(context, result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::{sleep, timeout};
+
+    const IDLE: Duration = Duration::from_secs(60);
+
+    /// Reads, and flushes after each read, as the server of HTTP/2 does. Returns the error.
+    async fn served(stream: &mut Watched<DuplexStream>) -> io::Error {
+        let serve = poll_fn(|context| {
+            loop {
+                let mut bytes = [0; 8];
+                let mut buffer = ReadBuf::new(&mut bytes);
+                let read = Pin::new(&mut *stream).poll_read(context, &mut buffer);
+                let flushed = Pin::new(&mut *stream).poll_flush(context);
+                match (read, flushed) {
+                    (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => {
+                        return Poll::Ready(error);
+                    }
+                    (Poll::Ready(Ok(())), _) if !buffer.filled().is_empty() => {}
+                    _ => return Poll::Pending,
+                }
+            }
+        });
+        let error = timeout(20 * IDLE, serve).await;
+        error.expect("the connection fails")
+    }
+
+    /// A flush with nothing to write counted as progress.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_only_flushed_is_idle() {
+        let (near, _far) = duplex(64);
+        let start = Instant::now();
+        let mut stream = Watched::new(near, IDLE);
+        let error = served(&mut stream).await;
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(start.elapsed() >= IDLE);
+        assert!(start.elapsed() <= IDLE + 2 * IDLE / PARTS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_moves_bytes_is_not_idle() {
+        let (near, mut far) = duplex(64);
+        let start = Instant::now();
+        let mut stream = Watched::new(near, IDLE);
+        let writes = async {
+            for _ in 0..5 {
+                sleep(IDLE * 2 / 3).await;
+                far.write_all(b"x").await.expect("the other side is open");
+            }
+        };
+        let (error, ()) = tokio::join!(served(&mut stream), writes);
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let last = IDLE * 10 / 3;
+        assert!(start.elapsed() >= last + IDLE);
+        assert!(start.elapsed() <= last + IDLE + 2 * IDLE / PARTS);
     }
 }

@@ -138,6 +138,38 @@ fn a_client_that_does_not_finish_its_head_is_cut_off() {
     assert_eq!(origin.heads().len(), 0);
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// Flushes of the server counted as progress, so that such a connection was never closed.
+#[test]
+fn a_silent_client_of_http2_is_cut_off() {
+    let origin = Origin::plain(FRESH, "content");
+    let site = Site::with(&origin, |config| {
+        config.limits.client_idle = Duration::from_millis(400);
+    });
+    const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let silent = [BEGIN, &frame(4, 0, 0, &[])].concat();
+    // SETTINGS_INITIAL_WINDOW_SIZE 0, and a request whose content never has a window.
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let request = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']);
+    let stalled = [BEGIN, &settings, &request].concat();
+    for bytes in [silent, stalled] {
+        let mut stream = site.connect();
+        stream.write_all(&bytes).expect("loopback works");
+        let mut received = vec![];
+        // The connection ends although the client keeps it open.
+        let read = stream.read_to_end(&mut received);
+        read.expect("the node closes the connection");
+        assert!(!received.is_empty());
+    }
+    assert_eq!(origin.heads().len(), 1);
+}
+
 #[test]
 fn a_client_that_does_not_read_is_cut_off() {
     let (ended, has_ended) = channel::<()>();
