@@ -18,7 +18,7 @@ const PASS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// of the cluster. Further ones are found by reads.
 const UNNAMED_MAX: usize = 65_536;
 
-/// Verifies until `stop` changes.
+/// Verifies until `stop` changes, or a failure of the device has turned the disk tier off.
 pub async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
     let rate = node.config.scrub_bytes_per_second;
     if rate == 0 || node.config.disk.is_none() {
@@ -28,6 +28,9 @@ pub async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
         loop {
             let next = Instant::now() + PASS_TIME;
             pass(&node, rate).await;
+            if node.store.disk_stats().is_none_or(|disk| disk.is_off) {
+                return;
+            }
             sleep_until(next).await;
         }
     };

@@ -35,7 +35,8 @@ pub struct Step {
     pub bytes: u64,
     /// Records that were found damaged, and have left the index.
     pub lost: Vec<Lost>,
-    /// Whether the pass has ended. The position is at the beginning of the next one.
+    /// Whether the pass has ended, also because the tier is off. The position is at the beginning of
+    /// the next one.
     pub is_last: bool,
 }
 
@@ -52,7 +53,13 @@ impl Shared {
     /// Verifies records until a number of bytes has been read, and at least one.
     pub(super) fn scrub(&self, position: &mut Position, bytes_max: u64) -> Step {
         let mut step = Step::default();
-        while step.bytes < bytes_max && !self.is_off() {
+        while step.bytes < bytes_max {
+            if self.is_off() {
+                // The pass ends without being complete.
+                *position = Position::default();
+                step.is_last = true;
+                break;
+            }
             let Some((segment, entry)) = self.next(position) else {
                 *position = Position::default();
                 step.is_last = true;

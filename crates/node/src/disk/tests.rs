@@ -621,3 +621,19 @@ fn segments_that_are_deleted_during_a_pass_are_left_out() {
     assert!(tier.disk().stats().displaced > 100);
     tier.check();
 }
+
+/// The pass did not end, and read nothing in each step, so that its caller never waited.
+#[test]
+fn a_pass_ends_when_the_tier_is_off() {
+    let tier = Tier::new(64 << 20);
+    for name in 0..10 {
+        tier.write(name, content(name, 100_000), 60_000);
+    }
+    let mut position = Position::default();
+    assert!(!tier.disk().scrub(&mut position, 150_000).is_last);
+    tier.disk().shared.fail(&io::Error::other("a test"));
+    let step = tier.disk().scrub(&mut position, 150_000);
+    assert!(step.is_last);
+    assert_eq!(step.bytes, 0);
+    assert_eq!(tier.disk().stats().scrub_passes, 0);
+}
