@@ -10,7 +10,8 @@ save-load  Processor time of loading and of saving, in user and kernel mode and 
            saves what it has loaded, in turns; the figures are medians, in keys per processor second. Compression is off for all.
 aof        Processor time per SET without a file, and with `everysec`; requests per second of 50 clients with `always`, in turns.
 during     Latency of a client that reads, while 5 M keys are saved and another process reads and writes in equal parts; and the highest memory
-           during the save beyond that before it. Only an idle machine gives a meaningful latency.
+           during the save beyond that before it. Only an idle machine with more than two cores gives a meaningful latency. The further columns are
+           without the time for which the server's thread or the probe waited for a core, which the thread that saves causes as well.
 """
 
 import argparse
@@ -207,19 +208,40 @@ def aof(chosen) -> None:
         print(f"{name_of(binary):20} {alone:8.0f} {logged:12.0f} {logged / alone:6.2f} {statistics.median(always[binary]):26,.0f}")
 
 
+def serving_thread(server: Server) -> int:
+    """The thread that serves clients."""
+    for thread in Path(f"/proc/{server.process.pid}/task").iterdir():
+        if (thread / "comm").read_text().startswith("worker"):
+            return int(thread.name)
+    return server.process.pid
+
+
+def waited_s(schedstat: int) -> float:
+    """Time for which a thread was ready to run and had no core."""
+    return int(os.pread(schedstat, 100, 0).split()[1]) / 1e9
+
+
 def probe(server: Server, times: list, stops: threading.Event) -> None:
+    """Adds the time of each request, and that time without what server and probe have waited for a core."""
+    threads = [f"/proc/{server.process.pid}/task/{serving_thread(server)}/schedstat", f"/proc/self/task/{threading.get_native_id()}/schedstat"]
+    files = [os.open(thread, os.O_RDONLY) for thread in threads]
     with socket.create_connection(("127.0.0.1", server.port)) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not stops.is_set():
+            before = [waited_s(file) for file in files]
             begun = time.perf_counter()
             peer.sendall(b"GET key:000000000001\r\n")
             peer.recv(4096)
-            times.append(time.perf_counter() - begun)
+            took = time.perf_counter() - begun
+            times.append((took, max(took - sum(waited_s(file) - one for file, one in zip(files, before)), 0.0)))
             time.sleep(0.0005)
+    for file in files:
+        os.close(file)
 
 
 def during(chosen) -> None:
-    print(f"{'server':20} {'':10} {'p50 ms':>8} {'p99.9 ms':>9} {'max ms':>8} {'extra MB':>9}")
+    print(f"{'':60} {'without waiting for a core':>26}")
+    print(f"{'server':20} {'':10} {'requests':>10} {'p50 ms':>8} {'p99.9 ms':>9} {'max ms':>8} {'p99.9 ms':>9} {'max ms':>8} {'extra MB':>9}")
     for binary in chosen.servers:
         with tempfile.TemporaryDirectory(prefix="durability-") as folder:
             server = Server(binary, folder)
@@ -244,9 +266,10 @@ def during(chosen) -> None:
                     time.sleep(0.05)
                 stops.set()
                 thread.join()
-                times.sort()
-                at = lambda share: times[min(len(times) - 1, int(len(times) * share))] * 1e3
-                print(f"{name_of(binary):20} {phase:10} {at(0.5):8.2f} {at(0.999):9.2f} {times[-1] * 1e3:8.2f} {(peak - before) / 1e6:9.1f}", flush=True)
+                whole, own = (sorted(column) for column in zip(*times))
+                at = lambda column, share: column[min(len(column) - 1, int(len(column) * share))] * 1e3
+                figures = f"{at(whole, 0.5):8.2f} {at(whole, 0.999):9.2f} {at(whole, 1):8.2f} {at(own, 0.999):9.2f} {at(own, 1):8.2f}"
+                print(f"{name_of(binary):20} {phase:10} {len(whole):10} {figures} {(peak - before) / 1e6:9.1f}", flush=True)
             for one in loads:
                 one.kill()
                 one.wait()

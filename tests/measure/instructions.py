@@ -4,6 +4,7 @@
     tests/measure/instructions.py target/release/mayfly PATH/redis-server PATH/valkey-server [--pipeline 32] [--tests get,set]
 
     tests/measure/instructions.py target/release/mayfly --tests get --rules '~key:* +@read +@write'
+    tests/measure/instructions.py target/release/mayfly --tests get,set --options '--engine segment --segment-file segments'
 
 Each server runs under `valgrind --tool=callgrind` with one data thread and serves one connection. A count is the difference of two runs with
 different numbers of requests, so that the start does not matter. Unlike processor time it hardly depends on what else the machine does; it does
@@ -82,6 +83,14 @@ class Client:
             for _ in range(max(int(line[1:]), 0)):
                 self.reply()
 
+    def wait_until_loaded(self) -> None:
+        while True:
+            self.socket.sendall(encoded("GET", key(0)))
+            line = self.replies.readline()
+            if not line.startswith(b"-LOADING"):
+                return
+            time.sleep(0.1)
+
     def run(self, requests: list[bytes], pipeline: int) -> None:
         for first in range(0, len(requests), pipeline):
             batch = requests[first : first + pipeline]
@@ -90,22 +99,24 @@ class Client:
                 self.reply()
 
 
-def instructions(program: str, test: str, pipeline: int, count: int, rules: str) -> int:
+def instructions(program: str, test: str, pipeline: int, count: int, rules: str, further: list[str]) -> int:
     """Runs a server for one number of requests and returns its instructions."""
     with socket.socket() as probe, tempfile.TemporaryDirectory(prefix="mayfly-count-") as folder:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         probe.close()
-        own = ["serve", "--threads", "1"] if "mayfly" in Path(program).name else ["--save", "", "--appendonly", "no"]
+        own = ["serve", "--threads", "1", *further] if "mayfly" in Path(program).name else ["--save", "", "--appendonly", "no"]
         command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", str(Path(program).resolve()), *own]
         with (Path(folder) / "log").open("w+") as log:
             server = subprocess.Popen([*command, "--bind", "127.0.0.1", "--port", str(port)], cwd=folder, stdout=subprocess.DEVNULL, stderr=log)
             try:
                 client = Client(port)
+                client.wait_until_loaded()
                 client.run([encoded("SET", key(number), "xxx") for number in range(KEYS)], 100)
-                client.run([encoded("XGROUP", "CREATE", "queue", "g", 0, "MKSTREAM")], 1)
-                entries = range(1, MANY // 2 + 1) if test == "xreadgroup-or-xack" else []
-                client.run([encoded("XADD", "queue", f"{number}-1", "field", "value-of-an-entry") for number in entries], 100)
+                if test == "xreadgroup-or-xack":
+                    client.run([encoded("XGROUP", "CREATE", "queue", "g", 0, "MKSTREAM")], 1)
+                    entries = range(1, MANY // 2 + 1)
+                    client.run([encoded("XADD", "queue", f"{number}-1", "field", "value-of-an-entry") for number in entries], 100)
                 if rules:
                     client.run([encoded("ACL", "SETUSER", f"user:{number}", "on", "nopass", *rules.split()) for number in range(USERS)], 1)
                     client.run([encoded("AUTH", "user:7", "any")], 1)
@@ -123,10 +134,11 @@ def main() -> None:
     parser.add_argument("--tests", default=",".join(TESTS), help=f"of {', '.join(TESTS)} (all by default)")
     parser.add_argument("--pipeline", default=32, type=int, help="requests in flight (32 by default)")
     parser.add_argument("--rules", default="", help="create ten users with these rules, and act as one of them instead of the default user")
+    parser.add_argument("--options", default="", help="further arguments for mayfly, which runs in an empty folder")
     options = parser.parse_args()
     for test in options.tests.split(","):
         for program in options.programs:
-            few, many = (instructions(program, test, options.pipeline, count, options.rules) for count in (FEW, MANY))
+            few, many = (instructions(program, test, options.pipeline, count, options.rules, options.options.split()) for count in (FEW, MANY))
             print(f"{test:20} {program:60} {(many - few) / (MANY - FEW):9.0f}", flush=True)
 
 
