@@ -5,6 +5,7 @@
 use crate::disk::Position;
 use crate::proxy::Node;
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -15,7 +16,8 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Minimum time between the beginnings of two passes.
 const PASS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Damaged records of a pass whose key is damaged, too, and which are looked for among the objects
-/// of the cluster. Further ones are found by reads.
+/// of the cluster. Further ones are not reported: a data chunk is then found by a read of its
+/// object, and parity with the first lost data chunk of the same object.
 const UNNAMED_MAX: usize = 65_536;
 
 /// Verifies until `stop` changes, or a failure of the device has turned the disk tier off.
@@ -42,7 +44,7 @@ pub async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
 
 /// Verifies everything that is on disk, at a number of bytes per second.
 pub async fn pass(node: &Arc<Node>, bytes_per_second: u64) {
-    let mut position = Position::default();
+    let mut position = Position::new(RandomState::new().hash_one(0));
     let mut unnamed = HashSet::new();
     let mut pace = Instant::now();
     loop {

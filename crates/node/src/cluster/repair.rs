@@ -8,10 +8,15 @@
 //!
 //! # Bounds
 //! A node repairs one object at a time, and one more after a node has come back, with pauses such
-//! that at most a configured number of bytes per second is read for it, here and on homes. An
-//! object is repaired at most once in [`RECENT_TIME`], so that one that cannot be repaired costs
+//! that at most a configured number of bytes per second is read for it, here and on homes. A
+//! chunk is repaired at most once in [`RECENT_TIME`], so that one that cannot be repaired costs
 //! little. At most [`WAITING_MAX`] objects wait; further ones are found by their next read. The
 //! memory of a repair is a stripe and the chunks that are missing.
+//!
+//! A chunk that the verification has found damaged is reported once, because it has left the index.
+//! If it cannot be repaired then, for instance because fewer than K nodes answer or none has the
+//! head, it is reported again after [`RETRY_TIME`], and then after twice the time of the last wait,
+//! [`RETRIES_MAX`] times. At most [`WAITING_MAX`] chunks wait for that, until the node stops.
 //!
 //! # Limits
 //! When a node comes back, 65,536 heads in memory and all on disk are compared with what it has,
@@ -56,6 +61,10 @@ const STUBS_MAX: usize = 64;
 const RECENT_MAX: u64 = 16_384;
 /// Time for which it is remembered.
 const RECENT_TIME: Duration = Duration::from_secs(60);
+/// Time after which a damaged chunk that was not repaired is reported again for the first time.
+const RETRY_TIME: Duration = Duration::from_secs(120);
+/// Maximum number of further reports. The last one follows after 34 hours.
+const RETRIES_MAX: u32 = 10;
 
 /// An object of which chunks may be lost.
 struct Damaged {
@@ -65,6 +74,41 @@ struct Damaged {
     lost: BTreeSet<usize>,
     /// The node whose chunks are looked for; `None` for all nodes.
     of: Option<ServerId>,
+    /// Reports before this one, if the lost chunk is reported again in case it is not repaired.
+    tries: Option<u32>,
+}
+
+/// A damaged chunk of the disk tier, which this node is to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Report {
+    /// Key of the chunk.
+    key: Key,
+    versions: Vec<u64>,
+    /// Reports before this one.
+    tries: u32,
+}
+
+/// Reports that are made again, by their times.
+#[derive(Default)]
+struct Retries {
+    reports: BTreeMap<(Instant, u64), Report>,
+    /// Number of the next one, which distinguishes those of one instant.
+    next: u64,
+}
+
+impl Retries {
+    /// Adds a report that was made without success. Returns false if there is no room, or if it was
+    /// made often enough.
+    fn push(&mut self, mut report: Report, now: Instant) -> bool {
+        if self.reports.len() >= WAITING_MAX || report.tries >= RETRIES_MAX {
+            return false;
+        }
+        let at = now + RETRY_TIME * 2_u32.pow(report.tries);
+        report.tries += 1;
+        self.reports.insert((at, self.next), report);
+        self.next += 1;
+        true
+    }
 }
 
 /// State of the repairs of a node.
@@ -75,6 +119,9 @@ pub(super) struct Repairs {
     waiting: mpsc::Sender<Damaged>,
     receiver: Mutex<Option<mpsc::Receiver<Damaged>>>,
     recent: Cache<u64, ()>,
+    retries: Mutex<Retries>,
+    /// Notified of a new report in `retries`.
+    retried: Notify,
     /// Nodes that have come back, whose chunks are not looked for yet.
     returned: Mutex<BTreeSet<ServerId>>,
     change: Notify,
@@ -99,6 +146,8 @@ impl Repairs {
             waiting,
             receiver: Mutex::new(Some(receiver)),
             recent: recent.map_err(|error| Invalid(error.to_string()))?,
+            retries: Mutex::default(),
+            retried: Notify::new(),
             returned: Mutex::default(),
             change: Notify::new(),
             instances: Mutex::default(),
@@ -119,6 +168,43 @@ impl Repairs {
         let before = locked(&self.instances).insert(server, instance.clone());
         if before.is_some_and(|before| before != *instance) {
             self.returned(server);
+        }
+    }
+
+    /// Whether a name was given a moment ago. It counts as given from now on.
+    fn is_recent(&self, name: u64) -> bool {
+        let is_recent = self.recent.contains_key(&name);
+        if !is_recent {
+            self.recent.insert(name, ());
+        }
+        is_recent
+    }
+
+    /// Keeps a report for later.
+    fn retry(&self, report: Report) -> bool {
+        let is_kept = locked(&self.retries).push(report, Instant::now());
+        self.retried.notify_one();
+        is_kept
+    }
+
+    /// Waits for the next report that is due to be made again, and returns it.
+    async fn next_retry(&self) -> Report {
+        loop {
+            let first = { locked(&self.retries).reports.keys().next().copied() };
+            let Some((at, _)) = first else {
+                self.retried.notified().await;
+                continue;
+            };
+            if at > Instant::now() {
+                tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = self.retried.notified() => {}
+                }
+                continue;
+            }
+            if let Some((_, report)) = { locked(&self.retries).reports.pop_first() } {
+                return report;
+            }
         }
     }
 
@@ -147,7 +233,16 @@ impl Cluster {
         };
         let reported = async {
             while let Some(damaged) = receiver.recv().await {
-                self.repair_one(&damaged).await;
+                let is_repaired = self.repair_one(&damaged).await;
+                if !is_repaired && let Some(tries) = damaged.tries {
+                    self.retry_damaged(&damaged, tries);
+                }
+            }
+        };
+        let retried = async {
+            loop {
+                let report = self.repairs.next_retry().await;
+                self.report_chunk(report).await;
             }
         };
         let returned = async {
@@ -161,13 +256,20 @@ impl Cluster {
         tokio::select! {
             () = reported => {}
             () = returned => {}
+            () = retried => {}
             _ = stop.changed() => {}
         }
     }
 
     /// Reports that chunks of an object are lost on their homes.
-    pub(super) fn report(&self, key: &Key, head: &Arc<Head>, lost: BTreeSet<usize>) {
+    pub(super) fn report(&self, key: &Key, head: &Arc<Head>, mut lost: BTreeSet<usize>) {
         if lost.is_empty() || self.repairs.bytes_per_second == 0 {
+            return;
+        }
+        let version = head.coded.map_or(0, |coded| coded.version);
+        let object = key_hash(key) ^ version;
+        lost.retain(|chunk| !self.repairs.is_recent(chunk_name(object, *chunk)));
+        if lost.is_empty() {
             return;
         }
         let damaged = Damaged {
@@ -175,10 +277,8 @@ impl Cluster {
             head: head.clone(),
             lost,
             of: None,
+            tries: None,
         };
-        if self.is_recent(&damaged) {
-            return;
-        }
         match self.repairs.waiting.try_send(damaged) {
             Ok(()) => {}
             Err(_) => _ = self.counts.repairs_dropped.fetch_add(1, Relaxed),
@@ -187,21 +287,97 @@ impl Cluster {
 
     /// Reports a chunk of the disk tier that is lost, if this node is its home and does not have it
     /// in memory. Waits if too many objects wait.
-    pub async fn report_lost(&self, chunk_key: &Key, versions: &[u64]) {
-        let Some((key, chunk)) = chunk_key.of_chunk() else {
+    pub async fn report_lost(self: &Arc<Self>, chunk_key: &Key, versions: &[u64]) {
+        let report = Report {
+            key: chunk_key.clone(),
+            versions: versions.to_vec(),
+            tries: 0,
+        };
+        self.report_chunk(report).await;
+    }
+
+    async fn report_chunk(self: &Arc<Self>, report: Report) {
+        let Some((key, chunk)) = report.key.of_chunk() else {
             return;
         };
-        if self.store.is_in_memory(chunk_key) || !self.is_home(&key, chunk, self.config.own) {
+        if self.repairs.bytes_per_second == 0
+            || report.versions.is_empty()
+            || !self.is_home(&key, chunk, self.config.own)
+        {
             return;
         }
-        let Some(resource) = self.store.get_anywhere(&key).await else {
+        // It is there again, in memory or, at a later try, on disk.
+        if let Some(resource) = self.store.get_anywhere(&report.key).await
+            && report
+                .versions
+                .iter()
+                .all(|version| resource.chunk(*version).is_some())
+        {
             return;
-        };
-        for object in &resource.variants {
-            let version = object.head.coded.map(|coded| coded.version);
-            if version.is_some_and(|version| versions.contains(&version)) {
-                self.wait_to_report(&key, &object.head, chunk).await;
+        }
+        let mut heads = self.heads_here(&key, &report.versions).await;
+        if heads.is_empty() {
+            for message in self.find_stubs(&key).await {
+                heads.extend(self.store_stub(&key, message));
             }
+            heads.retain(|head| is_of(head, &report.versions));
+        }
+        if heads.is_empty() {
+            self.keep(report);
+            return;
+        }
+        for head in heads {
+            let version = head.coded.map_or(0, |coded| coded.version);
+            if self
+                .repairs
+                .is_recent(chunk_name(key_hash(&key) ^ version, chunk))
+            {
+                self.keep(Report {
+                    versions: vec![version],
+                    ..report.clone()
+                });
+                continue;
+            }
+            let damaged = Damaged {
+                key: key.clone(),
+                head,
+                lost: BTreeSet::from([chunk]),
+                of: None,
+                tries: Some(report.tries),
+            };
+            // An error is the end of the node.
+            let _ = self.repairs.waiting.send(damaged).await;
+        }
+    }
+
+    /// Returns the heads of versions of an object that this node has.
+    async fn heads_here(&self, key: &Key, versions: &[u64]) -> Vec<Arc<Head>> {
+        let resource = self.store.get_anywhere(key).await;
+        let objects = resource.iter().flat_map(|resource| &resource.variants);
+        let heads = objects.map(|object| object.head.clone());
+        heads.filter(|head| is_of(head, versions)).collect()
+    }
+
+    /// Keeps a report for later, or counts it as dropped.
+    fn keep(&self, report: Report) {
+        if !self.repairs.retry(report) {
+            self.counts.repairs_dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Keeps the report of an object that was not repaired.
+    fn retry_damaged(&self, damaged: &Damaged, tries: u32) {
+        let version = damaged.head.coded.map_or(0, |coded| coded.version);
+        for key in damaged
+            .lost
+            .iter()
+            .filter_map(|chunk| damaged.key.chunk(*chunk))
+        {
+            self.keep(Report {
+                key,
+                versions: vec![version],
+                tries,
+            });
         }
     }
 
@@ -229,32 +405,6 @@ impl Cluster {
         let _ = stubs.await;
     }
 
-    async fn wait_to_report(&self, key: &Key, head: &Arc<Head>, chunk: usize) {
-        let damaged = Damaged {
-            key: key.clone(),
-            head: head.clone(),
-            lost: BTreeSet::from([chunk]),
-            of: None,
-        };
-        if self.repairs.bytes_per_second > 0 && !self.is_recent(&damaged) {
-            // An error is the end of the node.
-            let _ = self.repairs.waiting.send(damaged).await;
-        }
-    }
-
-    /// Whether an object was reported a moment ago, with the same node. It counts as reported from
-    /// now on.
-    fn is_recent(&self, damaged: &Damaged) -> bool {
-        let version = damaged.head.coded.map_or(0, |coded| coded.version);
-        let of = damaged.of.map_or(0, |of| mix(u64::from(of.0) + 1));
-        let name = key_hash(&damaged.key) ^ version ^ of;
-        let is_recent = self.repairs.recent.contains_key(&name);
-        if !is_recent {
-            self.repairs.recent.insert(name, ());
-        }
-        is_recent
-    }
-
     /// Whether a chunk that the reader has found lost has its home on a node.
     pub(super) fn is_home(&self, key: &Key, chunk: usize, server: ServerId) -> bool {
         let view = self.view();
@@ -276,6 +426,7 @@ impl Cluster {
                     head,
                     lost: BTreeSet::new(),
                     of: Some(server),
+                    tries: None,
                 };
                 self.repair_one(&damaged).await;
             }
@@ -291,24 +442,28 @@ impl Cluster {
         first == Some(self.config.own)
     }
 
-    async fn repair_one(self: &Arc<Self>, damaged: &Damaged) {
+    /// Repairs an object. Returns whether nothing is left to do.
+    async fn repair_one(self: &Arc<Self>, damaged: &Damaged) -> bool {
         let Some(coded) = damaged.head.coded else {
-            return;
+            return true;
         };
         if coded.length == 0
             || coded.length > self.object_bytes_max
             || damaged.head.terms.usable_ms(self.clock.now_ms()) == 0
         {
-            return;
+            return true;
         }
         let homes = self.lost(damaged, coded).await;
-        if homes.is_empty() || (damaged.of.is_some() && self.is_recent(damaged)) {
-            return;
+        let object = key_hash(&damaged.key) ^ coded.version;
+        let is_recent = |of: ServerId| self.repairs.is_recent(object ^ mix(u64::from(of.0) + 1));
+        if homes.is_empty() || damaged.of.is_some_and(is_recent) {
+            return true;
         }
         let stored = self.restore(damaged, &homes).await;
         let (stored, failed) = (stored as u64, (homes.len() - stored) as u64);
         self.counts.chunks_repaired.fetch_add(stored, Relaxed);
         self.counts.chunks_not_repaired.fetch_add(failed, Relaxed);
+        failed == 0
     }
 
     /// Returns the chunks that are lost, with their homes.
@@ -415,9 +570,67 @@ impl Cluster {
     }
 }
 
+/// Name of a chunk among the recent ones, which differs from those of nodes.
+fn chunk_name(object: u64, chunk: usize) -> u64 {
+    object ^ mix((chunk as u64 + 1) << 32)
+}
+
+fn is_of(head: &Head, versions: &[u64]) -> bool {
+    let version = head.coded.map(|coded| coded.version);
+    version.is_some_and(|version| versions.contains(&version))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn report(number: usize) -> Report {
+        let key = Key::new(false, "a", &format!("/{number}"));
+        Report {
+            key: key.expect("the input is valid"),
+            versions: vec![1],
+            tries: 0,
+        }
+    }
+
+    /// A report was made once, and lost if the repair failed.
+    #[tokio::test(start_paused = true)]
+    async fn a_report_without_success_is_made_again_a_number_of_times() {
+        let repairs = Repairs::new(1).expect("the settings are constants");
+        let start = Instant::now();
+        let mut report = report(0);
+        let mut count = 0;
+        while repairs.retry(report.clone()) {
+            report = repairs.next_retry().await;
+            count += 1;
+            assert_eq!(report.tries, count);
+        }
+        assert_eq!(count, RETRIES_MAX);
+        assert!(start.elapsed() > Duration::from_secs(34 * 60 * 60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reports_that_wait_are_bounded_and_made_in_their_order() {
+        let repairs = Repairs::new(1).expect("the settings are constants");
+        for number in 0..WAITING_MAX {
+            assert!(repairs.retry(report(number)));
+        }
+        assert!(!repairs.retry(report(0)));
+        for number in 0..WAITING_MAX {
+            assert_eq!(repairs.next_retry().await.key, report(number).key);
+        }
+    }
+
+    /// A chunk of an object another chunk of which had just been repaired was not repaired.
+    #[tokio::test]
+    async fn chunks_and_nodes_have_names_of_their_own() {
+        let repairs = Repairs::new(1).expect("the settings are constants");
+        for chunk in 0..4 {
+            assert!(!repairs.is_recent(chunk_name(7, chunk)));
+            assert!(repairs.is_recent(chunk_name(7, chunk)));
+            assert!(!repairs.is_recent(7 ^ mix(chunk as u64 + 1)));
+        }
+    }
 
     #[tokio::test]
     async fn a_node_that_has_started_again_is_noticed() {

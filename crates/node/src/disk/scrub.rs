@@ -1,8 +1,14 @@
 //! Verification of records that are not read, so that damage is found while the rest of the
 //! cluster can still make a chunk again.
 //!
-//! A pass goes through the segments from the oldest to the newest, and reads each record of the
-//! index: header, description, and content in pieces. Bytes that were not in the page cache do not
+//! A pass goes through the segments that are there when it begins, and reads each record of the
+//! index: header, description, and content in pieces. It begins at a segment that a seed chooses,
+//! goes to the oldest one, and then from the newest one back to the first. So a pass does not go
+//! before the deletion of the oldest segments, which it would do in the order of their age if writes
+//! are faster than it, and passes that end early by a restart do not read the same segments each
+//! time.
+//!
+//! Bytes that were not in the page cache do not
 //! stay there, so that a pass does not displace what clients read. Bytes that are there are
 //! verified as they are: they are what clients get.
 //!
@@ -18,14 +24,26 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Where a pass is. The default is its beginning.
-#[derive(Default)]
+/// The place that a pass has reached.
 pub struct Position {
-    /// Number of the next segment.
-    next: u32,
+    seed: u64,
+    /// Numbers of the segments that are left, the next one last; `None` before the first one.
+    numbers: Option<Vec<u32>>,
     segment: Option<Arc<Segment>>,
     /// Records of the segment that are not verified yet, the next one last: 24 bytes each.
     entries: Vec<Entry>,
+}
+
+impl Position {
+    /// Returns the beginning of a pass. A seed chooses the first segment.
+    pub fn new(seed: u64) -> Self {
+        Position {
+            seed,
+            numbers: None,
+            segment: None,
+            entries: vec![],
+        }
+    }
 }
 
 /// Result of a step of a pass.
@@ -56,12 +74,12 @@ impl Shared {
         while step.bytes < bytes_max {
             if self.is_off() {
                 // The pass ends without being complete.
-                *position = Position::default();
+                *position = Position::new(position.seed);
                 step.is_last = true;
                 break;
             }
             let Some((segment, entry)) = self.next(position) else {
-                *position = Position::default();
+                *position = Position::new(position.seed);
                 step.is_last = true;
                 self.counts.scrub_passes.fetch_add(1, Relaxed);
                 break;
@@ -92,18 +110,28 @@ impl Shared {
             if let Some(entry) = position.entries.pop() {
                 return Some((position.segment.clone()?, entry));
             }
-            let segment = {
-                let map = self.segments.map();
-                let (_, segment) = map.range(position.next..).next()?;
-                segment.clone()
+            let seed = position.seed;
+            let numbers = position.numbers.get_or_insert_with(|| self.order(seed));
+            let Some(segment) = self.segments.get(numbers.pop()?) else {
+                // It was deleted meanwhile.
+                continue;
             };
-            position.next = segment.number.checked_add(1)?;
             // The segment that is written has no footer yet, and one without an intact footer has
             // headers.
             position.entries = segment.entries().unwrap_or_default();
             position.entries.reverse();
             position.segment = Some(segment);
         }
+    }
+
+    /// Returns the numbers of all segments in the order of a pass, the first one last.
+    pub(super) fn order(&self, seed: u64) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self.segments.map().keys().copied().collect();
+        if !numbers.is_empty() {
+            let first = (seed % numbers.len() as u64) as usize;
+            numbers.rotate_left(first + 1);
+        }
+        numbers
     }
 
     fn verify(&self, segment: &Segment, entry: &Entry) -> Verified {

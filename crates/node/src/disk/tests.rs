@@ -489,7 +489,7 @@ fn an_object_takes_at_most_64_bytes_of_memory() {
 
 /// Verifies everything in steps of some bytes. Returns the damaged keys, and the bytes read.
 fn scrub(tier: &Tier, bytes_max: u64) -> (Vec<Lost>, u64) {
-    let (mut position, mut lost, mut bytes) = (Position::default(), vec![], 0);
+    let (mut position, mut lost, mut bytes) = (Position::new(0), vec![], 0);
     loop {
         let step = tier.disk().scrub(&mut position, bytes_max);
         assert!(step.bytes < bytes_max + 300_000, "{step:?}");
@@ -609,7 +609,7 @@ fn a_record_behind_the_end_of_a_file_is_damaged_and_no_failure() {
 #[test]
 fn segments_that_are_deleted_during_a_pass_are_left_out() {
     let tier = Tier::new(6 << 20);
-    let mut position = Position::default();
+    let mut position = Position::new(0);
     let mut passes = 0;
     for name in 0..200 {
         tier.write(name, content(name, 100_000), 60_000);
@@ -629,11 +629,37 @@ fn a_pass_ends_when_the_tier_is_off() {
     for name in 0..10 {
         tier.write(name, content(name, 100_000), 60_000);
     }
-    let mut position = Position::default();
+    let mut position = Position::new(0);
     assert!(!tier.disk().scrub(&mut position, 150_000).is_last);
     tier.disk().shared.fail(&io::Error::other("a test"));
     let step = tier.disk().scrub(&mut position, 150_000);
     assert!(step.is_last);
     assert_eq!(step.bytes, 0);
     assert_eq!(tier.disk().stats().scrub_passes, 0);
+}
+
+/// A pass began at the oldest segment each time, which is the next one to be deleted.
+#[test]
+fn a_pass_begins_at_any_segment_and_reads_each_one() {
+    let tier = Tier::new(6 << 20);
+    for name in 0..24 {
+        tier.write(name, content(name, 200_000), 60_000);
+    }
+    let shared = &tier.disk().shared;
+    let numbers: Vec<u32> = shared.segments.map().keys().copied().collect();
+    assert!(numbers.len() > 2);
+    for (seed, first) in (0..).zip(&numbers) {
+        let mut order = shared.order(seed);
+        order.reverse();
+        assert_eq!(order[0], *first);
+        // Each segment is followed by the next older one, and the oldest one by the newest.
+        let steps: Vec<_> = order.windows(2).filter(|two| two[0] < two[1]).collect();
+        assert!(steps.len() <= 1);
+        order.sort_unstable();
+        assert_eq!(order, numbers);
+        let mut position = Position::new(seed);
+        let step = tier.disk().scrub(&mut position, u64::MAX);
+        assert!(step.is_last);
+        assert!(step.bytes >= tier.disk().stats().live_bytes);
+    }
 }
