@@ -25,7 +25,7 @@ PREFIX = "/test/edge"
 PASSWORD = "a password for tests"
 # Objects that are written again and again, and their chunks: few servers have no choice with (3, 1).
 DRIFTING = 6
-DRIFT_LINES = ["data 2", "parity 1", "buckets 100", "etcd-rebalance 1"]
+DRIFT_LINES = ["data 2", "parity 1", "buckets 100", "etcd-rebalance 1 test"]
 LINES = ["data 3", "parity 1", "buckets 100"]
 
 

@@ -119,7 +119,7 @@ class Cluster:
         if weights is None:
             lines += [f"server {number} 127.0.0.1:{port}" for number, port in enumerate(peers)]
         else:
-            lines += [f"etcd {self.start_etcd()}", f"etcd-rebalance {arguments.rebalance}"]
+            lines += [f"etcd {self.start_etcd()}", f"etcd-rebalance {arguments.rebalance} test"]
         (folder / "cluster").write_text("\n".join(lines) + "\n")
         each = int(footprint / NODES)
         disk, memory = int(each * arguments.disk), max(int(each * arguments.memory), 16 * SIZE_MAX + (1 << 18))

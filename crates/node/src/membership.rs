@@ -59,8 +59,17 @@ pub trait Host: Send + Sync + 'static {
     /// Uses a map, which is newer than all before.
     fn install(&self, record: &Arc<Record>);
 
-    /// Returns the bytes that all nodes have recorded for each bucket; may be empty.
-    fn loads(&self) -> impl Future<Output = Vec<BucketWrites>> + Send;
+    /// Returns the bytes that the nodes have recorded for each bucket; may be empty.
+    fn loads(&self) -> impl Future<Output = Counted> + Send;
+}
+
+/// Bytes that nodes have recorded for each bucket.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Bytes by bucket.
+    pub writes: Vec<BucketWrites>,
+    /// Whether all nodes have answered.
+    pub is_complete: bool,
 }
 
 /// State of the membership for operators.
@@ -379,7 +388,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         };
         let loads = match due {
             Due::Restore => vec![],
-            Due::Next => self.host.loads().await,
+            Due::Next => self.host.loads().await.writes,
         };
         let record = match self.state.next(due, loads) {
             Ok(record) => record,
@@ -412,7 +421,8 @@ impl<K: Kv, H: Host> Member<K, H> {
         let Some(record) = self.state.settled().cloned() else {
             return Ok(());
         };
-        let counts = self.host.loads().await;
+        let counted = self.host.loads().await;
+        let counts = counted.is_complete.then_some(counted.writes);
         let Some(loads) = self.balance.judge(&record.map, counts) else {
             return Ok(());
         };

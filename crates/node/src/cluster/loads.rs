@@ -63,18 +63,20 @@ pub fn encode(counts: &[BucketWrites]) -> String {
     serde_json::to_string(&pairs.collect::<Vec<_>>()).unwrap_or_default()
 }
 
-/// Adds the counts of another node. Those of another number of buckets are ignored.
-pub fn add(sum: &mut [BucketWrites], text: &[u8]) {
+/// Adds the counts of another node. Those of another number of buckets are ignored. Returns whether
+/// they were added.
+pub fn add(sum: &mut [BucketWrites], text: &[u8]) -> bool {
     let Ok(pairs) = serde_json::from_slice::<Vec<(u64, u64)>>(text) else {
-        return;
+        return false;
     };
     if pairs.len() != sum.len() {
-        return;
+        return false;
     }
     for (one, (chunk_bytes, whole_bytes)) in sum.iter_mut().zip(pairs) {
         one.chunk_bytes = one.chunk_bytes.max(chunk_bytes);
         one.whole_bytes = one.whole_bytes.saturating_add(whole_bytes);
     }
+    true
 }
 
 #[cfg(test)]
@@ -91,12 +93,12 @@ mod tests {
         other.add_chunk(BucketId(1), 1);
         other.add_chunk(BucketId(9), 1);
         let mut sum = one.counts();
-        add(&mut sum, encode(&other.counts()).as_bytes());
+        assert!(add(&mut sum, encode(&other.counts()).as_bytes()));
         let loads = sum.iter().map(|one| (one.chunk_bytes, one.whole_bytes));
         assert_eq!(loads.collect::<Vec<_>>(), [(0, 0), (101, 14), (0, 0)]);
         let before = sum.clone();
         for text in ["", "[]", "[[1,2]]", "[[1],[2],[3]]", "[[-1,0],[0,0],[0,0]]"] {
-            add(&mut sum, text.as_bytes());
+            assert!(!add(&mut sum, text.as_bytes()));
         }
         assert_eq!(sum, before);
         other.halve();

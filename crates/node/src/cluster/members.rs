@@ -5,7 +5,7 @@ use super::peer::{Call, Peer};
 use super::{Cluster, loads, tls};
 use crate::config::{ClusterConfig, Invalid, Server};
 use crate::membership::record::Record;
-use crate::membership::{Host, Shared};
+use crate::membership::{Counted, Host, Shared};
 use crate::metrics::{EtcdFacts, MembershipFacts};
 use edge::{BucketWrites, MapId, ServerId};
 use hyper::Method;
@@ -212,8 +212,9 @@ impl Host for Cluster {
         self.missed().retain(|server| peers.contains_key(&server));
     }
 
-    async fn loads(&self) -> Vec<BucketWrites> {
-        let mut sum = self.loads.counts();
+    async fn loads(&self) -> Counted {
+        let mut writes = self.loads.counts();
+        let mut is_complete = true;
         let mut calls = JoinSet::new();
         for (_, peer) in self.members.peers().iter() {
             let call = Call {
@@ -226,11 +227,13 @@ impl Host for Cluster {
             calls.spawn(async move { peer.call(call, LOADS_BYTES_MAX, LOADS_TIME).await });
         }
         while let Some(reply) = calls.join_next().await {
-            if let Ok(Ok(reply)) = reply {
-                loads::add(&mut sum, &reply.body);
-            }
+            let is_added = matches!(reply, Ok(Ok(reply)) if loads::add(&mut writes, &reply.body));
+            is_complete &= is_added;
         }
-        sum
+        Counted {
+            writes,
+            is_complete,
+        }
     }
 }
 

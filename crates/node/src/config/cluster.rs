@@ -323,10 +323,17 @@ mod tests {
                 "etcd-rebalance -1",
                 "line 1: '-1': expected a number of seconds",
             ),
+            (
+                "etcd-rebalance 59",
+                "line 1: etcd-rebalance 59: expected 0 or 60 to 86400 seconds",
+            ),
             ("etcd-user a", "line 1: 'etcd-user': expected"),
         ] {
             let found = parsed(text).expect_err("the input is invalid").0;
             assert!(found.starts_with(error), "{found}");
+        }
+        for text in ["60", "0", "1 test"] {
+            parsed(&format!("etcd-rebalance {text}")).expect("the input is valid");
         }
         cluster.buckets = 16_000;
         let found = cluster.check().expect_err("the input is invalid").0;

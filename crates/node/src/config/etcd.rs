@@ -10,6 +10,9 @@ const ENDPOINTS_MAX: usize = 16;
 /// Smallest and largest time of a lease. A shorter one would end while a node looks for an endpoint
 /// that answers.
 const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 5..=3_600;
+/// Smallest period of [`EtcdConfig::rebalance`] other than zero. With shorter ones, eight maps could
+/// pass before chunks are found under the first of them.
+const REBALANCE_SECONDS_MIN: u64 = 60;
 /// Largest period of [`EtcdConfig::rebalance`].
 const REBALANCE_SECONDS_MAX: u64 = 86_400;
 /// Default of [`EtcdConfig::rebalance`]: a map follows an hour after another one at the earliest.
@@ -69,7 +72,17 @@ impl EtcdConfig {
                 self.prefix = format!("{}/", prefix.trim_end_matches('/'));
             }
             ["etcd-lease", time] => self.lease = seconds(time)?,
-            ["etcd-rebalance", time] => self.rebalance = seconds(time)?,
+            // Tests cannot wait for many periods of a minute.
+            ["etcd-rebalance", time, "test"] => self.rebalance = seconds(time)?,
+            ["etcd-rebalance", time] => {
+                self.rebalance = seconds(time)?;
+                if (1..REBALANCE_SECONDS_MIN).contains(&self.rebalance.as_secs()) {
+                    return Err(format!(
+                        "etcd-rebalance {time}: expected 0 or {REBALANCE_SECONDS_MIN} to \
+                         {REBALANCE_SECONDS_MAX} seconds (less only for tests, as 'etcd-rebalance {time} test')"
+                    ));
+                }
+            }
             ["etcd-ca", file] => self.authorities = Some(file.into()),
             ["etcd-cert", file, key] => self.certificate = Some((file.into(), key.into())),
             ["etcd-user", name, file] => self.user = Some(((*name).into(), file.into())),

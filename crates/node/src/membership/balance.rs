@@ -8,6 +8,9 @@
 //! computed from the past does not anticipate chance, so that chance alone hardly ever makes a map,
 //! however few writes a period has.
 //!
+//! A period at whose end a node does not answer is judged together with the next one, because the
+//! bytes of whole responses are a sum over the nodes.
+//!
 //! A map of any cause is followed by at least [`PAUSE_PERIODS`] periods without one of this cause:
 //! each map moves parity, and nodes look for chunks under the last eight maps only.
 //!
@@ -15,8 +18,8 @@
 
 use edge::{BucketWrites, Map, MapId};
 
-/// Write imbalance (max - min) / min by weight above which a map is uneven: that of nodes that are
-/// within two per cent of their weights.
+/// Write imbalance (max - min) / min by weight above which a map is uneven. Nodes whose writes differ
+/// from their weights by at most two per cent are below it.
 pub const IMBALANCE_MAX: f64 = 0.04;
 /// Periods in a row after which parity is placed again.
 pub const PERIODS: u32 = 5;
@@ -40,16 +43,23 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Takes the counts of all nodes at the end of a period. Returns the writes by which parity is
-    /// to be placed again, if that is due.
-    pub fn judge(&mut self, map: &Map, counts: Vec<BucketWrites>) -> Option<Vec<BucketWrites>> {
+    /// Takes the counts of all nodes at the end of a period, or `None` if a node did not answer.
+    /// Returns the writes by which parity is to be placed again, if that is due.
+    pub fn judge(
+        &mut self,
+        map: &Map,
+        counts: Option<Vec<BucketWrites>>,
+    ) -> Option<Vec<BucketWrites>> {
         let is_new = self.map != Some(map.id());
         if is_new {
             self.map = Some(map.id());
             self.age = 0;
+            // A map halves the counts. The next ones are the first under it.
+            (self.counts, self.past, self.uneven) = (vec![], vec![], 0);
         }
         self.age = self.age.saturating_add(1);
-        let written = written(&self.counts, &counts).filter(|_| !is_new);
+        let counts = counts?;
+        let written = written(&self.counts, &counts);
         self.counts = counts;
         let Some(written) = written else {
             // The counts have begun again.
@@ -139,8 +149,25 @@ mod tests {
         write(&mut counts, |_| 0);
         (0..50).find(|&period| {
             write(&mut counts, |bucket| bytes(period, bucket));
-            balance.judge(map, counts.clone()).is_some()
+            balance.judge(map, Some(counts.clone())).is_some()
         })
+    }
+
+    /// A node that had missed a question made the counts begin again, and its return added all that
+    /// it had ever counted to one period.
+    #[test]
+    fn a_node_that_does_not_answer_delays_a_map_by_a_period() {
+        let map = map();
+        for missed in [2, PAUSE_PERIODS, PAUSE_PERIODS + 1] {
+            let (mut balance, mut counts) = (Balance::default(), vec![]);
+            let due = (0..50).find(|&period| {
+                write(&mut counts, skewed(1));
+                let answered = (period != missed).then(|| counts.clone());
+                balance.judge(&map, answered).is_some()
+            });
+            let delay = u32::from(missed == PAUSE_PERIODS);
+            assert_eq!(due, Some(PAUSE_PERIODS + delay));
+        }
     }
 
     #[test]
@@ -160,7 +187,7 @@ mod tests {
         let mut loads = None;
         while loads.is_none() {
             write(&mut counts, skewed(1));
-            loads = balance.judge(&map, counts.clone());
+            loads = balance.judge(&map, Some(counts.clone()));
         }
         let next = map.next(&[], &loads.expect("the loop has ended"));
         let next = next.expect("the input is valid");
@@ -223,14 +250,14 @@ mod tests {
                     .for_each(|one: &mut BucketWrites| one.chunk_bytes /= 2);
             }
             write(&mut counts, skewed(1));
-            let due = balance.judge(&map, counts.clone());
+            let due = balance.judge(&map, Some(counts.clone()));
             // A count can exceed what it was halved from before the comparison, at first.
             assert!(
                 due.is_none() || period < 2 * u64::from(PAUSE_PERIODS),
                 "{period}"
             );
         }
-        assert!(balance.judge(&map, vec![]).is_none());
-        assert!(balance.judge(&map, counts).is_none());
+        assert!(balance.judge(&map, Some(vec![])).is_none());
+        assert!(balance.judge(&map, Some(counts)).is_none());
     }
 }

@@ -4,7 +4,7 @@ use super::balance::PAUSE_PERIODS;
 use super::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
 use super::record::Record;
 use super::state::{Due, MAP, State};
-use super::{Host, Settings, Shared, read_copy, run};
+use super::{Counted, Host, Settings, Shared, read_copy, run};
 use crate::config::Server;
 use edge::{BucketWrites, Config as MapConfig, Scheme, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -258,9 +258,12 @@ impl Host for Recorder {
         maps.push(record.clone());
     }
 
-    async fn loads(&self) -> Vec<BucketWrites> {
+    async fn loads(&self) -> Counted {
         let loads = self.loads.lock().expect("no test panics under the lock");
-        loads.clone()
+        Counted {
+            writes: loads.clone(),
+            is_complete: true,
+        }
     }
 }
 
