@@ -494,12 +494,15 @@ impl Shared {
 
     /// Removes a damaged record.
     fn corrupt(&self, hash: u64, place: Place) {
-        self.counts.corrupt.fetch_add(1, Relaxed);
-        log::warn!(
-            "disk: the record at {} of segment {} is damaged",
-            place.offset,
-            place.segment
-        );
+        let count = self.counts.corrupt.fetch_add(1, Relaxed) + 1;
+        // A line for each of millions of records would fill the log.
+        if count.is_power_of_two() {
+            log::warn!(
+                "disk: the record at {} of segment {} is damaged; {count} since the start",
+                place.offset,
+                place.segment
+            );
+        }
         if self.take(hash, place)
             && let Err(error) = self.log(&[Line::removal(place)])
         {

@@ -101,7 +101,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of the record of a key at a place; `None` if the bytes are not its.
+    /// Reads the header of the record of a key at a place; `None` if the bytes are not that header.
     pub fn at(hash: u64, place: Place, bytes: &[u8]) -> Option<Self> {
         Header::decode(bytes).filter(|header| {
             header.hash == hash

@@ -3,14 +3,19 @@
 //!
 //! A pass goes through the segments that are there when it begins, and reads each record of the
 //! index: header, description, and content in pieces. It begins at a segment that a seed chooses,
-//! goes to the oldest one, and then from the newest one back to the first. So a pass does not go
-//! before the deletion of the oldest segments, which it would do in the order of their age if writes
-//! are faster than it, and passes that end early by a restart do not read the same segments each
-//! time.
+//! goes to the oldest one, and then from the newest one back to the first. From the oldest to the
+//! newest, a pass that is slower than the writes would only read segments that are about to be
+//! deleted. The seed is random, so that passes that a restart ends do not read the same segments
+//! each time.
 //!
-//! Bytes that were not in the page cache do not
-//! stay there, so that a pass does not displace what clients read. Bytes that are there are
-//! verified as they are: they are what clients get.
+//! A pass asks the kernel to remove from the page cache what it had to read from the device. What
+//! the kernel has read ahead, the lists of records, and pages at the ends of records can stay there
+//! and displace others. Bytes that are in the page cache are verified as they are: they are what
+//! clients get.
+//!
+//! If the list of records at the end of a segment is damaged, its records are found by their
+//! headers, up to the first damaged one. Those behind are not verified, and the list is not written
+//! again. Of a segment whose list cannot be read at all, nothing is verified; the log says so.
 //!
 //! A record that cannot be read is damaged, too. That is no failure of the device, because a
 //! sector that has become unreadable is what a pass looks for.
@@ -53,8 +58,8 @@ pub struct Step {
     pub bytes: u64,
     /// Records that were found damaged, and have left the index.
     pub lost: Vec<Lost>,
-    /// Whether the pass has ended, also because the tier is off. The position is at the beginning of
-    /// the next one.
+    /// Whether the pass has ended, also because the tier is off. The position is at the beginning
+    /// of the next one.
     pub is_last: bool,
 }
 
@@ -118,7 +123,11 @@ impl Shared {
             };
             // The segment that is written has no footer yet, and one without an intact footer has
             // headers.
-            position.entries = segment.entries().unwrap_or_default();
+            position.entries = segment.entries().unwrap_or_else(|error| {
+                let number = segment.number;
+                log::warn!("disk: segment {number} is not verified: {error}");
+                vec![]
+            });
             position.entries.reverse();
             position.segment = Some(segment);
         }

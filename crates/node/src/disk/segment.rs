@@ -338,7 +338,9 @@ impl Segment {
         count == Ok(length)
     }
 
-    /// Fills a buffer, and leaves the page cache as it was.
+    /// Fills a buffer, and asks the kernel to remove the bytes from the page cache if they were not
+    /// all there. Pages that the kernel has read ahead stay: a later call finds them cached. So do
+    /// pages at the ends that the bytes fill only in part.
     ///
     /// # Errors
     /// The file cannot be read, or ends before.
