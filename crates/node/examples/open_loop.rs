@@ -88,8 +88,15 @@ fn main() -> Result<(), Failure> {
     };
     let (paths, rate): (u64, f64) = (paths.parse()?, rate.parse()?);
     let (seconds, connections): (f64, u32) = (seconds.parse()?, connections.parse()?);
-    let pause = Duration::from_secs_f64(f64::from(connections) / rate);
+    let is_positive = |number: f64| number.is_finite() && number > 0.0;
+    if paths == 0 || connections == 0 || !is_positive(rate) || !is_positive(seconds) {
+        return Err("expected PATHS, RATE, SECONDS and CONNECTIONS above 0".into());
+    }
+    let pause = Duration::try_from_secs_f64(f64::from(connections) / rate)?;
     let count = (seconds / pause.as_secs_f64()) as u32;
+    if count == 0 {
+        return Err("no request: expected RATE * SECONDS of at least CONNECTIONS".into());
+    }
     let start = Instant::now() + Duration::from_millis(100);
     let threads: Vec<_> = (0..connections)
         .map(|number| {

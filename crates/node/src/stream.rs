@@ -15,8 +15,8 @@ const PARTS: u32 = 8;
 /// A connection that fails if neither side has moved a byte for a time, or up to an eighth more.
 /// Progress only sets a flag, which the timer clears: it reads no clock.
 ///
-/// A flush and a shutdown are no progress: the server of HTTP/2 flushes each time it is polled, also
-/// when the timer is the only reason.
+/// A flush and a shutdown are no progress: the server of HTTP/2 flushes each time it is polled,
+/// also when the timer is the only reason.
 pub struct Watched<S> {
     stream: S,
     part: Duration,

@@ -10,8 +10,8 @@ const ENDPOINTS_MAX: usize = 16;
 /// Smallest and largest time of a lease. A shorter one would end while a node looks for an endpoint
 /// that answers.
 const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 5..=3_600;
-/// Smallest period of [`EtcdConfig::rebalance`] other than zero. With shorter ones, eight maps could
-/// pass before chunks are found under the first of them.
+/// Smallest period of [`EtcdConfig::rebalance`] other than zero. With shorter ones, eight maps
+/// could pass before chunks are found under the first of them.
 const REBALANCE_SECONDS_MIN: u64 = 60;
 /// Largest period of [`EtcdConfig::rebalance`].
 const REBALANCE_SECONDS_MAX: u64 = 86_400;

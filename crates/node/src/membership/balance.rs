@@ -18,8 +18,8 @@
 
 use edge::{BucketWrites, Map, MapId};
 
-/// Write imbalance (max - min) / min by weight above which a map is uneven. Nodes whose writes differ
-/// from their weights by at most two per cent are below it.
+/// Write imbalance (max - min) / min by weight above which a map is uneven. Nodes whose writes
+/// differ from their weights by at most two per cent are below it.
 pub const IMBALANCE_MAX: f64 = 0.04;
 /// Periods in a row after which parity is placed again.
 pub const PERIODS: u32 = 5;

@@ -246,7 +246,7 @@ fn set_length(headers: &mut HeaderMap, status: StatusCode, length: u64) {
     }
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let is_right = |value: &HeaderValue| is_decimal(value.as_bytes(), length);
-    // Mostly the origin's, which is as good.
+    // A response of the origin usually has the right field already.
     if lines.next().is_some_and(is_right) && lines.next().is_none() {
         return;
     }
