@@ -805,7 +805,8 @@ fn a_node_that_stalls_or_breaks_off_is_a_lost_one() {
 struct Authority(PathBuf);
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    /// Nodes have one of the hosts.
+    fn new(name: &str, hosts: &[String]) -> Self {
         let folder = format!("mayfly-node-cluster-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).expect("the folder can be written");
@@ -815,7 +816,7 @@ impl Authority {
         let authority = rcgen::CertifiedIssuer::self_signed(of_authority, key);
         let authority = authority.expect("the input is valid");
         let key = rcgen::KeyPair::generate().expect("the input is valid");
-        let of_node = rcgen::CertificateParams::new(vec!["127.0.0.1".into()]);
+        let of_node = rcgen::CertificateParams::new(hosts);
         let certificate = of_node
             .and_then(|of_node| of_node.signed_by(&key, &authority))
             .expect("the input is valid");
@@ -848,11 +849,14 @@ impl Drop for Authority {
 #[test]
 fn nodes_accept_only_nodes_of_their_authority() {
     let origin = origin();
-    let (own, foreign) = (Authority::new("own"), Authority::new("foreign"));
-    for (other, is_accepted) in [(&own, true), (&foreign, false)] {
-        let addresses = free(4);
+    let clusters = [free(4), free(4)];
+    let hosts = clusters.each_ref().map(|nodes| nodes[0].ip().to_string());
+    let own = Authority::new("own", &hosts);
+    let foreign = Authority::new("foreign", &hosts);
+    for (addresses, (other, is_accepted)) in clusters.iter().zip([(&own, true), (&foreign, false)])
+    {
         let number = AtomicU64::new(0);
-        let sites = Sites::with(&origin, &addresses, 4, |settings| {
+        let sites = Sites::with(&origin, addresses, 4, |settings| {
             // The last node has a certificate of the other authority.
             let is_last = number.fetch_add(1, SeqCst) == 3;
             let of = if is_last { other } else { &own };
