@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 
-from harness import GIB, Bench, Connection, Latencies, Probe, Server, becomes, check, encoded, latencies, mb
+from harness import GIB, Bench, Connection, Latencies, Probe, Server, becomes, check, encoded, latencies, mb, usual_priority
 from stalls import LONG, VALUE, VALUES, Field, Long, fill_keys, many_names, start_field, words_of
 
 # Bounds for another client on an idle machine, in milliseconds.
@@ -149,7 +149,7 @@ def probe_of_the_other_thread(server: Server, client: Connection) -> Probe:
 def keys_with_one_deadline(bench):
     """Many keys expire at one deadline: a subscriber gets all events soon, slices are short, other clients are served."""
     count = bench.size(500_000, 1_000_000)
-    with bench.start() as server, server.connect() as client, server.connect(60) as subscriber:
+    with usual_priority(), bench.start() as server, server.connect() as client, server.connect(60) as subscriber:
         client.must("SET", "probe", "x")
         client.must("CONFIG", "SET", "notify-keyspace-events", "Ex")
         subscriber.must("SUBSCRIBE", "__keyevent@0__:expired")

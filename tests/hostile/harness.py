@@ -475,6 +475,19 @@ def with_usual_priority() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
+@contextlib.contextmanager
+def usual_priority() -> Iterator[None]:
+    """Suspends the effect of with_lowest_priority: with a subscriber that seldom runs, other clients of a server
+    with two data threads waited for up to 64 ms during a mass expiry, and for 5 ms with the usual one."""
+    is_lowest = os.sched_getscheduler(0) == os.SCHED_IDLE
+    with_usual_priority()
+    try:
+        yield
+    finally:
+        if is_lowest:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 def raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
