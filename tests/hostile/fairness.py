@@ -331,6 +331,24 @@ def patterns_cost_no_product_of_lengths(bench):
 
 
 @check()
+def messages_beside_many_patterns(bench):
+    """PUBLISH beside many patterns that begin otherwise than its channel costs nothing; beside as many that begin alike, it is measured."""
+    count, messages = bench.size(60_000, 300_000), 20
+    with usual_priority(), bench.start() as server, server.connect(HANG_S) as listener, server.connect(HANG_S) as client:
+        for what, pattern, max_ms in (("otherwise", "user:{}:*", MAX_MS), ("alike", "user:*:{}", float("inf"))):
+            for first in range(0, count, 1000):
+                listener.socket.sendall(encoded("PSUBSCRIBE", *(pattern.format(number) for number in range(first, first + 1000))))
+                for _ in range(1000):
+                    listener.reply()
+            start = time.monotonic()
+            receivers = client.say_all([("PUBLISH", "user:77:x", "message")] * messages)
+            ms = (time.monotonic() - start) * 1000 / messages
+            assert receivers == [1] * messages, receivers
+            bench.note(f"PUBLISH beside {count:,} patterns that begin {what}", f"{ms:.2f} ms", f"{max_ms:.0f} ms" if what == "otherwise" else "none")
+            assert ms <= (max_ms if bench.is_full else max(max_ms, LOADED_MS)), f"patterns that begin {what}: {ms:.0f} ms"
+
+
+@check()
 def pause_is_linear_in_held_clients(bench):
     """Thousands of clients held by CLIENT PAUSE continue, or close, in linear time."""
     seconds, many = {}, most_connections(bench.size(8000, 9000))

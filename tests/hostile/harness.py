@@ -167,7 +167,7 @@ class Server:
 
     def _limit(self) -> None:
         """Runs in the child before the server."""
-        with_usual_priority()
+        restore_priority()
         resource.setrlimit(resource.RLIMIT_AS, (self.address_space, self.address_space))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -349,7 +349,7 @@ class Probe:
         script = str(Path(__file__).with_name("probe.py"))
         self.process = subprocess.Popen(
             [sys.executable, "-S", "-E", script, str(server.port), key, *server.times_of_data_threads()],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, preexec_fn=with_usual_priority,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, preexec_fn=restore_priority,
         )
         self.process.stdout.read(1)
 
@@ -456,35 +456,35 @@ def mb(size: float) -> str:
     return f"{size / 1e6:.0f} MB"
 
 
-# Both ways are tried, because not every root may raise its priority.
+# Lowers the priority and raises it again, which not every root may do.
 PRIORITIES = "import os; [os.sched_setscheduler(0, policy, os.sched_param(0)) for policy in (os.SCHED_IDLE, os.SCHED_OTHER)]"
 
 
-def with_lowest_priority() -> bool:
-    """Lets this process run only where no other one wants to: the client of a long command is on another machine in production, and
-    must not take a core from the server here. Returns False, without a change, where the server could not get the usual priority again."""
-    may_return = subprocess.run([sys.executable, "-c", PRIORITIES], capture_output=True).returncode == 0
-    if may_return:
+def lower_priority() -> bool:
+    """Gives this process the lowest priority: in production the client of a long command runs on another machine, so here it must not take
+    a core from the server. Returns False, without a change, if the server could not get the usual priority again."""
+    may_restore = subprocess.run([sys.executable, "-c", PRIORITIES], capture_output=True).returncode == 0
+    if may_restore:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    return may_return
+    return may_restore
 
 
-def with_usual_priority() -> None:
-    """Ends the effect of with_lowest_priority in a child."""
+def restore_priority() -> None:
+    """Gives the calling process or thread the usual priority if lower_priority has lowered it, also in its parent."""
     if os.sched_getscheduler(0) == os.SCHED_IDLE:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 @contextlib.contextmanager
 def usual_priority() -> Iterator[None]:
-    """Suspends the effect of with_lowest_priority: with a subscriber that seldom runs, other clients of a server
-    with two data threads waited for up to 64 ms during a mass expiry, and for 5 ms with the usual one."""
-    is_lowest = os.sched_getscheduler(0) == os.SCHED_IDLE
-    with_usual_priority()
+    """Restores the priority where this process takes part in what is measured. During a mass expiry, a subscriber of the lowest priority delayed other clients of a server with two
+    data threads by up to 64 ms, and one of the usual priority by less than 5 ms."""
+    is_lowered = os.sched_getscheduler(0) == os.SCHED_IDLE
+    restore_priority()
     try:
         yield
     finally:
-        if is_lowest:
+        if is_lowered:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -35,8 +35,8 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print where a check failed")
     chosen = parser.parse_args()
     harness.raise_file_limit()
-    if chosen.full and not harness.with_lowest_priority():
-        print("this process has the usual priority, so that it delays the server; root could lower it")
+    if chosen.full and not harness.lower_priority():
+        print("latencies include waits for the cores that this driver uses: it must run as root with CAP_SYS_NICE to lower its priority")
     bench = harness.Bench(chosen.server, chosen.threads, chosen.full)
     checks = [
         one for one in harness.CHECKS
