@@ -477,8 +477,8 @@ def restore_priority() -> None:
 
 @contextlib.contextmanager
 def usual_priority() -> Iterator[None]:
-    """Restores the priority where this process takes part in what is measured. During a mass expiry, a subscriber of the lowest priority delayed other clients of a server with two
-    data threads by up to 64 ms, and one of the usual priority by less than 5 ms."""
+    """Restores the priority where this process takes part in what is measured. During a mass expiry, a subscriber of the lowest priority
+    delayed other clients of a server with two data threads by up to 64 ms, and one of the usual priority by less than 5 ms."""
     is_lowered = os.sched_getscheduler(0) == os.SCHED_IDLE
     restore_priority()
     try:
