@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Requests per second of processor time: `mayfly edge serve` beside nginx with proxy_cache, in turns.
+"""Requests per second of processor time: `mayfly edge serve` beside nginx with proxy_cache, Varnish and Traffic Server, in turns.
 
-    tests/measure/edge.py small target/release/mayfly [--nginx nginx] [--rounds 5] [--other OTHER-MAYFLY] [--floor target/release/examples/hyper_floor]
-    tests/measure/edge.py large target/release/mayfly [--nginx nginx] [--rounds 5] [--other OTHER-MAYFLY]
+    tests/measure/edge.py small target/release/mayfly [--rounds 5] [--other OTHER-MAYFLY] [--floor target/release/examples/hyper_floor]
+    tests/measure/edge.py large target/release/mayfly [--rounds 5] [--other OTHER-MAYFLY]
     tests/measure/edge.py latency target/release/mayfly --open-loop target/release/examples/open_loop [--rate 20000]
 
 small  1,000 objects of 1 KiB, all in memory (nginx: in the page cache).
 latency  the objects of `small`, requested at a fixed rate, which half of a core or less should serve. The time counts from when a request is due
        (cargo build --release -p mayfly-node --example open_loop).
-large  600 objects of 1 MiB on disk, of which Mayfly's memory has room for 64; the page cache has them all. nginx uses sendfile.
+large  600 objects of 1 MiB on disk, of which Mayfly's and Traffic Server's memory has room for 64; the page cache has them all. nginx uses
+       sendfile, Varnish its storage in a mapped file.
 
-Both have one worker and no access log. wrk (Debian: wrk) sends random URLs over 16 connections. The figure is requests by the user and
+Peers are those of nginx, varnishd and traffic_server (Debian: nginx-light, varnish, trafficserver) that are installed; --peers selects. Each
+has one worker, but Varnish, which has a thread per active connection, and no access log; what a hit writes to Varnish's log in memory is off too. wrk (Debian: wrk) sends random URLs over 16 connections. The figure is requests by the user and
 kernel time of the server's processes, so that a machine that does something else meanwhile matters less; rounds alternate, and the median
 and the extremes are printed. --other adds another build. --floor adds a server on hyper that does nothing but reply
 (cargo build --release -p mayfly-node --example hyper_floor).
@@ -34,11 +36,11 @@ START_LIMIT_S = 60.0
 TICK = os.sysconf("SC_CLK_TCK")
 ROUND_S = 3
 
-# kind: number of objects, bytes of each, arguments of Mayfly
+# kind: number of objects, bytes of each, bytes of memory for objects, further arguments of Mayfly
 KINDS = {
-    "latency": (1_000, 1 << 10, ["--memory", "256mb"]),
-    "small": (1_000, 1 << 10, ["--memory", "256mb"]),
-    "large": (600, 1 << 20, ["--memory", "64mb", "--max-object", "2mb", "--disk", "{folder}/disk", "--disk-size", "4gb"]),
+    "latency": (1_000, 1 << 10, 256 << 20, []),
+    "small": (1_000, 1 << 10, 256 << 20, []),
+    "large": (600, 1 << 20, 64 << 20, ["--max-object", "2mb", "--disk", "{folder}/disk", "--disk-size", "4gb"]),
 }
 
 NGINX = """
@@ -71,6 +73,36 @@ http {{
 }}
 """
 
+VCL = """
+vcl 4.1;
+backend default {{ .host = "127.0.0.1"; .port = "{origin}"; }}
+"""
+
+# What a hit writes to Varnish's log in shared memory.
+VARNISH_LOG = (
+    "Begin End Link SessOpen SessClose ReqStart ReqMethod ReqURL ReqProtocol ReqHeader ReqUnset ReqAcct VCL_call VCL_return Hit "
+    "RespProtocol RespStatus RespReason RespHeader RespUnset Timestamp Length Filters"
+)
+
+# The files of Traffic Server by name, in one folder.
+TRAFFIC_SERVER = {
+    "records.config": """
+CONFIG proxy.config.exec_thread.autoconfig INT 0
+CONFIG proxy.config.exec_thread.limit INT 1
+CONFIG proxy.config.accept_threads INT 1
+CONFIG proxy.config.http.server_ports STRING {port}:ip-in=127.0.0.1
+CONFIG proxy.config.admin.user_id STRING #-1
+CONFIG proxy.config.cache.ram_cache.size INT {memory}
+CONFIG proxy.config.log.logging_enabled INT 0
+CONFIG proxy.config.url_remap.remap_required INT 1
+""",
+    "remap.config": "map / http://127.0.0.1:{origin}/\n",
+    "storage.config": "{folder}/cache 4G\n",
+    "ip_allow.yaml": "ip_allow:\n  - apply: in\n    ip_addrs: 127.0.0.1\n    action: allow\n    methods: ALL\n",
+    "logging.yaml": "",
+    "plugin.config": "",
+}
+
 LUA = """
 local n = 0
 request = function()
@@ -84,6 +116,39 @@ end
 """
 
 
+def nginx(program: str, folder: Path, port: int, origin: int, _memory: int) -> subprocess.Popen:
+    # As root, nginx would otherwise take another user, who cannot read the folder.
+    user = "user root;" if os.geteuid() == 0 else ""
+    config = folder / "nginx.conf"
+    config.write_text(NGINX.format(user=user, folder=folder, port=port, origin=origin))
+    return subprocess.Popen([program, "-c", config, "-p", folder], stderr=subprocess.DEVNULL)
+
+
+def varnish(program: str, folder: Path, port: int, origin: int, memory: int) -> subprocess.Popen:
+    config = folder / "origin.vcl"
+    config.write_text(VCL.format(origin=origin))
+    storage = f"malloc,{memory}" if memory >= 256 << 20 else f"file,{folder}/storage,4g"
+    words = ["-F", "-a", f"127.0.0.1:{port}", "-f", config, "-n", folder / "varnish", "-s", storage, "-j", "none", "-T", "none"]
+    log = "vsl_mask=" + ",".join(f"-{tag}" for tag in VARNISH_LOG.split())
+    options = [word for option in ("thread_pools=1", "thread_pool_min=20", log) for word in ("-p", option)]
+    return subprocess.Popen([program, *words, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def traffic_server(program: str, folder: Path, port: int, origin: int, memory: int) -> subprocess.Popen:
+    paths = {name: folder / name for name in ("etc", "cache", "run", "log")}
+    for path in paths.values():
+        path.mkdir(parents=True)
+    for name, text in TRAFFIC_SERVER.items():
+        (paths["etc"] / name).write_text(text.format(folder=folder, port=port, origin=origin, memory=memory))
+    layout = f"prefix: /usr\nsysconfdir: {paths['etc']}\nlocalstatedir: {folder}\nruntimedir: {paths['run']}\nlogdir: {paths['log']}\n"
+    (folder / "runroot.yaml").write_text(layout + f"cachedir: {paths['cache']}\n")
+    return subprocess.Popen([program, f"--run-root={folder / 'runroot.yaml'}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+# name: the program, and what starts it
+PEERS = {"nginx": ("nginx", nginx), "varnish": ("varnishd", varnish), "ats": ("traffic_server", traffic_server)}
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -95,6 +160,8 @@ def origin(size: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and content in one write, which no delayed acknowledgement can hold back.
+        wbufsize = -1
 
         def do_GET(self) -> None:
             self.send_response(200)
@@ -180,21 +247,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("mayfly", type=Path)
-    parser.add_argument("--nginx", default=shutil.which("nginx") or "/usr/sbin/nginx")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--other", type=Path, help="another build of the program")
     parser.add_argument("--open-loop", type=Path, help="the example open_loop")
     parser.add_argument("--rate", type=int, default=20_000, help="requests per second of latency")
     parser.add_argument("--floor", type=Path, help="the example hyper_floor")
     arguments = parser.parse_args()
-    count, size, more = KINDS[arguments.kind]
+    count, size, memory, more = KINDS[arguments.kind]
     source = origin(size)
     folder = Path(tempfile.mkdtemp(prefix="edge-"))
-    ports = {name: free_port() for name in ("mayfly", "other", "nginx", "floor")}
-    config = folder / "nginx.conf"
-    # As root, nginx would otherwise take another user, who cannot read the folder.
-    user = "user root;" if os.geteuid() == 0 else ""
-    config.write_text(NGINX.format(user=user, folder=folder, port=ports["nginx"], origin=source.server_port))
+    ports = {name: free_port() for name in ("mayfly", "other", "floor", *PEERS)}
     script = folder / "wrk.lua"
     script.write_text(LUA.replace("COUNT", str(count)))
     processes = {}
@@ -202,8 +265,15 @@ def main() -> None:
         if program is not None:
             served = ["--listen", f"127.0.0.1:{ports[name]}", "--origin", f"http://127.0.0.1:{source.server_port}"]
             flags = [flag.format(folder=folder / name) for flag in more]
-            processes[name] = subprocess.Popen([program, "edge", "serve", *served, *flags, "--threads", "1", "--loglevel", "warning"])
-    processes["nginx"] = subprocess.Popen([arguments.nginx, "-c", str(config), "-p", str(folder)], stderr=subprocess.DEVNULL)
+            processes[name] = subprocess.Popen([program, "edge", "serve", *served, *flags, "--memory", str(memory), "--threads", "1", "--loglevel", "warning"])
+    for name in arguments.peers:
+        program, start = PEERS[name]
+        path = shutil.which(program) or shutil.which(program, path="/usr/sbin")
+        if path is None:
+            print(f"{name}: {program} is not installed, not measured")
+            continue
+        (folder / name).mkdir()
+        processes[name] = start(path, folder / name, ports[name], source.server_port, memory)
     if arguments.floor is not None:
         processes["floor"] = subprocess.Popen([arguments.floor, f"127.0.0.1:{ports['floor']}", str(size)])
     try:
@@ -227,9 +297,8 @@ def main() -> None:
     medians = {name: statistics.median(values) for name, values in figures.items()}
     for name, values in figures.items():
         print(f"  {name:7} median {medians[name]:9.0f}, {min(values):.0f} to {max(values):.0f}")
-    for name in medians:
-        if name != "nginx":
-            print(f"  {name} / nginx: {medians[name] / medians['nginx']:.2f}")
+    for name in medians.keys() - {"mayfly"}:
+        print(f"  mayfly / {name}: {medians['mayfly'] / medians[name]:.2f}")
 
 
 if __name__ == "__main__":
