@@ -26,12 +26,12 @@ use wire::{Args, Output, Reply, Span};
 
 /// Maximum number of keys in a step. A command on at most this many keys runs at once.
 pub const KEYS_PER_STEP: usize = 1024;
-/// Number of bytes after which MGET and MSET run in steps on the segment engine, and after which a
-/// step of MGET ends. It exceeds them by one value at most, which is smaller than a segment.
-pub const STEP_BYTES: usize = 1 << 20;
-/// Number of bytes after which a step of MSET ends on the segment engine. The first write to the
-/// pages of a segment costs more than the copy: 2.5 ms per MiB in a virtual machine.
-const WRITE_STEP_BYTES: usize = 256 << 10;
+/// Number of bytes of a command from which on it runs in steps on the segment engine.
+const LARGE_BYTES: usize = 1 << 20;
+/// Number of bytes after which a step of MGET or MSET ends on the segment engine. It exceeds them by
+/// one value at most, which is smaller than a segment. The first write to the pages of a segment or
+/// of a reply costs more than the copy: 2.5 ms per MiB in a virtual machine.
+pub const STEP_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of the header of an array.
 const HEADER_BYTES: usize = 24;
 
@@ -104,7 +104,7 @@ pub(super) fn runs_in_steps(
     (args_len, bytes_len): (usize, usize),
     is_on_segment: bool,
 ) -> bool {
-    let is_large = args_len > KEYS_PER_STEP + 1 || bytes_len > STEP_BYTES;
+    let is_large = args_len > KEYS_PER_STEP + 1 || bytes_len > LARGE_BYTES;
     if is_large && is_on_segment && runs_in_steps_on_segment(spec, args_len) {
         return true;
     }
@@ -461,11 +461,11 @@ impl Executor<'_> {
 }
 
 /// Returns the index behind the arguments of a step, which are pairs if the command has pairs: a
-/// number of arguments that is even, and bytes that exceed [`WRITE_STEP_BYTES`] by a pair at most.
+/// number of arguments that is even, and bytes that exceed [`STEP_BYTES`] by a pair at most.
 fn end_of_step(args: Args<'_>, next: usize) -> usize {
     let (mut end, last) = (next, (next + KEYS_PER_STEP).min(args.len()));
     let mut bytes = 0;
-    while end < last && bytes <= WRITE_STEP_BYTES {
+    while end < last && bytes <= STEP_BYTES {
         let pair = end..last.min(end + 2);
         bytes += pair.clone().map(|index| args[index].len()).sum::<usize>();
         end = pair.end;
