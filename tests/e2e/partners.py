@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import redis
-from durable import equal, kill, linked
+from durable import again, equal, kill, linked, rewritten
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server import Server, free_port, within_limit
@@ -191,6 +191,36 @@ def test_a_migration_from_redis_under_writes_loses_nothing(bench):
         r.set("after", 1)
         assert r.wait(1, 10_000) == 1
         assert_equal(t, r)
+
+
+def test_writes_after_a_promotion_to_what_the_replica_has_removed_stay(bench):
+    """A Redis deletes late. Its replica frees what has expired, becomes a primary and is written: its file and its replica have these writes."""
+    if bench.is_redis:
+        return
+    there = Server("redis", "--enable-debug-command", "yes")
+    server, further = bench.start("--appendonly", "yes", "--appendfsync", "always"), bench.start()
+    t, r, f = there.client(), server.client(), further.client()
+    t.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+    r.execute_command("REPLICAOF", "127.0.0.1", there.port)
+    f.execute_command("REPLICAOF", "127.0.0.1", server.port)
+    linked(r)
+    linked(f)
+    rewritten(r)
+    t.set("string", 5, px=100)
+    t.rpush("list", 1, 2, 3)
+    t.pexpire("list", 100)
+    for _ in within_limit():
+        if r.info("stats")["expired_keys"] == 2:
+            break
+    r.execute_command("REPLICAOF", "NO", "ONE")
+    assert r.incr("string") == 1 and r.rpush("list", "new") == 1
+    assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+    equal(r, f)
+    kill(server)
+    second = again(bench, server.folder.name)
+    assert content(second.client()) == content(f)
+    for one in (second, further, server, there):
+        one.end()
 
 
 class Sentinels:

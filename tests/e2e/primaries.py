@@ -11,8 +11,9 @@ from pathlib import Path
 
 import redis
 from clock import HOUR_S, SLACK_S, SOURCE
-from durable import equal, linked
+from durable import again, equal, kill, linked, rewritten
 from server import Server, within_limit
+from snapshots import content
 
 # Number of damaged streams that a replica receives.
 STREAMS = 60
@@ -180,17 +181,110 @@ def lines_of(peer: socket.socket):
         yield piece
 
 
+def requested(peer: socket.socket, answer: bytes) -> int:
+    """Greets a replica and answers its request for synchronization. Returns the position that it requested."""
+    for piece in lines_of(peer):
+        words = piece.upper()
+        if b"\r\nPSYNC\r\n" in words:
+            peer.sendall(answer)
+            return int(words.split(b"\r\n")[-2])
+        peer.sendall(b"+PONG\r\n" if b"PING" in words else b"+OK\r\n")
+    raise AssertionError("the replica has closed the connection")
+
+
+def whole_snapshot(bench) -> bytes:
+    """A snapshot with the key `kept`."""
+    with bench.start() as source, source.client() as s:
+        s.set("kept", 1)
+        s.execute_command("SAVE")
+        return (Path(source.folder.name) / "dump.rdb").read_bytes()
+
+
+def test_a_part_of_a_transaction_is_in_no_feed(bench):
+    """A primary vanishes within a transaction. Nothing of it is in a file or at a further replica, and what follows is."""
+    if bench.is_redis:
+        return
+    snapshot = whole_snapshot(bench)
+    full = b"+FULLRESYNC %b 1000\r\n$%d\r\n%b" % (b"a" * 40, len(snapshot), snapshot)
+    begin = encoded("SELECT", 0) + encoded("INCR", "a")
+    part = encoded("MULTI") + encoded("INCR", "b") + encoded("RPUSH", "c", 1)
+    for goes_on in (True, False):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(20)
+            server = bench.start("--appendonly", "yes", "--replicaof", f"127.0.0.1 {listener.getsockname()[1]}")
+            further = bench.start()
+            r, f = server.client(), further.client()
+            peer, _ = listener.accept()
+            with peer:
+                peer.settimeout(20)
+                requested(peer, full)
+                peer.sendall(begin + part)
+                for _ in within_limit():
+                    if r.get("a") == b"1":
+                        break
+                assert position(r) == 1000 + len(begin), "the position precedes the transaction"
+                # Both snapshots begin within the transaction.
+                f.execute_command("REPLICAOF", "127.0.0.1", server.port)
+                linked(f)
+                r.bgrewriteaof()
+                rewritten(r)
+            if goes_on:
+                peer, _ = listener.accept()
+                with peer:
+                    peer.settimeout(20)
+                    assert requested(peer, b"+CONTINUE\r\n") == 1000 + len(begin) + 1
+                    peer.sendall(part + encoded("EXEC"))
+                    for _ in within_limit():
+                        if r.get("b") == b"1":
+                            break
+            r.execute_command("REPLICAOF", "NO", "ONE")
+            r.set("later", 1)
+            assert r.wait(1, 10_000) == 1 and r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+            expected = {b"kept", b"a", b"later"} | ({b"b", b"c"} if goes_on else set())
+            assert set(f.keys()) == expected and f.get("a") == b"1"
+            kill(server)
+            second = again(bench, server.folder.name)
+            assert content(second.client()) == content(f)
+            for one in (second, further, server):
+                one.end()
+
+
+def test_a_replica_adds_nothing_of_its_own_to_the_stream(bench):
+    """With an append-only file from the start, messages, removals and local writes leave the position that of the primary."""
+    if bench.is_redis:
+        return
+    primary = bench.start()
+    replica = bench.start("--appendonly", "yes", "--replica-read-only", "no", "--replicaof", f"127.0.0.1 {primary.port}")
+    p, r = primary.client(), replica.client()
+    linked(r)
+    rewritten(r)
+    p.set("soon", 1, px=50)
+    # Sentinel publishes to replicas, too.
+    r.publish("__sentinel__:hello", "here")
+    r.set("local", 1)
+    for _ in within_limit():
+        if not r.exists("soon"):
+            break
+    p.set("early", 1)
+    assert p.wait(1, 10_000) == 1
+    assert position(r) == position(p)
+    p.execute_command("CLIENT", "KILL", "TYPE", "replica")
+    for number in range(20):
+        p.set(f"key:{number}", number)
+    linked(r)
+    assert p.wait(1, 10_000) == 1
+    r.delete("local")
+    equal(p, r)
+    replica.end()
+    primary.end()
+
+
 def test_damaged_streams_of_a_primary_do_no_harm(bench):
     """After a valid snapshot, the stream is changed, cut or interleaved with other commands. The replica serves and can be promoted."""
     if bench.is_redis:
         return
     rng = random.Random(SEED)
-    source = bench.start()
-    with source.client() as s:
-        s.set("kept", 1)
-        s.execute_command("SAVE")
-    snapshot = (Path(source.folder.name) / "dump.rdb").read_bytes()
-    source.end()
+    snapshot = whole_snapshot(bench)
     server = bench.start()
     r = server.client()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -200,12 +294,7 @@ def test_damaged_streams_of_a_primary_do_no_harm(bench):
             peer, _ = listener.accept()
             peer.settimeout(20)
             with peer:
-                for piece in lines_of(peer):
-                    words = piece.upper()
-                    if b"\r\nPSYNC\r\n" in words:
-                        peer.sendall(b"+FULLRESYNC %040x 0\r\n$%d\r\n%b" % (number, len(snapshot), snapshot))
-                    else:
-                        peer.sendall(b"+PONG\r\n" if b"PING" in words else b"+OK\r\n")
+                requested(peer, b"+FULLRESYNC %040x 0\r\n$%d\r\n%b" % (number, len(snapshot), snapshot))
                 for _ in within_limit():
                     if r.get("kept") == b"1":
                         break

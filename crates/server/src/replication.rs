@@ -29,7 +29,7 @@ use crate::message::Subscriber;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 use store::Tick;
 use waits::Waits;
@@ -146,6 +146,8 @@ struct State {
     failover_number: u64,
     /// Database that the primary's feed has selected.
     stream_db: u8,
+    /// Whether this replica may have removed what no command of its feed has removed.
+    has_removed: bool,
     /// Whether a snapshot for replicas is in progress or requested.
     has_snapshot: bool,
     no_replicas_since: Option<Instant>,
@@ -158,7 +160,8 @@ pub struct Replication {
     is_replica: AtomicBool,
     replica_count: AtomicUsize,
     lacks_replicas: AtomicBool,
-    /// Held while the primary's commands are executed, and while the primary changes.
+    /// Held while the primary's commands are executed and added to the feed, while the primary
+    /// changes, and while a snapshot begins. It is locked before shards.
     applying: Mutex<()>,
     /// Rung when the primary changes.
     bell: Condvar,
@@ -233,6 +236,20 @@ impl Replication {
     #[inline]
     pub fn has_replicas(&self) -> bool {
         self.replica_count.load(Relaxed) > 0
+    }
+
+    /// Keeps the primary's commands from being executed.
+    fn lock_applying(&self) -> MutexGuard<'_, ()> {
+        self.applying.lock().expect("the lock is not poisoned")
+    }
+
+    /// As [`Self::lock_applying`], unless a command of the primary is being executed.
+    pub fn try_lock_applying(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.applying.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(error)) => panic!("{error}"),
+        }
     }
 
     /// Whether writes are refused because too few replicas are up to date.

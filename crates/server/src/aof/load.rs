@@ -89,18 +89,20 @@ pub fn load(server: &Server, start: Start) -> Result<(), String> {
     server
         .saving
         .ignore_changes(server.keyspace.changes().wrapping_sub(changes));
+    // The file comes first: what expires or is evicted from now on is deleted by its commands.
+    let opened = match loaded {
+        Ok(Some(manifest)) if !server.stops() => open(server, &names, manifest).map(|()| true),
+        Ok(found) => Ok(found.is_some()),
+        Err(error) => Err(error),
+    };
     server.apply_maxmemory();
     server.keyspace.set_frozen(false);
     server.scripting.free_functions();
     server.wake_all();
-    match loaded? {
-        _ if server.stops() => {}
-        Some(manifest) => open(server, &names, manifest)?,
-        None => {
-            // The file begins with the first rewrite, which includes what was loaded.
-            let began = request_rewrite(server, "there is none yet");
-            began.map_err(str::to_owned)?;
-        }
+    if !opened? && !server.stops() {
+        // The file begins with the first rewrite, which includes what was loaded.
+        let began = request_rewrite(server, "there is none yet");
+        began.map_err(str::to_owned)?;
     }
     drop(begun);
     apply_sync(server);

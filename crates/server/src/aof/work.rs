@@ -121,8 +121,7 @@ pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> R
     let file = open_increment(&names.folder, &increment.name, true)?;
     match server.feed.is_on() {
         true => effects::add_all_removals(server, view),
-        false if !server.is_replica() => effects::set_feed(server, view, true),
-        false => {}
+        false => effects::set_feed(server, view, true),
     }
     if state.phase == Phase::Off || state.is_broken {
         server.feed.add_file();

@@ -276,8 +276,10 @@ pub fn flush(server: &Server, db: u8, now: Tick) {
     }
 }
 
-/// Begins or ends the feed. Nothing else may run: all shards are locked.
+/// Begins or ends the feed of this server's own commands. A replica has none: the positions of its
+/// feed are those of its primary. Nothing else may run: all shards are locked.
 pub fn set_feed(server: &Server, view: &mut View<'_>, on: bool) {
+    let on = on && !server.is_replica();
     if !on {
         add_all_removals(server, view);
     }

@@ -5,6 +5,7 @@ use super::{EARLIEST, PrimaryState, failover, removal};
 use crate::config::Id;
 use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Begun};
+use crate::saving::work as saving;
 use crate::state::Server;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -53,7 +54,7 @@ pub fn run(server: &Server) {
 
 fn follow(server: &Server, number: u64) {
     let mut last_error = String::new();
-    // A transaction of the primary may be interrupted and continued by another connection.
+    // The primary's stream goes on with the selected database after an interruption.
     let mut applier = Applier::new(server);
     while is_current(server, number) {
         let result = Link::connect(server, number).and_then(|mut link| link.run(&mut applier));
@@ -100,6 +101,8 @@ struct Link<'s> {
     stream: Stream,
     /// Bytes that were received and not used.
     input: Vec<u8>,
+    /// Bytes of a transaction that has not ended.
+    transaction: Vec<u8>,
     timeout: Duration,
     last_byte: Instant,
 }
@@ -115,6 +118,7 @@ impl<'s> Link<'s> {
             number,
             stream,
             input: Vec::new(),
+            transaction: Vec::new(),
             timeout,
             last_byte: Instant::now(),
         })
@@ -191,6 +195,8 @@ impl<'s> Link<'s> {
             *applier = Applier::new(self.server);
             applier.select(self.server.loading.stream_db.load(Relaxed));
         }
+        // The position precedes a transaction of which only a part was received: it comes again.
+        applier.discard_transaction();
         self.follow(applier)
     }
 
@@ -366,10 +372,7 @@ impl<'s> Link<'s> {
     fn replace_keys(&mut self, path: &Path, id: String, position: u64) -> io::Result<()> {
         let server = self.server;
         let replication = &server.replication;
-        let _applying = replication
-            .applying
-            .lock()
-            .expect("the lock is not poisoned");
+        let _applying = replication.lock_applying();
         if !is_current(server, self.number) {
             return Err(wrong("another primary was set".to_owned()));
         }
@@ -389,6 +392,7 @@ impl<'s> Link<'s> {
         server.feed.restart_at(position);
         let mut state = replication.state();
         (state.id, state.earlier) = (id, None);
+        state.has_removed = false;
         drop(state);
         server.aof.distrust();
         server.wake_all();
@@ -417,6 +421,10 @@ impl<'s> Link<'s> {
                 acked_at = Instant::now();
                 self.acknowledge()?;
             }
+            // With a stream that never pauses, the data threads find no time between its commands.
+            if server.saving.has_request() {
+                saving::begin(server, server.clock.now());
+            }
             self.receive()?;
         }
     }
@@ -435,46 +443,70 @@ impl<'s> Link<'s> {
     /// acknowledgement.
     fn apply(&mut self, applier: &mut Applier<'_>, parser: &mut Parser) -> io::Result<bool> {
         let server = self.server;
-        let _applying = server
-            .replication
-            .applying
-            .lock()
-            .expect("the lock is not poisoned");
+        let replication = &server.replication;
+        let _applying = replication.lock_applying();
         if !is_current(server, self.number) {
             return Err(wrong("another primary was set".to_owned()));
         }
+        let input = std::mem::take(&mut self.input);
+        let (applied, result) = self.apply_from(input, applier, parser);
+        if applied {
+            replication.state().stream_db = applier.db();
+            server.wake_all();
+        }
+        result
+    }
+
+    /// Executes commands and keeps the bytes behind the last complete one. Returns whether there
+    /// was a command, and whether the primary has requested an acknowledgement.
+    fn apply_from(
+        &mut self,
+        mut input: Vec<u8>,
+        applier: &mut Applier<'_>,
+        parser: &mut Parser,
+    ) -> (bool, io::Result<bool>) {
         let (mut at, mut spans, mut is_requested) = (0, Vec::new(), false);
-        let now = Tick(server.clock.now().0.saturating_sub(SKEW_MS).max(1));
-        while at < self.input.len() {
-            match parser.parse(&mut self.input[at..], &mut spans) {
+        let now = Tick(self.server.clock.now().0.saturating_sub(SKEW_MS).max(1));
+        while at < input.len() {
+            let end = match parser.parse(&mut input[at..], &mut spans) {
                 Ok(Parsed::Command { consumed }) => {
-                    let bytes = &self.input[at..at + consumed];
-                    let args = Args::new(bytes, &spans);
+                    let args = Args::new(&input[at..at + consumed], &spans);
                     is_requested |= args.is(0, "replconf") && args.is(1, "getack");
                     if let Err(error) = applier.apply(args, now) {
                         log::warn!("a command of the primary: {error}");
                     }
-                    server.feed.append_raw(bytes);
                     spans.clear();
-                    at += consumed;
+                    at + consumed
                 }
-                Ok(Parsed::Blank { consumed }) => {
-                    server.feed.append_raw(&self.input[at..at + consumed]);
-                    at += consumed;
+                Ok(Parsed::Blank { consumed }) => at + consumed,
+                Ok(Parsed::Incomplete { .. }) => break,
+                Err(error) => {
+                    let error = wrong(format!("a command of the primary: {error}"));
+                    return (at > 0, Err(error));
                 }
-                Ok(Parsed::Incomplete { .. }) => {
-                    spans.clear();
-                    break;
-                }
-                Err(error) => return Err(wrong(format!("a command of the primary: {error}"))),
-            }
+            };
+            self.pass_on(&input[at..end], applier.is_in_transaction());
+            at = end;
         }
-        if at > 0 {
-            server.replication.state().stream_db = applier.db();
-            self.input.drain(..at);
-            server.wake_all();
+        input.drain(..at);
+        self.input = input;
+        (at > 0, Ok(is_requested))
+    }
+
+    /// Adds the bytes of a command to the feed. Those of a transaction are added when it ends, so
+    /// that neither a file nor a replica, and no position, begins or ends within one.
+    fn pass_on(&mut self, bytes: &[u8], is_in_transaction: bool) {
+        if is_in_transaction {
+            self.transaction.extend_from_slice(bytes);
+            return;
         }
-        Ok(is_requested)
+        if self.transaction.is_empty() {
+            self.server.feed.append_raw(bytes);
+            return;
+        }
+        self.transaction.extend_from_slice(bytes);
+        self.server.feed.append_raw(&self.transaction);
+        self.transaction = Vec::new();
     }
 }
 

@@ -123,7 +123,7 @@ pub fn request_snapshot(server: &Server) {
 pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
     if server.feed.is_on() {
         effects::add_all_removals(server, view);
-    } else if !server.replication.is_replica() {
+    } else {
         effects::set_feed(server, view, true);
     }
     server

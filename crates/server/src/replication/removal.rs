@@ -22,6 +22,9 @@
 //! nor of a Mayfly primary, whose scripts and long commands on several threads run at the instant
 //! at which they began.
 //!
+//! A replica that becomes a primary before the deletions have come gives up the history that it
+//! followed, too: its replicas and its append-only file need a snapshot.
+//!
 //! After [`FREES_AFTER`] without a connection, the replica removes by its own clock, and gives up
 //! its position in the history: it requests a snapshot when the primary is back.
 
@@ -127,11 +130,11 @@ fn observe(server: &Server, primary: &PrimaryState, watch: &mut Option<Watch>) -
     {
         watch.pending = None;
         let replication = &server.replication;
-        let _applying = replication
-            .applying
-            .lock()
-            .expect("the lock is not poisoned");
-        if replication.state().primary_number == watch.number {
+        let _applying = replication.lock_applying();
+        let mut state = replication.state();
+        if state.primary_number == watch.number {
+            state.has_removed = true;
+            drop(state);
             advance(server, until);
         }
     }
@@ -239,6 +242,7 @@ pub fn free_alone(server: &Server, down: Duration) {
     {
         let mut state = server.replication.state();
         (state.id, state.earlier) = (new, None);
+        state.has_removed = true;
     }
     server.keyspace.set_removal_limit(None);
     log::info!(

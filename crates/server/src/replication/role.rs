@@ -21,10 +21,7 @@ pub(super) fn follow_when(
     may: impl FnOnce(&mut State) -> bool,
 ) {
     let replication = &server.replication;
-    let applying = replication
-        .applying
-        .lock()
-        .expect("the lock is not poisoned");
+    let applying = replication.lock_applying();
     {
         let mut view = server.keyspace.lock_all(server.clock.now());
         let is_on = server.feed.is_on();
@@ -77,10 +74,7 @@ pub fn promote(server: &Server) {
 /// The result of `check`.
 pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let replication = &server.replication;
-    let applying = replication
-        .applying
-        .lock()
-        .expect("the lock is not poisoned");
+    let applying = replication.lock_applying();
     check()?;
     if !replication.is_replica() {
         return Ok(());
@@ -92,12 +86,21 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     replication.bell.notify_all();
     let new = primary::new_id();
     let old = std::mem::replace(&mut state.id, new);
-    state.earlier = Some((old, server.feed.end()));
+    let has_removed = std::mem::take(&mut state.has_removed);
+    state.earlier = (!has_removed).then(|| (old, server.feed.end()));
     state.no_replicas_since = Some(Instant::now());
     replication.is_replica.store(false, Relaxed);
+    if has_removed {
+        // What this server removed is still in its file and in its replicas, and no deletion will
+        // come: they need a snapshot.
+        server.feed.restart_at(server.feed.end());
+    }
     server.feed.cut();
     effects::set_feed(server, &mut view, true);
     drop(state);
+    if has_removed {
+        server.aof.distrust();
+    }
     drop(view);
     server.keyspace.set_removal_limit(None);
     server.apply_maxmemory();

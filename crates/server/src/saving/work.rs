@@ -65,13 +65,17 @@ pub fn has_points(server: &Server) -> bool {
     server.segments.is_none() && !server.config.text(Id::Save).is_empty()
 }
 
-/// Begins the requested snapshot, unless a long command runs or another snapshot is in progress. No
-/// shard may be locked by the caller.
+/// Begins the requested snapshot, unless a long command runs, another snapshot is in progress or a
+/// command of the primary is being executed. No shard may be locked by the caller.
 pub fn begin(server: &Server, now: Tick) {
     let saving = &server.saving;
     if server.long.is_running() {
         return;
     }
+    // The effect of a command of the primary and its bytes in the feed are on one side of the snapshot.
+    let Some(_applying) = server.replication.try_lock_applying() else {
+        return;
+    };
     let changes = server.keyspace.changes();
     // Commands hold the locks of shards when they lock the state, so that the shards come first.
     let mut view = server.keyspace.lock_all(now);

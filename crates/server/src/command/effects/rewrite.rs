@@ -9,7 +9,7 @@ use crate::context::Ctx;
 use crate::feed::{Batch, named};
 use crate::spec::Keys;
 use std::collections::BTreeMap;
-use store::stream::StreamId;
+use store::stream::{Pending, StreamId};
 use store::{Hash, Key, Kind, Set, SortedSet, Stream, Tick};
 use wire::Args;
 use wire::number::Text;
@@ -111,9 +111,14 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             }
             Form::State => return None,
             Form::Stored => {
-                let is_store = |at: &usize| args.is(*at, "store") || args.is(*at, "storedist");
-                let at = (2..args.len().saturating_sub(1)).rev().find(is_store)?;
-                self.state_of(&args[at + 1]);
+                // An option's argument may be the word STORE, too: one of these keys was changed.
+                let mut stored = Vec::new();
+                let keys = self.ctx.table[self.ran.index as usize].keys;
+                keys.each(args, |at| stored.extend((at > 1).then_some(at)));
+                if stored.is_empty() {
+                    return None;
+                }
+                stored.iter().for_each(|at| self.state_of(&args[*at]));
             }
             Form::StateOf(index) => self.state_of(&args[index]),
             Form::Restored => self.restored(),
@@ -563,8 +568,14 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         let key = self.ctx.key(name);
         let read = |stream: &Stream, _: &store::Scene<'_>| {
             let group = stream.group(group)?;
-            let pending: Vec<_> = ids.iter().map(|id| (*id, group.get(*id))).collect();
-            let has_consumer = group.find(consumer).is_some();
+            let owner = group.find(consumer);
+            let pending = ids.iter().map(|id| (*id, group.get(*id)));
+            // XCLAIM leaves entries that are not idle long enough to their owners.
+            let is_other = |entry: &Pending| Some(entry.consumer) != owner;
+            let pending: Vec<_> = pending
+                .filter(|(_, entry)| !entry.as_ref().is_some_and(is_other))
+                .collect();
+            let has_consumer = owner.is_some();
             Some((
                 pending,
                 group.last_delivered,

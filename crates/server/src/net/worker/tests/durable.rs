@@ -122,6 +122,50 @@ fn the_effects_of_one_large_script_are_several_steps() {
 }
 
 #[test]
+fn entries_that_xclaim_leaves_to_their_owner_are_not_in_the_feed() {
+    // Regression: all entries that XCLAIM names were the claimer's after a restart and on replicas.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    for id in ["1-0", "2-0"] {
+        let reply = format!("$3\r\n{id}\r\n");
+        bench.send(&mut client, &format!("XADD s {id} f v\r\n"), &reply);
+    }
+    bench.send(&mut client, "XGROUP CREATE s g 0\r\n", "+OK\r\n");
+    let read = "XREADGROUP GROUP g c1 COUNT 1 STREAMS s >\r\n";
+    let reply = |id: &str| {
+        format!("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n{id}\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n")
+    };
+    bench.send(&mut client, read, &reply("1-0"));
+    bench.pass(500);
+    bench.send(&mut client, read, &reply("2-0"));
+    let reader = begin_feed(&server);
+    let line = "XCLAIM s g c2 400 1-0 2-0 JUSTID\r\n";
+    bench.send(&mut client, line, "*1\r\n$3\r\n1-0\r\n");
+    let feed = String::from_utf8_lossy(&read_feed(&server, reader)).into_owned();
+    let claim = feed.split("$6\r\nXCLAIM\r\n").nth(1).expect("a claim");
+    let claim = claim.split("\r\nLASTID").next().expect("its beginning");
+    assert!(
+        claim.contains("\r\n1-0\r\n") && !claim.contains("2-0"),
+        "{feed}"
+    );
+}
+
+#[test]
+fn what_sort_stores_is_in_the_feed_beside_patterns_named_store() {
+    // Regression: the key behind the last word STORE was taken for the destination.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    bench.send(&mut client, "RPUSH l 3 1 2\r\n", ":3\r\n");
+    let reader = begin_feed(&server);
+    let line = "SORT l STORE dst GET # GET store ASC\r\n";
+    bench.send(&mut client, line, ":6\r\n");
+    let feed = String::from_utf8_lossy(&read_feed(&server, reader)).into_owned();
+    assert!(feed.contains("$3\r\ndst\r\n"), "{feed}");
+}
+
+#[test]
 fn a_replica_removes_what_no_command_of_the_primary_can_need() {
     let (server, listeners) = server(&[]);
     let mut bench = Bench::new(&server, listeners);
