@@ -75,6 +75,20 @@ def test_keys_of_all_types_are_there_after_a_crash(bench):
     server.end()
 
 
+def test_a_file_that_cannot_be_created_is_refused(bench):
+    if bench.is_redis:
+        return
+    with bench.start() as server:
+        folder_of(server).write_text("a file in place of the folder")
+        r = server.client()
+        try:
+            r.config_set("appendonly", "yes")
+            raise AssertionError("it is accepted")
+        except redis.ResponseError as error:
+            assert "appendonlydir" in str(error), error
+        assert r.config_get("appendonly") == {"appendonly": "no"}
+
+
 def test_redis_starts_with_the_folder_and_back(bench):
     if bench.is_redis:
         return

@@ -1,5 +1,5 @@
 /* Makes writes and synchronizations of regular files fail, for the process that preloads it. The first byte of the file FAILING_DISK says how;
- * it is read before each call, so that a check can change it while the server runs. */
+ * it is read before each call, so that a check can change it while the server runs. The second byte becomes 1 when a synchronization waits. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,13 +9,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+static int control = -2;
+
 static char mode(int fd) {
-    static int control = -2;
     struct stat facts;
     char found = 0;
     if (control == -2) {
         const char *path = getenv("FAILING_DISK");
-        control = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        control = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     }
     /* The log is a regular file, too; standard streams never fail. */
     if (control < 0 || fd <= 2 || fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode) || pread(control, &found, 1, 0) != 1) return 0;
@@ -52,4 +53,8 @@ static int synchronize(int fd, const char *name) {
 }
 
 int fsync(int fd) { return synchronize(fd, "fsync"); }
-int fdatasync(int fd) { return synchronize(fd, "fdatasync"); }
+int fdatasync(int fd) {
+    if (mode(fd) == 'w') pwrite(control, "\1", 1, 1);
+    while (mode(fd) == 'w') usleep(1000);
+    return synchronize(fd, "fdatasync");
+}

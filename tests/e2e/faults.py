@@ -16,6 +16,7 @@ from pathlib import Path
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from durable import rewritten
 from server import Server, within_limit
 
 ROUNDS = int(os.environ.get("MAYFLY_KILL_ROUNDS", "4"))
@@ -42,7 +43,12 @@ def failing(bench, *options: str):
         control = os.open(Path(folder) / "fault", os.O_RDWR | os.O_CREAT)
 
         def fault(how: bytes) -> None:
-            os.pwrite(control, how, 0)
+            os.pwrite(control, how + b"\0", 0)
+            if how == b"w":
+                # The thread of the append-only file synchronizes it, with `everysec` at most a second later.
+                server.client().set("waits", 1)
+            while how == b"w" and os.pread(control, 1, 1) != b"\1":
+                time.sleep(0.01)
 
         fault(b"\0")
         environment = {"LD_PRELOAD": str(library), "FAILING_DISK": str(Path(folder) / "fault")}
@@ -154,6 +160,39 @@ def test_always_loses_nothing_when_the_disk_fails(bench):
             kill(server)
             load.end()
             check_acknowledged(bench, server, options, load, name)
+
+
+def test_rewrites_wait_while_the_disk_is_slow(bench):
+    """While the file's thread waits for the disk, two rewrites are requested, or the file is ended and begun again. Nothing is lost afterwards."""
+    if bench.is_redis:
+        return
+    for ends in (False, True):
+        with failing(bench, "--appendonly", "yes", "--appendfsync", "everysec") as (server, fault):
+            r = server.client()
+            rewritten(r)
+            for number in range(100):
+                r.set(f"key:{number}", number)
+            fault(b"w")
+            for second in (False, True):
+                if ends:
+                    r.config_set("appendonly", "no")
+                    r.config_set("appendonly", "yes")
+                else:
+                    r.bgrewriteaof()
+                # The second one waits for the first to be in force, unless the server does not notice.
+                for _ in range(20 if second else 200):
+                    facts = r.info("persistence")
+                    if not (facts["aof_rewrite_in_progress"] or facts["aof_rewrite_scheduled"] or facts["rdb_bgsave_in_progress"]):
+                        break
+                    time.sleep(0.01)
+            fault(b"\0")
+            rewritten(r)
+            for number in range(20):
+                r.set(f"later:{number}", number)
+            assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+            kill(server)
+            with started(bench, server.folder.name, "--appendonly", "yes") as second:
+                assert second.client().dbsize() == 121
 
 
 def test_a_kill_while_the_disk_fails_loses_nothing_acknowledged(bench):

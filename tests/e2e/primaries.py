@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import signal
 import socket
 import struct
 import subprocess
@@ -277,6 +278,200 @@ def test_a_replica_adds_nothing_of_its_own_to_the_stream(bench):
     equal(p, r)
     replica.end()
     primary.end()
+
+
+def test_a_synchronization_replaces_the_function_libraries(bench):
+    """A library of the replica with a function of the same name does not prevent it."""
+    if bench.is_redis:
+        return
+    primary, replica = bench.start(), bench.start()
+    p, r = primary.client(), replica.client()
+    code = "#!lua name={}\nredis.register_function('f', function() return '{}' end)"
+    p.function_load(code.format("of_primary", 1))
+    r.function_load(code.format("of_replica", 2))
+    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(r)
+    assert r.function_list() == p.function_list()
+    replica.end()
+    primary.end()
+
+
+def test_restored_elements_that_had_expired_are_at_no_replica(bench):
+    """The primary leaves them out of what it restores. Its file and its replica do not find them either."""
+    if bench.is_redis:
+        return
+    primary, replica = bench.start("--appendonly", "yes"), bench.start()
+    p, r = primary.client(), replica.client()
+    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(r)
+    rewritten(p)
+    p.hset("from", mapping={"f": 5, "g": 1})
+    p.execute_command("HPEXPIRE", "from", 50, "FIELDS", 1, "f")
+    payload = p.dump("from")
+    for _ in within_limit():
+        if p.hlen("from") == 1:
+            break
+    p.restore("to", 0, payload)
+    assert p.hincrby("to", "f", 1) == 1
+    equal(p, r)
+    assert p.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+    kill(primary)
+    second = again(bench, primary.folder.name)
+    assert second.client().hgetall("to") == {b"f": b"1", b"g": b"1"}
+    for one in (second, replica, primary):
+        one.end()
+
+
+def test_a_file_of_another_history_confirms_nothing(bench):
+    """A server with a long history of its own becomes a replica. WAITAOF does not count it before its file has the write."""
+    if bench.is_redis:
+        return
+    primary, replica = bench.start(), bench.start("--appendonly", "yes")
+    p, r = primary.client(), replica.client()
+    rewritten(r)
+    r.set("own", "x" * 100_000)
+    assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(r)
+    p.set("first", 1)
+    assert p.execute_command("WAITAOF", 0, 1, 10_000)[1] == 1
+    replica.process.send_signal(signal.SIGSTOP)
+    p.set("second", 1)
+    assert p.execute_command("WAITAOF", 0, 1, 100)[1] == 0
+    replica.process.send_signal(signal.SIGCONT)
+    assert p.execute_command("WAITAOF", 0, 1, 10_000)[1] == 1
+    replica.end()
+    primary.end()
+
+
+def test_a_snapshot_that_cannot_be_loaded_is_not_followed_by_the_old_file(bench):
+    """The keys are gone. What is written after the promotion is there after a start, and the old keys are not."""
+    if bench.is_redis:
+        return
+    server = bench.start("--appendonly", "yes")
+    r = server.client()
+    rewritten(r)
+    r.set("old", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        r.execute_command("REPLICAOF", "127.0.0.1", listener.getsockname()[1])
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(20)
+            requested(peer, b"+FULLRESYNC %b 0\r\n$13\r\nREDIS0009\x00abc" % (b"a" * 40))
+            for _ in within_limit():
+                if not r.exists("old"):
+                    break
+        r.execute_command("REPLICAOF", "NO", "ONE")
+    r.set("new", 1)
+    assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+    kill(server)
+    second = again(bench, server.folder.name)
+    assert second.client().keys() == [b"new"]
+    second.end()
+    server.end()
+
+
+def test_the_setting_replicaof_is_the_role_after_a_failover(bench):
+    if bench.is_redis:
+        return
+    primary, replica = bench.start(), bench.start()
+    p, r = primary.client(), replica.client()
+    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(r)
+    p.set("a", 1)
+    assert p.wait(1, 10_000) == 1
+    p.execute_command("FAILOVER")
+    linked(p)
+    assert p.config_get("replicaof") == {"replicaof": f"127.0.0.1 {replica.port}"}
+    assert r.config_get("replicaof") == {"replicaof": ""}
+    replica.end()
+    primary.end()
+
+
+def test_a_stop_waits_for_a_replica_that_lags(bench):
+    """The replica is suspended. A primary that ends sends it what was acknowledged, and does not wait for that after SHUTDOWN NOW."""
+    if bench.is_redis:
+        return
+    for now in (False, True):
+        primary, replica = bench.start(), bench.start()
+        p, r = primary.client(), replica.client()
+        r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+        linked(r)
+        p.set("first", 1)
+        assert p.wait(1, 10_000) == 1
+        replica.process.send_signal(signal.SIGSTOP)
+        pipe = p.pipeline(transaction=False)
+        for number in range(20_000):
+            pipe.set(f"key:{number}", "x" * 1000)
+        pipe.execute()
+        if now:
+            with contextlib.suppress(redis.ConnectionError):
+                p.execute_command("SHUTDOWN", "NOW")
+            primary.process.wait(5)
+            replica.process.send_signal(signal.SIGCONT)
+        else:
+            primary.process.terminate()
+            # Longer than a client is waited for that takes nothing.
+            time.sleep(1)
+            assert primary.process.poll() is None, "it has not waited"
+            replica.process.send_signal(signal.SIGCONT)
+            primary.process.wait(10)
+            assert r.dbsize() == 20_001
+        primary.end()
+        replica.end()
+
+
+def test_a_host_that_does_not_answer_does_not_delay_the_next_primary(bench):
+    if bench.is_redis:
+        return
+    primary, replica = bench.start(), bench.start()
+    r = replica.client()
+    # A full queue of connections that nobody accepts: further ones get no answer.
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                one.connect(silent.getsockname())
+        r.execute_command("REPLICAOF", "127.0.0.1", silent.getsockname()[1])
+        time.sleep(0.3)
+        r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+        linked(r)
+        for one in waiting:
+            one.close()
+    replica.end()
+    primary.end()
+
+
+def test_effects_with_more_names_than_a_command_may_have(bench):
+    """SPOP of more members than a client may name reaches the file and the replica."""
+    if bench.is_redis:
+        return
+    primary, replica = bench.start("--appendonly", "yes"), bench.start()
+    p, r = primary.client(), replica.client()
+    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(r)
+    rewritten(p)
+    count = 1_100_000
+    for first in range(0, count, 100_000):
+        p.sadd("set", *range(first, first + 100_000))
+    assert len(p.spop("set", count - 10)) == count - 10
+    p.set("later", 1)
+    assert p.wait(1, 20_000) == 1 and p.execute_command("WAITAOF", 1, 0, 20_000)[0] == 1
+    assert p.scard("set") == 10 and p.smembers("set") == r.smembers("set")
+    left = p.smembers("set")
+    kill(primary)
+    second = again(bench, primary.folder.name)
+    s = second.client()
+    for _ in within_limit():
+        if not s.info("persistence")["loading"]:
+            break
+    assert s.smembers("set") == left
+    for one in (second, replica, primary):
+        one.end()
 
 
 def test_damaged_streams_of_a_primary_do_no_harm(bench):

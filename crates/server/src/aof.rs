@@ -46,10 +46,21 @@ pub const WRITES_REFUSED: &str = "MISCONF Errors writing to the AOF file. Comman
 enum Order {
     /// Continue in this file, the increment with this name and number.
     Switch(File, manifest::Part),
-    /// A new base is complete; the increment with the second number is the first one after it.
-    Based(manifest::Part, u64, u64),
+    /// The base of a rewrite is complete and has this number of bytes.
+    Based(Rewriting, u64),
     /// End the file.
     Close,
+}
+
+/// A rewrite.
+#[derive(Debug)]
+struct Rewriting {
+    base: manifest::Part,
+    /// Number of the first increment after the base.
+    first: u64,
+    since: Instant,
+    /// The value of [`State::breaks`] at its beginning.
+    breaks: u64,
 }
 
 /// How far the file is in use.
@@ -71,12 +82,17 @@ struct State {
     manifest_name: String,
     manifest: Manifest,
     orders: VecDeque<(u64, Order)>,
-    /// Number of the first increment of the rewrite in progress, and its base.
-    rewriting: Option<(manifest::Part, u64, Instant)>,
+    /// Whether the thread performs an order.
+    is_performing: bool,
+    /// The rewrite whose base is being written.
+    rewriting: Option<Rewriting>,
     /// Whether a rewrite was requested that has not begun.
     is_scheduled: bool,
     /// Whether the file is not trusted, so that a rewrite is needed.
     is_broken: bool,
+    /// How many times the file has lost trust. A rewrite restores it if nothing was lost since its
+    /// beginning.
+    breaks: u64,
     failed_at: Option<Instant>,
     last_took: Option<Duration>,
     has_rewrite_failed: bool,
@@ -85,6 +101,13 @@ struct State {
     base_bytes: u64,
     current_bytes: u64,
     bytes_after_rewrite: u64,
+}
+
+impl State {
+    fn distrust(&mut self) {
+        self.is_broken = true;
+        self.breaks += 1;
+    }
 }
 
 /// State of the append-only file.
@@ -117,7 +140,17 @@ impl AppendOnly {
 
     /// Declares that the file no longer contains the present keys, so that it must be rewritten.
     pub fn distrust(&self) {
-        self.state().is_broken = true;
+        let mut state = self.state();
+        state.distrust();
+        self.synced.store(0, Relaxed);
+    }
+
+    /// Whether the thread has yet to put a base in force or to end the file. No rewrite begins
+    /// meanwhile: it would take names that are in use, and readers that are about to be removed.
+    pub fn is_settling(&self) -> bool {
+        let state = self.state();
+        let mut orders = state.orders.iter();
+        state.is_performing || orders.any(|(_, order)| !matches!(order, Order::Switch(..)))
     }
 
     /// Whether the file is written, or its first base is.
@@ -165,7 +198,7 @@ impl AppendOnly {
             current: state
                 .rewriting
                 .as_ref()
-                .map(|rewriting| rewriting.2.elapsed()),
+                .map(|rewriting| rewriting.since.elapsed()),
             has_rewrite_failed: state.has_rewrite_failed,
             has_write_failed: self.refuses_writes(),
             rewrites: state.rewrites,

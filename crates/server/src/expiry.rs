@@ -12,8 +12,10 @@
 
 mod segment;
 
-use crate::command::effects;
+use crate::blocking;
+use crate::command::{self, effects};
 use crate::freeing;
+use crate::locks::Locks;
 use crate::notify;
 use crate::slice::{Steps, slice};
 use crate::state::Server;
@@ -204,6 +206,7 @@ impl Cycle {
             self.measure(server);
             invalidate(server, shard);
             effects::add_removals(server, shard, now);
+            serve_blocked(server, shard, now);
             self.steps.adapt(before.elapsed().as_micros(), did.more);
             // Shards whose deadline does not change although nothing expired must not keep this
             // thread busy.
@@ -257,6 +260,7 @@ impl Cycle {
             notify::publish(server, &mut self.events);
             invalidate(server, shard);
             effects::add_removals(server, shard, now);
+            serve_blocked(server, shard, now);
             if !has_more {
                 self.background_next = (self.background_next + 1) % self.shards.len();
                 self.background_left -= 1;
@@ -293,6 +297,21 @@ fn invalidate(server: &Server, shard: usize) {
     if !invalidations.is_empty() {
         let (inboxes, clients) = (&server.inboxes, &server.clients);
         server.tracking.send(inboxes, clients, &invalidations, 0);
+    }
+}
+
+/// Serves the clients that are blocked on keys of this shard which have expired or were evicted. If
+/// another worker has locked the shard, the next round of background work does it.
+fn serve_blocked(server: &Server, shard: usize, now: Tick) {
+    if server.blocking.is_empty() {
+        return;
+    }
+    if let Some(mut view) = server.keyspace.try_lock_one(shard, now)
+        && view.find_ready()
+    {
+        let mut locks = Locks::Some(vec![shard]);
+        blocking::serve(server, command::table(), &mut view, &mut locks);
+        effects::add_all_removals(server, &mut view);
     }
 }
 

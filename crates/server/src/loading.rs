@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub struct Loading {
     is_on: AtomicBool,
+    is_cancelled: AtomicBool,
     /// Start of the load in seconds since 1970.
     pub started: AtomicU64,
     /// Size of the file in bytes.
@@ -60,7 +61,18 @@ impl Loading {
             counter.store(0, Relaxed);
         }
         self.started.store(started, Relaxed);
+        self.is_cancelled.store(false, Relaxed);
         self.is_on.store(true, Relaxed);
+    }
+
+    /// Requests that the load ends with an error.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Relaxed);
+    }
+
+    /// Whether the load was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Relaxed)
     }
 
     /// Ends a load.

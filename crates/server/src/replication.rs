@@ -163,6 +163,8 @@ pub struct Replication {
     /// Held while the primary's commands are executed and added to the feed, while the primary
     /// changes, and while a snapshot begins. It is locked before shards.
     applying: Mutex<()>,
+    /// Number of threads that wait for `applying` to change the role.
+    changers: AtomicUsize,
     /// Rung when the primary changes.
     bell: Condvar,
     /// Number of complete and of partial synchronizations, and of refused partial ones.
@@ -241,6 +243,19 @@ impl Replication {
     /// Keeps the primary's commands from being executed.
     fn lock_applying(&self) -> MutexGuard<'_, ()> {
         self.applying.lock().expect("the lock is not poisoned")
+    }
+
+    /// As [`Self::lock_applying`], to change the role. A load of the primary's snapshot ends.
+    fn lock_role(&self) -> MutexGuard<'_, ()> {
+        self.changers.fetch_add(1, Relaxed);
+        let applying = self.lock_applying();
+        self.changers.fetch_sub(1, Relaxed);
+        applying
+    }
+
+    /// Whether the role is about to change.
+    fn is_changing(&self) -> bool {
+        self.changers.load(Relaxed) > 0
     }
 
     /// As [`Self::lock_applying`], unless a command of the primary is being executed.

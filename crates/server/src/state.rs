@@ -30,7 +30,7 @@ use crate::tls::Tls;
 use crate::tracking::TrackingClients;
 use crate::waiting::Blocking;
 use crate::watches::Watches;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 use store::{Keyspace, Options, SHARDS_MAX, Tick};
@@ -160,6 +160,10 @@ pub struct Server {
     pub scrape: Scrape,
     /// Restarts for upgrades.
     pub restart: Restart,
+    /// Number of workers that execute no command any more, because the server stops.
+    pub draining: AtomicUsize,
+    /// Whether a stop does not wait for replicas that lag (`SHUTDOWN NOW`).
+    pub skips_replicas: AtomicBool,
     /// Counters.
     pub stats: Stats,
     /// Slow commands.
@@ -273,6 +277,8 @@ impl Server {
             logins: Logins::default(),
             notices: Notices::default(),
             flush_at_ms: AtomicU64::new(0),
+            draining: AtomicUsize::new(0),
+            skips_replicas: AtomicBool::new(false),
             tls: Tls::default(),
             run_id: run_id(),
             started_us: now_us,

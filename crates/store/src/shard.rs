@@ -293,8 +293,10 @@ impl Locked {
         let data = self.dbs[db as usize]
             .as_mut()
             .expect("the database holds the entry");
-        let is_observed =
-            !self.watched.is_empty() || self.tracked.is_some() || self.journal.is_some();
+        let is_observed = !self.watched.is_empty()
+            || self.tracked.is_some()
+            || self.journal.is_some()
+            || !self.waiting.is_empty();
         let key = (is_published || is_observed).then(|| data.entries.key(slot).to_vec());
         let object = match removal {
             Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
@@ -331,6 +333,11 @@ impl Locked {
             _ => InvalidationCause::Server,
         };
         self.mark_changed(db, &key, cause);
+        if removal != Removal::Deleted {
+            // A client that reads the group of a stream waits in vain.
+            let number = || shared.next_event();
+            self.waiting.mark_ready(db, &key, number);
+        }
         if let Some(journal) = &mut self.journal
             && removal != Removal::Deleted
         {

@@ -382,7 +382,9 @@ impl<'a> View<'a> {
         locked.changes += 1;
         if !locked.waiting.is_empty() {
             let number = || space.shared().next_event();
-            self.has_ready |= locked.waiting.mark_ready(key.db, key.bytes, number);
+            locked.waiting.mark_ready(key.db, key.bytes, number);
+            // Others may have expired or been evicted before.
+            self.has_ready |= locked.waiting.has_ready();
         }
         self.has_invalidated |= has_invalidated;
         self.changes += 1;

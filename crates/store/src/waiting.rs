@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 /// A key by its database and its bytes.
 pub(crate) type DbKey = (u8, Box<[u8]>);
 
-/// Keys that were written while clients were blocked on them. The number orders the writes of all
+/// Keys that were written or removed while clients were blocked on them. The number orders the writes of all
 /// shards.
 pub(crate) type Ready = Vec<(u64, DbKey)>;
 
@@ -72,17 +72,18 @@ impl WaitQueues {
         queue.waiters.get(index).copied()
     }
 
-    /// Marks a key as written. Returns true if a client is blocked on it and it was not marked
-    /// before. `number` is called only in that case.
-    pub fn mark_ready(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) -> bool {
+    /// Marks a key as written or removed. `number` is called only if a client is blocked on it and it
+    /// was not marked before.
+    pub fn mark_ready(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) {
+        if self.queues.is_empty() {
+            return;
+        }
         let name = (db, Box::from(key));
-        match self.queues.get_mut(&name) {
-            Some(queue) if !queue.is_ready => {
-                queue.is_ready = true;
-                self.ready.push((number(), name));
-                true
-            }
-            _ => false,
+        if let Some(queue) = self.queues.get_mut(&name)
+            && !queue.is_ready
+        {
+            queue.is_ready = true;
+            self.ready.push((number(), name));
         }
     }
 
@@ -115,18 +116,18 @@ mod tests {
     #[test]
     fn a_written_key_is_marked_once_until_it_is_taken() {
         let mut waiting = WaitQueues::default();
-        assert!(!waiting.mark_ready(0, b"k", || 1), "nobody waits");
+        waiting.mark_ready(0, b"k", || unreachable!("nobody waits"));
         waiting.add(0, b"k", 7);
         waiting.add(0, b"k", 7);
         waiting.add(0, b"k", 8);
-        assert!(!waiting.mark_ready(1, b"k", || 1), "in another database");
-        assert!(waiting.mark_ready(0, b"k", || 2));
-        assert!(!waiting.mark_ready(0, b"k", || 3));
+        waiting.mark_ready(1, b"k", || unreachable!("in another database"));
+        waiting.mark_ready(0, b"k", || 2);
+        waiting.mark_ready(0, b"k", || unreachable!("it is marked"));
         let mut ready = Ready::new();
         waiting.take_ready(&mut ready);
         assert_eq!(ready, [(2, (0, Box::from(*b"k")))]);
         assert!(!waiting.has_ready());
-        assert!(waiting.mark_ready(0, b"k", || 4));
+        waiting.mark_ready(0, b"k", || 4);
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod value;
 mod write;
 
 pub(crate) use crc::{crc64, crc64_after, crc64_joined};
+pub use format::may_have_deadlines;
 pub(crate) use format::{code, is_own_type, version};
 pub(crate) use input::{Body, Input, Read};
 pub(crate) use libraries::{LIBRARY, VERSION as LIBRARY_VERSION};

@@ -40,6 +40,18 @@ pub struct Limits {
     pub is_authenticated: bool,
 }
 
+impl Limits {
+    /// Limits of a feed, an append-only file or the stream of a primary: what was accepted before
+    /// is not refused, and Redis has larger limits.
+    pub fn of_feed() -> Limits {
+        Limits {
+            bulk_bytes_max: FRAME_BYTES_MAX,
+            args_count_max: i32::MAX as usize,
+            ..Limits::default()
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {

@@ -56,10 +56,7 @@ impl<R: Read> CommandReader<R> {
             at: 0,
             base: offset,
             has_ended: false,
-            parser: Parser::new(Limits {
-                bulk_bytes_max: wire::args::FRAME_BYTES_MAX,
-                ..Limits::default()
-            }),
+            parser: Parser::new(Limits::of_feed()),
             spans: Vec::new(),
         }
     }

@@ -1,16 +1,18 @@
 //! What workers do for the append-only file: beginning and ending it, and rewrites.
 
 use super::manifest::Part;
-use super::{AppendOnly, Order, Phase, RETRY_PAUSE};
+use super::{AppendOnly, Order, Phase, RETRY_PAUSE, Rewriting};
 use crate::command::effects;
 use crate::config::Id;
 use crate::config::words::SYNC_ALWAYS;
 use crate::feed::{FILE, put_select};
 use crate::saving::Then;
 use crate::saving::queue::Plan;
+use crate::saving::temporary::OWNER_ONLY;
 use crate::state::Server;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -30,6 +32,11 @@ impl Names {
             folder,
             stem: config.text(Id::AppendFileName),
         }
+    }
+
+    fn create_folder(&self) -> Result<(), String> {
+        fs::create_dir_all(&self.folder)
+            .map_err(|error| format!("{}: {error}", self.folder.display()))
     }
 
     pub fn manifest(&self) -> String {
@@ -59,7 +66,8 @@ pub(super) fn open_increment(folder: &Path, name: &str, is_new: bool) -> Result<
         .create(is_new)
         .truncate(is_new)
         .write(true)
-        .append(!is_new);
+        .append(!is_new)
+        .mode(OWNER_ONLY);
     let opened = options.open(&path);
     opened.map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -95,15 +103,24 @@ pub fn request_rewrite(server: &Server, cause: &str) -> Result<bool, &'static st
 /// commands go to a new increment. Changes the plan of the snapshot to that of the base.
 ///
 /// # Errors
-/// The increment cannot be created.
+/// The increment cannot be created. The rewrite is tried again later.
 pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
+    let begun = try_begin(server, view, plan);
+    if begun.is_err() {
+        let mut state = server.aof.state();
+        state.is_scheduled = server.config.is_on(Id::AppendOnly);
+        (state.has_rewrite_failed, state.failed_at) = (true, Some(Instant::now()));
+    }
+    begun
+}
+
+fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
     let aof = &server.aof;
     let names = Names::of(server);
     let mut state = aof.state();
     state.is_scheduled = false;
     if state.phase == Phase::Off {
-        fs::create_dir_all(&names.folder)
-            .map_err(|error| format!("{}: {error}", names.folder.display()))?;
+        names.create_folder()?;
         state.folder = names.folder.clone();
         state.manifest_name = names.manifest();
         state.manifest = super::Manifest::read(&names.folder.join(names.manifest()))
@@ -141,7 +158,12 @@ pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> R
     plan.folder = names.folder;
     plan.name.clone_from(&base.name);
     plan.fields.push(("aof-base", "1".to_owned()));
-    state.rewriting = Some((base, increment.sequence, Instant::now()));
+    state.rewriting = Some(Rewriting {
+        base,
+        first: increment.sequence,
+        since: Instant::now(),
+        breaks: state.breaks,
+    });
     state
         .orders
         .push_back((position, Order::Switch(file, increment)));
@@ -155,17 +177,17 @@ pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> R
 pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
     let aof = &server.aof;
     let mut state = aof.state();
-    let Some((base, increment, since)) = state.rewriting.take() else {
+    let Some(rewriting) = state.rewriting.take() else {
         return;
     };
-    state.last_took = Some(since.elapsed());
+    state.last_took = Some(rewriting.since.elapsed());
     state.has_rewrite_failed = bytes.is_none();
     match bytes {
         Some(bytes) => {
             let position = server.feed.end();
             state
                 .orders
-                .push_back((position, Order::Based(base, increment, bytes)));
+                .push_back((position, Order::Based(rewriting, bytes)));
             state.failed_at = None;
         }
         None => {
@@ -195,9 +217,9 @@ pub fn check(server: &Server) {
             && now >= config.number(Id::AofRewriteMinSize) as u64
             && now.saturating_sub(before).saturating_mul(100) / before >= percent;
         match state.phase {
+            _ if has_just_failed => return,
             _ if state.is_scheduled => "scheduled",
             Phase::Off => return,
-            _ if has_just_failed => return,
             Phase::Base => "its first base is missing",
             Phase::On if state.is_broken => "its parts are not reliable",
             Phase::On if has_grown => "it has grown",
@@ -211,7 +233,7 @@ pub fn check(server: &Server) {
 /// Applies `appendonly` and `appendfsync` after a change. The caller holds no shard.
 ///
 /// # Errors
-/// The engine has no append-only file.
+/// The engine has no append-only file, or its folder cannot be created.
 pub fn apply(server: &Server) -> Result<(), String> {
     let wants = server.config.is_on(Id::AppendOnly);
     if wants && server.segments.is_some() {
@@ -219,6 +241,7 @@ pub fn apply(server: &Server) -> Result<(), String> {
     }
     let is_on = server.aof.is_on();
     if wants && !is_on && !server.loading.is_on() {
+        Names::of(server).create_folder()?;
         request_rewrite(server, "appendonly yes")?;
     } else if !wants && is_on {
         end(server);

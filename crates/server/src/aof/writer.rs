@@ -2,7 +2,7 @@
 
 use super::manifest::{Manifest, Part};
 use super::work::apply_sync;
-use super::{Order, Phase};
+use super::{Order, Phase, Rewriting};
 use crate::config::Id;
 use crate::config::words::{SYNC_ALWAYS, SYNC_NEVER};
 use crate::feed::{FILE, Taken};
@@ -55,11 +55,8 @@ impl Writer {
         self.take_orders(server);
         if self.pending.is_empty() {
             let patience = self.patience(server, is_always);
-            match server.feed.read(FILE, &mut self.pending, patience) {
-                Taken::Bytes(at) => {
-                    self.position = at;
-                    self.fill(server);
-                }
+            match self.read(server, patience) {
+                Taken::Bytes(_) => self.fill(server),
                 // Nothing is added to the feed while there is no file.
                 Taken::Ended if !server.stops() => self.sleep(server, IDLE_PAUSE),
                 Taken::Ended | Taken::Nothing => {}
@@ -108,14 +105,24 @@ impl Writer {
         }
     }
 
+    /// Reads from the feed. What was read before a gap or another history is dropped.
+    fn read(&mut self, server: &Server, patience: Duration) -> Taken {
+        let before = self.pending.len();
+        let taken = server.feed.read(FILE, &mut self.pending, patience);
+        if let Taken::Bytes(at) = taken
+            && at != self.position + before as u64
+        {
+            self.pending.drain(..before);
+            self.position = at;
+        }
+        taken
+    }
+
     /// Reads more, up to the number of bytes that are written at once.
     fn fill(&mut self, server: &Server) {
-        while self.pending.len() < WRITE_BYTES {
-            match server.feed.read(FILE, &mut self.pending, Duration::ZERO) {
-                Taken::Bytes(_) => {}
-                _ => break,
-            }
-        }
+        while self.pending.len() < WRITE_BYTES
+            && let Taken::Bytes(_) = self.read(server, Duration::ZERO)
+        {}
     }
 
     /// Waits for an order.
@@ -145,20 +152,30 @@ impl Writer {
             }
             let position = *position;
             let (_, order) = state.orders.pop_front().expect("there is an order");
+            state.is_performing = true;
             drop(state);
-            if is_skipped {
-                let written = position.saturating_sub(self.position) as usize;
+            if is_skipped && position < self.position {
+                // Another history has begun at a smaller position.
+                self.pending.clear();
+                self.position = position;
+            } else if is_skipped {
+                let written = (position - self.position) as usize;
                 self.pending.drain(..written.min(self.pending.len()));
             }
             self.position = self.position.max(position);
             self.perform(server, order);
+            server.aof.state().is_performing = false;
+            if server.saving.has_request() {
+                // A rewrite may have waited for this.
+                server.inboxes[0].wake();
+            }
         }
     }
 
     fn perform(&mut self, server: &Server, order: Order) {
         match order {
             Order::Switch(file, part) => self.switch(server, file, part),
-            Order::Based(base, first, bytes) => self.rebase(server, base, first, bytes),
+            Order::Based(rewriting, bytes) => self.rebase(server, rewriting, bytes),
             Order::Close => {
                 if self.has_unsynced {
                     self.sync(server);
@@ -187,19 +204,19 @@ impl Writer {
             drop(state);
             if let Err(error) = manifest.write(&folder, &name) {
                 self.fail(server, &error);
-                server.aof.state().is_broken = true;
+                server.aof.state().distrust();
             }
         }
     }
 
     /// Puts a new base in force and deletes what it replaces.
-    fn rebase(&mut self, server: &Server, base: Part, first: u64, bytes: u64) {
+    fn rebase(&mut self, server: &Server, rewriting: Rewriting, bytes: u64) {
         let mut state = server.aof.state();
         let old = std::mem::take(&mut state.manifest);
         let (kept, gone): (Vec<Part>, Vec<Part>) = old
             .increments
             .into_iter()
-            .partition(|part| part.sequence >= first);
+            .partition(|part| part.sequence >= rewriting.first);
         let history: Vec<Part> = old
             .history
             .into_iter()
@@ -207,7 +224,7 @@ impl Writer {
             .chain(gone)
             .collect();
         state.manifest = Manifest {
-            base: Some(base),
+            base: Some(rewriting.base),
             increments: kept,
             history: Vec::new(),
         };
@@ -219,7 +236,8 @@ impl Writer {
             log::warn!("{}: {error}", folder.join(&name).display());
             let mut state = server.aof.state();
             state.manifest.history = history;
-            (state.has_rewrite_failed, state.is_broken) = (true, true);
+            state.distrust();
+            state.has_rewrite_failed = true;
             state.failed_at = Some(Instant::now());
             return;
         }
@@ -238,12 +256,13 @@ impl Writer {
         state.bytes_after_rewrite = state.current_bytes;
         state.rewrites += 1;
         let (was_broken, was_first) = (state.is_broken, state.phase == Phase::Base);
-        state.is_broken = false;
+        state.is_broken &= state.breaks != rewriting.breaks;
+        let is_mended = was_broken && !state.is_broken;
         if was_first {
             state.phase = Phase::On;
         }
         drop(state);
-        if was_broken && !self.has_write_failed {
+        if is_mended && !self.has_write_failed {
             self.recover(server);
         }
         if was_first {
@@ -288,7 +307,9 @@ impl Writer {
         if self.has_write_failed {
             self.has_write_failed = false;
             let mut state = server.aof.state();
-            state.is_broken |= server.feed.set_file_failing(false);
+            if server.feed.set_file_failing(false) {
+                state.distrust();
+            }
             let is_broken = state.is_broken;
             drop(state);
             if !is_broken {
@@ -326,25 +347,26 @@ impl Writer {
         self.synced_at = Instant::now();
         self.has_unsynced = false;
         match result {
-            Ok(()) => {
-                if !server.aof.state().is_broken {
-                    self.publish(server);
-                }
-            }
+            Ok(()) => self.publish(server),
             Err(error) => {
                 log::warn!(
                     "the append-only file cannot be synchronized: {error}; commands that write \
                      are refused until it has been rewritten"
                 );
                 server.aof.has_failed.store(true, Relaxed);
-                server.aof.state().is_broken = true;
+                server.aof.state().distrust();
             }
         }
     }
 
-    /// Publishes the position up to which the file is on the disk.
+    /// Publishes the position up to which the file is on the disk, if the file is trusted.
     fn publish(&self, server: &Server) {
+        let state = server.aof.state();
+        if state.is_broken {
+            return;
+        }
         server.aof.synced.store(self.position, Relaxed);
+        drop(state);
         if server.aof.has_waiting.swap(false, Relaxed) {
             server.wake_all();
         }

@@ -176,7 +176,7 @@ fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Re
 }
 
 /// Maximum number of elements in one deletion.
-const NAMES_PER_COMMAND: usize = 1024;
+pub(super) const NAMES_PER_COMMAND: usize = 1024;
 
 /// Adds a command that removes the entries of a stream before its first live one.
 fn trim_old(server: &Server, batch: &mut Batch, view: &mut View<'_>, db: u8, name: &[u8]) {

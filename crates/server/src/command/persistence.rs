@@ -11,6 +11,7 @@ use crate::saving::{Then, Waiting, work};
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
 use crate::waiting::BlockingState;
+use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 
 const ADMIN_ALWAYS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -89,12 +90,12 @@ fn last_save(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 
 fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     let (mut wants, mut is_forced, mut aborts, mut restarts) = (None, false, false, false);
+    let mut skips_replicas = false;
     for word in args.from(1).iter() {
         match &word.to_ascii_lowercase()[..] {
             b"nosave" if wants != Some(true) => wants = Some(false),
             b"save" if wants != Some(false) => wants = Some(true),
-            // There are no replicas to wait for.
-            b"now" => {}
+            b"now" => skips_replicas = true,
             b"force" if !restarts => is_forced = true,
             // A restart without the keys has a word of its own, NOSAVE.
             b"restart" if !is_forced => restarts = true,
@@ -109,6 +110,7 @@ fn shutdown(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             false => ctx.reply.error("ERR No shutdown in progress."),
         };
     }
+    server.skips_replicas.store(skips_replicas, Relaxed);
     let info = &ctx.session.info;
     log::info!("client {} ({}) sent SHUTDOWN", info.id, info.address);
     let client = Some(waiting(ctx));

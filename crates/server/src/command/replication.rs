@@ -3,7 +3,6 @@
 use super::table::commands;
 use crate::clients;
 use crate::clock::Moment;
-use crate::config::{Id, Value};
 use crate::context::{Ctx, Run, Spec};
 use crate::message::Subscriber;
 use crate::replication::primary::{self, Sync};
@@ -85,9 +84,6 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
     if args.is(1, "no") && args.is(2, "one") {
         ctx.unlocked(role::promote);
-        ctx.server
-            .config
-            .put(Id::ReplicaOf, &Value::Text(String::new()));
         return ctx.reply.ok();
     }
     let host = String::from_utf8_lossy(&args[1]).into_owned();
@@ -100,8 +96,6 @@ fn replica_of(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         return ctx.reply.simple("OK Already connected to specified master");
     }
     ctx.unlocked(|server| role::follow(server, &host, port));
-    let text = Value::Text(format!("{host} {port}"));
-    ctx.server.config.put(Id::ReplicaOf, &text);
     ctx.reply.ok();
 }
 

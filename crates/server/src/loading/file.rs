@@ -378,6 +378,9 @@ impl<'s, R: io::Read> Loader<'s, R> {
                     if self.server.stops() {
                         break;
                     }
+                    if self.server.loading.is_cancelled() {
+                        return Err("the load was cancelled, because the role changes".to_owned());
+                    }
                 }
                 Item::End => break,
             }

@@ -24,6 +24,7 @@ use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
 use crate::net::tls::TlsStream;
 use crate::notices::Kind;
+use crate::replication::primary;
 use crate::session::{ReplyMode, Session};
 use crate::socket::Stream;
 use crate::state::Server;
@@ -620,7 +621,12 @@ impl Connection {
                     calls.push(call);
                     at += consumed;
                 }
-                Ok(Parsed::Blank { consumed }) => at += consumed,
+                Ok(Parsed::Blank { consumed }) => {
+                    if self.session.is_replica {
+                        primary::hear(server, self.session.info.id);
+                    }
+                    at += consumed;
+                }
                 Ok(Parsed::Incomplete { .. }) => {
                     return ParseEnd {
                         at,
@@ -751,8 +757,8 @@ impl Connection {
                     return next;
                 }
                 Err(_) => {
-                    // The unsent bytes are dropped with the output.
                     self.sent = 0;
+                    freeing::free(output.take_bytes());
                     return Next::Close;
                 }
             }

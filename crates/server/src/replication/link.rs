@@ -5,21 +5,23 @@ use super::{EARLIEST, PrimaryState, failover, removal};
 use crate::config::Id;
 use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Begun};
-use crate::saving::work as saving;
+use crate::saving::{temporary, work as saving};
 use crate::state::Server;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use store::Tick;
-use wire::args::FRAME_BYTES_MAX;
 use wire::{Args, Limits, Parsed, Parser};
 
 /// Maximum time for which the thread sleeps without a primary.
 const IDLE_PAUSE: Duration = Duration::from_secs(60);
 /// Time between two attempts to connect, and between two acknowledgements.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Time between two checks during a load whether the role is about to change, which waits for it.
+const CHANGE_PAUSE: Duration = Duration::from_millis(10);
 /// Maximum length of a line of the handshake.
 const LINE_BYTES_MAX: usize = 4096;
 /// Number of bytes per read.
@@ -112,7 +114,8 @@ impl<'s> Link<'s> {
         let primary = server.replication.primary();
         let primary = primary.ok_or_else(|| wrong("there is no primary".to_owned()))?;
         let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
-        let stream = Stream::open(server, &primary.host, primary.port, PAUSE)?;
+        let is_wanted = || is_current(server, number);
+        let stream = Stream::open(server, (&primary.host, primary.port), PAUSE, is_wanted)?;
         Ok(Link {
             server,
             number,
@@ -296,21 +299,21 @@ impl<'s> Link<'s> {
             primary.is_syncing = true
         });
         let folder = self.server.config.text(Id::Dir);
-        let name = format!("temp-primary-{}.rdb", std::process::id());
-        let path = Path::new(&folder).join(name);
-        let received = self.receive_file(&path);
-        let result = received.and_then(|()| self.replace_keys(&path, id, position));
-        // It is of no further use. If it stays, the next one overwrites it.
-        let _ = fs::remove_file(&path);
+        let result = temporary::create(Path::new(&folder)).and_then(|(path, file)| {
+            let received = self.receive_file(file);
+            let result = received.and_then(|()| self.replace_keys(&path, id, position));
+            // It is of no further use. If it stays, the next start removes it.
+            let _ = fs::remove_file(&path);
+            result
+        });
         change(self.server, self.number, |primary| {
             primary.is_syncing = false
         });
         result
     }
 
-    fn receive_file(&mut self, path: &Path) -> io::Result<()> {
+    fn receive_file(&mut self, mut file: File) -> io::Result<()> {
         let header = self.line()?;
-        let mut file = File::create(path)?;
         let Some(length) = header.strip_prefix('$') else {
             return Err(wrong(format!("expected a snapshot, found '{header}'")));
         };
@@ -368,7 +371,8 @@ impl<'s> Link<'s> {
         }
     }
 
-    /// Replaces all keys by those of a snapshot. If it is damaged, no key is left.
+    /// Replaces all keys and function libraries by those of a snapshot. If it is damaged, none are
+    /// left.
     fn replace_keys(&mut self, path: &Path, id: String, position: u64) -> io::Result<()> {
         let server = self.server;
         let replication = &server.replication;
@@ -382,11 +386,11 @@ impl<'s> Link<'s> {
         let _begun = Begun(&server.loading);
         flush_all(server);
         server.keyspace.set_removal_limit(Some(EARLIEST));
-        let loaded = snapshots::load_parts(server, "the primary's snapshot", file, true);
-        server.scripting.free_functions();
+        let loaded = self.load_file(file);
         if let Err(error) = loaded {
             flush_all(server);
             server.feed.restart_at(0);
+            server.aof.distrust();
             return Err(wrong(error));
         }
         server.feed.restart_at(position);
@@ -397,6 +401,39 @@ impl<'s> Link<'s> {
         server.aof.distrust();
         server.wake_all();
         Ok(())
+    }
+
+    /// Loads a snapshot, until the role is about to change. Meanwhile the primary gets a line without
+    /// a command each second, so that it does not take this replica for dead (`repl-timeout`).
+    fn load_file(&mut self, file: File) -> Result<(), String> {
+        let server = self.server;
+        std::thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            scope.spawn(move || {
+                let loaded = snapshots::load_parts(server, "the primary's snapshot", file, true);
+                server.scripting.free_functions();
+                // The receiver lives as long as this thread.
+                let _ = sender.send(loaded.map(|_| ()));
+            });
+            let mut sent_at = Instant::now();
+            loop {
+                match receiver.recv_timeout(CHANGE_PAUSE) {
+                    Ok(loaded) => return loaded,
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err("the thread that loads has ended".to_owned());
+                    }
+                    Err(RecvTimeoutError::Timeout) if server.replication.is_changing() => {
+                        server.loading.cancel();
+                    }
+                    Err(RecvTimeoutError::Timeout) if sent_at.elapsed() >= PAUSE => {
+                        sent_at = Instant::now();
+                        // A broken connection is found when the stream is read.
+                        let _ = self.stream.write_all(b"\n");
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+            }
+        })
     }
 
     /// Executes the commands of the primary.
@@ -410,10 +447,7 @@ impl<'s> Link<'s> {
             server.keyspace.set_removal_limit(Some(EARLIEST));
         }
         log::info!("following the primary from position {}", server.feed.end());
-        let mut parser = Parser::new(Limits {
-            bulk_bytes_max: FRAME_BYTES_MAX,
-            ..Limits::default()
-        });
+        let mut parser = Parser::new(Limits::of_feed());
         let mut acked_at = Instant::now();
         self.acknowledge()?;
         loop {
@@ -511,6 +545,11 @@ impl<'s> Link<'s> {
 }
 
 fn flush_all(server: &Server) {
+    let flushed = server.scripting.libraries.change(|map| {
+        map.clear();
+        Ok(())
+    });
+    flushed.expect("nothing is checked");
     let mut view = server.keyspace.lock_all(server.clock.now());
     for db in 0..server.keyspace.databases() {
         view.flush(db as u8);

@@ -218,6 +218,13 @@ pub fn acknowledge(server: &Server, client: u64, position: u64, in_file: Option<
     check_waits(server, server.clock.moment());
 }
 
+/// Records that a replica has sent a line without a command: it is loading its snapshot.
+pub fn hear(server: &Server, client: u64) {
+    if let Some(replica) = server.replication.state().replicas.get_mut(&client) {
+        replica.acked_at = Instant::now();
+    }
+}
+
 /// Removes a replica that disconnects.
 pub fn forget(server: &Server, client: u64) {
     let mut state = server.replication.state();
@@ -359,7 +366,8 @@ pub fn ping(server: &Server) {
 fn acked_count(server: &Server, position: u64, in_file: bool) -> usize {
     let has_acked = |replica: &&ReplicaState| {
         let acked = match in_file {
-            true => replica.acked_file,
+            // A file may be ahead in the history that the replica has given up.
+            true => replica.acked_file.min(replica.acked),
             false => replica.acked,
         };
         matches!(replica.phase, Phase::Follows) && acked >= position

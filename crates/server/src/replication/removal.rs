@@ -150,7 +150,9 @@ fn advance(server: &Server, until: Tick) {
 
 /// Opens the second connection. Returns `None` if the primary is a Mayfly.
 fn connect(server: &Server, primary: &PrimaryState) -> io::Result<Option<BufReader<Stream>>> {
-    let stream = Stream::open(server, &primary.host, primary.port, Duration::from_secs(5))?;
+    let is_wanted = || server.replication.number() == primary.number && !server.stops();
+    let address = (&primary.host[..], primary.port);
+    let stream = Stream::open(server, address, Duration::from_secs(5), is_wanted)?;
     let mut connection = BufReader::new(stream);
     if let Some(words) = Stream::login(server) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();

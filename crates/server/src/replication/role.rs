@@ -3,6 +3,7 @@
 use super::{EARLIEST, PrimaryState, State, primary};
 use crate::blocking;
 use crate::command::effects;
+use crate::config::{Id, Value};
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -21,7 +22,7 @@ pub(super) fn follow_when(
     may: impl FnOnce(&mut State) -> bool,
 ) {
     let replication = &server.replication;
-    let applying = replication.lock_applying();
+    let applying = replication.lock_role();
     {
         let mut view = server.keyspace.lock_all(server.clock.now());
         let is_on = server.feed.is_on();
@@ -53,12 +54,18 @@ pub(super) fn follow_when(
             blocking::unblock_all(server, &mut view);
         }
     }
+    record(server, format!("{host} {port}"));
     replication.is_connected.store(false, Relaxed);
     server.keyspace.set_removal_limit(Some(EARLIEST));
     server.apply_maxmemory();
     drop(applying);
     log::info!("following {host}:{port}");
     replication.bell.notify_all();
+}
+
+/// Sets `replicaof`, so that CONFIG REWRITE and a restart keep the role.
+fn record(server: &Server, primary: String) {
+    server.config.put(Id::ReplicaOf, &Value::Text(primary));
 }
 
 /// Makes the server a primary with its present keys, as the continuation of the history that it
@@ -74,7 +81,7 @@ pub fn promote(server: &Server) {
 /// The result of `check`.
 pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let replication = &server.replication;
-    let applying = replication.lock_applying();
+    let applying = replication.lock_role();
     check()?;
     if !replication.is_replica() {
         return Ok(());
@@ -102,6 +109,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
         server.aof.distrust();
     }
     drop(view);
+    record(server, String::new());
     server.keyspace.set_removal_limit(None);
     server.apply_maxmemory();
     drop(applying);

@@ -2,11 +2,15 @@
 
 use crate::config::Id;
 use crate::state::Server;
+use mio::{Events, Interest, Poll, Token};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// Time between two checks whether a connection that is being made is wanted.
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to a primary.
 #[derive(Debug)]
@@ -18,16 +22,23 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Connects. Reads return after `patience` without a byte.
+    /// Connects to a host and port, as long as `is_wanted` returns true. Reads return after
+    /// `patience` without a byte.
     ///
     /// # Errors
-    /// The host has no address, nobody listens, or the TLS settings cannot be used.
-    pub fn open(server: &Server, host: &str, port: u16, patience: Duration) -> io::Result<Stream> {
+    /// The host has no address, nobody listens, the connection is not wanted any more, or the TLS
+    /// settings cannot be used.
+    pub fn open(
+        server: &Server,
+        (host, port): (&str, u16),
+        patience: Duration,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Stream> {
         let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
         let address = (host, port).to_socket_addrs()?.next();
         let address = address
             .ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the host has no address"))?;
-        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        let stream = connect(address, timeout, is_wanted)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(timeout))?;
@@ -56,6 +67,42 @@ impl Stream {
         words.push(password);
         Some(words)
     }
+}
+
+/// Connects within a time, as long as `is_wanted` returns true.
+fn connect(
+    address: SocketAddr,
+    timeout: Duration,
+    is_wanted: impl Fn() -> bool,
+) -> io::Result<TcpStream> {
+    let end = Instant::now() + timeout;
+    let mut stream = mio::net::TcpStream::connect(address)?;
+    let mut poll = Poll::new()?;
+    let mut events = Events::with_capacity(1);
+    poll.registry()
+        .register(&mut stream, Token(0), Interest::WRITABLE)?;
+    loop {
+        match poll.poll(&mut events, Some(CONNECT_PAUSE)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        if !events.is_empty() && stream.peer_addr().is_ok() {
+            break;
+        }
+        if !is_wanted() {
+            return Err(io::Error::other("another primary was set"));
+        }
+        if Instant::now() >= end {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+    poll.registry().deregister(&mut stream)?;
+    let stream = TcpStream::from(stream);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// Describes the refusal of a command. The text of a server to which AUTH is an unknown command

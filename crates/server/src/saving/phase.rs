@@ -137,6 +137,12 @@ impl Machine {
         self.requested.is_some()
     }
 
+    /// Whether the requested snapshot is the base of an append-only file.
+    pub fn has_requested_base(&self) -> bool {
+        let request = self.requested.as_ref();
+        request.is_some_and(|request| matches!(request.then, Then::Rewritten))
+    }
+
     /// Whether a snapshot is in progress or requested.
     pub fn is_busy(&self) -> bool {
         self.phase != Phase::Idle || self.requested.is_some()

@@ -23,7 +23,7 @@ const SUFFIX: &str = ".rdb";
 /// Length of the random part of a name, which is a hexadecimal number.
 const RANDOM_LEN: usize = 16;
 /// Permissions of a new file.
-const OWNER_ONLY: u32 = 0o600;
+pub const OWNER_ONLY: u32 = 0o600;
 /// Bits of permissions that a new file gets from the one that it replaces.
 const PERMISSION_BITS: u32 = 0o777;
 /// Maximum number of attempts to find a name that is not used.

@@ -65,8 +65,8 @@ pub fn has_points(server: &Server) -> bool {
     server.segments.is_none() && !server.config.text(Id::Save).is_empty()
 }
 
-/// Begins the requested snapshot, unless a long command runs, another snapshot is in progress or a
-/// command of the primary is being executed. No shard may be locked by the caller.
+/// Begins the requested snapshot, unless a long command runs, another snapshot is in progress, the
+/// file's thread puts an earlier base in force or a command of the primary is being executed. No shard may be locked by the caller.
 pub fn begin(server: &Server, now: Tick) {
     let saving = &server.saving;
     if server.long.is_running() {
@@ -81,7 +81,8 @@ pub fn begin(server: &Server, now: Tick) {
     let mut view = server.keyspace.lock_all(now);
     let mut state = saving.state();
     // Under the locks no long command begins.
-    if server.long.is_running() {
+    let must_wait = state.machine.has_requested_base() && server.aof.is_settling();
+    if must_wait || server.long.is_running() {
         return;
     }
     let Some((epoch, request)) = state.machine.begin(server.keyspace.shard_count()) else {

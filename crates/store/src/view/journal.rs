@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 pub const PURGED_MAX: u32 = 1024;
 
 impl View<'_> {
-    fn each_locked(&mut self, mut each: impl FnMut(&mut Locked)) {
+    pub(super) fn each_locked(&mut self, mut each: impl FnMut(&mut Locked)) {
         match &mut self.guards {
             Guards::One(_, guard) => each(guard),
             Guards::Some(guards) => guards.iter_mut().for_each(|guard| each(&mut guard.1)),

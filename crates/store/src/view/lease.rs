@@ -128,7 +128,8 @@ impl View<'_> {
         let (space, _, locked) = self.parts(key);
         if !locked.waiting.is_empty() {
             let number = || space.shared().next_event();
-            self.has_ready |= locked.waiting.mark_ready(key.db, key.bytes, number);
+            locked.waiting.mark_ready(key.db, key.bytes, number);
+            self.has_ready |= locked.waiting.has_ready();
         }
     }
 

@@ -33,6 +33,15 @@ impl View<'_> {
         self.changes += changes;
     }
 
+    /// Looks for keys on which clients are blocked and which have expired or were evicted since the
+    /// last [`View::take_ready`]. Returns whether there are any.
+    pub fn find_ready(&mut self) -> bool {
+        let mut has_ready = false;
+        self.each_locked(|locked| has_ready |= locked.waiting.has_ready());
+        self.has_ready |= has_ready;
+        self.has_ready
+    }
+
     /// Returns whether [`View::take_ready`] has keys to return.
     #[inline]
     pub fn has_ready(&self) -> bool {

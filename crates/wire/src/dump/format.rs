@@ -73,6 +73,20 @@ pub(crate) mod version {
 /// Value in place of a deadline if an element has none.
 pub(super) const NO_DEADLINE: i64 = -1;
 
+/// Whether a payload is of a type whose elements may have deadlines.
+pub fn may_have_deadlines(payload: &[u8]) -> bool {
+    use code::*;
+    let may = [
+        HASH_VALKEY,
+        HASH_REDIS,
+        HASH_REDIS_LISTPACK,
+        STREAM_MESSAGES,
+    ];
+    payload
+        .first()
+        .is_some_and(|code| is_own_type(*code) || may.contains(code))
+}
+
 /// Whether a type is one of this server's.
 pub(crate) fn is_own_type(code: u8) -> bool {
     (code::SET_DEADLINES..=code::STREAM_DEADLINES).contains(&code)

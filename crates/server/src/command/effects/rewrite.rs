@@ -2,7 +2,7 @@
 
 use super::forms::Form;
 use super::replies::Value;
-use super::{Ran, ReplyAt};
+use super::{NAMES_PER_COMMAND, Ran, ReplyAt};
 use crate::command::element_ttl::Timed;
 use crate::command::key::dump::payload_of;
 use crate::context::Ctx;
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use store::stream::{Pending, StreamId};
 use store::{Hash, Key, Kind, Set, SortedSet, Stream, Tick};
 use wire::Args;
+use wire::dump::may_have_deadlines;
 use wire::number::Text;
 
 /// A command whose effect is added to a batch.
@@ -151,6 +152,14 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         Some(())
     }
 
+    /// Adds commands with at most [`NAMES_PER_COMMAND`] names each. There may be more names than a
+    /// client may send in one command.
+    fn in_parts(&mut self, head: &[&[u8]], names: &[&[u8]], tail: &[&[u8]]) {
+        for names in names.chunks(NAMES_PER_COMMAND) {
+            self.add(&[head, names, tail].concat());
+        }
+    }
+
     /// Adds a command with names after its first arguments.
     fn with_names(&mut self, head: &[&[u8]], names: Args<'_>) {
         let mut args = head.to_vec();
@@ -211,6 +220,10 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         let Some(deadline) = self.ctx.view.deadline(&key) else {
             return self.add(&[b"DEL", name]);
         };
+        if may_have_deadlines(payload) {
+            // Elements that had expired were left out.
+            return self.state_of(name);
+        }
         let text = Text::unsigned(deadline.map_or(0, |deadline| deadline.0));
         let args = [b"RESTORE", name, text.as_bytes(), payload, b"REPLACE"];
         match deadline {
@@ -390,12 +403,11 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
     fn popped(&mut self) -> Option<()> {
         let reply = self.reply();
         let reply = Value::parse(&reply)?;
-        let mut args: Vec<&[u8]> = vec![b"SREM", self.arg(1)];
-        match &reply {
-            Value::Text(member) => args.push(member),
-            members => args.extend(members.elements().iter().map(Value::text)),
-        }
-        self.add(&args);
+        let members: Vec<&[u8]> = match &reply {
+            Value::Text(member) => vec![member],
+            members => members.elements().iter().map(Value::text).collect(),
+        };
+        self.in_parts(&[b"SREM", self.arg(1)], &members, &[]);
         Some(())
     }
 
@@ -602,22 +614,21 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         }
         for ((time, count), ids) in groups {
             let (time, count) = (Text::unsigned(time), Text::unsigned(u64::from(count)));
-            let mut args: Vec<&[u8]> = vec![b"XCLAIM", name, group, consumer, b"0"];
-            args.extend(ids.iter().map(String::as_bytes));
-            args.extend([
-                &b"TIME"[..],
+            let ids: Vec<&[u8]> = ids.iter().map(String::as_bytes).collect();
+            let options: [&[u8]; 8] = [
+                b"TIME",
                 time.as_bytes(),
                 b"RETRYCOUNT",
                 count.as_bytes(),
-            ]);
-            args.extend([&b"FORCE"[..], b"JUSTID", b"LASTID", last.as_bytes()]);
-            self.add(&args);
+                b"FORCE",
+                b"JUSTID",
+                b"LASTID",
+                last.as_bytes(),
+            ];
+            self.in_parts(&[b"XCLAIM", name, group, consumer, b"0"], &ids, &options);
         }
-        if !gone.is_empty() {
-            let mut args: Vec<&[u8]> = vec![b"XACK", name, group];
-            args.extend(gone.iter().map(String::as_bytes));
-            self.add(&args);
-        }
+        let gone: Vec<&[u8]> = gone.iter().map(String::as_bytes).collect();
+        self.in_parts(&[b"XACK", name, group], &gone, &[]);
         if let Some(read) = entries_read {
             let read = Text::unsigned(read);
             let args = [&b"XGROUP"[..], b"SETID", name, group, last.as_bytes()];

@@ -71,11 +71,13 @@ impl Worker {
         }
     }
 
-    /// Empties memcached's database when the delay of a `flush_all` has passed.
-    fn flush_at(&mut self, executor: &mut Executor<'_>) {
+    /// Empties memcached's database when the delay of a `flush_all` has passed and writes are not
+    /// held. A server that has become a replica forgets it, as its primary decides what is deleted.
+    pub(super) fn flush_at(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let at_ms = server.flush_at_ms.load(Relaxed);
-        if at_ms == 0 || server.clock.now().0 < at_ms {
+        let is_held = || server.pause.until(executor.moment()).is_some();
+        if at_ms == 0 || server.clock.now().0 < at_ms || is_held() {
             return;
         }
         executor.finish();
@@ -83,7 +85,7 @@ impl Worker {
         let taken = server
             .flush_at_ms
             .compare_exchange(at_ms, 0, Relaxed, Relaxed);
-        if taken.is_ok() {
+        if taken.is_ok() && !server.is_replica() {
             let (db, now) = (crate::memcached::DATABASE, server.clock.now());
             match server.segments {
                 Some(_) => server.engine().clear(db, now),

@@ -4,7 +4,9 @@ use super::{PERIODIC_INTERVAL, Worker};
 use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::net::connection::Next;
+use crate::replication::Phase;
 use mio::{Events, Interest, Token};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Time after which a client that takes nothing of its replies is not waited for. A client that
@@ -12,11 +14,13 @@ use std::time::{Duration, Instant};
 const STALL: Duration = Duration::from_millis(600);
 
 impl Worker {
-    /// Waits until the clients have taken their replies, for `shutdown-timeout` at most, and for
-    /// [`STALL`] at most while a client takes nothing. Nothing else is served any more.
+    /// Waits until the clients have taken their replies and replicas the feed, for `shutdown-timeout`
+    /// at most, and for [`STALL`] at most while a client takes nothing. Nothing else is served any
+    /// more. After `SHUTDOWN NOW` replicas get what they take at once.
     pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         let server = executor.server();
         self.listeners.leave(&server.restart);
+        server.draining.fetch_add(1, Relaxed);
         let seconds = server.config.number(Id::ShutdownTimeout) as u64;
         let started = Instant::now();
         let end = started + Duration::from_secs(seconds);
@@ -37,6 +41,17 @@ impl Worker {
                 let Some(connection) = self.connections[index].as_mut() else {
                     continue;
                 };
+                let mut is_behind = false;
+                let replica = server.replication.replica(connection.session.info.id);
+                if replica.is_some_and(|replica| matches!(replica.phase, Phase::Follows)) {
+                    let may_add = server.draining.load(Relaxed) < server.threads;
+                    let (next, has_more) = connection.feed_replica(server, &mut self.scratch);
+                    is_behind = may_add || next != Next::Close || connection.pending_bytes() > 0;
+                    is_behind &= !server.skips_replicas.load(Relaxed);
+                    if has_more {
+                        timeout = Duration::ZERO;
+                    }
+                }
                 // A turn sends a part of large replies, after which the socket may have room.
                 match connection.flush(&mut self.scratch) {
                     Next::Close => connection.is_cut_off = true,
@@ -47,7 +62,8 @@ impl Worker {
                     (*sent, *since) = (connection.sent_bytes(), now);
                 }
                 let stalls = now.duration_since(*since) >= STALL;
-                if connection.is_cut_off || connection.pending_bytes() == 0 || stalls {
+                let has_ended = connection.pending_bytes() == 0 || stalls;
+                if connection.is_cut_off || has_ended && !is_behind {
                     // A client may read to the end before it reads from its next connection.
                     connection.discard_input(&mut self.scratch);
                     self.close(index, executor);

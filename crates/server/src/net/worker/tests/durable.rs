@@ -206,6 +206,20 @@ fn a_replica_removes_what_no_command_of_the_primary_can_need() {
 }
 
 #[test]
+fn a_delayed_flush_of_memcached_does_not_empty_a_replica() {
+    // Regression: the replica lacked all keys afterwards, at the same position as its primary.
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    server.flush_at_ms.store(NOW + 200, Relaxed);
+    role::follow(&server, "127.0.0.1", 1);
+    apply(&mut Applier::new(&server), "SET a 1", NOW - HOUR_MS);
+    bench.pass(500);
+    bench.worker.flush_at(&mut bench.executor);
+    assert_eq!(server.keyspace.lock_all(Tick(1)).len(0), 1);
+    assert_eq!(server.flush_at_ms.load(Relaxed), 0);
+}
+
+#[test]
 fn transactions_of_the_primary_are_executed_on_a_read_only_replica() {
     // Regression: EXEC was refused with READONLY, so that a replica lacked every transaction. The
     // limit of the work of a transaction refused others, there and in the append-only file.
