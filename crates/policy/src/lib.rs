@@ -1,5 +1,5 @@
 //! Eviction policies, admission filters and expiry indexes, each written once and run unchanged in
-//! two hosts: the simulator and the server.
+//! every host: the server, the simulator and the library.
 //!
 //! An algorithm here never owns keys, values or the table. The host names an entry by a [`Slot`],
 //! answers questions about it through [`Facts`], and stores a few bits for the algorithm through
