@@ -1,12 +1,11 @@
-//! The two unsafe lines of this crate: hints to the processor and to the system, which change
-//! nothing that a program can see.
+//! Hints to the processor and to the system, which change nothing that a program can see.
 //!
-//! All else, the segments' memory included, is safe code (`words.rs`). What each hint gains, by
-//! `cargo bench -p mayfly-cache-segment` at a million keys on a busy machine: a mix of 95 gets and
-//! 5 sets takes 130 ns a request in batches of 32 whose lines are prefetched, and 270 ns one by
-//! one. Plain early loads instead of prefetches stop the processor when its queue of unfinished
-//! work is full. Without large pages gets take 433 to 464 ns instead of 289 to 312, and the batches
-//! 168 to 179 instead of 131 to 145.
+//! Apart from these and `cells.rs`, which maps a file, the crate is safe code. What each hint
+//! gains, by `cargo bench -p mayfly-cache-segment` at a million keys on a busy machine: a mix of 95
+//! gets and 5 sets takes 130 ns a request in batches of 32 whose lines are prefetched, and 270 ns
+//! one by one. Plain early loads instead of prefetches stop the processor when its queue of
+//! unfinished work is full. Without large pages gets take 433 to 464 ns instead of 289 to 312, and
+//! the batches 168 to 179 instead of 131 to 145.
 #![expect(unsafe_code, reason = "neither hint has a safe form")]
 
 use crate::sync::AtomicU64;
