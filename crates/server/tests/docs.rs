@@ -22,8 +22,8 @@ const DIFFERENCES: &str = "
 The README lists the general differences. The tables in `crates/server/tests/commands/tables/` show requests and replies of
 commands on keys. A test also runs their rows against a redis-server, except the rows marked with `!`.
 
-- The announced version is 8.6.3. All commands of that version are served except vector sets (`VADD` and the other commands with `V`) and the commands
-  that connect servers: `ASKING`, `FAILOVER`, `MIGRATE`, `PSYNC`, `REPLCONF`, `RESTORE-ASKING`, `SYNC`, `TRIMSLOTS`. `CLUSTER` refuses its subcommands.
+- The announced version is 8.6.3. All commands of that version are served except vector sets (`VADD` and the other commands with `V`) and four commands
+  for moving keys between servers: `ASKING`, `MIGRATE`, `RESTORE-ASKING`, `TRIMSLOTS`. `CLUSTER` refuses its subcommands.
 - `HOTKEYS` records at most 256 keys of one command, and no keys over 4 KiB. The sums are too high by at most the smallest recorded sum, because a key
   without a counter takes the one with the smallest sum; Redis lets such counters decay.
 - `HIMPORT` stores ordinary hashes. The fieldsets of a connection take at most 64 MiB.
@@ -35,8 +35,8 @@ commands on keys. A test also runs their rows against a redis-server, except the
   as in Redis.
 - `OBJECT ENCODING` derives the encoding of a string from its value: `int`, `embstr` up to 44 bytes, `raw` beyond. Redis also
   returns `raw` for a string that `APPEND` or `SETRANGE` has changed. `OBJECT REFCOUNT` always returns 1.
-- `OBJECT IDLETIME` and `OBJECT FREQ` work only with eviction policies that record the last access or a frequency, and return an
-  error with the others.
+- `OBJECT FREQ` works only with eviction policies that record a frequency, and returns an error with the others. `OBJECT IDLETIME`
+  always returns an error, because no policy records the time of the last access.
 - `keyspace_hits` and `keyspace_misses` count reads of values, `EXISTS` and `TOUCH`; Redis counts `TTL` and `TYPE` too.
 - `INCRBYFLOAT` calculates with the 80-bit floating-point numbers of x86-64 on every machine. It accepts only decimal notation;
   Redis accepts hexadecimal notation too.
