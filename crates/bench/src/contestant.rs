@@ -411,6 +411,8 @@ impl Entrant {
         let address = free_address()?;
         let mut args = args.to_vec();
         args.extend(["--port".into(), address.port().to_string()]);
+        // A snapshot in the current folder is not loaded.
+        args.extend(["--dbfilename".into(), "mayfly-bench-none.rdb".into()]);
         let start = Start {
             label: &self.label,
             program,

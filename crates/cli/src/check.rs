@@ -10,8 +10,9 @@ use server::check::Contents;
 use server::check::commands::Commands;
 use server::clock::Clock;
 use server::loading::file::try_load;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `mayfly check`.
@@ -59,9 +60,9 @@ fn check_manifest(arguments: &Arguments) -> Result<()> {
     let mut has_damage = false;
     for part in manifest.base.iter().chain(&manifest.increments) {
         let path = folder.join(&part.name);
-        println!("{}:", path.display());
+        print(format_args!("{}:\n", path.display()))?;
         if let Err(error) = check_file(&path, arguments) {
-            println!("damaged: {error:#}");
+            print(format_args!("damaged: {error:#}\n"))?;
             has_damage = true;
         }
     }
@@ -84,7 +85,7 @@ fn check_file(path: &Path, arguments: &Arguments) -> Result<()> {
     }
     let (contents, commands, damage) = if is_commands {
         let (commands, damage) = Commands::read(&file);
-        print!("{commands}");
+        print(&commands)?;
         (
             None,
             Some(commands),
@@ -107,14 +108,14 @@ fn check_file(path: &Path, arguments: &Arguments) -> Result<()> {
             }
         }
         if !arguments.json {
-            println!("the file is not damaged");
+            print("the file is not damaged\n")?;
         }
         return Ok(());
     };
     let Some(new) = repaired else {
         bail!("{shown}: {damage}");
     };
-    println!("damaged: {damage}");
+    print(format_args!("damaged: {damage}\n"))?;
     if let Some(contents) = contents {
         let repaired = contents.repair(&mut file, new);
         repaired.map_err(|error| anyhow::anyhow!(error))?;
@@ -125,15 +126,29 @@ fn check_file(path: &Path, arguments: &Arguments) -> Result<()> {
         io::copy(&mut file.take(commands.end), &mut copy)?;
         copy.sync_all()?;
     }
-    println!("{} contains what precedes the damage", new.display());
-    Ok(())
+    let new = new.display();
+    print(format_args!("{new} contains what precedes the damage\n"))
+}
+
+/// Prints a text. A reader that has read enough, such as `head`, does not change the exit code,
+/// which says whether the file is damaged.
+fn print(text: impl Display) -> Result<()> {
+    match write!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("standard output")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints what a snapshot file contains, and writes the page.
 fn show(contents: &Contents, name: &str, arguments: &Arguments) -> Result<()> {
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&page::json(contents))?),
-        false => print!("{contents}"),
+        true => {
+            let text = serde_json::to_string_pretty(&page::json(contents))?;
+            print(text + "\n")?;
+        }
+        false => print(contents)?,
     }
     arguments.pages.write(|| page::page(contents, name))
 }

@@ -334,7 +334,7 @@ impl Locked {
         };
         self.mark_changed(db, &key, cause);
         if removal != Removal::Deleted {
-            // A client that reads the group of a stream waits in vain.
+            // A client that reads a group of a stream gets an error.
             let number = || shared.next_event();
             self.waiting.mark_ready(db, &key, number);
         }

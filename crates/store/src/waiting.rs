@@ -6,8 +6,8 @@ use std::collections::{HashMap, VecDeque};
 /// A key by its database and its bytes.
 pub(crate) type DbKey = (u8, Box<[u8]>);
 
-/// Keys that were written or removed while clients were blocked on them. The number orders the writes of all
-/// shards.
+/// Keys that were written or removed while clients were blocked on them. The number orders the
+/// writes of all shards.
 pub(crate) type Ready = Vec<(u64, DbKey)>;
 
 /// Clients blocked on one key, in the order of their arrival.
@@ -72,8 +72,8 @@ impl WaitQueues {
         queue.waiters.get(index).copied()
     }
 
-    /// Marks a key as written or removed. `number` is called only if a client is blocked on it and it
-    /// was not marked before.
+    /// Marks a key as written or removed. `number` is called only if a client is blocked on it and
+    /// it was not marked before.
     pub fn mark_ready(&mut self, db: u8, key: &[u8], number: impl FnOnce() -> u64) {
         if self.queues.is_empty() {
             return;

@@ -167,6 +167,7 @@ impl Player {
         let mut args: Vec<String> = ["serve", "--bind", "127.0.0.1", "--port", &resp_port]
             .map(String::from)
             .to_vec();
+        args.extend(["--dbfilename".into(), "mayfly-bench-none.rdb".into()]);
         args.extend(["--memcached".into(), port.into()]);
         args.extend(own.iter().map(|arg| arg.to_string()));
         args.extend(self.server_args.iter().cloned());

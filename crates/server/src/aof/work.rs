@@ -116,6 +116,11 @@ pub fn begin_rewrite(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> R
 
 fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<(), String> {
     let aof = &server.aof;
+    if server.feed.is_on() {
+        // Before the state is locked, because the feed may wait for the file's thread, which needs
+        // the state.
+        effects::add_all_removals(server, view);
+    }
     let names = Names::of(server);
     let mut state = aof.state();
     state.is_scheduled = false;
@@ -136,9 +141,8 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
     }
     let (base, increment) = (names.base(base), names.increment(increment));
     let file = open_increment(&names.folder, &increment.name, true)?;
-    match server.feed.is_on() {
-        true => effects::add_all_removals(server, view),
-        false => effects::set_feed(server, view, true),
+    if !server.feed.is_on() {
+        effects::set_feed(server, view, true);
     }
     if state.phase == Phase::Off || state.is_broken {
         server.feed.add_file();

@@ -28,9 +28,9 @@ use wire::{Args, Output, Reply, Span};
 pub const KEYS_PER_STEP: usize = 1024;
 /// Number of bytes of a command from which on it runs in steps on the segment engine.
 const LARGE_BYTES: usize = 1 << 20;
-/// Number of bytes after which a step of MGET or MSET ends on the segment engine. It exceeds them by
-/// one value at most, which is smaller than a segment. The first write to the pages of a segment or
-/// of a reply costs more than the copy: 2.5 ms per MiB in a virtual machine.
+/// Number of bytes after which a step of MGET or MSET ends on the segment engine. It exceeds them
+/// by one value at most, which is smaller than a segment. The first write to the pages of a segment
+/// or of a reply costs more than the copy: 2.5 ms per MiB in a virtual machine.
 pub const STEP_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of the header of an array.
 const HEADER_BYTES: usize = 24;

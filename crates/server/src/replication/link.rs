@@ -403,8 +403,8 @@ impl<'s> Link<'s> {
         Ok(())
     }
 
-    /// Loads a snapshot, until the role is about to change. Meanwhile the primary gets a line without
-    /// a command each second, so that it does not take this replica for dead (`repl-timeout`).
+    /// Loads a snapshot, until the role is about to change. Meanwhile the primary gets a line
+    /// without a command each second, so that it does not close the connection (`repl-timeout`).
     fn load_file(&mut self, file: File) -> Result<(), String> {
         let server = self.server;
         std::thread::scope(|scope| {
@@ -412,7 +412,7 @@ impl<'s> Link<'s> {
             scope.spawn(move || {
                 let loaded = snapshots::load_parts(server, "the primary's snapshot", file, true);
                 server.scripting.free_functions();
-                // The receiver lives as long as this thread.
+                // The receiver exists until this thread has ended.
                 let _ = sender.send(loaded.map(|_| ()));
             });
             let mut sent_at = Instant::now();

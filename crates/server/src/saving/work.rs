@@ -66,13 +66,15 @@ pub fn has_points(server: &Server) -> bool {
 }
 
 /// Begins the requested snapshot, unless a long command runs, another snapshot is in progress, the
-/// file's thread puts an earlier base in force or a command of the primary is being executed. No shard may be locked by the caller.
+/// file's thread puts an earlier base in force or a command of the primary is being executed. No
+/// shard may be locked by the caller.
 pub fn begin(server: &Server, now: Tick) {
     let saving = &server.saving;
     if server.long.is_running() {
         return;
     }
-    // The effect of a command of the primary and its bytes in the feed are on one side of the snapshot.
+    // The effect of a command of the primary and its bytes in the feed are on one side of the
+    // snapshot.
     let Some(_applying) = server.replication.try_lock_applying() else {
         return;
     };

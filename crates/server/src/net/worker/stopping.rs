@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 const STALL: Duration = Duration::from_millis(600);
 
 impl Worker {
-    /// Waits until the clients have taken their replies and replicas the feed, for `shutdown-timeout`
-    /// at most, and for [`STALL`] at most while a client takes nothing. Nothing else is served any
-    /// more. After `SHUTDOWN NOW` replicas get what they take at once.
+    /// Waits until the clients have taken their replies and replicas the feed, for
+    /// `shutdown-timeout` at most, and for [`STALL`] at most while a client takes nothing. Nothing
+    /// else is served any more. After `SHUTDOWN NOW` replicas get what they take at once.
     pub(super) fn drain(&mut self, events: &mut Events, executor: &mut Executor<'_>) {
         let server = executor.server();
         self.listeners.leave(&server.restart);
