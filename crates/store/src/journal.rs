@@ -11,6 +11,9 @@ pub enum Lost {
     Expired,
     /// The key was evicted.
     Evicted,
+    /// The key has expired or was evicted while its value was lent ([`crate::View::lend`]). This is
+    /// recorded when the value comes back.
+    WhileLent,
     /// These elements of a collection have expired. Of a stream, only entries with deadlines of
     /// their own are named; those that are too old are not.
     Elements(Class, Vec<Vec<u8>>),

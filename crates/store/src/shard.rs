@@ -10,7 +10,7 @@ use crate::saving::Saving;
 use crate::shared::{DATABASES_MAX, Db, Shared};
 use crate::tracking::{Discarded, InvalidationCause, Tracked};
 use crate::waiting::{DbKey, WaitQueues};
-use cache::{Outside, Scope};
+use cache::{Outside, Scope, Value};
 use policy::{Budget, Due, Eviction, ExpiryIndex, Facts, Slot, Tick};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -288,6 +288,9 @@ impl Locked {
 
     /// Removes an entry, with the event and the counter that its reason requires.
     pub fn remove_entry(&mut self, db: u8, slot: Slot, removal: Removal, shared: &Shared) {
+        // The next line may move the value to a snapshot, which makes it a lent one, too.
+        let is_recorded = removal != Removal::Deleted && self.journal.is_some();
+        let is_recorded = is_recorded && !self.is_lent(db, slot);
         self.preserve_whole(db, slot, shared);
         let is_published = shared.is_notifying() && removal != Removal::Deleted;
         let data = self.dbs[db as usize]
@@ -338,9 +341,7 @@ impl Locked {
             let number = || shared.next_event();
             self.waiting.mark_ready(db, &key, number);
         }
-        if let Some(journal) = &mut self.journal
-            && removal != Removal::Deleted
-        {
+        if let Some(journal) = self.journal.as_mut().filter(|_| is_recorded) {
             let lost = match removal {
                 Removal::Evicted => Lost::Evicted,
                 _ => Lost::Expired,
@@ -354,6 +355,13 @@ impl Locked {
         if is_published {
             self.push_event((db, class, name), key, Vec::new(), shared);
         }
+    }
+
+    /// Whether the value of an entry was lent. The removal of such an entry is recorded when the
+    /// value comes back: see [`crate::View::take_back`].
+    fn is_lent(&self, db: u8, slot: Slot) -> bool {
+        let value = self.db(db).map(|data| data.value(slot));
+        matches!(value, Some(Value::Outside(Object::Lent(_))))
     }
 
     fn push_event(

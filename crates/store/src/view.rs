@@ -131,7 +131,8 @@ impl<'a> View<'a> {
         self.now
     }
 
-    /// Sets a later instant under the same locks.
+    /// Sets another instant under the same locks. An earlier one is for reading values as they were
+    /// then, before elements of them have expired.
     pub fn set_now(&mut self, now: Tick) {
         self.now = now;
     }

@@ -150,7 +150,9 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
 fn add_removed(server: &Server, batch: &mut Batch, view: &mut View<'_>, one: &Removed) {
     let key = &one.key[..];
     let (command, names): (&[u8], _) = match &one.lost {
-        Lost::Expired | Lost::Evicted => return batch.add(one.db, &[b"DEL", key]),
+        Lost::Expired | Lost::Evicted | Lost::WhileLent => {
+            return batch.add(one.db, &[b"DEL", key]);
+        }
         Lost::Elements(Class::Hash, names) => (b"HDEL", names),
         Lost::Elements(Class::Set, names) => (b"SREM", names),
         Lost::Elements(Class::SortedSet, names) => (b"ZREM", names),

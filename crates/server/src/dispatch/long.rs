@@ -1,5 +1,27 @@
 //! Long commands: deciding whether a command is one, running it on the thread for long commands,
 //! and putting its values back. See [`crate::long`] for the whole.
+//!
+//! # The feed beside a long command
+//!
+//! A reader of the feed executes the command at one position, that of its end, and must get what
+//! the command has made of the keys as they were at its beginning. So one rule holds: for a reader,
+//! the keys of a long command do not change between its beginning and its effect.
+//!
+//! ```text
+//! feed    … effects on other keys … │ elements found expired │ effect │ keys lost meanwhile │ …
+//! ```
+//!
+//! - Commands on one of its keys, on the whole keyspace, or on keys that are not known before they
+//!   run, wait. So do snapshots that begin, and with them new readers of the feed.
+//! - Expiry and eviction do not wait. If they remove an entry whose value is lent, that is not
+//!   recorded. If the key is still absent when the values are back, its deletion is added behind
+//!   the effect; if the command has written the key, it is stored as a whole, and no deletion is
+//!   added.
+//! - Elements expire in the keyspace of the command only, at the instant of the command. These
+//!   deletions come before the effect. Those of the time since then come behind it, because an
+//!   effect that consists of present values is written as of the instant of the command. At the
+//!   present instant, reading a value would also remove its expired elements in one step.
+//! - A server that has become a replica meanwhile adds nothing, see [`Executor::finish_long`].
 
 use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
@@ -25,7 +47,7 @@ use crate::waiting::BlockingState;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
-use store::{Loan, Tick, View};
+use store::{Loan, Removed, Tick, View};
 use wire::number::parse_i64;
 use wire::{Args, Output, Reply, Span};
 
@@ -410,13 +432,15 @@ impl<'s> Executor<'s> {
         let mut locks = locks_of(server, spec, &job);
         let mut view = lock(&server.keyspace, &locks, self.now);
         let changes_before = view.changes();
-        put_back(server, &mut view, &mut job);
+        let lost = put_back(server, &mut view, &mut job);
         let is_lost = job.is_of_primary && server.is_replica() && view.changes() != changes_before;
         if is_lost {
             job.reply = Output::default();
             Reply::new(&mut job.reply, job.protocol).error(READ_ONLY);
         } else if server.feed.is_on() {
             add_effect(server, &mut view, &locks, &job, changes_before);
+            view.record(lost);
+            effects::add_all_removals(server, &mut view);
         }
         // Clients blocked on these keys may be served from now on.
         server.long.end();
@@ -562,7 +586,7 @@ fn begin<'v>(
     Begun::Runs
 }
 
-/// Adds the effect of a long command to the feed.
+/// Adds the effect of a long command to the feed, as it was at the instant of the command.
 fn add_effect<'v>(
     server: &'v Server,
     view: &mut View<'v>,
@@ -573,6 +597,8 @@ fn add_effect<'v>(
     let mut session = Session::new();
     session.db = job.db;
     let (space, mut out) = (&server.keyspace, Output::default());
+    let end = view.now();
+    view.set_now(job.now);
     let reply = Reply::new(&mut out, job.protocol);
     let mut ctx = context(server, space, view, locks, &mut session, None, reply);
     effects::add(
@@ -584,12 +610,16 @@ fn add_effect<'v>(
             changes_before,
         },
     );
+    view.set_now(end);
 }
 
-fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) {
+/// Puts the values of a long command back. Returns the keys that expiry and eviction have removed
+/// meanwhile.
+fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) -> Vec<Removed> {
+    let mut lost = Vec::new();
     let mut other = job.annex.lock_all(view.now());
     for lease in &job.leases {
-        view.take_back(lease, &mut other);
+        view.take_back(lease, &mut other, &mut lost);
     }
     let args = job.call.args();
     let mut first = None;
@@ -599,6 +629,7 @@ fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) {
         let key = server.keyspace.key(job.db, &args[index]);
         view.adopt(&key, &mut other);
     }
+    lost
 }
 
 /// Runs long commands until the server stops.

@@ -39,6 +39,16 @@ impl View<'_> {
         records
     }
 
+    /// Records removals, if removals are recorded.
+    pub fn record(&mut self, removed: impl IntoIterator<Item = Removed>) {
+        for one in removed {
+            let key = self.space.key(one.db, &one.key);
+            if let Some(journal) = &mut self.parts(&key).2.journal {
+                journal.push(one);
+            }
+        }
+    }
+
     /// Moves the recorded removals of the locked shards to `into`. Those of one key are in their
     /// order.
     pub fn take_removed(&mut self, into: &mut Vec<Removed>) {

@@ -1,10 +1,12 @@
 //! Moving the values of keys to a keyspace of their own, for a long command, and back.
 //!
 //! The move takes constant time per key, because a large value is behind a pointer. A [`Lent`]
-//! value remains in the entry meanwhile.
+//! value remains in the entry meanwhile. Where removals are recorded, that of such an entry is
+//! recorded when its value comes back ([`View::take_back`]).
 
 use super::View;
 use crate::collection::Scene;
+use crate::journal::{Lost, Removed};
 use crate::lent::Lent;
 use crate::object::{Object, kind_of};
 use crate::shard::{Removal, file};
@@ -237,22 +239,42 @@ impl View<'_> {
     /// Moves the values of a lease back from the keyspace of another view, and counts a change of
     /// each key that was changed there. A value whose entry has expired, was evicted or was flushed
     /// meanwhile stays there, to be freed by the caller.
-    pub fn take_back(&mut self, lease: &Lease, from: &mut View<'_>) {
+    ///
+    /// Expiry and eviction of an entry whose value was lent are not recorded. The keys that they
+    /// have removed and that are still absent are added to `lost`. The caller passes them to
+    /// [`View::record`] behind the effect of what was done with the values: where the record is
+    /// read, the keys were there until then.
+    pub fn take_back(&mut self, lease: &Lease, from: &mut View<'_>, lost: &mut Vec<Removed>) {
         for (db, part) in lease.parts.iter().enumerate() {
             let key = self.space.key(db as u8, &lease.name);
+            let lent = self.lent_slot(&key);
             if part.is_changed.load(Ordering::Relaxed) {
                 self.take_back_changed(&key, lease, part, from);
-            } else if part.was_present {
-                self.take_back_unchanged(&key, from);
+            } else if let Some(slot) = lent.filter(|_| part.was_present) {
+                self.take_back_unchanged(&key, slot, from);
             }
             from.unwatch(&key, &part.is_changed);
+            if part.was_present && lent.is_none() {
+                lost.extend(self.lost_while_lent(&key));
+            }
         }
     }
 
-    fn take_back_unchanged(&mut self, key: &Key<'_>, from: &mut View<'_>) {
-        let Some(slot) = self.lent_slot(key) else {
-            return;
-        };
+    /// Returns the record of a removal while the value was lent, if the key is absent.
+    fn lost_while_lent(&mut self, key: &Key<'_>) -> Option<Removed> {
+        self.find(key).is_none().then(|| Removed {
+            db: key.db,
+            key: key.bytes.to_vec(),
+            lost: Lost::WhileLent,
+        })
+    }
+
+    /// Returns the slot of an entry that is in the table, whether it has expired or not.
+    fn find(&mut self, key: &Key<'_>) -> Option<Slot> {
+        self.parts(key).2.db(key.db)?.find(key.hash, key.bytes)
+    }
+
+    fn take_back_unchanged(&mut self, key: &Key<'_>, slot: Slot, from: &mut View<'_>) {
         let Some((object, _)) = from.take_value(key) else {
             return;
         };
@@ -263,15 +285,19 @@ impl View<'_> {
     /// Moves a value back to its entry. Returns it if the entry no longer waits for it.
     pub(crate) fn put_lent_back(&mut self, key: &Key<'_>, object: Object) -> Option<Object> {
         let Some(slot) = self.lent_slot(key) else {
+            let lost = self.lost_while_lent(key);
+            self.record(lost);
             return Some(object);
         };
         self.replace_lent(key, slot, object);
         None
     }
 
-    /// Returns the slot of a live entry whose value was lent.
+    /// Returns the slot of an entry whose value was lent. Removes the entry if it has expired.
     fn lent_slot(&mut self, key: &Key<'_>) -> Option<Slot> {
-        let slot = self.live(key)?;
+        // While keys do not expire, an expired one is still in the table.
+        self.live(key);
+        let slot = self.find(key)?;
         let value = self.db(key).value(slot);
         matches!(value, Value::Outside(Object::Lent(_))).then_some(slot)
     }
@@ -308,14 +334,10 @@ impl View<'_> {
         part: &Part,
         from: &mut View<'_>,
     ) {
-        // While keys do not expire, an expired one is still in the table.
-        self.live(key);
-        let locked = self.parts(key).2;
-        if locked.flushes != lease.flushes {
+        if self.parts(key).2.flushes != lease.flushes {
             return;
         }
-        let db = locked.db(key.db);
-        let found = db.and_then(|db| db.find(key.hash, key.bytes));
+        let found = self.find(key);
         match (from.take_value(key), found) {
             // The key expired here, with its event, before the command ended.
             (Some((object, Some(own))), None) if part.was_present && self.now > own => {
@@ -350,5 +372,134 @@ impl View<'_> {
         for counters in &counters {
             locked.counters.add(counters);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::saving::{Batch, SnapshotSink};
+    use crate::{Keyspace, Lost, NewDeadline, Options, Removed};
+    use policy::Tick;
+    use std::sync::Arc;
+
+    const NOW: Tick = Tick(1_700_000_000_000);
+    const LATER: Tick = Tick(NOW.0 + 60);
+
+    /// Returns a keyspace that records removals, with a large string that expires in 50 ms.
+    fn keyspace() -> Keyspace {
+        let options = Options {
+            shards: 1,
+            policy: "noeviction".into(),
+            expiry: "wheel".into(),
+            maxmemory: 0,
+            hash_key: [1, 2],
+            seed: 3,
+        };
+        let space = Keyspace::new(&options, NOW).expect("valid options");
+        let mut view = space.lock_all(NOW);
+        view.set_recording(true);
+        let deadline = NewDeadline::At(Tick(NOW.0 + 50));
+        view.set(&space.key(0, b"key"), &[b'v'; 100_000], deadline);
+        drop(view);
+        space
+    }
+
+    fn expire(space: &Keyspace) {
+        space.expire(0, LATER, 100, &mut Vec::new(), &mut |_, _| {});
+        assert_eq!(space.counters().expired_keys, 1);
+    }
+
+    fn removed(space: &Keyspace) -> Vec<Removed> {
+        let mut removed = Vec::new();
+        space.lock_all(LATER).take_removed(&mut removed);
+        removed
+    }
+
+    fn lost_key() -> Removed {
+        let (key, lost) = (b"key".to_vec(), Lost::WhileLent);
+        Removed { db: 0, key, lost }
+    }
+
+    #[test]
+    fn the_removal_of_an_entry_without_its_value_is_returned_with_the_value() {
+        let space = keyspace();
+        let annex = space.annex();
+        let lease = space.lock_all(NOW).lend(b"key", &mut annex.lock_all(NOW));
+        expire(&space);
+        assert_eq!(removed(&space), []);
+        let mut lost = Vec::new();
+        let mut view = space.lock_all(LATER);
+        view.take_back(&lease, &mut annex.lock_all(LATER), &mut lost);
+        assert_eq!(lost, [lost_key()]);
+        view.record(lost);
+        drop(view);
+        assert_eq!(removed(&space), [lost_key()]);
+        space.check();
+    }
+
+    #[test]
+    fn a_key_that_is_written_after_its_entry_was_removed_is_not_lost() {
+        let space = keyspace();
+        let annex = space.annex();
+        let lease = space.lock_all(NOW).lend(b"key", &mut annex.lock_all(NOW));
+        let key = space.key(0, b"key");
+        annex.lock_all(NOW).set(&key, b"new", NewDeadline::Clear);
+        expire(&space);
+        let mut lost = Vec::new();
+        let mut view = space.lock_all(LATER);
+        view.take_back(&lease, &mut annex.lock_all(LATER), &mut lost);
+        assert_eq!(lost, []);
+        assert_eq!(view.peek(&key), Ok(Some(&b"new"[..])));
+        drop(view);
+        assert_eq!(removed(&space), []);
+        space.check();
+    }
+
+    #[test]
+    fn an_entry_that_is_hidden_gets_its_value_back() {
+        // Regression: the value was dropped, and the entry stayed without one.
+        let space = keyspace();
+        space.set_removal_limit(Some(Tick(1)));
+        let annex = space.annex();
+        let lease = space.lock_all(NOW).lend(b"key", &mut annex.lock_all(NOW));
+        let mut lost = Vec::new();
+        let mut view = space.lock_all(LATER);
+        view.take_back(&lease, &mut annex.lock_all(LATER), &mut lost);
+        assert_eq!(lost, []);
+        let key = space.key(0, b"key");
+        assert_eq!(view.peek(&key), Ok(None));
+        // A command that runs at an earlier instant.
+        view.set_now(NOW);
+        let value = view.peek(&key).expect("a string");
+        assert_eq!(value.map(<[u8]>::len), Some(100_000));
+    }
+
+    struct NoSink;
+
+    impl SnapshotSink for NoSink {
+        fn put(&self, batch: Batch) -> Batch {
+            batch
+        }
+    }
+
+    #[test]
+    fn the_removal_of_an_entry_that_a_snapshot_has_borrowed_is_recorded_with_the_value() {
+        let space = keyspace();
+        let sink: Arc<dyn SnapshotSink> = Arc::new(NoSink);
+        let mut view = space.lock_all(NOW);
+        view.begin_snapshot(&sink);
+        let key = space.key(0, b"key");
+        let loan = view.lend_unsaved(&key).expect("the value is large");
+        drop(view);
+        expire(&space);
+        assert_eq!(removed(&space), []);
+        space.lock_all(LATER).take_loan_back(loan);
+        assert_eq!(removed(&space), [lost_key()]);
+        // A large value that moves to a snapshot is no lent one.
+        let space = keyspace();
+        space.lock_all(NOW).begin_snapshot(&sink);
+        expire(&space);
+        let lost = Lost::Expired;
+        assert_eq!(removed(&space), [Removed { lost, ..lost_key() }]);
     }
 }

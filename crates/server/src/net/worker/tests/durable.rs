@@ -14,19 +14,19 @@ const MEMBERS: usize = 20_000;
 const REMOVED_MAX: u64 = 1100;
 
 /// Begins the feed and returns a reader.
-fn begin_feed(server: &Server) -> u64 {
+pub(super) fn begin_feed(server: &Server) -> u64 {
     let mut view = server.keyspace.lock_all(Tick(NOW));
     effects::set_feed(server, &mut view, true);
     server.feed.add_reader(0).expect("the beginning")
 }
 
-fn read_feed(server: &Server, reader: u64) -> Vec<u8> {
+pub(super) fn read_feed(server: &Server, reader: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Taken::Bytes(_) = server.feed.read(reader, &mut bytes, Duration::ZERO) {}
     bytes
 }
 
-fn apply(applier: &mut Applier<'_>, line: &str, now: u64) {
+pub(super) fn apply(applier: &mut Applier<'_>, line: &str, now: u64) {
     let mut input = Vec::new();
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     crate::feed::put_command(&mut input, words.into_iter());

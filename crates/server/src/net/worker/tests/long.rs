@@ -4,6 +4,8 @@
 use super::*;
 use crate::dispatch::long::perform;
 
+mod feed;
+
 /// With this threshold, commands that read the whole list are long; those with few arguments are
 /// not.
 const LONG: &[(&str, &str)] = &[("long-command-threshold", "6")];
