@@ -269,13 +269,22 @@ fn add_item(batch: &mut Batch, view: &mut View<'_>, db: u8, key: &Key<'_>) {
     batch.add(db, &[b"ECHO", &message]);
 }
 
-/// Removes all keys of a database.
-pub fn flush(server: &Server, db: u8, now: Tick) {
+/// Removes all keys of a database if `is_due` returns true under the locks. Returns false without
+/// calling it if a long command must end first.
+pub fn flush(server: &Server, db: u8, now: Tick, is_due: impl FnOnce() -> bool) -> bool {
     let mut view = server.keyspace.lock_all(now);
+    // Under the locks no long command begins.
+    if server.long.is_running() {
+        return false;
+    }
+    if !is_due() {
+        return true;
+    }
     view.flush(db);
     if server.feed.is_on() {
         server.feed.append(db, [&b"FLUSHDB"[..]].into_iter());
     }
+    true
 }
 
 /// Begins or ends the feed of this server's own commands. A replica has none: the positions of its

@@ -358,11 +358,11 @@ pub(super) fn needs(
 }
 
 /// Whether a request in memcached's protocol must wait, because a long command works on one of
-/// these keys.
+/// these keys, or because the request needs all keys.
 pub(super) fn needs_names(
     server: &Server,
     session: &mut Session,
-    keys: &[Span],
+    (keys, needs_all): (&[Span], bool),
     input: &[u8],
 ) -> bool {
     if !server.long.is_active() {
@@ -370,7 +370,7 @@ pub(super) fn needs_names(
     }
     let is_blocked = server
         .long
-        .blocks(|is_leased| keys.iter().any(|key| is_leased(&input[key.range()])));
+        .blocks(|is_leased| needs_all || keys.iter().any(|key| is_leased(&input[key.range()])));
     if is_blocked {
         session.ticket = Some(server.long.wait(session.ticket));
     } else {

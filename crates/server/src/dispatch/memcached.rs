@@ -89,7 +89,8 @@ fn lock_with_room<'s>(
 /// expired elements of a large collection under one of them.
 fn must_wait(view: &mut View<'_>, turn: &mut memcached::Turn<'_, ()>) -> bool {
     let (server, request, keys, input) = (turn.server, turn.request, turn.keys, turn.input);
-    if long::needs_names(server, turn.session, keys, input) {
+    let needs_all = memcached::is_whole(request.verb);
+    if long::needs_names(server, turn.session, (keys, needs_all), input) {
         return true;
     }
     server.feed.is_on()

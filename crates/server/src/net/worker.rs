@@ -76,6 +76,8 @@ pub struct Worker {
     waiting: VecDeque<(usize, u64)>,
     /// Number of these connections that have to try again.
     retry_count: usize,
+    /// Ticket of a delayed `flush_all` that waits for a long command.
+    flush_ticket: Option<u64>,
     /// Connections whose replies are held for the append-only file.
     syncing: Vec<(usize, u64)>,
     /// Connections of replicas.
@@ -132,6 +134,7 @@ impl Worker {
             handshakes_left: HANDSHAKES_PER_TURN,
             waiting: VecDeque::new(),
             retry_count: 0,
+            flush_ticket: None,
             syncing: Vec::new(),
             replicas: Vec::new(),
             fed_until: 0,

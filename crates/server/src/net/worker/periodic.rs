@@ -10,6 +10,7 @@ use crate::net::connection::Next;
 use crate::process;
 use crate::replication::{failover, primary};
 use crate::saving::work as saving;
+use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -72,25 +73,40 @@ impl Worker {
     }
 
     /// Empties memcached's database when the delay of a `flush_all` has passed and writes are not
-    /// held. A server that has become a replica forgets it, as its primary decides what is deleted.
+    /// held. Waits for a long command with a ticket, as a client does. A server that has become a
+    /// replica forgets it, as its primary decides what is deleted.
     pub(super) fn flush_at(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let at_ms = server.flush_at_ms.load(Relaxed);
         let is_held = || server.pause.until(executor.moment()).is_some();
         if at_ms == 0 || server.clock.now().0 < at_ms || is_held() {
-            return;
+            return self.end_flush_wait(server);
         }
         executor.finish();
+        let (db, now) = (crate::memcached::DATABASE, server.clock.now());
         // If another worker has set a new delay in the meantime, that one remains.
-        let taken = server
-            .flush_at_ms
-            .compare_exchange(at_ms, 0, Relaxed, Relaxed);
-        if taken.is_ok() && !server.is_replica() {
-            let (db, now) = (crate::memcached::DATABASE, server.clock.now());
-            match server.segments {
-                Some(_) => server.engine().clear(db, now),
-                None => effects::flush(server, db, now),
+        let take = || {
+            let flush_at_ms = &server.flush_at_ms;
+            let taken = flush_at_ms.compare_exchange(at_ms, 0, Relaxed, Relaxed);
+            taken.is_ok() && !server.is_replica()
+        };
+        if server.segments.is_some() {
+            if take() {
+                server.engine().clear(db, now);
             }
+        } else if !effects::flush(server, db, now, take) {
+            self.flush_ticket = Some(server.long.wait(self.flush_ticket));
+            return;
+        }
+        self.end_flush_wait(server);
+    }
+
+    /// Lets long commands begin that a delayed `flush_all` has kept waiting.
+    fn end_flush_wait(&mut self, server: &Server) {
+        if let Some(ticket) = self.flush_ticket.take()
+            && server.long.leave(ticket)
+        {
+            server.wake_all();
         }
     }
 

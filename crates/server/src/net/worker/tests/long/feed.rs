@@ -318,3 +318,60 @@ fn a_value_that_expires_on_a_replica_meanwhile_is_put_back() {
     bench.send(&mut other, "LLEN l\r\n", ":4\r\n");
     server.keyspace.check();
 }
+
+#[test]
+fn memcached_empties_its_database_after_a_long_command() {
+    // Regression: flush_all did not wait. The values of keys in other databases were lost then, and
+    // entries without a value stayed.
+    for is_delayed in [false, true] {
+        let (server, listeners) = server(LONG);
+        let mut bench = Bench::new(&server, listeners);
+        let mut flusher = bench.client();
+        while bench.worker.connections.iter().flatten().count() == 0 {
+            bench.turn();
+        }
+        for connection in bench.worker.connections.iter_mut().flatten() {
+            connection.use_memcached();
+        }
+        let (mut client, mut other) = (bench.client(), bench.client());
+        let reader = begin_feed(&server);
+        bench.send(&mut other, "SET x 1\r\nSELECT 1\r\n", "+OK\r\n+OK\r\n");
+        let select = format!("SELECT 1\r\n{}", list());
+        bench.send(&mut client, &select, "+OK\r\n:3\r\n");
+        if is_delayed {
+            bench.send(&mut flusher, "flush_all 1\r\n", "OK\r\n");
+        }
+        let long = format!("LREM l 0 {}\r\n", element("b"));
+        bench.send(&mut client, &long, "");
+        assert!(server.long.is_running());
+        if !is_delayed {
+            bench.send(&mut flusher, "flush_all\r\n", "");
+        }
+        bench.pass(2000);
+        // A delayed one is among the tasks of each 100 ms.
+        let keys = || server.keyspace.db_facts(0, server.clock.now()).keys;
+        for _ in 0..TURNS_MAX {
+            if server.long.waiting() > 0 {
+                break;
+            }
+            bench.turn();
+        }
+        assert_eq!((server.long.waiting(), keys()), (1, 1), "it waits");
+        bench.perform_all();
+        bench.expect_output(&mut client, ":1\r\n");
+        if !is_delayed {
+            bench.expect_output(&mut flusher, "OK\r\n");
+        }
+        for _ in 0..TURNS_MAX {
+            if keys() == 0 {
+                break;
+            }
+            bench.turn();
+        }
+        assert_eq!(keys(), 0);
+        bench.send(&mut other, "LLEN l\r\n", ":2\r\n");
+        assert!(!server.long.is_active(), "nobody waits");
+        let feed = read_feed(&server, reader);
+        assert_eq!(replayed(feed), contents(&mut bench));
+    }
+}
