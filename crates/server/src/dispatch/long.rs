@@ -47,7 +47,7 @@ use crate::waiting::BlockingState;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
-use store::{Loan, Removed, Tick, View};
+use store::{Lease, Loan, Removed, Tick, View};
 use wire::number::parse_i64;
 use wire::{Args, Output, Reply, Span};
 
@@ -433,7 +433,10 @@ impl<'s> Executor<'s> {
         let mut view = lock(&server.keyspace, &locks, self.now);
         let changes_before = view.changes();
         let lost = put_back(server, &mut view, &mut job);
-        let is_lost = job.is_of_primary && server.is_replica() && view.changes() != changes_before;
+        let has_ended_on_replica = job.is_of_primary && server.is_replica();
+        // If a snapshot of the new primary has replaced the keys, the values are not put back.
+        let is_lost = has_ended_on_replica && job.leases.iter().any(Lease::is_changed);
+        let differs = is_lost && view.changes() != changes_before;
         if is_lost {
             job.reply = Output::default();
             Reply::new(&mut job.reply, job.protocol).error(READ_ONLY);
@@ -455,7 +458,7 @@ impl<'s> Executor<'s> {
             blocking::serve(server, command::table(), &mut view, &mut locks);
         }
         self.end_lease(view, &locks);
-        if is_lost {
+        if differs {
             role::resynchronize(server);
         }
         self.count_long(&job);

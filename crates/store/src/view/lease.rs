@@ -48,6 +48,14 @@ struct Part {
     is_changed: Arc<AtomicBool>,
 }
 
+impl Lease {
+    /// Whether a value was changed in the other keyspace, in any database.
+    pub fn is_changed(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| part.is_changed.load(Ordering::Relaxed))
+    }
+}
+
 impl View<'_> {
     /// Returns the size of a live key's value. Does not count the access or notify the policy.
     pub fn extent(&mut self, key: &Key<'_>) -> Option<Extent> {

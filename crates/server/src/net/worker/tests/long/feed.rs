@@ -320,6 +320,25 @@ fn a_value_that_expires_on_a_replica_meanwhile_is_put_back() {
 }
 
 #[test]
+fn a_long_command_is_refused_if_a_snapshot_of_the_new_primary_has_replaced_its_keys() {
+    // Regression: its client got an acknowledgement, although nothing was written.
+    let (server, listeners) = server(LONG);
+    let (mut bench, [mut client, mut other, ..]) = prepare(&server, listeners);
+    bench.send(&mut client, &format!("LREM l 0 {}\r\n", element("b")), "");
+    role::follow(&server, "127.0.0.1", 1);
+    // As the snapshot does.
+    server.engine().clear(0, server.clock.now());
+    apply(&mut Applier::new(&server), "RPUSH x 1", READER_MS);
+    let id = server.replication.ids().0;
+    bench.perform_all();
+    let refused = "-READONLY You can't write against a read only replica.\r\n";
+    bench.expect_output(&mut client, refused);
+    assert_eq!(server.replication.ids().0, id, "the snapshot is complete");
+    bench.send(&mut other, "EXISTS l x\r\n", ":1\r\n");
+    server.keyspace.check();
+}
+
+#[test]
 fn memcached_empties_its_database_after_a_long_command() {
     // Regression: flush_all did not wait. The values of keys in other databases were lost then, and
     // entries without a value stayed.
