@@ -1,6 +1,7 @@
 //! Stored responses.
 
 use crate::coded::Coded;
+use crate::rules::fields::Lines;
 use crate::rules::freshness::Terms;
 use crate::rules::key::Key;
 use crate::rules::ranges::{Range, Requested};
@@ -194,9 +195,9 @@ pub struct Resource {
 
 /// Result of [`Resource::select`].
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum Found<O = Object> {
     /// A response that can answer the request.
-    Object(Object),
+    Object(O),
     /// Only parts that do not contain the requested one.
     OtherPart,
     /// Only responses that were selected by other request fields.
@@ -206,17 +207,26 @@ pub enum Found {
 impl Resource {
     /// Selects the newest response for a request. A part is selected if it contains the one range
     /// that is requested.
-    pub fn select(&self, request: &HeaderMap, wanted: Option<&Requested>) -> Found {
+    pub fn select(&self, request: &impl Lines, wanted: Option<&Requested>) -> Found {
+        match self.find(request, wanted) {
+            Found::Object(object) => Found::Object(object.clone()),
+            Found::OtherPart => Found::OtherPart,
+            Found::OtherVariant => Found::OtherVariant,
+        }
+    }
+
+    /// Selects as [`Resource::select`] does, without a copy.
+    pub fn find(&self, request: &impl Lines, wanted: Option<&Requested>) -> Found<&Object> {
         let mut found = Found::OtherVariant;
         for object in &self.variants {
             if !object.head.selection.matches(request) {
                 continue;
             }
             let Some((part, whole)) = object.head.part else {
-                return Found::Object(object.clone());
+                return Found::Object(object);
             };
             if wanted.is_some_and(|wanted| wanted.is_within(part, whole)) {
-                return Found::Object(object.clone());
+                return Found::Object(object);
             }
             found = Found::OtherPart;
         }

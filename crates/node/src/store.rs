@@ -102,6 +102,11 @@ impl Store {
         self.cache.get(key)
     }
 
+    /// Calls `see` with the responses under a URL. It should be short: see [`Cache::read`].
+    pub fn read<R>(&self, key: &Key, see: impl FnOnce(&Arc<Resource>) -> R) -> Option<R> {
+        self.cache.read(key, see)
+    }
+
     /// Whether responses under a URL are in memory. This is no access, so that it changes nothing.
     pub fn is_in_memory(&self, key: &Key) -> bool {
         self.cache.contains_key(key)

@@ -1,6 +1,19 @@
 //! Header fields that a proxy removes or never passes on.
 
-use hyper::header::{CONNECTION, HeaderMap, HeaderName};
+use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+
+/// Fields of a request as the rules for a hit need them, so that a parser's result need not become
+/// a [`HeaderMap`].
+pub trait Lines {
+    /// Returns the values of all lines with a name, in their order.
+    fn lines(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]>;
+}
+
+impl Lines for HeaderMap {
+    fn lines(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]> {
+        self.get_all(name).iter().map(HeaderValue::as_bytes)
+    }
+}
 
 /// Fields that concern one connection (RFC 9110, section 7.6.1), and fields for proxies that must
 /// not be stored (RFC 9111, section 3.1).
@@ -98,7 +111,6 @@ pub fn update(stored: &mut HeaderMap, newer: &HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::header::HeaderValue;
 
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();

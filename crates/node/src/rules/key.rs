@@ -1,5 +1,6 @@
 //! The cache's key: scheme, authority, path and query of a request.
 
+use super::fields::Lines;
 use hyper::header::HOST;
 use hyper::{Request, Uri};
 use std::fmt;
@@ -32,7 +33,19 @@ impl Key {
     /// # Errors
     /// The request has no valid host or target.
     pub fn of<B>(request: &Request<B>, is_tls: bool) -> Result<Self, Invalid> {
-        Self::new(is_tls, host(request)?, target(request.uri())?)
+        let authority = request.uri().authority();
+        let authority = authority.map(|authority| authority.as_str());
+        let host = host(authority, request.headers())?;
+        Self::new(is_tls, host, target(request.uri())?)
+    }
+
+    /// Returns the key of a request whose target is a path without a fragment, as [`Key::of`] does.
+    ///
+    /// # Errors
+    /// The request has no valid host or target.
+    pub fn of_path(is_tls: bool, path: &str, request: &impl Lines) -> Result<Self, Invalid> {
+        debug_assert!(path.starts_with('/') && !path.contains('#'));
+        Self::new(is_tls, host(None, request)?, path)
     }
 
     /// Makes a key of its parts.
@@ -142,21 +155,17 @@ impl fmt::Display for Key {
 
 /// Returns the host of a request. HTTP/2 has it in the target, HTTP/1.1 in Host; where both are
 /// present they must agree, because two programs could otherwise read two hosts in one request.
-fn host<B>(request: &Request<B>) -> Result<&str, Invalid> {
-    let mut lines = request.headers().get_all(HOST).iter();
+fn host<'a>(authority: Option<&'a str>, request: &'a impl Lines) -> Result<&'a str, Invalid> {
+    let mut lines = request.lines(&HOST);
     let line = lines.next();
     if lines.next().is_some() {
         return Err(Invalid::Host);
     }
     let line = match line {
-        Some(line) => Some(line.to_str().map_err(|_| Invalid::Host)?),
+        Some(line) => Some(std::str::from_utf8(line).map_err(|_| Invalid::Host)?),
         None => None,
     };
-    let target = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str());
-    let host = match (target, line) {
+    let host = match (authority, line) {
         (Some(target), Some(line)) if !target.eq_ignore_ascii_case(line) => {
             return Err(Invalid::Host);
         }

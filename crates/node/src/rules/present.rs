@@ -6,7 +6,7 @@ use hyper::header::HeaderMap;
 
 /// Kinds of fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Present(u8);
+pub struct Present(u16);
 
 impl Present {
     /// Fields of one connection, and Connection, which may list more.
@@ -23,11 +23,35 @@ impl Present {
     pub const RANGE: Present = Present(32);
     /// Content-Length and Transfer-Encoding.
     pub const FRAMING: Present = Present(64);
+    /// Expect.
+    pub const EXPECT: Present = Present(128);
+    /// Authorization.
+    pub const CREDENTIALS: Present = Present(256);
+
+    /// Length of the longest name that has a kind.
+    const NAME_BYTES_MAX: usize = 25;
 
     /// Returns the kinds of the fields of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let kinds = headers.keys().map(|name| Present::of_name(name.as_str()));
         Present(kinds.fold(0, |all, kind| all | kind.0))
+    }
+
+    /// Returns the kinds of fields whose names may have capital letters.
+    pub fn of_names<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut all = Present::default();
+        for name in names {
+            let mut lower = [0; Present::NAME_BYTES_MAX];
+            // A longer name has no kind.
+            let Some(lower) = lower.get_mut(..name.len()) else {
+                continue;
+            };
+            lower.copy_from_slice(name.as_bytes());
+            lower.make_ascii_lowercase();
+            let kind = std::str::from_utf8(lower).map(Present::of_name);
+            all.0 |= kind.unwrap_or_default().0;
+        }
+        all
     }
 
     /// Whether there is a field of a kind.
@@ -46,6 +70,8 @@ impl Present {
             | "if-range" => Present::CONDITION,
             "range" => Present::RANGE,
             "content-length" => Present::FRAMING,
+            "expect" => Present::EXPECT,
+            "authorization" => Present::CREDENTIALS,
             "transfer-encoding" => Present(Present::FRAMING.0 | Present::HOP_BY_HOP.0),
             _ if is_hop_by_hop(name) => Present::HOP_BY_HOP,
             _ if is_unkeyed(name) => Present::UNKEYED,
@@ -92,6 +118,24 @@ mod tests {
             let (_, present) = of(&["host", name, "accept"]);
             assert!(present.has(Present::CONDITION), "{name}");
         }
+    }
+
+    #[test]
+    fn names_with_capital_letters_have_the_same_kinds() {
+        let others = ["via", "range", "content-length", "expect", "authorization"];
+        let names = fields::HOP_BY_HOP.iter().chain(&fields::UNKEYED);
+        let names = names.chain(&conditional::FIELDS).chain(&others);
+        for name in names {
+            let (_, present) = of(&[name]);
+            assert_ne!(present, Present::default(), "{name}");
+            assert!(name.len() <= Present::NAME_BYTES_MAX, "{name}");
+            for name in [name.to_string(), name.to_ascii_uppercase()] {
+                assert_eq!(Present::of_names([&*name].into_iter()), present, "{name}");
+            }
+        }
+        let long = "x".repeat(Present::NAME_BYTES_MAX + 1);
+        let names = ["Host", "Accept", "Cookie", "", &long];
+        assert_eq!(Present::of_names(names.into_iter()), Present::default());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The field Cache-Status (RFC 9211): how a response came about.
 
+use super::freshness::Terms;
 use hyper::header::{HeaderName, HeaderValue};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Name of the field.
 pub const FIELD: &str = "cache-status";
@@ -71,32 +72,45 @@ pub struct CacheStatus {
 }
 
 impl CacheStatus {
+    /// Sets the remaining freshness.
+    pub fn set_ttl(&mut self, terms: &Terms, now_ms: u64) {
+        self.ttl_seconds = Some(terms.remaining_ms(now_ms).div_euclid(1_000));
+    }
+
     /// Value of the field, beginning with the cache's name, which must be a token.
     pub fn value(&self, cache: &str) -> HeaderValue {
         let mut text = String::with_capacity(64);
-        text.push_str(cache);
+        // A string can be written to.
+        let _ = self.write(cache, &mut text);
+        HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("mayfly"))
+    }
+
+    /// Writes the value of the field.
+    ///
+    /// # Errors
+    /// Those of `text`.
+    pub fn write(&self, cache: &str, text: &mut impl Write) -> fmt::Result {
+        text.write_str(cache)?;
         match self.forward {
-            None => text.push_str("; hit"),
-            Some(forward) => {
-                let _ = write!(text, "; fwd={}", forward.name());
-            }
+            None => text.write_str("; hit")?,
+            Some(forward) => write!(text, "; fwd={}", forward.name())?,
         }
         if let Some(status) = self.forward_status {
-            let _ = write!(text, "; fwd-status={status}");
+            write!(text, "; fwd-status={status}")?;
         }
         if self.is_stored {
-            text.push_str("; stored");
+            text.write_str("; stored")?;
         }
         if self.is_collapsed {
-            text.push_str("; collapsed");
+            text.write_str("; collapsed")?;
         }
         if let Some(seconds) = self.ttl_seconds {
-            let _ = write!(text, "; ttl={seconds}");
+            write!(text, "; ttl={seconds}")?;
         }
         if let Some(detail) = self.detail {
-            let _ = write!(text, "; detail={detail}");
+            write!(text, "; detail={detail}")?;
         }
-        HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("mayfly"))
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Selection among the responses of one URL by request fields (RFC 9111, section 4.1).
 
+use super::fields::Lines;
 use hyper::header::{HeaderMap, HeaderName};
 
 /// Maximum number of fields that Vary may list. A response with more is not stored.
@@ -13,7 +14,7 @@ pub struct Selection(Vec<(HeaderName, Option<Vec<u8>>)>);
 impl Selection {
     /// Reads Vary of a response and the fields that it lists of the request. Returns `None` if the
     /// response must not be reused: `*`, a malformed name, or too many names.
-    pub fn of(request: &HeaderMap, response: &HeaderMap) -> Option<Self> {
+    pub fn of(request: &impl Lines, response: &HeaderMap) -> Option<Self> {
         let mut fields: Vec<(HeaderName, Option<Vec<u8>>)> = vec![];
         for line in response.get_all("vary") {
             for name in line.as_bytes().split(|&byte| byte == b',') {
@@ -50,7 +51,7 @@ impl Selection {
     }
 
     /// Whether a request has the same values.
-    pub fn matches(&self, request: &HeaderMap) -> bool {
+    pub fn matches(&self, request: &impl Lines) -> bool {
         let is_equal =
             |(name, value): &(HeaderName, Option<Vec<u8>>)| normalised(name, request) == *value;
         self.0.iter().all(is_equal)
@@ -65,10 +66,10 @@ impl Selection {
 
 /// Joins the lines of a field and removes white space around commas. In fields that list
 /// preferences, case and order are removed, too, because each member carries its own weight.
-fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
+fn normalised(name: &HeaderName, request: &impl Lines) -> Option<Vec<u8>> {
     let mut members: Vec<Vec<u8>> = vec![];
-    for line in request.get_all(name) {
-        let parts = line.as_bytes().split(|&byte| byte == b',');
+    for line in request.lines(name) {
+        let parts = line.split(|&byte| byte == b',');
         members.extend(parts.map(|part| part.trim_ascii().to_vec()));
     }
     if members.is_empty() {
