@@ -9,6 +9,7 @@ pub mod directives;
 pub mod fields;
 pub mod freshness;
 pub mod key;
+pub mod plain;
 pub mod present;
 pub mod ranges;
 pub mod status;
