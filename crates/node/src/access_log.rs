@@ -94,10 +94,7 @@ pub struct Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.metrics.client_bytes.fetch_add(self.bytes, Relaxed);
-        if self.is_cut {
-            self.metrics.replies_cut.fetch_add(1, Relaxed);
-        }
+        self.metrics.sent(self.bytes, self.is_cut);
         let Some(log) = &self.log else {
             return;
         };
@@ -108,6 +105,29 @@ impl Drop for Record {
 }
 
 impl Record {
+    /// Begins the record of a request of which nothing was sent.
+    pub fn new(
+        at_ms: u64,
+        started: Instant,
+        client: IpAddr,
+        log: Option<AccessLog>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Record {
+            at_ms,
+            started,
+            client,
+            method: String::new(),
+            url: String::new(),
+            status: 0,
+            bytes: 0,
+            is_cut: false,
+            cache: String::new(),
+            log,
+            metrics,
+        }
+    }
+
     fn line(&self) -> String {
         let mut line = String::with_capacity(256);
         let date = dates::format(self.at_ms);

@@ -60,6 +60,9 @@ pub struct Config {
     pub cluster: Option<ClusterConfig>,
     /// Limits.
     pub limits: Limits,
+    /// Whether plain requests for what is in memory are answered without hyper. Only tests, which
+    /// compare the two ways, set it to false.
+    pub is_direct: bool,
     /// Source of time.
     pub clock: Clock,
 }
@@ -181,6 +184,7 @@ impl Default for Config {
             access_log: None,
             cluster: None,
             limits: Limits::default(),
+            is_direct: true,
             clock: Clock::System,
         }
     }

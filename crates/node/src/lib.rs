@@ -21,6 +21,7 @@
 
 pub mod access_log;
 pub mod admin;
+mod alarm;
 pub mod body;
 pub mod clock;
 pub mod cluster;
@@ -29,6 +30,7 @@ pub mod config;
 pub mod disk;
 pub mod fill;
 pub mod flights;
+mod http1;
 pub mod listen;
 pub mod membership;
 pub mod metrics;

@@ -1,6 +1,7 @@
 //! Listeners and connections: HTTP/1.1 and HTTP/2, with and without TLS.
 
 use crate::config::{Config, Invalid, Limits};
+use crate::http1::{self, Failure};
 use crate::pem;
 use crate::proxy::{Client, Node};
 use crate::stream::Watched;
@@ -95,8 +96,6 @@ pub async fn serve(
     }
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
 async fn connection(
     node: &Arc<Node>,
     stream: TcpStream,
@@ -105,28 +104,67 @@ async fn connection(
     stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
-    let limits = &node.config.limits;
     let client = Client {
         address: address.ip().to_canonical(),
         is_tls: tls.is_some(),
         is_peer: false,
     };
-    let node = node.clone();
-    let answer = move |request: Request<Incoming>| {
-        let node = node.clone();
-        async move { Ok::<_, Infallible>(node.serve(request, client).await) }
-    };
     match tls {
-        None => exchange(stream, limits, answer, stop).await,
+        None => serve_client(node, stream, client, stop).await,
         Some(tls) => {
-            let stream = timeout(limits.handshake_time, tls.accept(stream)).await??;
-            exchange(stream, limits, answer, stop).await
+            let accept = tls.accept(stream);
+            let stream = timeout(node.config.limits.handshake_time, accept).await??;
+            serve_client(node, stream, client, stop).await
         }
+    }
+}
+
+async fn serve_client<S>(
+    node: &Arc<Node>,
+    stream: S,
+    client: Client,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = &node.config.limits;
+    let answer = {
+        let node = node.clone();
+        move |request: Request<Incoming>| {
+            let node = node.clone();
+            async move { Ok::<_, Infallible>(node.serve(request, client, None).await) }
+        }
+    };
+    if !node.config.is_direct {
+        return exchange(stream, limits, answer, stop).await;
+    }
+    let stream = Watched::new(stream, limits.client_idle);
+    match http1::serve(node, client, stream, stop.clone()).await? {
+        Some(rest) => by_hyper(rest, limits, answer, stop).await,
+        None => Ok(()),
     }
 }
 
 /// Reads requests of a connection and writes replies until either side closes it.
 pub async fn exchange<S, F, A, B>(
+    stream: S,
+    limits: &Limits,
+    answer: F,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Fn(Request<Incoming>) -> A,
+    A: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
+    B: Body<Data = bytes::Bytes, Error = io::Error> + Send + 'static,
+{
+    let stream = Watched::new(stream, limits.client_idle);
+    by_hyper(stream, limits, answer, stop).await
+}
+
+/// The same for a connection whose progress is watched already.
+async fn by_hyper<S, F, A, B>(
     stream: S,
     limits: &Limits,
     answer: F,
@@ -138,13 +176,13 @@ where
     A: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = bytes::Bytes, Error = io::Error> + Send + 'static,
 {
-    let stream = TokioIo::new(Watched::new(stream, limits.client_idle));
+    let stream = TokioIo::new(stream);
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
-        .max_buf_size(limits.head_bytes.max(8 << 10))
+        .max_buf_size(http1::head_bytes_max(limits))
         .max_headers(limits.fields);
     builder
         .http2()
@@ -178,3 +216,6 @@ pub fn bind_all(config: &Config) -> Result<Vec<(TcpListener, Option<TlsAcceptor>
     }
     Ok(listeners)
 }
+
+#[cfg(test)]
+mod tests;

@@ -374,6 +374,14 @@ impl Metrics {
         self.failures[failure as usize].fetch_add(1, Relaxed);
     }
 
+    /// Counts the content of a reply, which may have ended early.
+    pub fn sent(&self, bytes: u64, is_cut: bool) {
+        self.client_bytes.fetch_add(bytes, Relaxed);
+        if is_cut {
+            self.replies_cut.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Counts a reply without the origin by its tier.
     pub fn hit(&self, tier: Tier) {
         self.hits[tier as usize].fetch_add(1, Relaxed);

@@ -290,7 +290,11 @@ impl Port {
                 return self.message(&object, COPY);
             }
         }
-        let mut response = self.node.clone().serve_key(request, Ok(key), client).await;
+        let mut response = self
+            .node
+            .clone()
+            .serve_key(request, Ok(key), client, None)
+            .await;
         // The origin's.
         response.headers_mut().remove(STUB);
         response.headers_mut().remove(COPY);

@@ -1,9 +1,11 @@
 //! How a request is answered: from the store, by another request's fetch, or by the origin.
 //!
 //! `proxy.rs` decides, `proxy/fetch.rs` fetches and stores, `proxy/reply.rs` makes replies of what
-//! is stored or arriving.
+//! is stored or arriving. `proxy/direct.rs` answers plain requests for what is in memory.
 
+mod direct;
 mod fetch;
+mod head;
 mod peers;
 mod reply;
 
@@ -22,9 +24,11 @@ use crate::rules::ranges::Requested;
 use crate::rules::status::{self, CacheStatus, Forward};
 use crate::rules::{conditional, fields};
 use crate::store::Store;
+pub(crate) use direct::{Direct, Looked};
 use fetch::Fetched;
+use head::Signature;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HeaderMap, HeaderValue, VIA};
+use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use library::Cache;
@@ -132,22 +136,28 @@ impl Node {
         self.config.clock.now_ms()
     }
 
-    /// Answers a request.
-    pub async fn serve(
+    /// Answers a request, for which `looked` was looked up.
+    pub(crate) async fn serve(
         self: Arc<Self>,
         request: Request<Incoming>,
         client: Client,
+        looked: Option<Looked>,
     ) -> Response<Content> {
-        let key = Key::of(&request, client.is_tls);
-        self.serve_key(request, key, client).await
+        let (key, looked) = match looked {
+            Some(looked) => (Ok(looked.key), Some(looked.resource)),
+            None => (Key::of(&request, client.is_tls), None),
+        };
+        self.serve_key(request, key, client, looked).await
     }
 
-    /// Answers a request whose key is known, or why it has none.
+    /// Answers a request whose key is known, or why it has none. `looked` is what the store has in
+    /// memory, if that is known.
     pub(crate) async fn serve_key(
         self: Arc<Self>,
         request: Request<Incoming>,
         key: Result<Key, InvalidKey>,
         client: Client,
+        looked: Option<Option<Arc<Resource>>>,
     ) -> Response<Content> {
         let started = Instant::now();
         let at_ms = self.now_ms();
@@ -157,7 +167,10 @@ impl Node {
             Err(_) => request.uri().to_string(),
         });
         let answer = match key {
-            Ok(key) => self.clone().answer(request, key, client, at_ms).await,
+            Ok(key) => {
+                let node = self.clone();
+                node.answer(request, key, client, at_ms, looked).await
+            }
             Err(InvalidKey::Length) => self.refuse(StatusCode::URI_TOO_LONG, "the URL is too long"),
             Err(InvalidKey::Host) => self.refuse(
                 StatusCode::BAD_REQUEST,
@@ -180,21 +193,24 @@ impl Node {
             self.metrics.collapsed.fetch_add(1, Relaxed);
         }
         let cache = self.sign(&mut response, reply, &cache);
-        let record = Record {
-            at_ms,
-            started,
-            client: client.address,
-            method: method.unwrap_or_default(),
-            url: logged.unwrap_or_default(),
-            status: response.status().as_u16(),
-            bytes: 0,
-            is_cut: false,
-            cache: cache.unwrap_or_default(),
-            log: self.log.clone(),
-            metrics: self.metrics.clone(),
-        };
+        let mut record = self.record(at_ms, started, client);
+        record.method = method.unwrap_or_default();
+        record.url = logged.unwrap_or_default();
+        record.status = response.status().as_u16();
+        record.cache = cache.unwrap_or_default();
         response.body_mut().record(record);
         response
+    }
+
+    /// Begins the record of a request.
+    fn record(&self, at_ms: u64, started: Instant, client: Client) -> Record {
+        Record::new(
+            at_ms,
+            started,
+            client.address,
+            self.log.clone(),
+            self.metrics.clone(),
+        )
     }
 
     /// Adds Via and Cache-Status, which a response of another node has already. Returns the latter
@@ -212,13 +228,13 @@ impl Node {
         {
             return is_logged.then(|| text(cache));
         }
-        if reply != Reply::Refused {
-            response.headers_mut().append(VIA, self.via.clone());
-        }
-        let cache = cache.value(&self.config.name);
-        let logged = is_logged.then(|| text(&cache));
-        response.headers_mut().append(status::NAME, cache);
-        logged
+        let signature = Signature {
+            via: &self.via,
+            cache,
+            name: &self.config.name,
+        };
+        let cache = signature.add(response.headers_mut(), reply != Reply::Refused);
+        is_logged.then(|| text(&cache))
     }
 
     async fn answer(
@@ -227,6 +243,7 @@ impl Node {
         key: Key,
         client: Client,
         now_ms: u64,
+        looked: Option<Option<Arc<Resource>>>,
     ) -> Answer {
         let (mut parts, body) = request.into_parts();
         let present = Present::of(&parts.headers);
@@ -269,7 +286,7 @@ impl Node {
             client: client.address,
             is_peer: client.is_peer,
         };
-        self.look_up(asking, now_ms).await
+        self.look_up(asking, now_ms, looked).await
     }
 
     /// Refuses what must not be forwarded.
@@ -316,8 +333,14 @@ impl Node {
 
     /// The futures of everything but a hit in memory are boxed, because hyper moves the future of a
     /// request, which has room for all of its parts.
-    async fn look_up(self: Arc<Self>, asking: Asking, now_ms: u64) -> Answer {
-        let (found, tier) = match self.store.get(&asking.key) {
+    async fn look_up(
+        self: Arc<Self>,
+        asking: Asking,
+        now_ms: u64,
+        looked: Option<Option<Arc<Resource>>>,
+    ) -> Answer {
+        let resource = looked.unwrap_or_else(|| self.store.get(&asking.key));
+        let (found, tier) = match resource {
             Some(resource) => {
                 let found = resource.select(&asking.headers, asking.wanted.as_ref());
                 (self.opened(&asking, found).await, Tier::Memory)
@@ -347,10 +370,7 @@ impl Node {
         if let Some((object, reply)) = stored.as_ref().zip(reply) {
             let mut answer = reply::hit(&asking, object, now_ms, reply);
             if answer.response.body_mut().prepare().await.is_ok() {
-                self.metrics.hit(tier);
-                if let Some(cluster) = self.cluster.as_ref().filter(|_| object.is_copy) {
-                    cluster.counts().copy_hits.fetch_add(1, Relaxed);
-                }
+                self.count_hit(tier, object.is_copy);
                 return answer;
             }
             // What was read from disk is damaged.

@@ -1,12 +1,12 @@
 //! A connection with a limit on the time without progress.
 
-use std::future::Future;
+use crate::alarm::Alarm;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 /// Parts into which the time without progress is divided. At the end of each part, the timer checks
 /// whether there was progress in it.
@@ -23,7 +23,7 @@ pub struct Watched<S> {
     has_progressed: bool,
     /// Parts of the time that are left.
     left: u32,
-    timer: Pin<Box<Sleep>>,
+    timer: Alarm,
 }
 
 impl<S> Watched<S> {
@@ -35,7 +35,7 @@ impl<S> Watched<S> {
             part,
             has_progressed: true,
             left: PARTS,
-            timer: Box::pin(sleep_until(Instant::now() + part)),
+            timer: Alarm::new(Instant::now() + part),
         }
     }
 
@@ -48,7 +48,7 @@ impl<S> Watched<S> {
         if result.is_ready() {
             return result;
         }
-        while self.timer.as_mut().poll(context).is_ready() {
+        while self.timer.poll(context).is_ready() {
             self.left = match self.has_progressed {
                 true => PARTS,
                 false => self.left.saturating_sub(1),
@@ -59,7 +59,7 @@ impl<S> Watched<S> {
                 return Poll::Ready(Err(error));
             }
             let next = Instant::now() + self.part;
-            self.timer.as_mut().reset(next);
+            self.timer.reset(next);
         }
         Poll::Pending
     }

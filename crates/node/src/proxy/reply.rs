@@ -6,6 +6,7 @@ use crate::fill::{Fill, Reader};
 use crate::metrics::Reply;
 use crate::object::{Head, Object};
 use crate::rules::conditional;
+use crate::rules::freshness::Terms;
 use crate::rules::ranges::{Answer as Ranges, Range};
 use crate::rules::status::CacheStatus;
 use bytes::Bytes;
@@ -45,7 +46,7 @@ pub(super) fn stored(
     mut cache: CacheStatus,
 ) -> Answer {
     let head = &object.head;
-    cache.ttl_seconds = Some(head.terms.remaining_ms(now_ms).div_euclid(1_000));
+    cache.set_ttl(&head.terms, now_ms);
     let mut headers = fields(head, now_ms);
     let (status, body) = match shape(asking, head, object.length) {
         Shape::Unmodified => {
@@ -137,7 +138,7 @@ fn arriving(
     now_ms: u64,
     mut cache: CacheStatus,
 ) -> Answer {
-    cache.ttl_seconds = Some(head.terms.remaining_ms(now_ms).div_euclid(1_000));
+    cache.set_ttl(&head.terms, now_ms);
     let mut headers = fields(head, now_ms);
     if head.terms.age_ms(now_ms) < 1_000 {
         // Age says that a response comes from a cache.
@@ -235,9 +236,13 @@ fn shape(asking: &Asking, head: &Head, length: u64) -> Shape {
 /// Stored fields, with the present age.
 fn fields(head: &Head, now_ms: u64) -> HeaderMap {
     let mut headers = head.headers.clone();
-    let age_ms = head.terms.age_ms(now_ms);
-    headers.insert(AGE, HeaderValue::from(age_ms / 1_000));
+    headers.insert(AGE, HeaderValue::from(age_seconds(&head.terms, now_ms)));
     headers
+}
+
+/// Value of Age.
+pub(super) fn age_seconds(terms: &Terms, now_ms: u64) -> u64 {
+    terms.age_ms(now_ms) / 1_000
 }
 
 fn set_length(headers: &mut HeaderMap, status: StatusCode, length: u64) {

@@ -2,6 +2,7 @@
 //! write raw bytes, so that they can misbehave.
 
 mod cluster;
+mod direct;
 mod disk;
 mod framing;
 mod hostile;
