@@ -1,4 +1,19 @@
 //! A Lua state in which scripts run.
+//!
+//! The interpreter is the published Lua 5.1.5, without the corrections that Redis has made to its
+//! copy. The sandbox (`prelude.lua`) keeps scripts from the code that they concern:
+//!
+//! - The parser does not keep the name of a chunk alive (CVE-2025-49844). The names are arguments
+//!   of the function that calls the parser, or values of the registry, and the parser reads one
+//!   string, so that no function of the script runs within it.
+//! - `unpack` computes the number of results in 32 bits (CVE-2025-46817). The sandbox's computes it
+//!   as a number first, and refuses what does not fit.
+//! - The lexer counts the equals signs of a long bracket in 32 bits (CVE-2025-46819). Code of
+//!   scripts has at most 64 MiB, and a script's body at most the length of an argument, 1 GiB.
+//! - Metatables of basic types are shared by all scripts (CVE-2025-46818). That of strings is
+//!   read-only; the other types have none, and `setmetatable` accepts tables only.
+//! - Bytecode is not checked. `string.dump` does not exist, and bytecode is not loaded.
+//! - Finalizers (`__gc`) could run while the state is closed. Scripts have no `newproxy`.
 
 mod functions;
 

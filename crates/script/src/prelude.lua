@@ -189,9 +189,16 @@ real.coroutine = protect({
   end,
 })
 
--- The parser of Lua 5.1 does not keep the chunk's name alive; here it is an argument of the caller.
+-- The parser of Lua 5.1 does not keep the chunk's name alive while it reads and collects garbage;
+-- here the name is an argument of the caller. It counts the equals signs of a long bracket in 32
+-- bits, which no text of this length overflows.
+local CODE_BYTES_MAX = 64 * 2 ^ 20
+local TOO_LONG = "chunk is longer than 64 MB"
+
 local function compile(text, name)
-  if byte(text, 1) == 27 then
+  if #text > CODE_BYTES_MAX then
+    return nil, TOO_LONG
+  elseif byte(text, 1) == 27 then
     return nil, "attempt to load a precompiled chunk"
   end
   local zero = find(name, "%z")
@@ -202,6 +209,18 @@ local function compile(text, name)
   return chunk, why
 end
 
+-- Returns the name of a chunk, which is the second argument of `caller`.
+local function chunk_name(caller, name, default)
+  if name == nil then
+    return default
+  elseif type(name) == "number" then
+    return tostring(name)
+  elseif type(name) ~= "string" then
+    native.bad_argument(2, caller, "string", name)
+  end
+  return name
+end
+
 function real.loadstring(text, name)
   if type(text) == "number" then
     text = tostring(text)
@@ -209,25 +228,34 @@ function real.loadstring(text, name)
   if type(text) ~= "string" then
     native.bad_argument(1, "loadstring", "string", text)
   end
-  return compile(text, type(name) == "string" and name or text)
+  return compile(text, chunk_name("loadstring", name, text))
 end
 
+-- The reader is never called by the parser, whose state an error, a yield or a collection of
+-- garbage within the reader could invalidate: the pieces are read first.
 function real.load(reader, name)
+  name = chunk_name("load", name, "=(load)")
   if type(reader) ~= "function" then
     native.bad_argument(1, "load", "function", reader)
   end
-  local pieces = {}
+  local pieces, bytes = {}, 0
   while true do
-    local piece = reader()
-    if piece == nil or piece == "" then
+    local is_read, piece = raw_pcall(reader)
+    if not is_read then
+      return nil, (caught(piece))
+    elseif piece == nil or piece == "" then
       break
-    end
-    if type(piece) ~= "string" then
+    elseif type(piece) ~= "string" and type(piece) ~= "number" then
       return nil, "reader function must return a string"
+    end
+    piece = tostring(piece)
+    bytes = bytes + #piece
+    if bytes > CODE_BYTES_MAX then
+      return nil, TOO_LONG
     end
     pieces[#pieces + 1] = piece
   end
-  return compile(concat(pieces), type(name) == "string" and name or "=(load)")
+  return compile(concat(pieces), name)
 end
 
 -- Lengths from which a function of C counts as work: Lua counts it as one instruction.

@@ -579,6 +579,147 @@ fn ranges_beyond_32_bits_are_refused() {
     );
 }
 
+/// Text that `load` returns with nil for this reader and the arguments after it.
+fn load_error(reader_and_name: &str) -> String {
+    run(&format!(
+        "local chunk, why = load({reader_and_name}) return tostring(chunk) .. ' ' .. tostring(why)"
+    ))
+}
+
+const PIECES: &str = "local function pieces(...) local all, at = {...}, 0 \
+    return function() at = at + 1 return all[at] end end ";
+
+#[test]
+fn load_compiles_the_pieces_of_its_reader() {
+    for (expression, reply) in [
+        ("load(pieces('return ', '1', ' + 2'))()", ":3\r\n"),
+        ("load(pieces('return ', 7))()", ":7\r\n"),
+        ("load(pieces('return 1', '', 'no code'))()", ":1\r\n"),
+        ("load(pieces('return 1', nil, 'no code'))()", ":1\r\n"),
+        ("select('#', load(pieces())())", ":0\r\n"),
+        (
+            "select(2, load(pieces('a b')))",
+            "(load):1: '=' expected near 'b'",
+        ),
+        (
+            "select(2, load(pieces('a b'), '@file'))",
+            "file:1: '=' expected",
+        ),
+        (
+            "select(2, load(pieces('a b'), '=name'))",
+            "name:1: '=' expected",
+        ),
+        (
+            "select(2, load(pieces('a b'), 'a b'))",
+            "[string \"a b\"]:1: '=' expected",
+        ),
+        (
+            "select(2, load(pieces('a b'), 12))",
+            "[string \"12\"]:1: '=' expected",
+        ),
+        ("select(2, load(pieces('\\27Lua')))", "precompiled chunk"),
+        (
+            "load('return 1')",
+            "bad argument #1 to 'load' (function expected, got string)",
+        ),
+        (
+            "load(pieces(), {})",
+            "bad argument #2 to 'load' (string expected, got table)",
+        ),
+        (
+            "load(nil, {})",
+            "bad argument #2 to 'load' (string expected, got table)",
+        ),
+        (
+            "loadstring('', {})",
+            "bad argument #2 to 'loadstring' (string expected, got table)",
+        ),
+    ] {
+        let found = run(&format!("{PIECES} return {expression}"));
+        assert!(found.contains(reply), "{expression}: {found}");
+    }
+    let reply = run(&format!(
+        "{PIECES} return {{pcall(load(pieces('error(', '1)')))}}"
+    ));
+    assert_eq!(reply, "*2\r\n$-1\r\n$11\r\n(load):1: 1\r\n");
+}
+
+// As in Lua, which calls the reader within a protected parser.
+#[test]
+fn load_returns_the_errors_of_its_reader() {
+    for (reader, why) in [
+        (
+            "function() error('failed') end",
+            "nil user_script:1: failed",
+        ),
+        ("function() error() end", "nil nil"),
+        (
+            "function() string.rep() end",
+            "nil bad argument #1 to 'rep'",
+        ),
+        (
+            "function() return {} end",
+            "nil reader function must return a string",
+        ),
+        (
+            "function() return false end",
+            "nil reader function must return a string",
+        ),
+    ] {
+        let found = load_error(reader);
+        assert!(found.contains(why), "{reader}: {found}");
+    }
+    let table = run("return select(2, load(function() error({err = 'MINE'}) end))");
+    assert_eq!(table, "-MINE\r\n");
+    let command = run("return select(2, load(function() return redis.call('fail') end))");
+    assert!(command.starts_with("-ERR no such command"), "{command}");
+    let yields = "local f = coroutine.wrap(function() return \
+        select(2, load(function() coroutine.yield('return 5') end)) end) return f()";
+    assert!(
+        run(yields).contains("attempt to yield across"),
+        "{}",
+        run(yields)
+    );
+}
+
+// The parser of Lua 5.1 does not keep the chunk's name alive (CVE-2025-49844): a reader that it
+// calls may collect it.
+#[test]
+fn a_reader_may_collect_garbage() {
+    let text = format!(
+        "{PIECES} local count = 0 \
+         local chunk = load(function() count = count + 1 collectgarbage() \
+           for i = 1, 100 do local s = 'garbage' .. i .. count end \
+           if count < 100 then return 'local a' .. count .. ' = 1 ' .. \
+             (count % 50 == 0 and 'do local ' or '; local b' .. count % 50 .. ' = 2 do end ') \
+             .. (count % 50 == 0 and 'x = 1 end ' or '') end \
+           if count == 100 then return 'error(1)' end end, 'na' .. 'me' .. ARGV[1]) \
+         collectgarbage() return {{pcall(chunk or error)}}"
+    );
+    let reply = run(&text);
+    assert!(reply.starts_with("*2\r\n$-1\r\n"), "{reply}");
+}
+
+// The lexer of Lua 5.1 counts the equals signs of a long bracket in 32 bits.
+#[test]
+fn code_has_a_maximum_length() {
+    let mut engine = Engine::new(&Options {
+        version: "7.4.0",
+        memory_bytes: 512 << 20,
+    })
+    .expect("a Lua state");
+    for text in [
+        "return select(2, loadstring('[' .. string.rep('=', 64 * 2^20)))",
+        "local s = string.rep('=', 2^20) return select(2, load(function() return s end))",
+    ] {
+        let reply = run_on(&mut engine, &mut OneValue::default(), text, &[]);
+        assert_eq!(reply, b"$26\r\nchunk is longer than 64 MB\r\n", "{text}");
+    }
+    let endless = "return select(2, load(function() return 'x' end))";
+    let reply = run(endless);
+    assert!(reply.contains("not enough memory"), "{reply}");
+}
+
 /// Calls every function of the libraries with the limits of 32 and 64 bits.
 #[test]
 fn no_function_fails_on_the_limits_of_integers() {
