@@ -24,7 +24,8 @@
 //! # Departures
 //! The hand is a queue: an entry that is spared moves to the young end. An entry whose slot was
 //! vacated and reused within one epoch may be evicted early, and a relocated one late, by at most
-//! one epoch (about 1/24 of the cache's weight).
+//! one epoch: 1/24 of the cache's weight, or 128 entries if these weigh more and 1/24 is at least
+//! 128 units.
 //!
 //! # Avoid when
 //! Scans and one-hit wonders dominate, because each crosses the whole queue. Prefer `s3fifo` or

@@ -20,7 +20,8 @@
 //!
 //! # Departures
 //! An entry whose slot was vacated and reused within one epoch may be evicted early, and a
-//! relocated one late, by at most one epoch (about 1/24 of the cache's weight).
+//! relocated one late, by at most one epoch: 1/24 of the cache's weight, or 128 entries if these
+//! weigh more and 1/24 is at least 128 units.
 //!
 //! # Avoid when
 //! Some entries are requested again and again: FIFO evicts them as readily as the others.

@@ -35,7 +35,8 @@
 //! next eviction, not within the move. An entry larger than the small queue is accepted and evicted
 //! soon, where the authors' simulator rejects it. Ghosts are fingerprints (see
 //! [`ghost`](crate::parts::ghost)). An entry whose slot was vacated and reused within one epoch may
-//! be evicted early, and a relocated one late, by at most one epoch (about 1/24 of its queue).
+//! be evicted early, and a relocated one late, by at most one epoch: 1/24 of its queue's weight, or
+//! 128 entries if these weigh more and 1/24 is at least 128 units.
 //!
 //! # Avoid when
 //! Nearly all keys return exactly once, far apart, so that they pass through small twice; or the

@@ -12,8 +12,9 @@
 //! deletions and relocations the order is exactly first in, first out.
 //!
 //! Epochs are cut by the weight filed ([`EPOCHS_AIMED`] per full queue), because the weight of a
-//! full queue is known beforehand and its length is not. When tags run out, the youngest epoch
-//! grows.
+//! full queue is known beforehand and its length is not. An epoch of a queue whose weight counts
+//! bytes has at least 128 entries, because it takes some 150 bytes beside its references. When tags
+//! run out, the youngest epoch grows.
 //!
 //! A ring can also distinguish its *young* entries, those filed within a window of weight: the tags
 //! of the newest epochs are kept as a set, which is computed when an epoch opens. So the age of an
@@ -34,9 +35,14 @@ pub const TAG_BITS: u32 = 5;
 pub const TAG_MASK: u8 = (1 << TAG_BITS) - 1;
 /// Number of epochs of a queue of the expected weight; the other tags are slack.
 pub const EPOCHS_AIMED: u64 = 24;
-/// Minimum number of references in a closed epoch of a ring without a window. A ring with a window
-/// has shorter epochs in a small queue, so that the window has its length there too.
-const EPOCH_MIN: usize = 128;
+/// Minimum number of references in a closed epoch of a ring without a window, because an epoch of
+/// few takes more memory than its references. In a queue of so little weight that its epochs cannot
+/// have as many entries, it is the weight of an epoch. A ring with a window has shorter epochs in a
+/// small queue, so that the window has its length there too.
+const EPOCH_MIN: u64 = 128;
+/// Maximum bytes of the memory of a drained epoch that a ring without a window keeps for the next
+/// one: a chunk of the smallest size.
+const SPARE_BYTES_MAX: usize = 128;
 /// Number of stale references below which there is no compaction.
 const STALE_MIN: usize = 64;
 /// Number of references that one call of [`EpochRing::compact`] examines.
@@ -124,7 +130,9 @@ impl EpochRing {
     pub fn push(&mut self, slot: Slot, weight: u32, queue_weight: u64) -> Tag {
         let quantum = queue_weight / EPOCHS_AIMED;
         let is_open = self.epochs.back().is_some_and(|epoch| match self.window {
-            None => epoch.filed_weight <= quantum || epoch.refs.len() < EPOCH_MIN,
+            None => {
+                epoch.filed_weight <= quantum || (epoch.refs.len() as u64) < quantum.min(EPOCH_MIN)
+            }
             Some(_) => epoch.filed_weight < quantum.max(1),
         });
         if !is_open {
@@ -275,7 +283,7 @@ impl EpochRing {
             .expect("the caller found the epoch there");
         debug_assert!(epoch.refs.is_empty());
         self.tags_used &= !(1 << epoch.tag);
-        if self.window.is_some() {
+        if self.window.is_some() || epoch.refs.heap_bytes() <= SPARE_BYTES_MAX {
             self.spare = epoch.refs;
         }
     }
