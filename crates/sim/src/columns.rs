@@ -64,7 +64,8 @@ impl Columns {
         self.sizes.len()
     }
 
-    /// Total size of all objects at their first request, in bytes.
+    /// Total size of all objects, in bytes: at the first request that states a size above 1,
+    /// because the first one may be a miss, logged before the size was known.
     pub fn footprint_bytes(&self) -> u64 {
         self.footprint_bytes
     }
@@ -86,7 +87,7 @@ impl Columns {
         }
     }
 
-    /// Whether some object is larger than one byte.
+    /// Whether some object is, at one of its requests, larger than one byte.
     pub fn has_sizes(&self) -> bool {
         self.footprint_bytes > self.objects() as u64
     }

@@ -190,7 +190,7 @@ fn columns_of(name: &str, how: &Interning, prepared: Prepared) -> Result<Columns
     }
     let columns = Columns {
         name: name.into(),
-        footprint_bytes: prepared.sizes.first.iter().copied().map(u64::from).sum(),
+        footprint_bytes: footprint_bytes(&prepared),
         has_deletes: prepared.ops.values().contains(&(Op::Delete as u8)),
         is_part: prepared.is_part || how.sample.is_some(),
         share: how.sample.map_or(1.0, |sample| sample.share()),
@@ -207,6 +207,24 @@ fn columns_of(name: &str, how: &Interning, prepared: Prepared) -> Result<Columns
         return Err(Error::TooLong { trace: name.into() });
     }
     Ok(columns)
+}
+
+/// Total size of all objects, each at the first request that states one above 1 byte. Where misses
+/// are logged without sizes, the first request of an object has none.
+fn footprint_bytes(prepared: &Prepared) -> u64 {
+    let sizes = &prepared.sizes;
+    let at_first: u64 = sizes.first.iter().copied().map(u64::from).sum();
+    if sizes.changed.is_empty() {
+        return at_first;
+    }
+    let mut is_known: Vec<bool> = sizes.first.iter().map(|&size| size > 1).collect();
+    let mut added = 0;
+    for (&id, &size) in prepared.ids.iter().zip(sizes.changed.values()) {
+        if size > 1 && !std::mem::replace(&mut is_known[id as usize], true) {
+            added += u64::from(size) - 1;
+        }
+    }
+    at_first + added
 }
 
 /// For each request, the last TTL given for its object. A read without a TTL keeps the one that the

@@ -303,3 +303,59 @@ fn only_writes_renew_an_entry_under_lrm() {
     assert_eq!(misses_of("lrm", &written), 201);
     assert!(misses_of("fifo", &written) > 205);
 }
+
+/// Misses of LRU in a cache of this size, in the trace's own unit, with sizes that follow the
+/// trace.
+fn misses_following_sizes(requests: &[Request], capacity: u64, largest_share: f64) -> (u64, u64) {
+    let all = requests.iter().copied().map(Ok::<_, trace::Error>);
+    let columns = Interner::all("made", Interning::default(), all).expect("it fits");
+    let configuration = Configuration {
+        policy: "lru".parse::<Spec>().expect("a name"),
+        capacity,
+    };
+    let rules = Rules {
+        unit: match columns.has_sizes() {
+            true => Unit::Bytes,
+            false => Unit::Objects,
+        },
+        follows_sizes: true,
+        largest_share,
+        ..Rules::default()
+    };
+    let found = sweep(&columns, &rules, &[configuration], 1, &AtomicU64::new(0));
+    let misses = found.expect("it runs")[0].counts.misses;
+    (misses, columns.footprint(rules.unit))
+}
+
+/// Regression: the trace counted as one without sizes, so that objects were counted.
+#[test]
+fn sizes_may_be_stated_first_by_the_writes_after_misses() {
+    let size_of = |key: u64| 100 + (key % 100) as u32;
+    let of = |miss_size: u32| {
+        let mut known = std::collections::HashSet::new();
+        let mut requests = Vec::new();
+        for key in Zipf::new(300, 0.8, 1).take(10_000) {
+            let is_first = known.insert(key);
+            let size = if is_first { miss_size } else { size_of(key) };
+            requests.push(Request::new(0, key, size));
+            if is_first {
+                requests.push(Request {
+                    op: Op::Set,
+                    ..Request::new(0, key, size_of(key))
+                });
+            }
+        }
+        let bytes: u64 = known.iter().map(|&key| u64::from(size_of(key))).sum();
+        (requests, bytes)
+    };
+    let (with_size_0, bytes) = of(0);
+    let (misses, footprint) = misses_following_sizes(&with_size_0, 20_000, 1.0);
+    assert_eq!(footprint, bytes);
+    // A size of 2 was always a size.
+    let (others, _) = misses_following_sizes(&of(2).0, 20_000, 1.0);
+    assert!(
+        misses.abs_diff(others) <= others / 100,
+        "{misses} and {others}"
+    );
+    assert!(misses > 1000);
+}
