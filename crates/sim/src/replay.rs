@@ -510,7 +510,7 @@ impl<P: Policy + 'static> Replay<'_, P, Varying, AnyExpiry> {
         if old == new {
             return;
         }
-        if u64::from(new) > self.job.capacity {
+        if u64::from(new) > self.job.largest() {
             self.remove(slot, self.now);
             return;
         }

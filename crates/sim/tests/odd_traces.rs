@@ -359,3 +359,14 @@ fn sizes_may_be_stated_first_by_the_writes_after_misses() {
     );
     assert!(misses > 1000);
 }
+
+/// Regression: only a new entry was compared with the maximum.
+#[test]
+fn an_entry_that_grows_beyond_the_largest_object_leaves() {
+    let requests: Vec<Request> = [10, 60, 60, 10, 50, 50]
+        .map(|size| Request::new(0, 1, size))
+        .into();
+    // At 60 it leaves, and is then refused.
+    assert_eq!(misses_following_sizes(&requests, 100, 0.5).0, 3);
+    assert_eq!(misses_following_sizes(&requests, 100, 1.0).0, 1);
+}
