@@ -305,9 +305,7 @@ impl<K, V> Shard<K, V> {
                 match writer.core.expired(&mut view, &mut budget) {
                     Due::Slot(slot) => {
                         let deadline = policy::Facts::deadline(&view, slot);
-                        let late = deadline.map_or(0, |deadline| now.0 - deadline.0);
-                        // An entry is due in the millisecond after its deadline.
-                        writer.core.lag.record(late.saturating_sub(1));
+                        writer.core.lag.record(lateness_ms(deadline, now));
                         writer.core.forget(&mut view, slot.0);
                         slot.0
                     }
@@ -860,6 +858,15 @@ pub(crate) fn entries_for(buckets: usize) -> usize {
     buckets * WAYS / 8 * 7
 }
 
+/// Milliseconds by which a popped entry is removed late. An entry is due in the millisecond after
+/// its deadline. A reader with a cached, earlier time may store a later deadline
+/// (`Inner::postpone`) after the index has popped the entry, which is then removed in time.
+fn lateness_ms(deadline: Option<Tick>, now: Tick) -> u64 {
+    deadline.map_or(0, |deadline| {
+        now.0.saturating_sub(deadline.0).saturating_sub(1)
+    })
+}
+
 fn store_terms(rows: &Rows, slot: u32, terms: Terms, link: u64) {
     if rows.columns().has_deadlines {
         rows.deadline(slot)
@@ -878,5 +885,20 @@ impl<K, V> Drop for Shard<K, V> {
         let writer = self.writer.0.get_mut();
         let writer = writer.unwrap_or_else(PoisonError::into_inner);
         self.map.drop_all(&mut writer.keeper);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Regression: the subtraction overflowed if a reader had stored a later deadline since the
+    // index popped the entry.
+    #[test]
+    fn a_deadline_stored_after_the_entry_was_popped_is_not_late() {
+        for (deadline, late) in [(98, 1), (99, 0), (100, 0), (101, 0), (u64::MAX, 0)] {
+            assert_eq!(lateness_ms(Some(Tick(deadline)), Tick(100)), late);
+        }
+        assert_eq!(lateness_ms(None, Tick(100)), 0);
     }
 }
