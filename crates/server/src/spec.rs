@@ -167,7 +167,8 @@ pub mod flag {
     pub const SKIP_SLOWLOG: u32 = 1 << 14;
     /// The positions of the keys depend on the arguments.
     pub const MOVABLE_KEYS: u32 = 1 << 15;
-    /// May write through other commands (EXEC, PUBLISH): held by CLIENT PAUSE WRITE.
+    /// May write through other commands (EXEC, PUBLISH) or a result that it stores (PFCOUNT): held
+    /// by CLIENT PAUSE WRITE, and refused in scripts that only read.
     pub const MAY_WRITE: u32 = 1 << 17;
     /// Runs while CLIENT PAUSE holds others.
     pub const NO_PAUSE: u32 = 1 << 16;

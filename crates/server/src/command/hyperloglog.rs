@@ -7,7 +7,7 @@ use super::work;
 use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, DENYOOM, FAST, READONLY, WRITE};
+use crate::spec::flag::{ADMIN, DENYOOM, FAST, MAY_WRITE, READONLY, WRITE};
 use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
 use wire::Args;
@@ -17,7 +17,7 @@ pub const TABLE: &[Spec] = commands! {
     in "hyperloglog":
     "pfadd" -2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.8.9", on_slab!(pfadd).by_arguments(),
         "Adds elements to a HyperLogLog.";
-    "pfcount" -2, READONLY, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfcount).estimated(work::hyperloglogs),
+    "pfcount" -2, READONLY | MAY_WRITE, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfcount).estimated(work::hyperloglogs),
         "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.";
     "pfmerge" -2, WRITE | DENYOOM, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfmerge).estimated(work::hyperloglogs),
         "Merges HyperLogLogs into the first one.";

@@ -158,6 +158,21 @@ fn client_pause_holds_writes_but_not_reads() {
     writer.check("set a 2", "+OK");
 }
 
+/// Regression: PFCOUNT was not held, although it stores the count in the sketch.
+#[test]
+fn client_pause_holds_pfcount_which_may_write() {
+    let bench = Bench::start(&[]);
+    let (mut counter, mut other) = (bench.client(), bench.client());
+    counter.check("pfadd a 1 2", ":1");
+    other.check("client pause 100000 write", "+OK");
+    counter.send(b"get b\r\npfcount a\r\n");
+    assert_eq!(counter.reply(), "nil");
+    let run = other.request("info commandstats");
+    assert!(!run.contains("cmdstat_pfcount"), "{run}");
+    other.check("client unpause", "+OK");
+    assert_eq!(counter.reply(), ":2");
+}
+
 /// Regression: `expired_subkeys` occurred twice, the first time with the value 0.
 #[test]
 fn info_contains_each_field_of_a_section_once() {
