@@ -66,6 +66,31 @@ impl Slab<'_, '_> {
     /// expires it at once, so that both events are published.
     #[inline]
     fn store(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
+        self.replace(key, value, expiration);
+        self.view.notify(Class::String, "set", key);
+        if sets_deadline(expiration) {
+            self.view.notify(Class::Generic, "expire", key);
+        }
+        if expiration == DeadlineChange::Past {
+            self.view.expire_now(key);
+        }
+    }
+
+    /// Stores a value as MSETEX does, whose event `expire` precedes `set` in Redis.
+    pub fn store_of_msetex(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
+        self.replace(key, value, expiration);
+        if sets_deadline(expiration) {
+            self.view.notify(Class::Generic, "expire", key);
+        }
+        self.view.notify(Class::String, "set", key);
+        if expiration == DeadlineChange::Past {
+            self.view.expire_now(key);
+        }
+    }
+
+    /// Stores a value and publishes whether the key is new or had another type.
+    #[inline]
+    fn replace(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
         // The key is looked up only if events are published.
         let notifies = self.view.notifies();
         let old = notifies.then(|| self.view.kind(key)).flatten();
@@ -77,16 +102,6 @@ impl Slab<'_, '_> {
         if notifies {
             self.view.notify_stored(key, old);
         }
-        self.view.notify(Class::String, "set", key);
-        if !matches!(
-            expiration,
-            DeadlineChange::To(NewDeadline::Clear | NewDeadline::Keep)
-        ) {
-            self.view.notify(Class::Generic, "expire", key);
-        }
-        if expiration == DeadlineChange::Past {
-            self.view.expire_now(key);
-        }
     }
 
     fn holds(&mut self, condition: &Condition<'_>, key: &Key<'_>) -> Result<bool, Refusal> {
@@ -97,6 +112,15 @@ impl Slab<'_, '_> {
             Condition::Compares(comparison) => comparison.holds(self.view.peek(key)?)?,
         })
     }
+}
+
+/// Whether a value gets a new deadline, which may have passed.
+#[inline]
+fn sets_deadline(expiration: DeadlineChange) -> bool {
+    !matches!(
+        expiration,
+        DeadlineChange::To(NewDeadline::Clear | NewDeadline::Keep)
+    )
 }
 
 impl Strings for Slab<'_, '_> {

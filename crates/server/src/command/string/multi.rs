@@ -106,8 +106,7 @@ pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if may_write {
         for (name, value) in chosen() {
             let key = ctx.key(name);
-            ctx.view
-                .put(&key, value, expiration, &Condition::Always, None)?;
+            ctx.view.store_of_msetex(&key, value, expiration);
         }
     }
     ctx.reply.integer(i64::from(may_write));
