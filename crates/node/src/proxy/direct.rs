@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Longest content that is copied behind the head, so that one buffer is sent. A copy costs less
-/// than a second buffer costs in the kernel; a connection keeps room for it.
+/// Longest content that is copied behind the head, so that one buffer is sent. A connection keeps
+/// room for it.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 /// Result of [`Node::direct`].
