@@ -1,7 +1,8 @@
 //! A timer that is polled far more often than it ends.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A timer. While the same task polls it again, the task is not registered again.
@@ -33,8 +34,33 @@ impl Alarm {
         if self.waker.as_ref().is_some_and(is_registered) && !self.sleep.is_elapsed() {
             return Poll::Pending;
         }
-        let result = Future::poll(self.sleep.as_mut(), context);
+        // A task without budget would get Pending without being registered.
+        let sleep = pin!(unconstrained(self.sleep.as_mut()));
+        let result = sleep.poll(context);
         self.waker = result.is_pending().then(|| context.waker().clone());
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::time::Duration;
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_has_used_up_its_budget_is_registered() {
+        // Regression: a client that sent 126 requests in 4,096 bytes had no time limits any more.
+        let mut alarm = Alarm::new(Instant::now() + Duration::from_secs(1));
+        let ended = poll_fn(move |context| {
+            while has_budget_remaining() {
+                let _ = pin!(consume_budget()).poll(context);
+            }
+            alarm.poll(context)
+        });
+        let ended = tokio::spawn(timeout(Duration::from_secs(5), ended));
+        assert!(ended.await.expect("it does not panic").is_ok());
     }
 }
