@@ -79,7 +79,7 @@ where
     });
     let mut out = Vec::new();
     let mut timer = HeadTimer::new(limits);
-    let (mut stream, mut received) = (stream, Received::new(limits));
+    let (mut stream, mut received, mut is_http1) = (stream, Received::new(limits), false);
     loop {
         match next(node, client, &mut received, &mut out) {
             Next::Wait => {
@@ -89,7 +89,7 @@ where
                     () = stopped.as_mut() => {
                         if received.has_bytes() {
                             // hyper ends the connection after this request.
-                            return Ok(Some(Rest::new(received.take(), stream)));
+                            return Ok(Some(Rest::new(received.take(), stream, is_http1)));
                         }
                         false
                     }
@@ -108,6 +108,7 @@ where
                     let _ = timeout(limits.stop_time, stream.shutdown()).await;
                     return Ok(None);
                 }
+                is_http1 = true;
                 timer.restart();
             }
             Next::Single(request, looked) => {
@@ -125,9 +126,10 @@ where
                 };
                 stream = returned;
                 received.put_back(ahead);
+                is_http1 = true;
                 timer.restart();
             }
-            Next::Rest => return Ok(Some(Rest::new(received.take(), stream))),
+            Next::Rest => return Ok(Some(Rest::new(received.take(), stream, is_http1))),
         }
     }
 }
@@ -227,6 +229,10 @@ impl Received {
     fn room(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.start);
         self.start = 0;
+        if self.bytes.is_empty() && self.bytes.capacity() > 2 * READ_BYTES {
+            // A long head was received. The connection may be idle from now on.
+            self.bytes = Vec::new();
+        }
         if self.bytes.capacity() - self.bytes.len() < READ_BYTES / 2 {
             self.bytes.reserve(READ_BYTES);
         }

@@ -141,7 +141,10 @@ where
     }
     let stream = Watched::new(stream, limits.client_idle);
     match http1::serve(node, client, stream, stop.clone()).await? {
-        Some(rest) => by_hyper(rest, limits, answer, stop).await,
+        Some(rest) => {
+            let is_http1 = rest.is_http1;
+            by_hyper((rest, is_http1), limits, answer, stop).await
+        }
         None => Ok(()),
     }
 }
@@ -160,12 +163,12 @@ where
     B: Body<Data = bytes::Bytes, Error = io::Error> + Send + 'static,
 {
     let stream = Watched::new(stream, limits.client_idle);
-    by_hyper(stream, limits, answer, stop).await
+    by_hyper((stream, false), limits, answer, stop).await
 }
 
-/// The same for a connection whose progress is watched already.
+/// The same for a connection whose progress is watched already, and whose version may be known.
 async fn by_hyper<S, F, A, B>(
-    stream: S,
+    (stream, is_http1): (S, bool),
     limits: &Limits,
     answer: F,
     mut stop: watch::Receiver<bool>,
@@ -178,6 +181,9 @@ where
 {
     let stream = TokioIo::new(stream);
     let mut builder = Builder::new(TokioExecutor::new());
+    if is_http1 {
+        builder = builder.http1_only();
+    }
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -17,13 +17,20 @@ const AHEAD_BYTES: usize = 4 << 10;
 pub struct Rest<S> {
     bytes: Bytes,
     stream: S,
+    /// Whether a request in HTTP/1 was answered, after which no other version may follow (RFC 9113,
+    /// section 3.4).
+    pub is_http1: bool,
 }
 
 impl<S> Rest<S> {
     /// Puts bytes back in front of a connection.
-    pub fn new(bytes: Vec<u8>, stream: S) -> Self {
+    pub fn new(bytes: Vec<u8>, stream: S, is_http1: bool) -> Self {
         let bytes = bytes.into();
-        Rest { bytes, stream }
+        Rest {
+            bytes,
+            stream,
+            is_http1,
+        }
     }
 }
 
@@ -99,7 +106,7 @@ impl<S> Once<S> {
     pub fn new(request: Bytes, ahead: Vec<u8>, stream: S, progress: Arc<Progress>) -> Self {
         Once {
             request,
-            rest: Rest::new(ahead, stream),
+            rest: Rest::new(ahead, stream, true),
             progress,
         }
     }

@@ -245,3 +245,36 @@ fn replies_counts_and_logs_are_those_of_hyper_alone() {
     assert!(logs[0].len() > 1_000);
     assert_eq!(logs[0], logs[1]);
 }
+
+#[test]
+fn a_connection_keeps_its_version_after_a_reply() {
+    // Regression: behind a plain hit, the beginning of HTTP/2 was accepted, and a malformed head
+    // got no reply before the time for a head had ended.
+    let origin = origin();
+    let (site, log) = site(&origin, true);
+    let hit = "GET /fresh/1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    preface.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    for rest in [&preface[..], b"G\0 / HTTP/1.1\r\n\r\n"] {
+        let mut stream = site.connect();
+        for _ in 0..2 {
+            // The first one may be a miss.
+            stream.write_all(hit.as_bytes()).expect("it is open");
+        }
+        let mut replies = String::new();
+        let mut piece = [0; 4096];
+        while replies.matches("\r\n\r\n/fresh/1").count() < 2 {
+            let count = stream.read(&mut piece).expect("two replies");
+            assert!(count > 0, "{replies}");
+            replies += std::str::from_utf8(&piece[..count]).expect("text");
+        }
+        stream.write_all(rest).expect("it is open");
+        let text = receive(&mut stream).text;
+        assert!(
+            text.is_empty() || text.starts_with("HTTP/1.1 400 "),
+            "{text:?}"
+        );
+    }
+    site.stop();
+    drop(log);
+}
