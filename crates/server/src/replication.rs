@@ -258,7 +258,7 @@ impl Replication {
         self.changers.load(Relaxed) > 0
     }
 
-    /// As [`Self::lock_applying`], unless a command of the primary is being executed.
+    /// Keeps the primary's commands from being executed, unless one is.
     pub fn try_lock_applying(&self) -> Option<MutexGuard<'_, ()>> {
         match self.applying.try_lock() {
             Ok(guard) => Some(guard),
