@@ -280,6 +280,15 @@ def test_a_replica_adds_nothing_of_its_own_to_the_stream(bench):
     primary.end()
 
 
+def pair(bench, *options: str) -> tuple[Server, Server, redis.Redis, redis.Redis]:
+    """A primary with these options and its replica, with clients of both."""
+    primary, replica = bench.start(*options), bench.start()
+    p, r = primary.client(), replica.client()
+    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+    linked(r)
+    return primary, replica, p, r
+
+
 def test_a_synchronization_replaces_the_function_libraries(bench):
     """A library of the replica with a function of the same name does not prevent it."""
     if bench.is_redis:
@@ -300,10 +309,7 @@ def test_restored_elements_that_had_expired_are_at_no_replica(bench):
     """The primary leaves them out of what it restores. Its file and its replica do not find them either."""
     if bench.is_redis:
         return
-    primary, replica = bench.start("--appendonly", "yes"), bench.start()
-    p, r = primary.client(), replica.client()
-    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-    linked(r)
+    primary, replica, p, r = pair(bench, "--appendonly", "yes")
     rewritten(p)
     p.hset("from", mapping={"f": 5, "g": 1})
     p.execute_command("HPEXPIRE", "from", 50, "FIELDS", 1, "f")
@@ -375,10 +381,7 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_followed_by_the_old_file(bench)
 def test_the_setting_replicaof_is_the_role_after_a_failover(bench):
     if bench.is_redis:
         return
-    primary, replica = bench.start(), bench.start()
-    p, r = primary.client(), replica.client()
-    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-    linked(r)
+    primary, replica, p, r = pair(bench)
     p.set("a", 1)
     assert p.wait(1, 10_000) == 1
     p.execute_command("FAILOVER")
@@ -394,10 +397,7 @@ def test_a_stop_waits_for_a_replica_that_lags(bench):
     if bench.is_redis:
         return
     for now in (False, True):
-        primary, replica = bench.start(), bench.start()
-        p, r = primary.client(), replica.client()
-        r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-        linked(r)
+        primary, replica, p, r = pair(bench)
         p.set("first", 1)
         assert p.wait(1, 10_000) == 1
         replica.process.send_signal(signal.SIGSTOP)
@@ -450,10 +450,7 @@ def test_effects_with_more_names_than_a_command_may_have(bench):
     """SPOP of more members than a client may name reaches the file and the replica."""
     if bench.is_redis:
         return
-    primary, replica = bench.start("--appendonly", "yes"), bench.start()
-    p, r = primary.client(), replica.client()
-    r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-    linked(r)
+    primary, replica, p, r = pair(bench, "--appendonly", "yes")
     rewritten(p)
     count = 1_100_000
     for first in range(0, count, 100_000):

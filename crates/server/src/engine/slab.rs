@@ -15,6 +15,11 @@ use wire::Reply;
 use wire::number::{Text, parse_i64};
 use wire::request::BULK_BYTES_MAX;
 
+/// Event of a value that was stored.
+const SET: (Class, &str) = (Class::String, "set");
+/// Event of a value that was stored with a new deadline.
+const EXPIRE: (Class, &str) = (Class::Generic, "expire");
+
 /// The locked shards of a command. Commands on types other than strings use the [`View`] directly.
 pub struct Slab<'a, 'v> {
     /// The locked shards.
@@ -66,31 +71,23 @@ impl Slab<'_, '_> {
     /// expires it at once, so that both events are published.
     #[inline]
     fn store(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
-        self.replace(key, value, expiration);
-        self.view.notify(Class::String, "set", key);
-        if sets_deadline(expiration) {
-            self.view.notify(Class::Generic, "expire", key);
-        }
-        if expiration == DeadlineChange::Past {
-            self.view.expire_now(key);
-        }
+        self.store_as(key, value, expiration, [SET, EXPIRE]);
     }
 
-    /// Stores a value as MSETEX does, whose event `expire` precedes `set` in Redis.
+    /// As [`Self::store`], for MSETEX, whose events have the other order in Redis.
     pub fn store_of_msetex(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
-        self.replace(key, value, expiration);
-        if sets_deadline(expiration) {
-            self.view.notify(Class::Generic, "expire", key);
-        }
-        self.view.notify(Class::String, "set", key);
-        if expiration == DeadlineChange::Past {
-            self.view.expire_now(key);
-        }
+        self.store_as(key, value, expiration, [EXPIRE, SET]);
     }
 
-    /// Stores a value and publishes whether the key is new or had another type.
+    /// Stores a value and publishes these events, [`EXPIRE`] only if there is a new deadline.
     #[inline]
-    fn replace(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
+    fn store_as(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        expiration: DeadlineChange,
+        events: [(Class, &'static str); 2],
+    ) {
         // The key is looked up only if events are published.
         let notifies = self.view.notifies();
         let old = notifies.then(|| self.view.kind(key)).flatten();
@@ -101,6 +98,12 @@ impl Slab<'_, '_> {
         self.view.set(key, value, deadline);
         if notifies {
             self.view.notify_stored(key, old);
+            let events = events.into_iter();
+            let published = events.filter(|event| *event == SET || sets_deadline(expiration));
+            published.for_each(|(class, name)| self.view.notify(class, name, key));
+        }
+        if expiration == DeadlineChange::Past {
+            self.view.expire_now(key);
         }
     }
 

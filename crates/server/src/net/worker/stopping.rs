@@ -5,6 +5,7 @@ use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::net::connection::Next;
 use crate::replication::Phase;
+use crate::state::Server;
 use mio::{Events, Interest, Token};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -12,6 +13,12 @@ use std::time::{Duration, Instant};
 /// Time after which a client that takes nothing of its replies is not waited for. A client that
 /// does not read at all must not delay the end of the process by a second.
 const STALL: Duration = Duration::from_millis(600);
+
+/// Whether a client is a replica that has received its snapshot.
+fn follows(server: &Server, client: u64) -> bool {
+    let replica = server.replication.replica(client);
+    replica.is_some_and(|replica| matches!(replica.phase, Phase::Follows))
+}
 
 impl Worker {
     /// Waits until the clients have taken their replies and replicas the feed, for
@@ -42,8 +49,7 @@ impl Worker {
                     continue;
                 };
                 let mut is_behind = false;
-                let replica = server.replication.replica(connection.session.info.id);
-                if replica.is_some_and(|replica| matches!(replica.phase, Phase::Follows)) {
+                if connection.session.is_replica && follows(server, connection.session.info.id) {
                     let may_add = server.draining.load(Relaxed) < server.threads;
                     let (next, has_more) = connection.feed_replica(server, &mut self.scratch);
                     is_behind = may_add || next != Next::Close || connection.pending_bytes() > 0;
