@@ -74,7 +74,7 @@ impl Slab<'_, '_> {
         self.store_as(key, value, expiration, [SET, EXPIRE]);
     }
 
-    /// As [`Self::store`], for MSETEX, whose events have the other order in Redis.
+    /// As `store`, for MSETEX, whose events have the other order in Redis.
     pub fn store_of_msetex(&mut self, key: &Key<'_>, value: &[u8], expiration: DeadlineChange) {
         self.store_as(key, value, expiration, [EXPIRE, SET]);
     }
