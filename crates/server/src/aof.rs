@@ -122,6 +122,11 @@ pub struct AppendOnly {
     has_failed: AtomicBool,
     /// Whether a worker has connections whose replies are held.
     has_waiting: AtomicBool,
+    /// Number of connections whose replies began to be held since the last synchronization began.
+    held: AtomicUsize,
+    /// Number of held connections that the thread waits for before it synchronizes; 0 if it does
+    /// not wait.
+    awaited: AtomicUsize,
     /// Number of workers that have ended.
     ended_workers: AtomicUsize,
     delayed_syncs: AtomicU64,
@@ -173,6 +178,16 @@ impl AppendOnly {
     /// Requests that all workers are woken after the next synchronization.
     pub fn wait(&self) {
         self.has_waiting.store(true, Relaxed);
+    }
+
+    /// Counts a connection whose replies are held, for which the thread may wait.
+    pub fn count_held(&self) {
+        let held = self.held.fetch_add(1, Relaxed) + 1;
+        if held == self.awaited.load(Relaxed) {
+            // The lock orders this call behind the test that precedes the thread's wait.
+            drop(self.state());
+            self.bell.notify_all();
+        }
     }
 
     /// Whether commands that write are refused.

@@ -18,6 +18,10 @@ const WRITE_BYTES: usize = 1 << 20;
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
 /// Time between two synchronizations with `everysec`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum time after a synchronization for which the next one waits for the clients that the last
+/// one released: this many times its duration, and this time.
+const GATHER_FACTOR: u32 = 4;
+const GATHER_MAX: Duration = Duration::from_millis(2);
 /// Maximum time for which the thread sleeps without a file.
 const IDLE_PAUSE: Duration = Duration::from_secs(60);
 /// Time after a failed write before the next attempt.
@@ -32,6 +36,11 @@ pub struct Writer {
     position: u64,
     has_unsynced: bool,
     synced_at: Instant,
+    /// Duration of the last synchronization.
+    sync_took: Duration,
+    /// Number of connections that the last synchronization released, and of those that were held
+    /// while it was in progress.
+    group: usize,
     has_write_failed: bool,
 }
 
@@ -43,6 +52,8 @@ pub fn run(server: &Server) {
         position: 0,
         has_unsynced: false,
         synced_at: Instant::now(),
+        sync_took: Duration::ZERO,
+        group: 0,
         has_write_failed: false,
     };
     while writer.step(server) {}
@@ -61,6 +72,9 @@ impl Writer {
                 Taken::Ended if !server.stops() => self.sleep(server, IDLE_PAUSE),
                 Taken::Ended | Taken::Nothing => {}
             }
+        }
+        if is_always && self.gather(server) {
+            self.fill(server);
         }
         if let Err(error) = self.write(server) {
             self.fail(server, &error);
@@ -123,6 +137,32 @@ impl Writer {
         while self.pending.len() < WRITE_BYTES
             && let Taken::Bytes(_) = self.read(server, Duration::ZERO)
         {}
+    }
+
+    /// Waits until as many replies are held as in the last round, so that one synchronization serves
+    /// all clients that write one command after the other. Otherwise the first of them would begin it,
+    /// and the others would wait for it and for their own. It does not wait if the last
+    /// synchronization is longer ago than the limit. Returns whether it waited.
+    fn gather(&mut self, server: &Server) -> bool {
+        let aof = &server.aof;
+        let limit = (self.sync_took * GATHER_FACTOR).min(GATHER_MAX);
+        let is_enough = || aof.held.load(Relaxed) >= self.group || server.stops();
+        if is_enough() || self.synced_at.elapsed() >= limit {
+            return false;
+        }
+        aof.awaited.store(self.group, Relaxed);
+        let mut state = aof.state();
+        while state.orders.is_empty() && !is_enough() {
+            let left = limit.saturating_sub(self.synced_at.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            let waited = aof.bell.wait_timeout(state, left);
+            state = waited.expect("the lock is not poisoned").0;
+        }
+        drop(state);
+        aof.awaited.store(0, Relaxed);
+        true
     }
 
     /// Waits for an order.
@@ -340,11 +380,14 @@ impl Writer {
     fn sync(&mut self, server: &Server) {
         let Some(file) = &self.file else { return };
         let start = Instant::now();
+        let released = server.aof.held.swap(0, Relaxed);
         let result = file.sync_data();
-        if start.elapsed() >= SYNC_INTERVAL {
+        self.synced_at = Instant::now();
+        self.sync_took = self.synced_at - start;
+        self.group = released + server.aof.held.load(Relaxed);
+        if self.sync_took >= SYNC_INTERVAL {
             server.aof.delayed_syncs.fetch_add(1, Relaxed);
         }
-        self.synced_at = Instant::now();
         self.has_unsynced = false;
         match result {
             Ok(()) => self.publish(server),

@@ -429,6 +429,7 @@ impl Worker {
         if connection.awaits_sync() && !connection.is_syncing && next != Next::Close {
             connection.is_syncing = true;
             self.syncing.push((index, connection.session.info.id));
+            executor.server().aof.count_held();
         }
         if connection.is_over_limit(executor.server(), executor.moment()) {
             connection.report_excess(executor.server());
