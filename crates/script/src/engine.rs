@@ -11,7 +11,8 @@
 //! - The lexer counts the equals signs of a long bracket in 32 bits (CVE-2025-46819). Code of
 //!   scripts has at most 64 MiB, and a script's body at most the length of an argument, 1 GiB.
 //! - Metatables of basic types are shared by all scripts (CVE-2025-46818). That of strings is
-//!   read-only; the other types have none, and `setmetatable` accepts tables only.
+//!   read-only, as is that of the arrays that `cjson` decodes; the other types have none, and
+//!   `setmetatable` accepts tables only.
 //! - Bytecode is not checked. `string.dump` does not exist, and bytecode is not loaded.
 //! - Finalizers (`__gc`) could run while the state is closed. Scripts have no `newproxy`.
 
@@ -157,12 +158,14 @@ impl Engine {
             "redis",
             lib_redis::create(&lua, &state, options.version, purpose)?,
         )?;
-        tables.raw_set("cjson", lib_json::create(&lua, &state)?)?;
+        let array_metatable = lua.create_table()?;
+        tables.raw_set("cjson", lib_json::create(&lua, &state, &array_metatable)?)?;
         tables.raw_set("cmsgpack", lib_cmsgpack::create(&lua, &state)?)?;
         tables.raw_set("struct", lib_struct::create(&lua, &state)?)?;
         tables.raw_set("bit", lib_bit::create(&lua)?)?;
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let native = natives(&lua, &state)?;
+        native.raw_set("array_metatable", array_metatable)?;
         native.raw_set("is_for_functions", purpose == Purpose::Functions)?;
         native.raw_set("memory_bytes", options.memory_bytes as f64)?;
         type Built = (

@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     decode_depth_max: Cell<i32>,
     decode_invalid: Cell<bool>,
     marks_arrays: Cell<bool>,
-    /// Metatable of decoded arrays.
+    /// Metatable of decoded arrays, which scripts cannot change.
     array_metatable: Table,
     state: Rc<State>,
 }
@@ -38,8 +38,8 @@ pub(crate) struct Settings {
 const DEPTH_MAX: i32 = 2000;
 
 impl Settings {
-    fn new(lua: &Lua, state: &Rc<State>) -> mlua::Result<Rc<Settings>> {
-        Ok(Rc::new(Settings {
+    fn new(state: &Rc<State>, array_metatable: &Table) -> Rc<Settings> {
+        Rc::new(Settings {
             sparse_convert: Cell::new(false),
             sparse_ratio: Cell::new(2),
             sparse_safe: Cell::new(10),
@@ -50,9 +50,9 @@ impl Settings {
             decode_depth_max: Cell::new(1000),
             decode_invalid: Cell::new(true),
             marks_arrays: Cell::new(false),
-            array_metatable: lua.create_table()?,
+            array_metatable: array_metatable.clone(),
             state: Rc::clone(state),
-        }))
+        })
     }
 }
 
@@ -98,18 +98,19 @@ fn boolean(
     Ok(cell.get())
 }
 
-/// Creates the library.
-pub fn create(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
-    let library = instance(lua, state)?;
-    let shared = Rc::clone(state);
-    let create = lua.create_function(move |lua, ()| instance(lua, &shared))?;
+/// Creates the library. `array_metatable` is the metatable of decoded arrays. It is shared by all
+/// scripts, so that the caller must keep them from changing it.
+pub fn create(lua: &Lua, state: &Rc<State>, array_metatable: &Table) -> mlua::Result<Table> {
+    let library = instance(lua, state, array_metatable)?;
+    let (shared, metatable) = (Rc::clone(state), array_metatable.clone());
+    let create = lua.create_function(move |lua, ()| instance(lua, &shared, &metatable))?;
     library.raw_set("new", create)?;
     Ok(library)
 }
 
 /// Creates the functions with settings of their own.
-fn instance(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
-    let settings = Settings::new(lua, state)?;
+fn instance(lua: &Lua, state: &Rc<State>, array_metatable: &Table) -> mlua::Result<Table> {
+    let settings = Settings::new(state, array_metatable);
     let library = lua.create_table()?;
     library.raw_set("_NAME", "cjson")?;
     library.raw_set("_VERSION", "2.1.0")?;

@@ -17,8 +17,8 @@ local function refuse()
   error(READONLY, 2)
 end
 
-local function protect(hidden)
-  local guard = {}
+-- Makes an empty table read from a hidden one and refuse writes.
+local function seal(guard, hidden)
   contents[guard] = hidden
   local metatable = { __index = hidden, __newindex = refuse }
   local shown = {}
@@ -27,6 +27,14 @@ local function protect(hidden)
   metatable.__metatable = shown
   return raw_setmetatable(guard, metatable)
 end
+
+local function protect(hidden)
+  return seal({}, hidden)
+end
+
+-- All scripts share the metatable of decoded arrays. A function in it would run with the rights of
+-- another user.
+seal(native.array_metatable, {})
 
 local function opened(table)
   return contents[table] or table

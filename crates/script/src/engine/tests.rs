@@ -924,6 +924,42 @@ fn descriptions_of_functions_are_bounded() {
     assert!(refused.expect_err("too large").contains("exceed 1 MB"));
 }
 
+/// Regression: a script could put a function into the metatable of all arrays that `cjson` decodes,
+/// which the scripts of other users then ran.
+#[test]
+fn the_metatable_of_decoded_arrays_cannot_be_changed() {
+    let (mut engine, mut host) = (engine(), OneValue::default());
+    let mut run = |text: &str| {
+        let reply = run_on(&mut engine, &mut host, text, &[]);
+        String::from_utf8_lossy(&reply).into_owned()
+    };
+    let arrays = "cjson.decode_array_with_array_mt(true) local t = cjson.decode('[]') \
+                  local m = getmetatable(t) ";
+    for change in [
+        "m.__index = function() return 'evil' end",
+        "rawset(m, '__index', {'evil'})",
+        "setmetatable(m, {__index = {__index = {'evil'}}})",
+        "getmetatable(m).__newindex = nil",
+        "getmetatable(cjson.new().decode('[]') or m).__index = {'evil'}",
+    ] {
+        let reply = run(&format!("{arrays}{change} return 1"));
+        assert!(
+            reply.contains("readonly table") || change.contains("new()"),
+            "{change}: {reply}"
+        );
+    }
+    assert_eq!(run("return cjson.decode('[]')[1]"), "$-1\r\n");
+    assert_eq!(run("return cjson.new().decode('[]')[1]"), "$-1\r\n");
+    assert_eq!(
+        run("return cjson.encode(cjson.decode('[]'))"),
+        "$2\r\n[]\r\n"
+    );
+    let own = "local t = cjson.decode('[1]') setmetatable(t, {__index = {[2] = 7}}) return t[2]";
+    assert_eq!(run(own), ":7\r\n");
+    let marked = "return cjson.encode(setmetatable({}, getmetatable(cjson.decode('[]'))))";
+    assert_eq!(run(marked), "$2\r\n[]\r\n");
+}
+
 #[test]
 fn both_matchers_of_patterns_return_the_same() {
     let text = "local t, p, r = ARGV[1], ARGV[2], ARGV[3] local out = {} \
