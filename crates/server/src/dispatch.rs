@@ -32,7 +32,7 @@ use crate::state::Server;
 use crate::timing::Timing;
 use crate::waiting::Waiter;
 use crate::watches::AT_ONCE_MAX;
-use check::{check, is_login, unknown_command};
+use check::{check, is_login, refuse, unknown_command};
 use long::Way;
 use shards::{LockedShards, lock_for, wake_owners};
 use std::sync::Arc;
@@ -317,8 +317,7 @@ impl<'s> Executor<'s> {
         let (spec, flags, len) = (chosen.spec, chosen.flags(), call.len);
         let mut reply = Reply::new(out, session.protocol);
         if let Err(why) = check(server, session, chosen, args) {
-            session.break_transaction();
-            reply.error(&why);
+            refuse(server, session, spec, &why, &mut reply);
             return Step::Refused;
         }
         if server.pause.is_set() && is_held(server, session, (spec, flags), self.moment) {

@@ -14,7 +14,8 @@ use crate::logins::Admission;
 use crate::session::Session;
 use crate::spec::{Keys, flag};
 use crate::state::Server;
-use wire::{Args, Protocol};
+use std::sync::atomic::Ordering::Relaxed;
+use wire::{Args, Protocol, Reply};
 
 /// Maximum number of keys of a command that can block. The client's wait is added to the queues of
 /// all keys in one step, and removed in one.
@@ -47,6 +48,37 @@ pub(super) fn check(
         return Ok(());
     }
     check_all(server, session, *chosen, *args)
+}
+
+/// Replies with the reason for which a command is refused. An open transaction cannot run then.
+/// EXEC ends it, as in Redis, because a client that has sent EXEC does not expect that its next
+/// commands are queued.
+#[cold]
+pub(super) fn refuse(
+    server: &Server,
+    session: &mut Session,
+    spec: &Spec,
+    why: &str,
+    reply: &mut Reply<'_>,
+) {
+    if spec.keys != Keys::Queued {
+        session.break_transaction();
+        return reply.error(why);
+    }
+    session.end_transaction();
+    // No shard is locked here. Until the keys are removed, they set a flag that is not used again.
+    let (watched, is_dirty) = (
+        session.take_watched(),
+        std::mem::take(&mut session.is_dirty),
+    );
+    if !watched.is_empty() {
+        server.watches.forget(watched, &is_dirty);
+    }
+    session.info.watched.store(0, Relaxed);
+    let why = why.strip_prefix("ERR ").unwrap_or(why);
+    reply.error(&format!(
+        "EXECABORT Transaction discarded because of: {why}"
+    ));
 }
 
 #[inline(never)]

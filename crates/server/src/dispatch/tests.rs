@@ -7,7 +7,7 @@ mod names;
 
 use super::*;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Value};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -46,6 +46,53 @@ impl Bench {
             assert_eq!(reply.replace("\r\n", " ").trim_end(), *expected, "{line}");
         }
     }
+}
+
+/// Regression: the client stayed in the transaction, so that its next commands were queued.
+#[test]
+fn an_exec_that_is_refused_ends_the_transaction() {
+    let mut bench = Bench::new();
+    bench.table(&[
+        ("watch w", "+OK"),
+        ("multi", "+OK"),
+        ("set k v", "+QUEUED"),
+        (
+            "exec now",
+            "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        ),
+        ("get k", "$-1"),
+        ("exec", "-ERR EXEC without MULTI"),
+        ("set w 1", "+OK"),
+        // The flag of the keys watched before is not used again.
+        ("watch x", "+OK"),
+        ("multi", "+OK"),
+        ("set k v", "+QUEUED"),
+        ("exec", "*1 +OK"),
+        ("multi", "+OK"),
+        ("get k", "+QUEUED"),
+        ("acl setuser default -exec", "+QUEUED"),
+        ("exec", "*2 $1 v +OK"),
+        ("multi", "+OK"),
+        ("get k", "+QUEUED"),
+        (
+            "exec",
+            "-EXECABORT Transaction discarded because of: NOPERM User default has no permissions to run the 'exec' command",
+        ),
+        ("get k", "$1 v"),
+    ]);
+    let mut bench = Bench::new();
+    bench
+        .server
+        .config
+        .put(Id::ReplicaServeStale, &Value::Number(0));
+    bench.table(&[("multi", "+OK"), ("get k", "+QUEUED")]);
+    bench.server.replication.set_replica(true);
+    bench.table(&[(
+        "exec",
+        "-EXECABORT Transaction discarded because of: MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    )]);
+    bench.server.replication.set_replica(false);
+    bench.table(&[("get k", "$-1")]);
 }
 
 #[test]

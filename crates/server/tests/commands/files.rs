@@ -218,8 +218,11 @@ fn commands_on_keys_are_refused_during_a_load() {
     check(
         &mut bench,
         &[
-            ("EXEC", LOADING),
-            ("DISCARD", "+OK"),
+            (
+                "EXEC",
+                "-EXECABORT Transaction discarded because of: LOADING Redis is loading the dataset in memory",
+            ),
+            ("DISCARD", "-ERR DISCARD without MULTI"),
             ("GET k", LOADING),
             ("SET k v", LOADING),
             ("EVAL \"return 1\" 0", LOADING),
