@@ -128,12 +128,12 @@ fn check_all(
             spec.name
         ));
     }
-    if server.loading.is_on() && !runs_with(flag::LOADING, session, spec) {
+    if server.loading.is_on() && !runs_with(flag::LOADING, session, chosen) {
         return Err(LOADING.into());
     }
     if server.replication.is_stale()
         && !server.config.is_on(Id::ReplicaServeStale)
-        && !runs_with(flag::STALE, session, spec)
+        && !runs_with(flag::STALE, session, chosen)
     {
         return Err(NO_PRIMARY.into());
     }
@@ -159,10 +159,11 @@ fn check_count(spec: &Spec, args: Args<'_>) -> Result<(), String> {
 }
 
 /// Whether a command has a flag. EXEC has it if each of its commands does.
-fn runs_with(flag: u32, session: &Session, spec: &Spec) -> bool {
+fn runs_with(flag: u32, session: &Session, chosen: Chosen) -> bool {
     let queued = session.transaction.iter().flat_map(|queue| queue.iter());
-    let mut specs = queued.map(|(index, _)| command::table()[index as usize]);
-    spec.has(flag) && (spec.keys != Keys::Queued || specs.all(|spec| spec.has(flag)))
+    let mut flags = queued.map(|(index, args)| command::table().choose(index, args).flags());
+    chosen.flags() & flag != 0
+        && (chosen.spec.keys != Keys::Queued || flags.all(|flags| flags & flag != 0))
 }
 
 impl Executor<'_> {

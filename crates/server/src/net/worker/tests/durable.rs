@@ -389,6 +389,10 @@ fn a_replica_without_its_primary_may_refuse_to_serve() {
     bench.send(&mut client, "GET a\r\n", error);
     // As in Redis, so that a health check does not take it for a server that answers.
     bench.send(&mut client, "PING\r\n", error);
+    // Subcommands have flags of their own.
+    let digest = "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n";
+    bench.send(&mut client, "SCRIPT LOAD 'return 1'\r\n", digest);
+    bench.send(&mut client, "SCRIPT EXISTS a\r\n", error);
     bench.send(&mut client, "REPLICAOF NO ONE\r\n", "+OK\r\n");
     bench.send(&mut client, "PING\r\n", "+PONG\r\n");
     bench.send(&mut client, "GET a\r\n", "$-1\r\n");
