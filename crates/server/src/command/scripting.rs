@@ -8,7 +8,7 @@ mod host;
 
 use super::subcommand::{help, refuse_subcommand};
 use super::table::{commands, on_slab};
-use crate::command::refusal::{Answer, Refusal};
+use crate::command::refusal::{Answer, NO_PRIMARY, Refusal};
 use crate::config::Id;
 use crate::context::{Ctx, Spec};
 use crate::spec::Keys;
@@ -158,8 +158,13 @@ fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> An
 
 /// Returns what a script with these flags may do, or the reason why it may not run.
 fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Limits, String> {
+    let server = ctx.server;
     let is_compatible = flags.has(Flags::COMPATIBLE);
     let no_writes = flags.has(Flags::NO_WRITES);
+    let is_stale = server.replication.is_stale() && !server.config.is_on(Id::ReplicaServeStale);
+    if is_stale && !flags.has(Flags::ALLOW_STALE) {
+        return Err(NO_PRIMARY.into());
+    }
     if is_read_only && !is_compatible && !no_writes {
         return Err("ERR Can not execute a script with write flag using *_ro command.".into());
     }
@@ -175,6 +180,7 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
     Ok(Limits {
         is_read_only,
         is_full,
+        is_stale,
     })
 }
 

@@ -22,6 +22,8 @@ pub struct Limits {
     pub is_read_only: bool,
     /// Whether memory was full when the script began.
     pub is_full: bool,
+    /// Whether the keys may not be served, because the connection to the primary is lost.
+    pub is_stale: bool,
 }
 
 /// Number of commands of a script between two readings of the clock, as long as they are short.
@@ -182,6 +184,9 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
         let flags = chosen.flags();
         if flags & flag::NOSCRIPT != 0 {
             return Some("ERR This Redis command is not allowed from script");
+        }
+        if self.limits.is_stale && flags & flag::STALE == 0 {
+            return Some("ERR Can not execute the command on a stale replica");
         }
         if self.limits.is_read_only && flags & (flag::WRITE | flag::MAY_WRITE) != 0 {
             return Some("ERR Write commands are not allowed from read-only scripts.");

@@ -393,7 +393,19 @@ fn a_replica_without_its_primary_may_refuse_to_serve() {
     let digest = "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n";
     bench.send(&mut client, "SCRIPT LOAD 'return 1'\r\n", digest);
     bench.send(&mut client, "SCRIPT EXISTS a\r\n", error);
+    // Regression: scripts and functions read the keys.
+    let get = r#"EVAL "return redis.pcall('get', 'a')" 0"#;
+    bench.send(&mut client, &format!("{get}\r\n"), error);
+    let stale = r##"EVAL "#!lua flags=allow-stale,no-writes\nreturn redis.pcall('get', 'a')" 0"##;
+    let denied = "-ERR Can not execute the command on a stale replica\r\n";
+    bench.send(&mut client, &format!("{stale}\r\n"), denied);
+    let one = r##"EVAL "#!lua flags=allow-stale,no-writes\nreturn 1" 0"##;
+    bench.send(&mut client, &format!("{one}\r\n"), ":1\r\n");
+    bench.send(&mut client, "MULTI\r\n", "+OK\r\n");
+    bench.send(&mut client, &format!("{get}\r\n"), "+QUEUED\r\n");
+    bench.send(&mut client, "EXEC\r\n", &format!("*1\r\n{error}"));
     bench.send(&mut client, "REPLICAOF NO ONE\r\n", "+OK\r\n");
+    bench.send(&mut client, &format!("{get}\r\n"), "$-1\r\n");
     bench.send(&mut client, "PING\r\n", "+PONG\r\n");
     bench.send(&mut client, "GET a\r\n", "$-1\r\n");
 }
