@@ -11,6 +11,7 @@ use super::table::{commands, on_slab};
 use crate::command::refusal::{Answer, NO_PRIMARY, Refusal};
 use crate::config::Id;
 use crate::context::{Ctx, Spec};
+use crate::saving::work::refuses_writes;
 use crate::spec::Keys;
 use crate::spec::flag::{CONTAINER, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE};
 use crate::waiting::BlockingState;
@@ -161,6 +162,11 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
     let server = ctx.server;
     let is_compatible = flags.has(Flags::COMPATIBLE);
     let no_writes = flags.has(Flags::NO_WRITES);
+    // A script without a first line is refused when it calls a command that writes.
+    let may_not_write = !is_compatible && !no_writes && !ctx.session.is_of_feed;
+    if let Some(error) = refuses_writes(server).filter(|_| may_not_write) {
+        return Err(error.into());
+    }
     let is_stale = server.replication.is_stale() && !server.config.is_on(Id::ReplicaServeStale);
     if is_stale && !flags.has(Flags::ALLOW_STALE) {
         return Err(NO_PRIMARY.into());

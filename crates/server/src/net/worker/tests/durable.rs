@@ -410,6 +410,21 @@ fn a_replica_without_its_primary_may_refuse_to_serve() {
     bench.send(&mut client, "GET a\r\n", "$-1\r\n");
 }
 
+/// Regression: such a script ran until its first write.
+#[test]
+fn a_script_that_may_write_is_refused_where_writes_are() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    role::follow(&server, "127.0.0.1", 1);
+    let read_only = "-READONLY You can't write against a read only replica.\r\n";
+    for (flags, expected) in [("", read_only), (" flags=no-writes", ":1\r\n")] {
+        let line = format!("EVAL \"#!lua{flags}\\nreturn 1\" 0\r\n");
+        bench.send(&mut client, &line, expected);
+    }
+    bench.send(&mut client, "EVAL \"return 1\" 0\r\n", ":1\r\n");
+}
+
 #[test]
 fn function_load_is_held_by_a_stop() {
     // Regression: the flags of subcommands were not considered, so that an acknowledged library
