@@ -25,6 +25,7 @@ pub mod role;
 pub mod stream;
 pub mod waits;
 
+use crate::config::{Config, Id};
 use crate::message::Subscriber;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -267,6 +268,19 @@ impl Replication {
         }
     }
 
+    /// Decides whether writes are refused, because fewer replicas than the settings require have
+    /// acknowledged recently.
+    pub fn count_good(&self, config: &Config) {
+        let min = config.number(Id::MinReplicasToWrite) as usize;
+        let lag = config.number(Id::MinReplicasMaxLag) as u64;
+        let is_good = |replica: &&ReplicaState| {
+            matches!(replica.phase, Phase::Follows) && replica.acked_at.elapsed().as_secs() <= lag
+        };
+        let is_required = min > 0 && lag > 0 && !self.is_replica();
+        let lacks = is_required && self.state().replicas.values().filter(is_good).count() < min;
+        self.lacks_replicas.store(lacks, Relaxed);
+    }
+
     /// Whether writes are refused because too few replicas are up to date.
     #[inline]
     pub fn lacks_replicas(&self) -> bool {
@@ -313,7 +327,6 @@ impl Replication {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::config::Config;
     use crate::state::Server;
 
     #[test]

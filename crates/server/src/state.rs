@@ -292,6 +292,7 @@ impl Server {
         server.apply_password();
         server.apply_notifications();
         server.apply_limits();
+        server.replication.count_good(&server.config);
         Ok(server)
     }
 

@@ -200,6 +200,9 @@ fn apply(server: &Server, id: Id) -> Result<(), String> {
         Id::MaxMemory | Id::ReplicaIgnoreMaxMemory if server.segments.is_none() => {
             server.apply_maxmemory();
         }
+        Id::MinReplicasToWrite | Id::MinReplicasMaxLag => {
+            server.replication.count_good(&server.config);
+        }
         Id::AppendOnly => aof::apply(server)?,
         Id::AppendFsync => aof::apply_sync(server),
         Id::NotifyKeyspaceEvents => server.apply_notifications(),

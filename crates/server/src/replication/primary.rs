@@ -244,6 +244,8 @@ pub fn forget(server: &Server, client: u64) {
     if count == 0 {
         state.no_replicas_since = Some(Instant::now());
     }
+    drop(state);
+    server.replication.count_good(&server.config);
 }
 
 /// Requests all replicas to acknowledge what they have.
@@ -274,17 +276,11 @@ pub fn check(server: &Server, is_second: bool) {
             false => backlog_without_replicas(server),
         },
     );
-    let (min, lag) = (
-        config.number(Id::MinReplicasToWrite) as usize,
-        config.number(Id::MinReplicasMaxLag) as u64,
-    );
     let limit = config.output_limit(ClientClass::Replica).hard_bytes;
     let timeout = Duration::from_secs(config.number(Id::ReplTimeout) as u64);
-    let mut good = 0;
     for replica in replication.replicas() {
         let is_following = matches!(replica.phase, Phase::Follows);
         let age = replica.acked_at.elapsed();
-        good += usize::from(is_following && age.as_secs() <= lag);
         let is_slow = limit > 0 && replica.reader > 0 && server.feed.lag(replica.reader) > limit;
         let is_silent = is_following && age > timeout;
         if is_slow || is_silent {
@@ -306,8 +302,7 @@ pub fn check(server: &Server, is_second: bool) {
             server.inboxes[worker].push(worker, Message::Kill(slot, client));
         }
     }
-    let lacks = min > 0 && lag > 0 && good < min && !replication.is_replica();
-    replication.lacks_replicas.store(lacks, Relaxed);
+    replication.count_good(config);
 }
 
 /// Returns the size of the backlog while there is no replica, and ends a feed that nobody needs.

@@ -56,6 +56,7 @@ pub(super) fn follow_when(
     }
     record(server, format!("{host} {port}"));
     replication.is_connected.store(false, Relaxed);
+    replication.count_good(&server.config);
     server.keyspace.set_removal_limit(Some(EARLIEST));
     server.apply_maxmemory();
     drop(applying);
@@ -108,6 +109,7 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     if has_removed {
         server.aof.distrust();
     }
+    replication.count_good(&server.config);
     drop(view);
     record(server, String::new());
     server.keyspace.set_removal_limit(None);

@@ -425,6 +425,31 @@ fn a_script_that_may_write_is_refused_where_writes_are() {
     bench.send(&mut client, "EVAL \"return 1\" 0\r\n", ":1\r\n");
 }
 
+/// Regression: the replicas were counted every second only, so that writes were accepted in the
+/// first second after a start and after CONFIG SET.
+#[test]
+fn writes_are_refused_without_replicas_from_the_start() {
+    let (server, listeners) = server(&[("min-replicas-to-write", "1")]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let error = "-NOREPLICAS Not enough good replicas to write.\r\n";
+    bench.send(&mut client, "SET a 1\r\n", error);
+    for (value, reply) in [("0", "+OK\r\n"), ("2", error)] {
+        let line = format!("CONFIG SET min-replicas-to-write {value}\r\n");
+        bench.send(&mut client, &line, "+OK\r\n");
+        bench.send(&mut client, "SET a 1\r\n", reply);
+    }
+    role::follow(&server, "127.0.0.1", 1);
+    bench.send(
+        &mut client,
+        "CONFIG SET replica-read-only no\r\n",
+        "+OK\r\n",
+    );
+    bench.send(&mut client, "SET a 1\r\n", "+OK\r\n");
+    role::promote(&server);
+    bench.send(&mut client, "SET a 1\r\n", error);
+}
+
 #[test]
 fn function_load_is_held_by_a_stop() {
     // Regression: the flags of subcommands were not considered, so that an acknowledged library
