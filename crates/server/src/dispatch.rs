@@ -383,7 +383,7 @@ impl<'s> Executor<'s> {
         args: Args<'_>,
         reply: &mut Reply<'_>,
     ) -> Step {
-        if chosen.spec.has(flag::DENYOOM) && self.is_full() {
+        if chosen.flags() & flag::DENYOOM != 0 && self.is_full() {
             session.break_transaction();
             reply.error(OUT_OF_MEMORY);
             return Step::Refused;
@@ -684,13 +684,14 @@ fn context<'a, 'v>(
 /// Runs a command whose shards are locked, if there is room for what it may write.
 #[inline]
 fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &Args<'_>) -> Step {
-    if spec.has(flag::DENYOOM) {
+    let flags = ctx.table.flags_of(spec, *args);
+    if flags & flag::DENYOOM != 0 {
         let server = ctx.server;
         match ctx.view.make_room() {
             Room::Free => {}
             Room::Made => {
                 let moment = server.clock.moment();
-                if is_late(server, ctx.session, (spec, spec.flags), moment) {
+                if is_late(server, ctx.session, (spec, flags), moment) {
                     return Step::Held;
                 }
             }

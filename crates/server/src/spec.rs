@@ -478,6 +478,17 @@ impl<R> Table<R> {
         }
     }
 
+    /// Returns the flags of a call of this command: those of its subcommand, if it has one.
+    #[inline]
+    pub fn flags_of(&self, spec: &Spec<R>, args: Args<'_>) -> u32 {
+        if !spec.has(flag::CONTAINER) {
+            return spec.flags;
+        }
+        let word = args.get(1).unwrap_or_default();
+        self.subcommand(spec, word)
+            .map_or(spec.flags, |(_, subcommand)| subcommand.flags)
+    }
+
     /// Returns all subcommands.
     pub fn subcommands(&self) -> &'static [Subcommand] {
         self.subcommands

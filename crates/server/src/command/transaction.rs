@@ -237,9 +237,9 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
 /// Makes room for the commands. Returns whether memory is full for one of them, and `None` if the
 /// transaction is held, see [`Ctx::make_room`].
 fn is_full_for(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> Option<bool> {
-    let is_any = |flags: u32| {
-        let mut indexes = transaction.iter().map(|(index, _)| index);
-        indexes.any(|index| ctx.table[index as usize].has(flags))
+    let is_any = |flag: u32| {
+        let mut calls = transaction.iter();
+        calls.any(|(index, args)| ctx.table.choose(index, args).flags() & flag != 0)
     };
     // A script makes no room itself, because that may release the locks.
     let (grows, may_grow) = (is_any(flag::DENYOOM), is_any(MAY_WRITE));

@@ -537,12 +537,13 @@ fn begin<'v>(
     out: &mut Output,
 ) -> Begun {
     let mut reply = Reply::new(out, session.protocol);
+    let args = call.args();
+    let flags = command::table().flags_of(spec, args);
     // This comes first, because it may release the locks.
-    if spec.has(flag::DENYOOM) && make_room(&server.keyspace, view, locks) == Room::None {
+    if flags & flag::DENYOOM != 0 && make_room(&server.keyspace, view, locks) == Room::None {
         reply.error(OUT_OF_MEMORY);
         return Begun::Refused;
     }
-    let args = call.args();
     let mut names = HashSet::new();
     spec.keys.each(args, |index| {
         names.insert(Box::from(&args[index]));
