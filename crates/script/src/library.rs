@@ -72,6 +72,17 @@ impl Library {
         &self.code[self.header_len..]
     }
 
+    /// Returns the place of a function, or the place where it would be inserted.
+    fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
+        self.functions
+            .binary_search_by(|known| known.name.as_slice().cmp(name))
+    }
+
+    /// Whether the library has registered a function with this name.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.place_of(name).is_ok()
+    }
+
     /// Adds a function that the code registers.
     ///
     /// # Errors
@@ -83,8 +94,7 @@ impl Library {
                         must be at least one character long",
             );
         }
-        let names = &self.functions;
-        match names.binary_search_by(|known| known.name.cmp(&function.name)) {
+        match self.place_of(&function.name) {
             Ok(_) => Err("ERR Function already exists in the library"),
             Err(at) => {
                 self.functions.insert(at, function);

@@ -13,9 +13,11 @@ use wire::Args;
 /// The libraries that a state has loaded.
 #[derive(Default)]
 pub(super) struct Functions {
-    /// Version of the registry that was loaded.
+    /// Version of the registry that was compared with the loaded libraries last.
     version: u64,
-    libraries: Arc<LibraryMap>,
+    /// Whether a library of that version could not be loaded.
+    has_failed: bool,
+    libraries: LibraryMap,
     /// Functions by name: number of the chunk, and flags.
     by_name: HashMap<Vec<u8>, (u32, Flags)>,
 }
@@ -80,50 +82,103 @@ impl Engine {
         }
     }
 
-    /// Loads the libraries that were added since the last call and removes the others.
-    fn synchronize(&mut self, libraries: &Libraries, host: &mut dyn Host) -> Result<(), Refusal> {
-        let version = libraries.version();
-        if version == self.functions.version {
-            return Ok(());
-        }
+    /// Loads the libraries that were added since the last call and removes the others. Each library
+    /// has a host of its own, because the host limits the duration of one. A library that fails
+    /// keeps no other from being loaded.
+    fn synchronize<H: Host>(
+        &mut self,
+        libraries: &Libraries,
+        new_host: impl Fn() -> H,
+    ) -> Result<(), Refusal> {
+        self.functions.version = libraries.version();
         let all = libraries.all();
-        let loaded = Arc::clone(&self.functions.libraries);
         let is_same = |map: &LibraryMap, library: &Arc<Library>| {
             map.get(&library.name)
                 .is_some_and(|other| Arc::ptr_eq(other, library))
         };
-        for library in loaded.values().filter(|library| !is_same(&all, library)) {
-            for function in &library.functions {
-                if let Some((chunk, _)) = self.functions.by_name.remove(&function.name) {
-                    self.release(chunk);
+        let mut loaded = std::mem::take(&mut self.functions.libraries);
+        loaded.retain(|_, library| {
+            let is_kept = is_same(&all, library);
+            if !is_kept {
+                self.unload(library);
+            }
+            is_kept
+        });
+        let mut result = Ok(());
+        for (name, library) in all.iter() {
+            if is_same(&loaded, library) {
+                continue;
+            }
+            match self.load_library(library, &mut new_host()) {
+                Ok(()) => {
+                    loaded.insert(name.clone(), Arc::clone(library));
+                }
+                Err(refusal) => result = result.and(Err(refusal)),
+            }
+        }
+        self.functions.libraries = loaded;
+        self.functions.has_failed = result.is_err();
+        self.settle();
+        result
+    }
+
+    /// Loads the functions of a library that is not loaded.
+    fn load_library(&mut self, library: &Library, host: &mut dyn Host) -> Result<(), Refusal> {
+        let mut added = Vec::new();
+        for (function, callback) in self.run_library(library, host)? {
+            // Other names than those of the registry could belong to another library.
+            if !library.has(&function.name) {
+                continue;
+            }
+            match self.store(callback) {
+                Ok(chunk) => added.push((function, chunk)),
+                Err(refusal) => {
+                    added.iter().for_each(|(_, chunk)| self.release(*chunk));
+                    return Err(refusal);
                 }
             }
         }
-        for library in all.values().filter(|library| !is_same(&loaded, library)) {
-            for (function, callback) in self.run_library(library, host)? {
-                let chunk = self.store(callback)?;
-                let (name, flags) = (function.name, function.flags);
-                self.functions.by_name.insert(name, (chunk, flags));
+        for (function, chunk) in added {
+            let entry = (chunk, function.flags);
+            let replaced = self.functions.by_name.insert(function.name, entry);
+            if let Some((chunk, _)) = replaced {
+                self.release(chunk);
             }
         }
-        self.functions.libraries = all;
-        self.functions.version = version;
-        self.settle();
         Ok(())
     }
 
-    /// Returns the flags of a function; `None` if it does not exist.
+    /// Removes the functions of a library.
+    fn unload(&mut self, library: &Library) {
+        for function in &library.functions {
+            let removed = self.functions.by_name.remove(&function.name);
+            if let Some((chunk, _)) = removed {
+                self.release(chunk);
+            }
+        }
+    }
+
+    /// Returns the flags of a function; `None` if it does not exist. `new_host` returns a host for
+    /// the loading of one library.
     ///
     /// # Errors
-    /// A library fails to load, as it did not when it was registered.
-    pub fn find_function(
+    /// There is no such function, and a library fails to load, as it did not when it was
+    /// registered.
+    pub fn find_function<H: Host>(
         &mut self,
         libraries: &Libraries,
         name: &[u8],
-        host: &mut dyn Host,
+        new_host: impl Fn() -> H,
     ) -> Result<Option<Flags>, Refusal> {
-        self.synchronize(libraries, host)?;
-        Ok(self.functions.by_name.get(name).map(|(_, flags)| *flags))
+        let mut result = Ok(());
+        let is_missing = self.functions.has_failed && !self.functions.by_name.contains_key(name);
+        if self.functions.version != libraries.version() || is_missing {
+            result = self.synchronize(libraries, new_host);
+        }
+        match self.functions.by_name.get(name) {
+            Some((_, flags)) => Ok(Some(*flags)),
+            None => result.map(|()| None),
+        }
     }
 
     /// Calls a function that [`Engine::find_function`] has just found, as [`Engine::run`].

@@ -960,6 +960,85 @@ fn the_metatable_of_decoded_arrays_cannot_be_changed() {
     assert_eq!(run(marked), "$2\r\n[]\r\n");
 }
 
+/// Regression: the limit of the duration of a loading held for all libraries together, so that each
+/// call failed on a thread that had to load many; and a library that failed kept the others away.
+#[test]
+fn each_library_is_loaded_with_a_host_of_its_own() {
+    let options = Options {
+        version: "7.4.0",
+        memory_bytes: 8 << 20,
+    };
+    let mut engine = Engine::for_functions(&options).expect("a Lua state");
+    let new_host = || OneValue {
+        ticks_max: Some(50),
+        ..OneValue::default()
+    };
+    let libraries = crate::Libraries::default();
+    let add = |name: &str, body: &str| {
+        let code = format!("#!lua name={name}\n{body}");
+        let mut library = crate::Library::parse(code.as_bytes()).expect("valid");
+        let function = crate::Registered {
+            name: format!("f_{name}").into(),
+            description: None,
+            flags: crate::Flags::default(),
+        };
+        library.register(function).expect("the first");
+        let added = libraries.change(|map| {
+            map.insert(library.name.clone(), Arc::new(library));
+            Ok(())
+        });
+        added.expect("room");
+    };
+    for number in 0..5 {
+        let body = format!(
+            "local x = 0 for i = 1, 20000 do x = x + 1 end \
+             redis.register_function('f_l{number}', function() return {number} end) \
+             redis.register_function('f_other', function() return 'other' end)"
+        );
+        add(&format!("l{number}"), &body);
+    }
+    add("bad", "error('always')");
+    add("slow", "while true do end");
+    for _ in 0..2 {
+        for number in 0..5 {
+            let name = format!("f_l{number}");
+            let found = engine.find_function(&libraries, name.as_bytes(), new_host);
+            assert!(found.expect("it is loaded").is_some(), "{name}");
+            let (bytes, spans) = (Vec::new(), Vec::new());
+            let args = Args::new(&bytes, &spans);
+            let mut host = new_host();
+            let called = engine.call_function(name.as_bytes(), 0, args, &mut host);
+            let mut out = Output::default();
+            let mut reply = Reply::new(&mut out, Protocol::Resp2);
+            engine.write(called.expect("found"), Vec::new, &mut reply, &mut host);
+            assert_eq!(String::from_utf8_lossy(&out), format!(":{number}\r\n"));
+        }
+        for (name, error) in [
+            ("f_bad", "always"),
+            ("f_slow", "always"),
+            ("none", "always"),
+        ] {
+            let refused = engine.find_function(&libraries, name.as_bytes(), new_host);
+            let refused = refused.expect_err("its library fails");
+            assert!(refused.contains(error), "{refused}");
+        }
+        // A function that the registry does not contain is not called.
+        assert!(
+            engine
+                .find_function(&libraries, b"f_other", new_host)
+                .is_err()
+        );
+    }
+    let removed = libraries.change(|map| {
+        map.retain(|name, _| name == b"l3");
+        Ok(())
+    });
+    removed.expect("room");
+    let mut find = |name: &[u8]| engine.find_function(&libraries, name, new_host);
+    assert!(find(b"f_l3").expect("no failure").is_some());
+    assert!(find(b"f_l2").expect("no failure").is_none());
+}
+
 #[test]
 fn both_matchers_of_patterns_return_the_same() {
     let text = "local t, p, r = ARGV[1], ARGV[2], ARGV[3] local out = {} \

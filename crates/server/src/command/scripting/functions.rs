@@ -74,8 +74,8 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
     let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
     let start = ctx.reply.position();
     let result = server.scripting.with_functions(memory_bytes, |engine| {
-        let mut loader = IdleHost::loading(server);
-        let found = engine.find_function(&server.scripting.libraries, name, &mut loader)?;
+        let libraries = &server.scripting.libraries;
+        let found = engine.find_function(libraries, name, || IdleHost::loading(server))?;
         let flags = found.ok_or_else(|| "ERR Function not found".to_owned())?;
         let limits = limits(ctx, flags, is_read_only)?;
         let (finished, mut host) = call_in_script(ctx, |ctx| {
