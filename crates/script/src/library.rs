@@ -4,6 +4,7 @@
 //! and what they registered; each thread loads the codes into a Lua state of its own.
 
 use crate::header::{Flags, Header, HeaderError};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,8 +32,16 @@ pub struct Library {
     pub code: Vec<u8>,
     /// Length of the first line.
     header_len: usize,
-    /// Functions in the order of their names.
+    /// Functions in the order of their names in lower case.
     pub functions: Vec<Registered>,
+}
+
+/// Returns the name of a function in lower case, because case is ignored in it, as in Redis.
+pub fn folded(name: &[u8]) -> Cow<'_, [u8]> {
+    match name.iter().any(u8::is_ascii_uppercase) {
+        true => Cow::Owned(name.to_ascii_lowercase()),
+        false => Cow::Borrowed(name),
+    }
 }
 
 /// Whether a name consists of letters, digits and underscores.
@@ -74,8 +83,9 @@ impl Library {
 
     /// Returns the place of a function, or the place where it would be inserted.
     fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
+        let name = folded(name);
         self.functions
-            .binary_search_by(|known| known.name.as_slice().cmp(name))
+            .binary_search_by(|known| folded(&known.name).cmp(&name))
     }
 
     /// Whether the library has registered a function with this name.
@@ -142,13 +152,16 @@ impl Libraries {
         let mut locked = self.locked();
         let mut changed = LibraryMap::clone(&locked);
         change(&mut changed)?;
-        let mut names: Vec<&[u8]> = Vec::new();
+        let mut names = Vec::new();
         for library in changed.values() {
-            names.extend(library.functions.iter().map(|function| &function.name[..]));
+            let is_old = |known: &Arc<Library>| Arc::ptr_eq(known, library);
+            let is_new = !locked.get(&library.name).is_some_and(is_old);
+            let functions = library.functions.iter().map(|function| &function.name[..]);
+            names.extend(functions.map(|name| (folded(name), is_new, name)));
         }
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let name = String::from_utf8_lossy(pair[0]).into_owned();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let name = String::from_utf8_lossy(pair[1].2).into_owned();
             return Err(format!("ERR Function {name} already exists"));
         }
         let bytes: usize = changed.values().map(|library| library.code.len()).sum();
@@ -175,7 +188,12 @@ mod tests {
                 flags: Flags::default(),
             };
             library.register(registered.clone()).expect("the first");
-            assert!(library.register(registered).is_err());
+            assert!(library.register(registered.clone()).is_err());
+            let other_case = Registered {
+                name: function.to_ascii_uppercase().into(),
+                ..registered
+            };
+            assert!(library.register(other_case).is_err());
             library
         };
         let libraries = Libraries::default();
@@ -188,6 +206,8 @@ mod tests {
         assert_eq!(add(library("#!lua name=a\n", "f")), Ok(()));
         let taken = Err("ERR Function f already exists".to_owned());
         assert_eq!(add(library("#!lua name=b\n", "f")), taken);
+        let taken = Err("ERR Function F already exists".to_owned());
+        assert_eq!(add(library("#!lua name=b\n", "F")), taken);
         assert_eq!(add(library("#!lua name=b\n", "g")), Ok(()));
         assert_eq!((libraries.all().len(), libraries.version()), (2, 2));
     }

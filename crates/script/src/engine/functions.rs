@@ -4,7 +4,7 @@ use super::{Engine, Finished, Refusal, text_of};
 use crate::header::Flags;
 use crate::host::Host;
 use crate::lend;
-use crate::library::{Libraries, Library, LibraryMap, Registered};
+use crate::library::{Libraries, Library, LibraryMap, Registered, folded};
 use mlua::{Function, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct Functions {
     /// Whether a library of that version could not be loaded.
     has_failed: bool,
     libraries: LibraryMap,
-    /// Functions by name: number of the chunk, and flags.
+    /// Functions by name in lower case: number of the chunk, and flags.
     by_name: HashMap<Vec<u8>, (u32, Flags)>,
 }
 
@@ -139,8 +139,8 @@ impl Engine {
             }
         }
         for (function, chunk) in added {
-            let entry = (chunk, function.flags);
-            let replaced = self.functions.by_name.insert(function.name, entry);
+            let name = folded(&function.name).into_owned();
+            let replaced = self.functions.by_name.insert(name, (chunk, function.flags));
             if let Some((chunk, _)) = replaced {
                 self.release(chunk);
             }
@@ -151,7 +151,7 @@ impl Engine {
     /// Removes the functions of a library.
     fn unload(&mut self, library: &Library) {
         for function in &library.functions {
-            let removed = self.functions.by_name.remove(&function.name);
+            let removed = self.functions.by_name.remove(&*folded(&function.name));
             if let Some((chunk, _)) = removed {
                 self.release(chunk);
             }
@@ -170,6 +170,7 @@ impl Engine {
         name: &[u8],
         new_host: impl Fn() -> H,
     ) -> Result<Option<Flags>, Refusal> {
+        let name = &*folded(name);
         let mut result = Ok(());
         let is_missing = self.functions.has_failed && !self.functions.by_name.contains_key(name);
         if self.functions.version != libraries.version() || is_missing {
@@ -195,7 +196,7 @@ impl Engine {
         let (chunk, _) = *self
             .functions
             .by_name
-            .get(name)
+            .get(&*folded(name))
             .ok_or_else(|| "ERR Function not found".to_owned())?;
         Ok(self.run_chunk(chunk, key_count, args, host))
     }

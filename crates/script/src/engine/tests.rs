@@ -992,7 +992,7 @@ fn each_library_is_loaded_with_a_host_of_its_own() {
     for number in 0..5 {
         let body = format!(
             "local x = 0 for i = 1, 20000 do x = x + 1 end \
-             redis.register_function('f_l{number}', function() return {number} end) \
+             redis.register_function('F_l{number}', function() return {number} end) \
              redis.register_function('f_other', function() return 'other' end)"
         );
         add(&format!("l{number}"), &body);
@@ -1001,7 +1001,7 @@ fn each_library_is_loaded_with_a_host_of_its_own() {
     add("slow", "while true do end");
     for _ in 0..2 {
         for number in 0..5 {
-            let name = format!("f_l{number}");
+            let name = format!("f_L{number}");
             let found = engine.find_function(&libraries, name.as_bytes(), new_host);
             assert!(found.expect("it is loaded").is_some(), "{name}");
             let (bytes, spans) = (Vec::new(), Vec::new());
