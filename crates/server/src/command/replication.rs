@@ -38,7 +38,7 @@ pub const TABLE: &[Spec] = commands! {
     in "generic":
     "wait" 3, 0, Keys::None, "3.0.0", Run::any(wait),
         "Waits until replicas have acknowledged the connection's writes. Returns their number.";
-    "waitaof" 4, NOSCRIPT, Keys::None, "7.2.0", Run::any(wait_for_file),
+    "waitaof" 4, 0, Keys::None, "7.2.0", Run::any(wait_for_file),
         "Waits until the append-only files of this server and of replicas have the connection's writes. Returns the numbers of files.";
 };
 
