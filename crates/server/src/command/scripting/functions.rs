@@ -96,18 +96,17 @@ pub fn function(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let word = args[1].to_ascii_lowercase();
     let start = ctx.reply.position();
     match (&word[..], args.len()) {
-        (b"load", 3) => {
-            let result = load(ctx, &args[2], false);
+        (b"load", 3..) => {
+            let code = args.len() - 1;
+            let mut options = 2..code;
+            if let Some(at) = options.find(|at| !args.is(*at, "replace")) {
+                let option = String::from_utf8_lossy(&args[at]).into_owned();
+                ctx.reply
+                    .error_fmt(format_args!("ERR Unknown option given: {option}"));
+                return Ok(());
+            }
+            let result = load(ctx, &args[code], code > 2);
             return settled(ctx, start, result);
-        }
-        (b"load", 4) if args.is(2, "replace") => {
-            let result = load(ctx, &args[3], true);
-            return settled(ctx, start, result);
-        }
-        (b"load", 4) => {
-            let option = String::from_utf8_lossy(&args[2]).into_owned();
-            ctx.reply
-                .error_fmt(format_args!("ERR Unknown option given: {option}"));
         }
         (b"delete", 3) => {
             let removed = ctx.server.scripting.libraries.change(|map| {
