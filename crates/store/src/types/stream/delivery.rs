@@ -489,6 +489,11 @@ impl Stream {
         true
     }
 
+    /// Returns the number of entries ever added up to an ID; `None` if it cannot be derived.
+    pub fn count_up_to(&self, id: StreamId, scene: &Scene<'_>) -> Option<u64> {
+        self.body.counts(scene).distance(id)
+    }
+
     /// Returns the number of entries that a group has yet to read; `None` if that is unknown
     /// because entries were deleted.
     pub fn lag(&self, group: &Group, scene: &Scene<'_>) -> Option<i64> {

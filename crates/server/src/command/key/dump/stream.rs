@@ -111,6 +111,8 @@ pub struct RestoredStream {
     pub stream: Stream,
     /// Number of entries read.
     len: u64,
+    /// Whether the payload is of a Redis before 7.0, which has no counters.
+    is_plain: bool,
     /// Name of the last group, and its pending entries that have no consumer yet.
     group: Vec<u8>,
     unowned: Unowned,
@@ -139,8 +141,13 @@ impl RestoredStream {
             } => {
                 self.group = name.to_vec();
                 self.consumer = None;
+                let last_id = read(last_id);
+                let entries_read = match self.is_plain {
+                    true => self.stream.count_up_to(last_id, scene),
+                    false => entries_read,
+                };
                 let is_whole = self.unowned.is_empty();
-                is_whole && self.stream.create_group(name, read(last_id), entries_read)
+                is_whole && self.stream.create_group(name, last_id, entries_read)
             }
             StreamPart::Pending {
                 id,
@@ -172,6 +179,7 @@ impl RestoredStream {
         let facts = self.stream.facts();
         let last_id = read(numbers.last_id);
         let is_sound = numbers.len == self.len && facts.last_id <= last_id;
+        self.is_plain = numbers.entries_added.is_none();
         if is_sound {
             self.stream.set_facts(StreamFacts {
                 last_id,
