@@ -66,7 +66,13 @@ function real.unpack(list, first, last)
       end
     end
   end
-  return unpack(list, first, last)
+  -- The results take the place of the arguments, which count towards the limit.
+  if last ~= nil then
+    return unpack(list, first, last)
+  elseif first ~= nil then
+    return unpack(list, first)
+  end
+  return unpack(list)
 end
 
 raw_setmetatable(real, {

@@ -568,7 +568,18 @@ fn ranges_beyond_32_bits_are_refused() {
     }
     assert_eq!(run("return {unpack({1, 2, 3}, 2)}"), "*2\r\n:2\r\n:3\r\n");
     assert_eq!(run("return {unpack({1}, 5, -5)}"), "*0\r\n");
-    assert_eq!(run("return select('#', unpack({}, 1, 7900))"), ":7900\r\n");
+    // Regression: 7,997 were possible, because three arguments were passed on in any case.
+    let of = |len: usize, range: &str| {
+        let text =
+            "local t = {} for i = 1, LEN do t[i] = i end return select('#', unpack(t RANGE))";
+        run(&text
+            .replace("LEN", &len.to_string())
+            .replace("RANGE", range))
+    };
+    assert_eq!(of(7999, ""), ":7999\r\n");
+    assert!(of(8000, "").contains("too many results"));
+    assert_eq!(of(7998, ", 1"), ":7998\r\n");
+    assert_eq!(of(7997, ", 1, 7997"), ":7997\r\n");
     let position = run("table.insert({1}, -2147483648, 5)");
     assert!(position.contains("position out of bounds"), "{position}");
     assert_eq!(
