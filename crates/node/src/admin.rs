@@ -11,7 +11,7 @@
 //! A purge needs `Authorization: Bearer TOKEN`.
 
 use crate::body::Content;
-use crate::listen::exchange;
+use crate::listen::{ACCEPT_PAUSE, exchange};
 use crate::proxy::Node;
 use crate::purge::Target;
 use crate::rules::key::Key;
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 32;
@@ -46,6 +47,7 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, mut stop: watch::Rece
             _ = stop.changed() => return,
         };
         let Ok((stream, _)) = accepted else {
+            sleep(ACCEPT_PAUSE).await;
             continue;
         };
         let (node, stop) = (node.clone(), stop.clone());

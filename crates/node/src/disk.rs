@@ -196,6 +196,7 @@ impl Disk {
             is_superseded,
             open: None,
             next_number,
+            unwritten_count: 0,
         };
         let thread = std::thread::Builder::new().name("disk".into());
         let thread = thread.spawn(move || writer.run()).map_err(invalid)?;

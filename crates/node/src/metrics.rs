@@ -535,7 +535,7 @@ fn write_disk(page: &mut String, disk: &DiskStats) {
     counter("disk_reinserted_bytes_total", help, disk.reinserted_bytes);
     let help = "URLs that left memory and were on disk already";
     counter("disk_unchanged_total", help, disk.unchanged);
-    let help = "URLs that were not written because too many were waiting";
+    let help = "URLs that were not written because too many were waiting, or too many files open";
     counter("disk_dropped_total", help, disk.dropped);
     let help = "URLs that were not written because they were too large";
     counter("disk_too_large_total", help, disk.too_large);

@@ -19,7 +19,7 @@ use crate::body::Content;
 use crate::cluster::message::{self, CLIENT, COPY, KEY, PART, PURGE, Part, STUB};
 use crate::cluster::{Cluster, peer, tls};
 use crate::config::{Config, Invalid};
-use crate::listen;
+use crate::listen::{self, ACCEPT_PAUSE};
 use crate::object::{Head, Object};
 use crate::proxy::{Client, Node};
 use crate::purge::Target;
@@ -53,8 +53,6 @@ const SEND_BYTES_MAX: usize = 128 << 10;
 const PUTS_MAX: usize = 16;
 /// Time in which a chunk arrives.
 const PUT_TIME: Duration = Duration::from_secs(10);
-/// Pause after a failure to accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Binds the port of a configuration's cluster, if there is one.
 ///

@@ -222,7 +222,10 @@ fn disk(facts: &Facts<'_>) -> Section {
         .row("index in memory", bytes(disk.index_bytes))
         .row("written", bytes(disk.written_bytes))
         .row("moved from deleted segments", bytes(disk.reinserted_bytes))
-        .row("URLs not written, too many waiting", disk.dropped)
+        .row(
+            "URLs not written, too many waiting or files open",
+            disk.dropped,
+        )
         .row("damaged records", disk.corrupt)
         .row("found by verification", disk.scrub_corrupt)
         .row("verified in the background", bytes(disk.scrubbed_bytes))

@@ -177,7 +177,8 @@ impl Arguments {
     /// Runs the node until it is stopped.
     pub fn run(&self) -> Result<()> {
         logging::start(&self.loglevel, "", "text").map_err(|error| anyhow!(error))?;
-        let config = self.config()?;
+        let mut config = self.config()?;
+        raise_file_limit(&mut config);
         let threads = self
             .threads
             .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
@@ -216,5 +217,42 @@ impl Arguments {
         }
         config.check().map_err(|error| anyhow!(error))?;
         Ok(config)
+    }
+}
+
+/// Files besides connections of clients and to origins: segments of the disk tier, ports, the
+/// connections of operators and of other nodes, logs.
+const SPARE_FILES: u64 = 512;
+
+/// Raises the soft limit of open files as far as the connections need, or lowers their number. A
+/// client needs a second file for its request to the origin.
+fn raise_file_limit(config: &mut Config) {
+    let connections = config.limits.connections as u64;
+    let Ok(reached) = rlimit::increase_nofile_limit(2 * connections + SPARE_FILES) else {
+        return;
+    };
+    let possible = connections_with(reached);
+    if possible < connections {
+        log::warn!(
+            "only {reached} files may be open: at most {possible} connections instead of {connections}"
+        );
+        config.limits.connections = usize::try_from(possible).unwrap_or(usize::MAX);
+    }
+}
+
+/// Returns the number of clients for which a number of files is enough.
+fn connections_with(files: u64) -> u64 {
+    (files.saturating_sub(SPARE_FILES.min(files / 2)) / 2).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_enough_for_the_connections() {
+        for (files, connections) in [(33_280, 16_384), (1_024, 256), (64, 16), (1, 1), (0, 1)] {
+            assert_eq!(connections_with(files), connections, "{files}");
+        }
     }
 }

@@ -106,6 +106,11 @@ impl Queue {
         }
     }
 
+    /// Counts a URL that was removed and could not be written.
+    pub fn note_dropped(&self) {
+        self.state().dropped += 1;
+    }
+
     /// Number of URLs that were dropped.
     pub fn dropped(&self) -> u64 {
         self.state().dropped

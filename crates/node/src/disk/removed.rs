@@ -6,8 +6,9 @@
 //! when the log has grown to twice what was left then.
 
 use super::record::checksum;
+use super::segment::is_of_process;
 use crate::object::Place;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -62,10 +63,19 @@ impl Removed {
         self.file.write_all(&bytes)?;
         self.line_count += lines.len() as u64;
         if self.line_count > self.rewrite_count {
-            let kept = read(&self.path, is_segment)?;
-            self.file = write(&self.path, &kept)?;
-            self.line_count = kept.len() as u64;
-            self.rewrite_count = (self.line_count * 2).max(LINES_MIN);
+            let kept = read(&self.path, is_segment).and_then(|kept| {
+                self.file = write(&self.path, &kept)?;
+                Ok(kept.len() as u64)
+            });
+            match kept {
+                Ok(kept) => {
+                    self.line_count = kept;
+                    self.rewrite_count = (kept * 2).max(LINES_MIN);
+                }
+                // The lines are in the log, which is written again later.
+                Err(error) if is_of_process(&error) => self.rewrite_count += LINES_MIN,
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -138,5 +148,6 @@ fn write(path: &Path, lines: &[Line]) -> io::Result<File> {
     file.write_all(&bytes)?;
     file.sync_data()?;
     std::fs::rename(&next, path)?;
-    OpenOptions::new().append(true).open(path)
+    // Not opened again, because that could fail when the old file is no longer there.
+    Ok(file)
 }

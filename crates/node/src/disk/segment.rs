@@ -69,6 +69,14 @@ pub fn number(path: &Path) -> Option<u32> {
     (name.len() == 10).then(|| name.parse().ok())?
 }
 
+/// Whether an error concerns the process or the machine and not the device: clients have taken all
+/// file descriptors.
+pub(super) fn is_of_process(error: &io::Error) -> bool {
+    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    let code = error.raw_os_error();
+    codes.iter().any(|known| Some(known.raw_os_error()) == code)
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poison| poison.into_inner())
 }

@@ -4,7 +4,7 @@ use super::Shared;
 use super::queue::{Job, Queue, Victim};
 use super::record::{self, HEADER_BYTES, Header};
 use super::removed::Line;
-use super::segment::{Entry, Segment};
+use super::segment::{Entry, Segment, is_of_process};
 use crate::object::Place;
 use library::Op;
 use std::io;
@@ -25,6 +25,8 @@ pub(super) struct Writer {
     pub is_superseded: Superseded,
     pub open: Option<Arc<Segment>>,
     pub next_number: u32,
+    /// Number of URLs that could not be written for a lack of file descriptors.
+    pub unwritten_count: u64,
 }
 
 impl Writer {
@@ -32,7 +34,13 @@ impl Writer {
     pub fn run(mut self) {
         loop {
             let result = match self.queue.pop() {
-                Job::Write(victim) => self.write(&victim),
+                Job::Write(victim) => match self.write(&victim) {
+                    Err(error) if is_of_process(&error) => {
+                        self.note_unwritten(&error);
+                        Ok(())
+                    }
+                    written => written,
+                },
                 Job::Free(number) => self.free(number),
                 Job::Flush(is_last, done) => {
                     let result = if is_last { self.finish() } else { Ok(()) };
@@ -45,6 +53,19 @@ impl Writer {
                 self.shared.fail(&error);
                 self.open = None;
             }
+        }
+    }
+
+    /// Counts a response that could not be written for a lack of file descriptors. A file is opened
+    /// for a new segment only, so that nothing else has failed.
+    fn note_unwritten(&mut self, error: &io::Error) {
+        self.queue.note_dropped();
+        let count = self.unwritten_count + 1;
+        self.unwritten_count = count;
+        // A line for each of them would fill the log.
+        if count.is_power_of_two() {
+            let folder = self.shared.folder.display();
+            log::warn!("disk {folder}: {error}: {count} URLs were not written since the start");
         }
     }
 
