@@ -7,7 +7,7 @@ use crate::flights::{Joined, Lead, Progress};
 use crate::metrics::Failure;
 use crate::object::{Head, Object, take_tags};
 use crate::origin::Outgoing;
-use crate::rules::freshness::{Asked, Refusal, judge};
+use crate::rules::freshness::{Asked, Refusal, is_of_request, judge};
 use crate::rules::key::Key;
 use crate::rules::ranges::content_range;
 use crate::rules::vary::Selection;
@@ -220,11 +220,14 @@ impl Node {
                     self.metrics.refusal(refusal);
                 }
                 // What is stored is no longer what the origin sends; it remains usable if the
-                // origin fails.
-                if !response.status().is_server_error() {
-                    self.store.remove(&asking.key);
+                // origin fails. A refusal of this request alone says nothing about either.
+                let status = response.status();
+                if !is_of_request(status) {
+                    if !status.is_server_error() {
+                        self.store.remove(&asking.key);
+                    }
+                    self.passed.insert(asking.key.as_str().to_owned(), ());
                 }
-                self.passed.insert(asking.key.as_str().to_owned(), ());
                 if let Some(lead) = lead {
                     lead.publish(Progress::Alone);
                 }

@@ -51,7 +51,8 @@ pub struct Asked<'a> {
 pub enum Refusal {
     /// The method has no stored responses here.
     Method,
-    /// The status is not final, or is not understood and must be.
+    /// The status is not final, is not understood and must be, or depends on fields of the request
+    /// that are no part of the key.
     Status,
     /// `no-store`.
     NoStore,
@@ -207,7 +208,7 @@ pub fn judge(
 fn permit(asked: Asked<'_>, status: StatusCode, rules: &Directives) -> Result<(), Refusal> {
     let is_final = status.as_u16() >= 200 && status != StatusCode::NOT_MODIFIED;
     let must_understand = rules.has_must_understand;
-    if !is_final || (must_understand && !is_understood(status)) {
+    if !is_final || is_of_request(status) || (must_understand && !is_understood(status)) {
         return Err(Refusal::Status);
     }
     if rules.has_no_store && !must_understand {
@@ -302,6 +303,16 @@ fn is_heuristic(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
         200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
+    )
+}
+
+/// Whether a status depends on how a resource was requested: on Range, conditions, Expect, the
+/// length and the time of the request, and not on the resource. Other requests would get other
+/// responses, so that such a one is not stored, whatever lifetime it has.
+pub fn is_of_request(status: StatusCode) -> bool {
+    matches!(
+        status.as_u16(),
+        408 | 411 | 412 | 413 | 416 | 417 | 421 | 428 | 431
     )
 }
 

@@ -318,3 +318,27 @@ fn responses_with_ambiguous_framing_are_refused() {
     }
     assert_eq!(site.running.node.store.stats().len, 0);
 }
+
+/// A range beyond the end was answered with 416, which was stored and sent to clients that had
+/// requested no range.
+#[test]
+fn a_refused_range_is_not_sent_to_others() {
+    let origin = Origin::start(|head, _, stream| {
+        let text = match head.contains("range: bytes=500-") {
+            true => {
+                let fields = format!("{FRESH}Content-Range: bytes */7\r\n");
+                response("416 Range Not Satisfiable", &fields, "")
+            }
+            false => response("200 OK", FRESH, "content"),
+        };
+        stream.write_all(text.as_bytes()).expect("loopback works");
+    });
+    let site = Site::new(&origin);
+    let far = "Range: bytes=500-\r\n";
+    assert_eq!(site.get_with("/x", far).status, 416);
+    let whole = site.get("/x");
+    assert_eq!((whole.status, &*whole.content), (200, "content"));
+    assert!(whole.cache().starts_with("fwd=uri-miss; stored"));
+    assert_eq!(site.get_with("/x", far).status, 416);
+    assert!(site.get("/x").cache().starts_with("hit"));
+}
