@@ -1,6 +1,7 @@
 //! Stored responses.
 
 use crate::coded::Coded;
+use crate::rules::conditional::permits_range;
 use crate::rules::fields::Lines;
 use crate::rules::freshness::Terms;
 use crate::rules::key::Key;
@@ -206,7 +207,8 @@ pub enum Found<O = Object> {
 
 impl Resource {
     /// Selects the newest response for a request. A part is selected if it contains the one range
-    /// that is requested.
+    /// that is requested, and if it is of the version that If-Range names: otherwise the request is
+    /// one for the whole.
     pub fn select(&self, request: &impl Lines, wanted: Option<&Requested>) -> Found {
         match self.find(request, wanted) {
             Found::Object(object) => Found::Object(object.clone()),
@@ -225,7 +227,9 @@ impl Resource {
             let Some((part, whole)) = object.head.part else {
                 return Found::Object(object);
             };
-            if wanted.is_some_and(|wanted| wanted.is_within(part, whole)) {
+            if wanted.is_some_and(|wanted| wanted.is_within(part, whole))
+                && permits_range(request, &object.head.headers)
+            {
                 return Found::Object(object);
             }
             found = Found::OtherPart;

@@ -2,7 +2,8 @@
 //! 9110, section 13; RFC 9111, section 4.3).
 
 use super::dates;
-use hyper::header::{HeaderMap, HeaderValue};
+use super::fields::Lines;
+use hyper::header::{HeaderMap, HeaderValue, IF_RANGE};
 
 /// Fields that make a request conditional.
 pub(super) const FIELDS: [&str; 5] = [
@@ -57,13 +58,13 @@ pub fn is_unmodified(request: &HeaderMap, stored: &HeaderMap, received_ms: u64) 
 
 /// Whether a range may be served: If-Range is absent, or its validator is the stored one by strong
 /// comparison (RFC 9110, section 13.1.5).
-pub fn permits_range(request: &HeaderMap, stored: &HeaderMap) -> bool {
-    let Some(condition) = request.get("if-range") else {
+pub fn permits_range(request: &impl Lines, stored: &HeaderMap) -> bool {
+    let Some(condition) = request.lines(&IF_RANGE).next() else {
         return true;
     };
-    let is_same = |name: &str| stored.get(name).is_some_and(|value| value == condition);
-    if condition.as_bytes().ends_with(b"\"") {
-        return !condition.as_bytes().starts_with(b"W/") && is_same("etag");
+    let is_same = |name: &str| stored.get(name).is_some_and(|value| *value == *condition);
+    if condition.ends_with(b"\"") {
+        return !condition.starts_with(b"W/") && is_same("etag");
     }
     is_same("last-modified")
 }

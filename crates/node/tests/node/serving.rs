@@ -210,6 +210,29 @@ fn a_part_is_stored_as_a_part() {
     assert_eq!(origin.heads().len(), 1);
 }
 
+/// A client that continues a download of another version got a part of the new one.
+#[test]
+fn a_stored_part_is_not_sent_for_another_version() {
+    let origin = Origin::start(|head, _, stream| {
+        let tag = "ETag: \"2\"\r\n";
+        let text = match head.contains("range: bytes=2-5") {
+            true => {
+                let fields = format!("{FRESH}{tag}Content-Range: bytes 2-5/10\r\n");
+                response("206 Partial Content", &fields, "2345")
+            }
+            false => response("200 OK", &format!("{FRESH}{tag}"), "0123456789"),
+        };
+        stream.write_all(text.as_bytes()).expect("loopback works");
+    });
+    let site = Site::new(&origin);
+    assert_eq!(site.get_with("/x", "Range: bytes=2-5\r\n").status, 206);
+    let same = site.get_with("/x", "Range: bytes=3-4\r\nIf-Range: \"2\"\r\n");
+    assert_eq!((same.status, &*same.content), (206, "34"));
+    let other = site.get_with("/x", "Range: bytes=3-4\r\nIf-Range: \"1\"\r\n");
+    assert_eq!((other.status, &*other.content), (200, "0123456789"));
+    assert_eq!(other.cache(), "fwd=partial; stored; ttl=60");
+}
+
 #[test]
 fn variants_are_stored_side_by_side() {
     let origin = Origin::start(|head, _, stream| {
