@@ -33,24 +33,33 @@ pub(super) const HOP_BY_HOP: [&str; 11] = [
 
 /// Fields by which programs choose a response although they are no part of the cache's key. A
 /// client could store a response under the key of another one by them, so that they are removed.
-pub(super) const UNKEYED: [&str; 17] = [
+/// `proxy` is the proxy of the program itself for those that are called by CGI.
+pub(super) const UNKEYED: [&str; 25] = [
     "forwarded",
+    "front-end-https",
+    "proxy",
     "x-forwarded-for",
     "x-forwarded-host",
+    "x-forwarded-path",
     "x-forwarded-port",
     "x-forwarded-prefix",
     "x-forwarded-proto",
+    "x-forwarded-protocol",
     "x-forwarded-scheme",
     "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-forwarded-uri",
     "x-host",
     "x-http-host-override",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
     "x-original-host",
+    "x-original-uri",
     "x-original-url",
     "x-real-ip",
     "x-rewrite-url",
+    "x-url-scheme",
 ];
 
 /// Maximum number of names in Connection that are removed. A message with more is refused.
@@ -61,9 +70,12 @@ pub fn is_hop_by_hop(name: &str) -> bool {
     HOP_BY_HOP.contains(&name)
 }
 
-/// Whether programs choose a response by a field outside of the key.
+/// Whether programs choose a response by a field outside of the key. That is so for all names with
+/// an underscore: programs that get fields as variables (CGI, WSGI and similar interfaces) do not
+/// distinguish it from a hyphen, so that such a field replaces another one for them, which may be
+/// one of [`UNKEYED`] or one that the response lists in Vary.
 pub fn is_unkeyed(name: &str) -> bool {
-    UNKEYED.contains(&name)
+    UNKEYED.contains(&name) || name.contains('_')
 }
 
 /// Removes the fields of one connection, and those that Connection lists. Returns false if it lists
@@ -89,7 +101,9 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
 
 /// Removes the fields by which programs choose a response outside of the key.
 pub fn remove_unkeyed(headers: &mut HeaderMap) {
-    for name in UNKEYED {
+    let is_removed = |name: &&HeaderName| is_unkeyed(name.as_str());
+    let names: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
+    for name in names {
         headers.remove(name);
     }
 }

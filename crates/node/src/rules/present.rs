@@ -42,8 +42,11 @@ impl Present {
         let mut all = Present::default();
         for name in names {
             let mut lower = [0; Present::NAME_BYTES_MAX];
-            // A longer name has no kind.
+            // A longer name has no kind, unless it has an underscore.
             let Some(lower) = lower.get_mut(..name.len()) else {
+                if is_unkeyed(name) {
+                    all.0 |= Present::UNKEYED.0;
+                }
                 continue;
             };
             lower.copy_from_slice(name.as_bytes());

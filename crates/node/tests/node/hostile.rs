@@ -342,3 +342,30 @@ fn a_refused_range_is_not_sent_to_others() {
     assert_eq!(site.get_with("/x", far).status, 416);
     assert!(site.get("/x").cache().starts_with("hit"));
 }
+
+/// Programs with the interface CGI, WSGI or similar ones read `X_Forwarded_Host` as
+/// `X-Forwarded-Host`, and `Proxy` as the address of a proxy.
+#[test]
+fn fields_that_programs_read_as_others_do_not_reach_the_origin() {
+    let origin = Origin::plain(FRESH, "content");
+    let site = Site::new(&origin);
+    let names = [
+        "X_Forwarded_Host",
+        "X-Forwarded_Host",
+        "Accept_Encoding",
+        "A_name_that_is_longer_than_all_of_those_with_a_kind",
+        "Proxy",
+        "X-Forwarded-Ssl",
+        "Front-End-Https",
+        "X-Original-Uri",
+    ];
+    for (index, name) in names.iter().enumerate() {
+        let path = format!("/{index}");
+        site.get_with(&path, &format!("{name}: evil\r\n"));
+    }
+    let heads = origin.heads();
+    assert_eq!(heads.len(), names.len());
+    for head in heads {
+        assert!(!head.contains("evil"), "{head}");
+    }
+}
