@@ -124,7 +124,10 @@ impl Link {
             .max_send_buf_size(SEND_BYTES_MAX)
             .max_concurrent_reset_streams(self.streams as usize)
             .keep_alive_interval(PING_TIME)
-            .keep_alive_timeout(PING_TIME);
+            .keep_alive_timeout(PING_TIME)
+            // hyper begins to ping a connection that was idle only if it looks at it after the
+            // request was counted, which it need not do until something arrives.
+            .keep_alive_while_idle(true);
         let connected = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = connected.map_err(|_| PeerFailure::Unreachable)?;
         tokio::spawn(async move {
@@ -280,4 +283,23 @@ pub async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Peer
         all.extend_from_slice(&data);
     }
     Ok(if all.is_empty() { first } else { all.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::duplex;
+    use tokio::time::sleep;
+
+    /// A request to a node that is stopped, and so answers no ping, waited for the time of the
+    /// whole reply.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_to_a_node_that_is_silent_ends() {
+        let (near, _far) = duplex(1 << 16);
+        let link = Link::new(RELAYS_MAX, RELAY_WINDOW_BYTES);
+        let sender = link.handshake(near).await.expect("the other side is open");
+        assert!(!sender.is_closed());
+        sleep(3 * PING_TIME).await;
+        assert!(sender.is_closed());
+    }
 }
