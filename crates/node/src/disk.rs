@@ -666,50 +666,96 @@ impl Shared {
     }
 
     fn purge(&self, target: &Target, is_soft: bool, counted: &HashSet<u64>) -> io::Result<usize> {
-        let mut count = 0;
         if let Target::Url(key) = target {
             let hash = key_hash(key);
-            let Some(place) = self.index.peek(&hash) else {
-                return Ok(0);
-            };
-            if !is_soft {
-                self.remove(hash);
-            } else if let Some(segment) = self.segments.get(place.segment) {
-                let entry = Entry {
-                    hash,
-                    deadline_ms: 0,
-                    offset: place.offset,
-                    length: place.length,
-                };
-                let described = self.describe(&segment, &entry)?;
-                self.soften(&segment, hash, place, described)?;
+            let mut last = None;
+            while let Some(place) = self.index.peek(&hash).filter(|place| last != Some(*place)) {
+                // Again if the writer has moved it meanwhile.
+                last = Some(place);
+                if !is_soft {
+                    self.remove(hash);
+                } else if let Some(segment) = self.segments.get(place.segment) {
+                    let entry = Entry {
+                        hash,
+                        deadline_ms: 0,
+                        offset: place.offset,
+                        length: place.length,
+                    };
+                    let described = self.describe(&segment, &entry)?;
+                    self.soften(&segment, hash, place, described)?;
+                }
             }
-            return Ok(usize::from(!counted.contains(&hash)));
+            let is_new = last.is_some() && !counted.contains(&hash);
+            return Ok(usize::from(is_new));
         }
-        for segment in self.segments.all() {
-            for entry in segment.entries()? {
-                let place = entry.place(segment.number);
-                if self.index.peek(&entry.hash) != Some(place) {
-                    continue;
-                }
-                let described = self.describe(&segment, &entry)?;
-                let concerns = described.as_ref().is_none_or(|described| {
-                    let mut heads = described.variants.iter();
-                    heads.any(|(head, _)| target.concerns(&described.key, &head.tags))
-                });
-                if !concerns {
-                    continue;
-                }
-                let is_soft = is_soft && described.is_some();
-                if is_soft {
-                    self.soften(&segment, entry.hash, place, described)?;
-                } else if self.take(entry.hash, place) {
-                    self.log(&[Line::removal(place)])?;
-                }
-                count += usize::from(!counted.contains(&entry.hash));
+        self.purge_segments(self.segments.all(), target, is_soft, counted)
+    }
+
+    /// Purges the records of segments, and then those that the writer has moved to others
+    /// meanwhile.
+    fn purge_segments(
+        &self,
+        segments: Vec<Arc<Segment>>,
+        target: &Target,
+        is_soft: bool,
+        counted: &HashSet<u64>,
+    ) -> io::Result<usize> {
+        let mut purge = Purging {
+            target,
+            is_soft,
+            visited: HashMap::new(),
+            concerned: HashSet::new(),
+        };
+        self.purge_new(&segments, &mut purge)?;
+        // A record that was not found at its place had been appended at another one before.
+        self.purge_new(&self.segments.all(), &mut purge)?;
+        Ok(purge.concerned.difference(counted).count())
+    }
+
+    /// Purges the records of segments that were not visited yet.
+    fn purge_new(&self, segments: &[Arc<Segment>], purge: &mut Purging<'_>) -> io::Result<()> {
+        for segment in segments {
+            let visited = purge.visited.get(&segment.number).copied();
+            let visited = visited.unwrap_or_default();
+            if visited == usize::MAX {
+                continue;
+            }
+            let is_sealed = segment.is_sealed();
+            let entries = segment.entries()?;
+            let now = if is_sealed { usize::MAX } else { entries.len() };
+            purge.visited.insert(segment.number, now);
+            for entry in entries.iter().skip(visited) {
+                self.purge_entry(segment, entry, purge)?;
             }
         }
-        Ok(count)
+        Ok(())
+    }
+
+    fn purge_entry(
+        &self,
+        segment: &Segment,
+        entry: &Entry,
+        purge: &mut Purging<'_>,
+    ) -> io::Result<()> {
+        let place = entry.place(segment.number);
+        if self.index.peek(&entry.hash) != Some(place) {
+            return Ok(());
+        }
+        let described = self.describe(segment, entry)?;
+        let concerns = described.as_ref().is_none_or(|described| {
+            let mut heads = described.variants.iter();
+            heads.any(|(head, _)| purge.target.concerns(&described.key, &head.tags))
+        });
+        if !concerns {
+            return Ok(());
+        }
+        if purge.is_soft && described.is_some() {
+            self.soften(segment, entry.hash, place, described)?;
+        } else if self.take(entry.hash, place) {
+            self.log(&[Line::removal(place)])?;
+        }
+        purge.concerned.insert(entry.hash);
+        Ok(())
     }
 
     /// Ends the freshness of a record, and moves its deadline accordingly.
@@ -739,6 +785,16 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// A purge by prefix or tag that is under way.
+struct Purging<'a> {
+    target: &'a Target,
+    is_soft: bool,
+    /// Number of records of each segment that were visited; [`usize::MAX`] for all of them.
+    visited: HashMap<u32, usize>,
+    /// Hashes of the URLs that it has concerned.
+    concerned: HashSet<u64>,
 }
 
 /// Time for which a record is usable whose freshness has ended at an instant.

@@ -324,6 +324,32 @@ fn a_second_soft_purge_does_not_prolong_a_record_over_a_restart() {
     compare(1 << 30, &steps, true);
 }
 
+/// A record that was read moves to the newest segment when its own is deleted. A purge that had
+/// begun before did not find it at either place.
+#[test]
+fn a_purge_finds_records_that_are_moved_meanwhile() {
+    for is_soft in [false, true] {
+        let tier = Tier::new(6 << 20);
+        tier.write(1, content(1, 100_000), 60_000);
+        let shared = &tier.disk().shared;
+        let before = shared.segments.all();
+        let first = shared.index.peek(&key_hash(&key(1)));
+        let place = || shared.index.peek(&key_hash(&key(1)));
+        for name in 2.. {
+            assert!(tier.get(1).is_some(), "it is moved because it is read");
+            if place() != first {
+                break;
+            }
+            tier.write(name, content(name, 100_000), 60_000);
+        }
+        let target = Target::Prefix(key(1).as_str().to_owned());
+        let purged = shared.purge_segments(before, &target, is_soft, &HashSet::new());
+        assert!(purged.is_ok_and(|count| count > 0));
+        assert_ne!(tier.get(1).map(|(_, is_fresh)| is_fresh), Some(true));
+        tier.check();
+    }
+}
+
 /// A segment without records is removed by a restart. The next one got its number, so that a line
 /// of the log about a record of the first one removed the record at the same place of the second.
 #[test]

@@ -232,6 +232,11 @@ impl Writer {
             }
         });
         if is_moved {
+            // A soft purge may have come after the question above.
+            if from.softened_ms(old.offset) != to.softened_ms(place.offset) {
+                let described = shared.describe(to, &entry(&header, place))?;
+                shared.soften(to, old.hash, place, described)?;
+            }
             let length = u64::from(old.length);
             shared.counts.reinserted_bytes.fetch_add(length, Relaxed);
         } else {
