@@ -19,8 +19,6 @@ use twox_hash::XxHash3_64;
 
 /// Maximum number of responses under one URL. The oldest one leaves for another one.
 pub const VARIANTS_MAX: usize = 32;
-/// Maximum number of tags of a response. Further ones are ignored.
-const TAGS_MAX: usize = 64;
 
 /// Head of a response as it is stored, and all that is needed to use it.
 #[derive(Clone, Debug)]
@@ -323,7 +321,7 @@ impl Resource {
 }
 
 /// Removes the fields with tags (`Surrogate-Key`, separated by spaces, and `Cache-Tag`, by commas)
-/// and returns the hashes of the tags.
+/// and returns the hashes of the tags. The length of a response's head bounds their number.
 pub fn take_tags(headers: &mut HeaderMap) -> Box<[u64]> {
     let mut tags = vec![];
     for (name, separator) in [("surrogate-key", b' '), ("cache-tag", b',')] {
@@ -336,7 +334,8 @@ pub fn take_tags(headers: &mut HeaderMap) -> Box<[u64]> {
         }
         headers.remove(name);
     }
-    tags.truncate(TAGS_MAX);
+    tags.sort_unstable();
+    tags.dedup();
     tags.into()
 }
 

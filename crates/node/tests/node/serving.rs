@@ -283,6 +283,23 @@ fn purges_concern_urls_prefixes_and_tags() {
     assert!(site.get("/b").cache().starts_with("fwd=stale"));
 }
 
+/// Tags beyond the 64th were ignored.
+#[test]
+fn a_response_with_many_tags_is_purged_by_each_of_them() {
+    let origin = Origin::start(|_, _, stream| {
+        let tags: Vec<String> = (0..2_000).map(|tag| format!("t{tag}")).collect();
+        let fields = format!("{FRESH}Surrogate-Key: {}\r\n", tags.join(" "));
+        let text = response("200 OK", &fields, "content");
+        stream.write_all(text.as_bytes()).expect("loopback works");
+    });
+    let site = Site::new(&origin);
+    for tag in ["t0", "t63", "t64", "t1999"] {
+        site.get("/x");
+        assert_eq!(site.purge(&format!("tag={tag}")), 1, "{tag}");
+    }
+    assert_eq!(site.purge("tag=t2000"), 0);
+}
+
 #[test]
 fn a_purge_needs_the_token() {
     let origin = Origin::plain(FRESH, "content");
