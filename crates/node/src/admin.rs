@@ -149,9 +149,11 @@ fn parse_purge(query: &str) -> Result<(Target, bool), &'static str> {
                 is_soft = value == "1";
                 continue;
             }
-            "url" => Target::Url(Key::parse(&value).ok_or("url: expected http://HOST/PATH")?),
-            "prefix" if value.contains("://") => Target::Prefix(value),
-            "prefix" => return Err("prefix: expected http://HOST/PATH"),
+            "url" => Target::Url(url(&value).ok_or("url: expected http://HOST/PATH")?),
+            "prefix" => {
+                let prefix = Key::prefix(&value).ok_or("prefix: expected http://HOST/PATH")?;
+                Target::Prefix(prefix)
+            }
             "tag" if !value.is_empty() => Target::tag(&value),
             _ => return Err(expected),
         };
@@ -160,6 +162,12 @@ fn parse_purge(query: &str) -> Result<(Target, bool), &'static str> {
         }
     }
     target.map(|target| (target, is_soft)).ok_or(expected)
+}
+
+/// Reads a URL in any spelling, without its fragment, which no request has.
+fn url(text: &str) -> Option<Key> {
+    let text = Key::prefix(text.split('#').next()?)?;
+    Key::parse(&text)
 }
 
 /// Decodes percent-encoding.
@@ -173,6 +181,9 @@ fn decoded(text: &str) -> Option<String> {
             continue;
         }
         let digits = rest.get(..2)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
         let digits = std::str::from_utf8(digits).ok()?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         rest = &rest[2..];

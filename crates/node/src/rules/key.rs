@@ -74,6 +74,27 @@ impl Key {
         })
     }
 
+    /// Returns a text with which keys begin as keys are written: scheme and host in lower case, and
+    /// a host that has ended without the scheme's own port. `None` without a scheme.
+    pub fn prefix(text: &str) -> Option<String> {
+        let (scheme, rest) = text.split_once("://")?;
+        let scheme = scheme.to_ascii_lowercase();
+        let port = match &*scheme {
+            "http" => ":80",
+            "https" => ":443",
+            _ => return None,
+        };
+        let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (host, target) = rest.split_at(host_end);
+        let host = host.to_ascii_lowercase();
+        // Without a target, the port may be the beginning of a longer one.
+        let host = match target {
+            "" => &host,
+            _ => host.strip_suffix(port).unwrap_or(&host),
+        };
+        Some(format!("{scheme}://{host}{target}"))
+    }
+
     /// Reads the text of a key.
     pub fn parse(text: &str) -> Option<Self> {
         let (is_tls, rest) = match text.strip_prefix("https://") {

@@ -300,6 +300,34 @@ fn a_response_with_many_tags_is_purged_by_each_of_them() {
     assert_eq!(site.purge("tag=t2000"), 0);
 }
 
+/// Keys have a host in lower case and without the usual port.
+#[test]
+fn purges_accept_each_spelling_of_a_host() {
+    let origin = Origin::plain(FRESH, "content");
+    let site = Site::new(&origin);
+    for target in [
+        "prefix=http://A/x",
+        "prefix=HTTP://a:80/x",
+        "prefix=http://A",
+        "url=http://A:80/x",
+        "url=HTTP://a/x",
+        "url=http://a/x%23part",
+    ] {
+        site.get("/x");
+        assert_eq!(site.purge(target), 1, "{target}");
+    }
+    site.get("/X");
+    assert_eq!(site.purge("prefix=http://a/x"), 0);
+    let token = format!("Authorization: Bearer {}\r\n", crate::support::TOKEN);
+    for path in [
+        "/purge?url=http://a/%2",
+        "/purge?url=http://a/%+1",
+        "/purge?prefix=ftp://a/",
+    ] {
+        assert_eq!(site.admin("POST", path, &token).status, 400, "{path}");
+    }
+}
+
 #[test]
 fn a_purge_needs_the_token() {
     let origin = Origin::plain(FRESH, "content");
