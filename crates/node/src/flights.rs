@@ -2,6 +2,7 @@
 //! coalescing).
 
 use crate::fill::Fill;
+use crate::metrics::Failure;
 use crate::object::{Head, Object};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,20 +18,31 @@ pub enum Progress {
     Head(Arc<Head>, Arc<Fill>, Option<u64>),
     /// The origin has confirmed what was stored.
     Confirmed(Object),
-    /// The response is for one client alone, or the fetch has failed.
+    /// The response is for one client alone, or the request was abandoned.
     Alone,
+    /// The origin has not answered.
+    Failed(Failure),
+}
+
+/// A fetch that is under way.
+#[derive(Clone)]
+pub struct Flight {
+    /// What is known of it.
+    pub progress: watch::Receiver<Progress>,
+    /// Number of purges when it began.
+    pub purge_count: u64,
 }
 
 /// Fetches by key.
 #[derive(Default)]
-pub struct Flights(Mutex<HashMap<String, watch::Receiver<Progress>>>);
+pub struct Flights(Mutex<HashMap<String, Flight>>);
 
 /// Result of [`Flights::join`].
 pub enum Joined {
     /// The caller fetches, and others follow.
     Lead(Lead),
     /// Another request fetches.
-    Follow(watch::Receiver<Progress>),
+    Follow(Flight),
 }
 
 /// Right to fetch. While it exists, others follow; dropping it notifies them.
@@ -41,18 +53,30 @@ pub struct Lead {
 }
 
 impl Flights {
-    fn map(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<Progress>>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<String, Flight>> {
         self.0.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Joins the fetch of a key, or begins one.
-    pub fn join(self: &Arc<Self>, key: String) -> Joined {
+    /// Joins the fetch of a key, or begins one after `purge_count` purges. One that `is_outdated`
+    /// by the purges since its beginning is replaced: requests from now on do not follow it.
+    pub fn join(
+        self: &Arc<Self>,
+        key: String,
+        purge_count: u64,
+        is_outdated: impl FnOnce(u64) -> bool,
+    ) -> Joined {
         let mut map = self.map();
-        if let Some(flight) = map.get(&key) {
+        if let Some(flight) = map.get(&key)
+            && !is_outdated(flight.purge_count)
+        {
             return Joined::Follow(flight.clone());
         }
         let (progress, receiver) = watch::channel(Progress::Waiting);
-        map.insert(key.clone(), receiver);
+        let flight = Flight {
+            progress: receiver,
+            purge_count,
+        };
+        map.insert(key.clone(), flight);
         Joined::Lead(Lead {
             flights: self.clone(),
             key,
@@ -70,7 +94,16 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        self.flights.map().remove(&self.key);
+        let own = self.progress.subscribe();
+        let mut map = self.flights.map();
+        // Another one may have replaced it.
+        if map
+            .get(&self.key)
+            .is_some_and(|flight| flight.progress.same_channel(&own))
+        {
+            map.remove(&self.key);
+        }
+        drop(map);
         // A request that was abandoned before its head arrived: each of the others tries again.
         if matches!(*self.progress.borrow(), Progress::Waiting) {
             self.progress.send_replace(Progress::Alone);

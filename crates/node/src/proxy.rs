@@ -13,9 +13,9 @@ use crate::access_log::{AccessLog, Record};
 use crate::body::Content;
 use crate::cluster::Cluster;
 use crate::config::{Config, Invalid};
-use crate::flights::{Flights, Joined, Progress};
+use crate::flights::{Flight, Flights, Joined, Progress};
 use crate::metrics::{Failure, Metrics, Reply, Tier};
-use crate::object::{Found, Object, Resource};
+use crate::object::{Found, Head, Object, Resource};
 use crate::origin::{Origins, Outgoing};
 use crate::rules::directives::Directives;
 use crate::rules::key::{Invalid as InvalidKey, Key};
@@ -444,10 +444,11 @@ impl Node {
             let lead = if is_alone {
                 None
             } else {
-                match self.flights.join(asking.flight()) {
+                match self.join(&asking) {
                     Joined::Lead(lead) => Some(lead),
-                    Joined::Follow(mut progress) => {
-                        if let Some(answer) = self.follow(&asking, &mut progress, forward).await {
+                    Joined::Follow(flight) => {
+                        let stored = stored.as_ref();
+                        if let Some(answer) = self.follow(&asking, stored, flight, forward).await {
                             return answer;
                         }
                         is_alone = true;
@@ -479,11 +480,20 @@ impl Node {
     async fn follow(
         &self,
         asking: &Asking,
-        progress: &mut tokio::sync::watch::Receiver<Progress>,
+        stored: Option<&Object>,
+        mut flight: Flight,
         forward: Forward,
     ) -> Option<Answer> {
+        // Purges of tags that came before this request: the tags are known with the head.
+        let is_outdated = {
+            let later = self.store.purge_count();
+            let begun = flight.purge_count;
+            move |store: &Store, head: &Head| {
+                begun != later && store.is_purged(begun, &asking.key, &head.tags)
+            }
+        };
         let is_known = |progress: &Progress| !matches!(progress, Progress::Waiting);
-        let progress = progress.wait_for(is_known).await.ok()?.clone();
+        let progress = flight.progress.wait_for(is_known).await.ok()?.clone();
         let cache = CacheStatus {
             forward: Some(forward),
             is_collapsed: true,
@@ -491,9 +501,17 @@ impl Node {
         };
         match progress {
             Progress::Waiting | Progress::Alone => None,
+            Progress::Failed(failure) => {
+                // Without a stored response to use, the request is sent by itself.
+                let stored = stored.filter(|object| {
+                    let terms = &object.head.terms;
+                    terms.is_usable_on_error(self.now_ms())
+                })?;
+                Some(self.conclude(asking, Some(stored), forward, Err(failure)))
+            }
             Progress::Confirmed(object) => {
                 let is_same = object.head.selection.matches(&asking.headers);
-                if !is_same {
+                if !is_same || is_outdated(&self.store, &object.head) {
                     return None;
                 }
                 let object = self.shared(asking, object).await?;
@@ -507,7 +525,8 @@ impl Node {
                 ))
             }
             Progress::Head(head, fill, length) => {
-                let is_same = head.selection.matches(&asking.headers);
+                let is_same =
+                    head.selection.matches(&asking.headers) && !is_outdated(&self.store, &head);
                 let answer =
                     || reply::following(asking, &head, &fill, length, self.now_ms(), cache);
                 is_same.then(answer).flatten()

@@ -177,6 +177,11 @@ impl Store {
         self.purges.count()
     }
 
+    /// Whether a purge after the first `purge_count` ones concerns a response.
+    pub fn is_purged(&self, purge_count: u64, key: &Key, tags: &[u64]) -> bool {
+        self.purges.concern(purge_count, key, tags)
+    }
+
     /// Stores a response, unless a purge after the first `purge_count` ones concerns it. Returns
     /// whether it was stored.
     pub fn put(&self, key: &Key, object: &Object, purge_count: u64) -> bool {

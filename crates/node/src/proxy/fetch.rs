@@ -54,9 +54,16 @@ struct Storing {
 }
 
 impl Node {
+    /// Joins a fetch that began after all purges of the URL, or begins one.
+    pub(super) fn join(&self, asking: &Asking) -> Joined {
+        let is_outdated = |purge_count| self.store.is_purged(purge_count, &asking.key, &[]);
+        let purge_count = self.store.purge_count();
+        self.flights.join(asking.flight(), purge_count, is_outdated)
+    }
+
     /// Revalidates in the background, unless that is under way.
     pub(super) fn refresh(self: Arc<Self>, asking: &Asking, stored: &Object) {
-        let Joined::Lead(lead) = self.flights.join(asking.flight()) else {
+        let Joined::Lead(lead) = self.join(asking) else {
             return;
         };
         let asking = Asking {
@@ -102,10 +109,16 @@ impl Node {
         let is_conditional = ["if-none-match", "if-modified-since"]
             .iter()
             .any(|name| headers.contains_key(*name));
-        let mut response = self
-            .origins
-            .send(self.outgoing(asking, headers.clone()))
-            .await?;
+        let sent = self.origins.send(self.outgoing(asking, headers.clone()));
+        let mut response = match (sent.await, &lead) {
+            (Ok(response), _) => response,
+            (Err(failure), lead) => {
+                if let Some(lead) = lead {
+                    lead.publish(Progress::Failed(failure));
+                }
+                return Err(failure);
+            }
+        };
         if response.status() == StatusCode::NOT_MODIFIED && is_conditional {
             if let Some(object) = stored
                 && conditional::confirms(&object.head.headers, response.headers())

@@ -373,6 +373,49 @@ fn what_was_fetched_before_a_purge_is_not_stored_after_it() {
     assert_eq!(site.get("/x").content, "version 2");
 }
 
+/// A request after a purge shared the fetch that had begun before it.
+#[test]
+fn a_request_after_a_purge_is_not_answered_by_an_older_fetch() {
+    for purge in ["url=http://a/x", "prefix=http://a/", "tag=t"] {
+        let gate = Arc::new(Barrier::new(2));
+        let at_origin = gate.clone();
+        let origin = Origin::start(move |_, number, stream| {
+            if number == 1 {
+                at_origin.wait();
+                at_origin.wait();
+            }
+            let fields = format!("{FRESH}Cache-Tag: t\r\n");
+            let text = response("200 OK", &fields, &format!("version {number}"));
+            let (begin, end) = text.split_at(text.len() - 4);
+            stream.write_all(begin.as_bytes()).expect("loopback works");
+            if number == 1 {
+                at_origin.wait();
+                at_origin.wait();
+            }
+            stream.write_all(end.as_bytes()).expect("loopback works");
+        });
+        let site = Arc::new(Site::new(&origin));
+        let client = std::thread::spawn({
+            let site = site.clone();
+            move || site.get("/x").content
+        });
+        gate.wait();
+        if purge != "tag=t" {
+            // The tags are not known yet.
+            site.purge(purge);
+            assert_eq!(site.get("/x").content, "version 2", "{purge}");
+        }
+        gate.wait();
+        gate.wait();
+        site.purge(purge);
+        assert_ne!(site.get("/x").content, "version 1", "{purge}");
+        gate.wait();
+        let content = client.join().expect("the thread does not panic");
+        assert_eq!(content, "version 1");
+        assert!(site.get("/x").cache().starts_with("hit"));
+    }
+}
+
 #[test]
 fn a_successful_unsafe_request_invalidates_its_url() {
     let origin = Origin::plain(FRESH, "content");

@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Origin};
 use crate::rules::freshness::Grace;
+use crate::rules::status::Forward;
 use hyper::body::Frame;
 use hyper::header::HeaderValue;
 use std::convert::Infallible;
@@ -150,4 +151,40 @@ fn content_that_is_not_as_long_as_announced_is_not_stored() {
         let end = std::iter::from_fn(|| reader.try_next()).find_map(Result::err);
         assert_eq!(end, Some(End::Failed), "{content}");
     }
+}
+
+/// Clients that waited for a fetch that failed began one of their own each, and waited again.
+#[test]
+fn a_request_that_waits_for_a_fetch_that_fails_is_answered_with_the_stale_response() {
+    let (runtime, node) = (runtime(), node());
+    let asking = || Asking {
+        key: Key::parse("http://a/").expect("the text is valid"),
+        is_head: false,
+        headers: HeaderMap::new(),
+        wanted: None,
+        has_condition: false,
+        directives: crate::rules::directives::Directives::default(),
+        client: [127, 0, 0, 1].into(),
+        is_peer: false,
+    };
+    let Joined::Lead(lead) = node.join(&asking()) else {
+        panic!("nothing is fetched yet");
+    };
+    let mut stale = Head::clone(&storing(None).head);
+    stale.terms.fresh_ms = 0;
+    stale.terms.error_ms = 1_000;
+    let stored = Object::new(Arc::new(stale), vec![Bytes::from_static(b"stale")]);
+    let _context = runtime.enter();
+    let answer = node
+        .clone()
+        .fetch_or_follow(asking(), Some(stored), Forward::Stale);
+    let mut answer = std::pin::pin!(answer);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(answer.as_mut().poll(&mut context).is_pending());
+    lead.publish(Progress::Failed(Failure::Timeout));
+    drop(lead);
+    let answer = runtime.block_on(answer);
+    assert_eq!(answer.response.status(), StatusCode::OK);
+    assert_eq!(answer.reply, crate::metrics::Reply::StaleOnError);
+    assert_eq!(node.metrics.origin_requests.load(Relaxed), 0);
 }
