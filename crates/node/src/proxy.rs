@@ -550,7 +550,7 @@ impl Node {
         let status = match &fetched {
             Ok(Fetched::Passed(response)) => Some(response.status()),
             Ok(Fetched::Filling { head, .. }) => Some(head.status),
-            Ok(Fetched::Confirmed(_)) => None,
+            Ok(Fetched::Confirmed(..)) => None,
             Err(_) => Some(StatusCode::BAD_GATEWAY),
         };
         let is_failure = status.is_some_and(|status| matches!(status.as_u16(), 500 | 502..=504));
@@ -562,19 +562,20 @@ impl Node {
             return reply::stored(asking, object, now_ms, Reply::StaleOnError, cache);
         }
         match fetched {
-            Ok(Fetched::Confirmed(object)) => {
+            Ok(Fetched::Confirmed(object, own)) => {
                 cache.forward_status = Some(304);
                 cache.is_stored = true;
-                reply::stored(asking, &object, now_ms, Reply::Revalidated, cache)
+                reply::stored(asking, &object, now_ms, Reply::Revalidated, cache).with(own)
             }
             Ok(Fetched::Filling {
                 head,
                 fill,
                 length,
                 first,
+                own,
             }) => {
                 cache.is_stored = true;
-                reply::leading(asking, &head, &fill, first, length, now_ms, cache)
+                reply::leading(asking, &head, &fill, first, length, now_ms, cache).with(own)
             }
             Ok(Fetched::Passed(response)) => self.passed(response, cache, asking.is_head),
             Err(Failure::Timeout) => {

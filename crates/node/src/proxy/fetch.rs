@@ -38,9 +38,12 @@ pub(super) enum Fetched {
         length: Option<u64>,
         /// Reader of the request that fetches; made before the content could be dropped.
         first: Option<Reader>,
+        /// Fields that are for the client of this request and are not stored.
+        own: HeaderMap,
     },
-    /// The origin has confirmed the stored response.
-    Confirmed(Object),
+    /// The origin has confirmed the stored response. It has sent these fields for the client of
+    /// this request, which are not stored.
+    Confirmed(Object, HeaderMap),
 }
 
 /// A response being fetched: what storing it needs.
@@ -123,11 +126,12 @@ impl Node {
             if let Some(object) = stored
                 && conditional::confirms(&object.head.headers, response.headers())
             {
-                let object = self.confirm(asking, object, response.headers(), sent_ms, purge_count);
+                let (object, own) =
+                    self.confirm(asking, object, response.headers(), sent_ms, purge_count);
                 if let Some(lead) = lead {
                     lead.publish(Progress::Confirmed(object.clone()));
                 }
-                return Ok(Fetched::Confirmed(object));
+                return Ok(Fetched::Confirmed(object, own));
             }
             // The confirmation is for another response: fetch without conditions.
             conditional::remove(&mut headers);
@@ -146,7 +150,8 @@ impl Node {
         }
     }
 
-    /// Updates a stored response by a confirmation (RFC 9111, section 4.3.4).
+    /// Updates a stored response by a confirmation (RFC 9111, section 4.3.4). Returns the fields
+    /// that are not stored, too.
     fn confirm(
         &self,
         asking: &Asking,
@@ -154,7 +159,7 @@ impl Node {
         newer: &HeaderMap,
         sent_ms: u64,
         purge_count: u64,
-    ) -> Object {
+    ) -> (Object, HeaderMap) {
         let now_ms = self.now_ms();
         let mut newer = newer.clone();
         fields::remove_hop_by_hop(&mut newer);
@@ -172,11 +177,10 @@ impl Node {
         let judged = self.judge(asking, head.status, &head.headers, sent_ms, now_ms);
         let selection = Selection::of(&asking.headers, &head.headers);
         let mut object = stored.clone();
+        let mut own = HeaderMap::new();
         match (judged, selection) {
             (Ok((terms, rules)), Some(selection)) => {
-                for name in &rules.listed_fields {
-                    head.headers.remove(name);
-                }
+                own = fields::take(&mut head.headers, &rules.listed_fields);
                 head.terms = terms;
                 head.selection = selection;
                 object.head = Arc::new(head);
@@ -192,7 +196,7 @@ impl Node {
                 self.store.remove(&asking.key);
             }
         }
-        object
+        (object, own)
     }
 
     fn judge(
@@ -226,7 +230,7 @@ impl Node {
         purge_count: u64,
         lead: Option<Lead>,
     ) -> Fetched {
-        let (head, length) = match self.head(asking, &response, sent_ms) {
+        let (head, length, own) = match self.head(asking, &response, sent_ms) {
             Ok(storable) => storable,
             Err(refusal) => {
                 if let Some(refusal) = refusal {
@@ -264,6 +268,7 @@ impl Node {
             fill,
             length,
             first,
+            own,
         }
     }
 
@@ -286,14 +291,14 @@ impl Node {
         }
     }
 
-    /// Returns the head of a response that may be stored, and the length of its content if it is
-    /// known; else the reason, which is `None` if the content is too long.
+    /// Returns the head of a response that may be stored, the length of its content if it is known,
+    /// and fields that are not stored; else the reason, which is `None` if the content is too long.
     fn head(
         &self,
         asking: &Asking,
         response: &Response<Incoming>,
         sent_ms: u64,
-    ) -> Result<(Head, Option<u64>), Option<Refusal>> {
+    ) -> Result<(Head, Option<u64>, HeaderMap), Option<Refusal>> {
         let now_ms = self.now_ms();
         let status = response.status();
         let mut headers = response.headers().clone();
@@ -317,10 +322,8 @@ impl Node {
         } else {
             None
         };
-        for name in &rules.listed_fields {
-            headers.remove(name);
-        }
         let tags = take_tags(&mut headers);
+        let own = fields::take(&mut headers, &rules.listed_fields);
         if !headers.contains_key("date") {
             headers.insert("date", dates::format(now_ms));
         }
@@ -334,7 +337,7 @@ impl Node {
             tags,
             coded: None,
         };
-        Ok((head, length))
+        Ok((head, length, own))
     }
 
     /// Reads the content and stores the response when it is complete. Others follow as long as

@@ -24,6 +24,23 @@ pub(super) struct Answer {
     pub cache: CacheStatus,
 }
 
+impl Answer {
+    /// Adds fields for the client of the request alone, except those that the reply has and those
+    /// that describe its content.
+    pub fn with(mut self, fields: HeaderMap) -> Self {
+        let headers = self.response.headers_mut();
+        for name in fields.keys() {
+            if headers.contains_key(name) || CONTENT_FIELDS.contains(&name.as_str()) {
+                continue;
+            }
+            for value in fields.get_all(name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        self
+    }
+}
+
 /// Fields of content, which a 304 does not have.
 const CONTENT_FIELDS: [&str; 4] = [
     "content-encoding",

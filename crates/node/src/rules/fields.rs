@@ -108,6 +108,20 @@ pub fn remove_unkeyed(headers: &mut HeaderMap) {
     }
 }
 
+/// Removes fields and returns them.
+pub fn take(headers: &mut HeaderMap, names: &[HeaderName]) -> HeaderMap {
+    let mut taken = HeaderMap::new();
+    for name in names {
+        if let hyper::header::Entry::Occupied(entry) = headers.entry(name) {
+            let (name, values) = entry.remove_entry_mult();
+            for value in values {
+                taken.append(name.clone(), value);
+            }
+        }
+    }
+    taken
+}
+
 /// Copies the fields of a newer response over those of a stored one (RFC 9111, section 3.2). The
 /// fields that describe the stored content's length and range stay.
 pub fn update(stored: &mut HeaderMap, newer: &HeaderMap) {

@@ -233,6 +233,34 @@ fn a_stored_part_is_not_sent_for_another_version() {
     assert_eq!(other.cache(), "fwd=partial; stored; ttl=60");
 }
 
+/// `no-cache="set-cookie"` forbids to use the field for other requests. The client whose request
+/// was forwarded did not get it either.
+#[test]
+fn fields_that_are_not_stored_reach_the_client_that_was_forwarded() {
+    let origin = Origin::start(|head, number, stream| {
+        let fields = "Cache-Control: max-age=10, private=\"set-cookie, x-own\"\r\nETag: \"v\"\r\n";
+        let own = format!("{fields}Set-Cookie: a={number}\r\nX-Own: {number}\r\n");
+        let text = match head.contains("if-none-match") {
+            true => response("304 Not Modified", &own, ""),
+            false => response("200 OK", &own, "content"),
+        };
+        stream.write_all(text.as_bytes()).expect("loopback works");
+    });
+    let site = Site::new(&origin);
+    let seen = || {
+        let got = site.get("/x");
+        let text = |name| got.field(name).to_owned();
+        (got.content.clone(), text("set-cookie"), text("x-own"))
+    };
+    let expected = |cookie: &str, own: &str| ("content".into(), cookie.into(), own.into());
+    assert_eq!(seen(), expected("a=1", "1"));
+    assert_eq!(seen(), expected("", ""));
+    site.clock.advance(Duration::from_secs(11));
+    assert_eq!(seen(), expected("a=2", "2"));
+    assert_eq!(seen(), expected("", ""));
+    assert_eq!(origin.heads().len(), 2);
+}
+
 #[test]
 fn variants_are_stored_side_by_side() {
     let origin = Origin::start(|head, _, stream| {
