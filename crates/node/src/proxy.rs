@@ -54,7 +54,8 @@ pub struct Node {
     origins: Arc<Origins>,
     pub(crate) cluster: Option<Arc<Cluster>>,
     flights: Arc<Flights>,
-    /// URLs whose responses could not be stored. Requests for them do not wait for each other.
+    /// URLs whose responses could not be stored ([`Asking::passed_name`]). Requests for them do not
+    /// wait for each other.
     passed: Cache<String, ()>,
     log: Option<AccessLog>,
     /// This node in Via.
@@ -438,7 +439,7 @@ impl Node {
         stored: Option<Object>,
         forward: Forward,
     ) -> Answer {
-        let is_passed = self.passed.contains_key(asking.key.as_str());
+        let is_passed = self.passed.contains_key(&asking.passed_name());
         let mut is_alone = is_passed;
         loop {
             let lead = if is_alone {
@@ -715,6 +716,16 @@ impl Asking {
                 String::from_utf8_lossy(range.as_bytes())
             ),
             None => self.key.to_string(),
+        }
+    }
+
+    /// Name under which is remembered that responses could not be stored. Requests with credentials
+    /// have one of their own, so that personal responses do not concern the others.
+    fn passed_name(&self) -> String {
+        let has = |name: &str| self.headers.contains_key(name);
+        match has("authorization") || has("cookie") {
+            true => format!("{}\n", self.key),
+            false => self.key.to_string(),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::config::{ClusterConfig, Config, Invalid, STORE_SHARDS};
 use crate::disk::{Disk, DiskStats, Job, Position, Queue, Step, Victim, key_hash};
 use crate::object::{Head, Object, Resource, read_all};
 use crate::purge::{Purges, Target};
+use crate::rules::fields::Lines;
 use crate::rules::key::Key;
 use crate::rules::ranges::Range;
 use library::{Cache, Cause, Op, Stats};
@@ -333,6 +334,25 @@ impl Store {
     pub fn remove(&self, key: &Key) -> bool {
         let was_on_disk = self.remove_from_disk(key);
         self.cache.remove(key) || was_on_disk
+    }
+
+    /// Removes the responses under a URL that a request would be answered with. Those for other
+    /// request fields stay, unless only the disk tier has them.
+    pub fn remove_for(&self, key: &Key, request: &impl Lines) {
+        let mut is_unchanged = false;
+        self.change(key, |resource| {
+            let is_other = |object: &&Object| !object.head.selection.matches(request);
+            let others: Vec<Object> = resource.variants.iter().filter(is_other).cloned().collect();
+            let is_empty = resource.variants.is_empty();
+            is_unchanged = !is_empty && others.len() == resource.variants.len();
+            (!is_empty && !is_unchanged).then_some(Resource {
+                variants: others,
+                place: None,
+            })
+        });
+        if !is_unchanged {
+            self.remove_from_disk(key);
+        }
     }
 
     fn remove_from_disk(&self, key: &Key) -> bool {

@@ -193,7 +193,7 @@ impl Node {
             }
             _ => {
                 object.head = Arc::new(head);
-                self.store.remove(&asking.key);
+                self.store.remove_for(&asking.key, &asking.headers);
             }
         }
         (object, own)
@@ -236,14 +236,16 @@ impl Node {
                 if let Some(refusal) = refusal {
                     self.metrics.refusal(refusal);
                 }
-                // What is stored is no longer what the origin sends; it remains usable if the
-                // origin fails. A refusal of this request alone says nothing about either.
+                // What is stored for such a request is no longer what the origin sends; it remains
+                // usable if the origin fails. A refusal of this request alone, and a response to
+                // its credentials, say nothing about either.
                 let status = response.status();
                 if !is_of_request(status) {
-                    if !status.is_server_error() {
-                        self.store.remove(&asking.key);
+                    let has_failed = status.is_server_error();
+                    if !has_failed && refusal != Some(Refusal::Authorization) {
+                        self.store.remove_for(&asking.key, &asking.headers);
                     }
-                    self.passed.insert(asking.key.as_str().to_owned(), ());
+                    self.passed.insert(asking.passed_name(), ());
                 }
                 if let Some(lead) = lead {
                     lead.publish(Progress::Alone);

@@ -284,6 +284,55 @@ fn variants_are_stored_side_by_side() {
     assert_eq!(origin.heads().len(), 2);
 }
 
+/// Each personal response removed what was stored for all others, and the requests for it were sent
+/// to the origin one by one for two minutes.
+#[test]
+fn personal_responses_do_not_displace_those_for_everyone() {
+    let origin = Origin::start(|head, _, stream| {
+        let has = |name: &str| head.contains(&format!("\r\n{name}: "));
+        let text = match has("cookie") {
+            true => response(
+                "200 OK",
+                "Cache-Control: private\r\nVary: Cookie\r\n",
+                "own",
+            ),
+            false => response("200 OK", &format!("{FRESH}Vary: Cookie\r\n"), "all"),
+        };
+        stream.write_all(text.as_bytes()).expect("loopback works");
+    });
+    let site = Site::new(&origin);
+    assert_eq!(site.get("/x").content, "all");
+    let personal = [
+        "Cookie: user=1\r\n",
+        "Authorization: Basic x\r\nCache-Control: no-cache\r\n",
+    ];
+    for fields in personal {
+        for _ in 0..2 {
+            site.get_with("/x", fields);
+            assert_eq!(site.get("/x").cache(), "hit; ttl=60", "{fields}");
+        }
+    }
+    assert_eq!(origin.heads().len(), 5);
+    // The others share their fetches as before.
+    site.clock.advance(Duration::from_secs(61));
+    site.get_with("/x", personal[0]);
+    assert!(!site.get("/x").cache().contains("bypass"));
+    // What the origin sends to everyone replaces what is stored.
+    let origin = Origin::start(|_, number, stream| {
+        let fields = if number == 1 {
+            FRESH
+        } else {
+            "Cache-Control: no-store\r\n"
+        };
+        let text = response("200 OK", fields, "all");
+        stream.write_all(text.as_bytes()).expect("loopback works");
+    });
+    let site = Site::new(&origin);
+    site.get("/x");
+    site.get_with("/x", "Cache-Control: no-cache\r\n");
+    assert_eq!(site.get("/x").cache(), "fwd=bypass");
+}
+
 #[test]
 fn purges_concern_urls_prefixes_and_tags() {
     let origin = Origin::plain(
