@@ -391,7 +391,7 @@ impl Cluster {
     pub fn store_stub(&self, key: &Key, message: Message) -> Option<Arc<Head>> {
         let head = Arc::new(message.head);
         let stub = Object::stub(head.clone());
-        let is_stored = self.store.put_from_peer(key, key, &stub, message.age);
+        let is_stored = self.store.put_stub_of_peer(key, &stub, message.age);
         is_stored.then_some(head)
     }
 

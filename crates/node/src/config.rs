@@ -144,6 +144,9 @@ pub struct Limits {
     pub origin_idle: Duration,
     /// Time for which open connections may finish when the node stops.
     pub stop_time: Duration,
+    /// Time in which a purge reaches the other nodes that answer. What one of them had before it
+    /// must not be stored by a node that has the purge already, and is not purged again.
+    pub purge_transit: Duration,
 }
 
 impl Default for Limits {
@@ -161,6 +164,7 @@ impl Default for Limits {
             origin_head_time: Duration::from_secs(30),
             origin_idle: Duration::from_secs(30),
             stop_time: Duration::from_secs(10),
+            purge_transit: Duration::from_secs(1),
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct Store {
     /// Bytes of copies. Less than zero for a moment if one leaves before it is counted.
     copy_bytes: Arc<AtomicI64>,
     copy_bytes_max: u64,
+    /// See [`crate::Limits::purge_transit`].
+    purge_transit: Duration,
     /// Number of chunks of an object that is coded; 0 without a cluster.
     chunks: usize,
 }
@@ -94,6 +96,7 @@ impl Store {
             clock: config.clock.clone(),
             copy_bytes,
             copy_bytes_max: config.memory_bytes / COPIES_PART,
+            purge_transit: config.limits.purge_transit,
             chunks: config.cluster.as_ref().map_or(0, ClusterConfig::chunks),
         })
     }
@@ -233,7 +236,13 @@ impl Store {
     pub fn put_copy(&self, key: &Key, copy: &Object, age: Duration) -> bool {
         debug_assert!(copy.is_copy);
         let bytes = self.copy_bytes() + copy.bytes() as u64;
-        bytes <= self.copy_bytes_max && self.put_from_peer(key, key, copy, age)
+        bytes <= self.copy_bytes_max && self.put_from_peer(key, key, copy, age + self.purge_transit)
+    }
+
+    /// Stores a stub that another node has sent on request, unless a purge within the time since
+    /// its fetch has begun concerns it. Returns whether it was stored.
+    pub fn put_stub_of_peer(&self, key: &Key, stub: &Object, age: Duration) -> bool {
+        self.put_from_peer(key, key, stub, age + self.purge_transit)
     }
 
     /// Bytes of copies in memory, estimated.
@@ -327,6 +336,11 @@ impl Store {
         }
         self.change(key, |resource| Some(resource.with_chunk(renewed.clone())));
         self.remove_from_disk(key);
+        // A purge that came between the question and the change has not seen the chunk.
+        if self.purges.concern(purge_count, key, &head.tags) {
+            self.cache.remove(key);
+            return false;
+        }
         true
     }
 
@@ -518,5 +532,62 @@ fn subtract(copy_bytes: &AtomicI64, resource: &Resource) {
     let bytes = resource.copy_bytes() as i64;
     if bytes > 0 {
         copy_bytes.fetch_sub(bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+    use crate::rules::freshness::Terms;
+    use crate::rules::vary::Selection;
+    use bytes::Bytes;
+    use hyper::StatusCode;
+    use hyper::header::HeaderMap;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn store() -> Store {
+        let config = Config {
+            clock: Clock::Manual(ManualClock::new(NOW_MS)),
+            ..Config::default()
+        };
+        Store::new(&config).expect("the settings are valid")
+    }
+
+    fn head() -> Arc<Head> {
+        Arc::new(Head {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            terms: Terms {
+                received_ms: NOW_MS,
+                initial_age_ms: 0,
+                fresh_ms: 60_000,
+                revalidate_ms: 0,
+                error_ms: 0,
+                keep_ms: 0,
+                is_always_validated: false,
+                must_revalidate: false,
+            },
+            selection: Selection::default(),
+            part: None,
+            tags: [].into(),
+            coded: None,
+        })
+    }
+
+    /// A node that had received a purge stored a copy from the owner, which had received the
+    /// response an instant before the purge.
+    #[test]
+    fn a_copy_that_a_purge_has_overtaken_is_not_stored() {
+        let store = store();
+        let key = Key::parse("http://a/x").expect("the text is valid");
+        let other = Key::parse("http://a/y").expect("the text is valid");
+        let copy = Object::copy(head(), Bytes::from_static(b"old"));
+        assert!(store.put_copy(&key, &copy, Duration::ZERO));
+        store.purge(&Target::Url(key.clone()), false);
+        assert!(!store.put_copy(&key, &copy, Duration::ZERO));
+        assert!(store.put_copy(&other, &copy, Duration::ZERO));
+        assert!(store.get(&key).is_none());
     }
 }
