@@ -118,12 +118,7 @@ impl Content {
     pub fn passed(body: Incoming, bytes_max: u64, idle: Duration) -> Self {
         Content {
             left: body.size_hint().exact(),
-            source: Source::Passed(Passed {
-                body,
-                bytes_left: bytes_max,
-                idle,
-                timer: Box::pin(sleep_until(Instant::now() + idle)),
-            }),
+            source: Source::Passed(Passed::new(body, bytes_max, idle)),
             record: None,
         }
     }
@@ -251,18 +246,38 @@ impl Following {
 }
 
 /// A body from the other side of the proxy, with bounds.
-pub struct Passed {
-    body: Incoming,
+pub struct Passed<B = Incoming> {
+    body: B,
     bytes_left: u64,
     idle: Duration,
+    /// Whether the sender was waited for since the last part. The time in which this side takes
+    /// nothing is not the sender's.
+    is_awaited: bool,
     timer: Pin<Box<Sleep>>,
 }
 
-impl Passed {
+impl<B> Passed<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn new(body: B, bytes_max: u64, idle: Duration) -> Self {
+        Passed {
+            body,
+            bytes_left: bytes_max,
+            idle,
+            is_awaited: false,
+            timer: Box::pin(sleep_until(Instant::now() + idle)),
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Pending => {
+                    if !std::mem::replace(&mut self.is_awaited, true) {
+                        self.timer.as_mut().reset(Instant::now() + self.idle);
+                    }
                     ready!(self.timer.as_mut().poll(context));
                     let error = io::Error::new(io::ErrorKind::TimedOut, "the sender is too slow");
                     return Poll::Ready(Some(Err(error)));
@@ -272,7 +287,7 @@ impl Passed {
                     return Poll::Ready(Some(Err(io::Error::other(error))));
                 }
                 Poll::Ready(Some(Ok(frame))) => {
-                    self.timer.as_mut().reset(Instant::now() + self.idle);
+                    self.is_awaited = false;
                     // Trailers are not passed on.
                     let Ok(chunk) = frame.into_data() else {
                         continue;
@@ -285,5 +300,57 @@ impl Passed {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::task::Waker;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use tokio::time::advance;
+
+    const IDLE: Duration = Duration::from_secs(30);
+
+    /// Content that is sent by hand.
+    struct Fed(UnboundedReceiver<Bytes>);
+
+    impl Body for Fed {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let next = self.0.poll_recv(context);
+            next.map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+        }
+    }
+
+    /// The time in which a client took nothing counted as the origin's, so that the reply was cut
+    /// if nothing was there at its end.
+    #[tokio::test(start_paused = true)]
+    async fn a_sender_has_its_time_from_the_instant_at_which_it_is_awaited() {
+        let (sender, receiver) = unbounded_channel();
+        let mut passed = Passed::new(Fed(receiver), 1_000, IDLE);
+        let mut context = Context::from_waker(Waker::noop());
+        let chunk = Bytes::from_static(b"a");
+        for _ in 0..2 {
+            sender.send(chunk.clone()).expect("it is received");
+            let next = passed.poll(&mut context);
+            assert!(matches!(next, Poll::Ready(Some(Ok(next))) if next == chunk));
+            // The client takes nothing.
+            advance(2 * IDLE).await;
+            for _ in 0..2 {
+                assert!(passed.poll(&mut context).is_pending());
+                advance(IDLE / 2 - Duration::from_secs(1)).await;
+            }
+        }
+        assert!(passed.poll(&mut context).is_pending());
+        advance(Duration::from_secs(3)).await;
+        let next = passed.poll(&mut context);
+        assert!(matches!(next, Poll::Ready(Some(Err(_)))));
     }
 }
