@@ -61,6 +61,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 /// Threads for reads of the disk that have to wait, look-ups of names, and purges.
 const BLOCKING_THREADS: usize = 32;
@@ -75,6 +76,7 @@ pub struct Running {
     pub peers: Option<SocketAddr>,
     /// Address for operators.
     pub admin: Option<SocketAddr>,
+    certificate: Option<watch::Sender<TlsAcceptor>>,
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
     connections: Arc<Semaphore>,
@@ -95,7 +97,12 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         let address = listener.local_addr();
         address.map_err(|error| Invalid(format!("a socket without an address: {error}")))
     };
-    for (listener, tls) in listen::bind_all(config)? {
+    let certificate = match &config.certificate {
+        Some((certificate, key)) => Some(watch::channel(listen::tls(certificate, key)?).0),
+        None => None,
+    };
+    let tls = certificate.as_ref().map(watch::Sender::subscribe);
+    for (listener, tls) in listen::bind_all(config, tls)? {
         addresses.push(address(&listener)?);
         let serving = listen::serve(
             node.clone(),
@@ -134,6 +141,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
         addresses,
         peers,
         admin,
+        certificate,
         stop,
         listeners,
         connections,
@@ -174,6 +182,20 @@ fn follow(
 }
 
 impl Running {
+    /// Reads the certificate for clients and its key again, for further connections. Returns false
+    /// if there is none.
+    ///
+    /// # Errors
+    /// They cannot be used, so that the previous ones stay in use.
+    pub fn reload(&self) -> Result<bool, Invalid> {
+        let paths = self.node.config.certificate.as_ref();
+        let Some((sender, (certificate, key))) = self.certificate.as_ref().zip(paths) else {
+            return Ok(false);
+        };
+        sender.send_replace(listen::tls(certificate, key)?);
+        Ok(true)
+    }
+
     /// Stops to accept, and waits until open connections have finished, or for the configured time.
     /// What is in memory is then written to the disk tier.
     pub async fn stop(mut self) {
@@ -189,7 +211,8 @@ impl Running {
     }
 }
 
-/// Runs a node until the process receives SIGTERM or SIGINT.
+/// Runs a node until the process receives SIGTERM or SIGINT. SIGHUP lets it read the certificate
+/// for clients again.
 ///
 /// # Errors
 /// The runtime cannot be started, a setting cannot be used, or an address cannot be bound.
@@ -204,6 +227,8 @@ pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Err
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // Its usual effect would end the process without saving what is in memory.
+        let mut hangup = signal(SignalKind::hangup())?;
         let running = start(config)?;
         for address in &running.addresses {
             log::info!("serving clients on {address}");
@@ -214,9 +239,16 @@ pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Err
         if let Some(address) = running.admin {
             log::info!("serving operators on {address}");
         }
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => match running.reload() {
+                    Ok(true) => log::info!("SIGHUP: the certificate was read again"),
+                    Ok(false) => log::info!("SIGHUP: there is no certificate to be read again"),
+                    Err(why) => log::warn!("SIGHUP: the previous certificate stays in use: {why}"),
+                },
+            }
         }
         log::info!("stopping");
         running.stop().await;

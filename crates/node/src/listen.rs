@@ -65,7 +65,7 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
 pub async fn serve(
     node: Arc<Node>,
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     connections: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -85,7 +85,8 @@ pub async fn serve(
         };
         node.metrics.connections_accepted.fetch_add(1, Relaxed);
         node.metrics.connections_open.fetch_add(1, Relaxed);
-        let (node, tls, stop) = (node.clone(), tls.clone(), stop.clone());
+        let tls = tls.as_ref().map(|tls| tls.borrow().clone());
+        let (node, stop) = (node.clone(), stop.clone());
         tokio::spawn(async move {
             if let Err(error) = connection(&node, stream, address, tls, stop).await {
                 log::debug!("{address}: {error}");
@@ -205,19 +206,24 @@ where
     timeout(limits.stop_time, connection).await?
 }
 
+/// The acceptor for new connections with TLS. It changes when the certificate is read again.
+pub type Tls = watch::Receiver<TlsAcceptor>;
+
 /// Binds all addresses of a configuration for clients, with the acceptor for TLS where it is due.
 ///
 /// # Errors
-/// An address cannot be bound, or the certificate cannot be read.
-pub fn bind_all(config: &Config) -> Result<Vec<(TcpListener, Option<TlsAcceptor>)>, Invalid> {
+/// An address cannot be bound.
+pub fn bind_all(
+    config: &Config,
+    tls: Option<Tls>,
+) -> Result<Vec<(TcpListener, Option<Tls>)>, Invalid> {
     let mut listeners = vec![];
     for address in &config.listen {
         listeners.push((bind(*address)?, None));
     }
-    if let Some((certificate, key)) = &config.certificate {
-        let acceptor = tls(certificate, key)?;
+    if let Some(tls) = tls {
         for address in &config.listen_tls {
-            listeners.push((bind(*address)?, Some(acceptor.clone())));
+            listeners.push((bind(*address)?, Some(tls.clone())));
         }
     }
     Ok(listeners)

@@ -574,6 +574,59 @@ fn http_2_is_served_over_tls() {
     assert!(origin.heads()[0].contains("x-forwarded-proto: https\r\n"));
 }
 
+/// A renewed certificate was used after a restart only.
+#[test]
+fn a_renewed_certificate_is_used_after_a_reload() {
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
+
+    let folder = std::env::temp_dir().join(format!("mayfly-node-renewal-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the folder can be written");
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    let renew = || {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]);
+        let made = made.expect("the input is valid");
+        std::fs::write(&certificate, made.cert.pem()).expect("the folder can be written");
+        let text = made.signing_key.serialize_pem();
+        std::fs::write(&key, text).expect("the folder can be written");
+        CertificateDer::from(made.cert.der().to_vec())
+    };
+    let first = renew();
+    let origin = Origin::plain(FRESH, "content");
+    let site = Site::with(&origin, |config| {
+        config.listen.clear();
+        config.listen_tls = vec!["127.0.0.1:0".parse().expect("the text is valid")];
+        config.certificate = Some((certificate.clone(), key.clone()));
+    });
+    let is_used = |trusted: &CertificateDer<'static>| {
+        let mut roots = RootCertStore::empty();
+        roots.add(trusted.clone()).expect("the input is valid");
+        let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the input is valid")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").expect("the text is valid");
+        site.runtime.block_on(async {
+            let address = site.running.addresses[0];
+            let stream = tokio::net::TcpStream::connect(address).await;
+            let stream = stream.expect("loopback works");
+            let connected = TlsConnector::from(Arc::new(tls)).connect(name, stream);
+            connected.await.is_ok()
+        })
+    };
+    assert!(is_used(&first));
+    let second = renew();
+    assert!(is_used(&first) && !is_used(&second));
+    assert_eq!(site.running.reload(), Ok(true));
+    assert!(is_used(&second) && !is_used(&first));
+    std::fs::write(&key, "-----BEGIN PRIVATE KEY-----\nMC4").expect("the folder can be written");
+    assert!(site.running.reload().is_err());
+    assert!(is_used(&second));
+    std::fs::remove_dir_all(&folder).expect("the folder can be written");
+}
+
 #[test]
 fn a_stop_waits_for_open_requests() {
     // Passed when the request is at the origin, and when it is to be answered.
