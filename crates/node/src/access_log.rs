@@ -1,12 +1,15 @@
-//! The access log: one line of JSON per request, written by a thread of its own.
+//! The access log: one line of JSON per request, written by a thread of its own. A file that was
+//! renamed or deleted is opened again by its name within a second, so that programs which rotate
+//! logs need not notify the node.
 
 use crate::metrics::Metrics;
 use crate::rules::dates;
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::net::IpAddr;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,6 +19,8 @@ use std::time::{Duration, Instant};
 const LINES_MAX: usize = 65_536;
 /// Longest time for which a line stays in the thread's buffer.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
+/// Bytes that are written at once.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum length of a logged URL in bytes.
 const URL_BYTES_MAX: usize = 1_024;
 
@@ -29,11 +34,7 @@ impl AccessLog {
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let target: Box<dyn Write + Send> = if path == Path::new("-") {
-            Box::new(io::stdout())
-        } else {
-            Box::new(OpenOptions::new().create(true).append(true).open(path)?)
-        };
+        let target = Target::open(path)?;
         let (sender, lines) = sync_channel(LINES_MAX);
         std::thread::Builder::new()
             .name("access-log".into())
@@ -42,20 +43,83 @@ impl AccessLog {
     }
 }
 
+/// Number of a regular file's device, and its own.
+type Identity = (u64, u64);
+
+/// Where the thread writes.
+enum Target {
+    Output(BufWriter<Stdout>),
+    /// A file, its name, and its identity.
+    File(BufWriter<File>, PathBuf, Option<Identity>),
+}
+
+impl Target {
+    fn open(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            let output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
+            return Ok(Target::Output(output));
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let identity = identity(&file.metadata()?);
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        Ok(Target::File(file, path.to_owned(), identity))
+    }
+
+    /// Opens the file of this name if another program has renamed or deleted the previous one. If
+    /// that fails, lines are written to the previous one.
+    fn follow(&mut self) -> io::Result<()> {
+        let Target::File(file, path, Some(open)) = self else {
+            return Ok(());
+        };
+        let named = std::fs::metadata(&path).ok();
+        // What is no file may block, and was not put there by a rotation.
+        if named.is_some_and(|named| identity(&named).is_none_or(|named| named == *open)) {
+            return Ok(());
+        }
+        file.flush()?;
+        *self = Target::open(path)?;
+        Ok(())
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            Target::Output(output) => output.write_all(line),
+            Target::File(file, ..) => file.write_all(line),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Target::Output(output) => output.flush(),
+            Target::File(file, ..) => file.flush(),
+        }
+    }
+}
+
+fn identity(metadata: &Metadata) -> Option<Identity> {
+    metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
+}
+
 /// Writes lines until all senders are gone. A failure to write loses lines, not requests.
-fn write_lines(lines: &Receiver<String>, target: Box<dyn Write + Send>) {
-    let mut target = BufWriter::with_capacity(64 << 10, target);
+fn write_lines(lines: &Receiver<String>, mut target: Target) {
     let mut has_failed = false;
+    let mut followed = Instant::now();
     loop {
-        let result = match lines.recv_timeout(FLUSH_TIME) {
-            Ok(line) => target.write_all(line.as_bytes()),
+        let line = lines.recv_timeout(FLUSH_TIME);
+        let mut result = Ok(());
+        if followed.elapsed() >= FLUSH_TIME {
+            followed = Instant::now();
+            result = target.follow();
+        }
+        let written = match line {
+            Ok(line) => target.write(line.as_bytes()),
             Err(RecvTimeoutError::Timeout) => target.flush(),
             Err(RecvTimeoutError::Disconnected) => {
                 let _ = target.flush();
                 return;
             }
         };
-        match result {
+        match result.and(written) {
             Err(error) if !has_failed => {
                 log::warn!("the access log cannot be written: {error}");
                 has_failed = true;
@@ -178,6 +242,24 @@ fn quote(line: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lines went to the renamed file until the next start.
+    #[test]
+    fn a_file_that_was_renamed_is_opened_again() {
+        let folder = std::env::temp_dir().join(format!("mayfly-access-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the folder is writable");
+        let (path, old) = (folder.join("log"), folder.join("log.1"));
+        let mut target = Target::open(&path).expect("the folder is writable");
+        target.write(b"a").expect("the file is writable");
+        std::fs::rename(&path, &old).expect("the file is there");
+        target.write(b"b").expect("the file is writable");
+        target.follow().expect("the folder is writable");
+        target.write(b"c").expect("the file is writable");
+        target.flush().expect("the file is writable");
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!((read(&old), read(&path)), ("ab".into(), "c".into()));
+        std::fs::remove_dir_all(&folder).expect("the folder is there");
+    }
 
     #[test]
     fn control_characters_do_not_end_a_line() {
