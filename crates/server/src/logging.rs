@@ -1,22 +1,90 @@
 //! The log: one line per event, as text or as JSON, written to standard error or a file.
 //!
-//! A line is one call of `write`, without a lock, so that a signal handler can write too.
+//! A line is one call of `write`, and no wait for a lock, so that a signal handler can write too. A
+//! file that was renamed or deleted is opened again by its name with the next line, so that
+//! programs which rotate logs need not notify the server.
 
 use crate::config::words::{JSON_LOG, LOG_FORMATS, LOG_LEVELS};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::{self, Path, PathBuf};
+use std::sync::{OnceLock, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 struct Logger;
 
 /// Where the log is written, and how.
 struct Output {
-    file: Option<File>,
+    file: Option<Rotated>,
     is_json: bool,
+}
+
+/// A file that another program may rename or delete, so that a new one gets its name.
+struct Rotated {
+    /// Absolute, because the working directory may change.
+    path: PathBuf,
+    open: RwLock<Open>,
+}
+
+/// An open file, and its identity.
+struct Open {
+    file: File,
+    identity: Option<Identity>,
+}
+
+/// Number of a regular file's device, and its own.
+type Identity = (u64, u64);
+
+impl Open {
+    fn new(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let identity = identity(&file.metadata()?);
+        Ok(Open { file, identity })
+    }
+}
+
+fn identity(metadata: &fs::Metadata) -> Option<Identity> {
+    metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
+}
+
+impl Rotated {
+    fn new(path: &Path) -> io::Result<Self> {
+        let path = path::absolute(path)?;
+        let open = RwLock::new(Open::new(&path)?);
+        Ok(Rotated { path, open })
+    }
+
+    /// Opens the file of this name if it is another one. If that fails, lines are written to the
+    /// previous one.
+    fn follow(&self) {
+        let named = fs::metadata(&self.path).ok();
+        let named = named.map(|metadata| identity(&metadata));
+        // What is no file may block, and was not put there by a rotation.
+        let is_open = |open: &Open| {
+            open.identity.is_none() || named == Some(None) || named == Some(open.identity)
+        };
+        if self.open.read().is_ok_and(|open| is_open(&open)) {
+            return;
+        }
+        if let Ok(mut open) = self.open.write()
+            && !is_open(&open)
+            && let Ok(new) = Open::new(&self.path)
+        {
+            *open = new;
+        }
+    }
+
+    /// Writes bytes. Waits for no lock: during a change of the file it returns false.
+    fn write(&self, bytes: &[u8]) -> bool {
+        let Ok(open) = self.open.try_read() else {
+            return false;
+        };
+        let _ = (&open.file).write_all(bytes);
+        true
+    }
 }
 
 static OUTPUT: OnceLock<Output> = OnceLock::new();
@@ -29,7 +97,10 @@ static OUTPUT: OnceLock<Output> = OnceLock::new();
 pub fn start(level: &str, file: &str, format: &str) -> Result<(), String> {
     let file = match file {
         "" => None,
-        path => Some(open(Path::new(path))?),
+        path => {
+            let opened = Rotated::new(Path::new(path));
+            Some(opened.map_err(|error| format!("logfile {path}: {error}"))?)
+        }
     };
     let is_json = format == LOG_FORMATS[JSON_LOG];
     let output = OUTPUT.set(Output { file, is_json });
@@ -58,14 +129,6 @@ pub fn check(file: &str) -> Result<(), String> {
     }
 }
 
-fn open(path: &Path) -> Result<File, String> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .map_err(|error| format!("logfile {}: {error}", path.display()))
-}
-
 /// Sets the log level to one of the words of the `loglevel` setting.
 pub fn set_level(level: &str) {
     let index = LOG_LEVELS.iter().position(|word| *word == level);
@@ -83,16 +146,14 @@ pub fn is_json() -> bool {
     OUTPUT.get().is_some_and(|output| output.is_json)
 }
 
-/// Writes bytes to the log. A failed write must not stop the server. Takes no lock and allocates
-/// nothing.
+/// Writes bytes to the log, or to standard error while its file is changed. A failed write must not
+/// stop the server. Waits for no lock and allocates nothing.
 pub fn write(bytes: &[u8]) {
-    let _ = match OUTPUT.get().and_then(|output| output.file.as_ref()) {
-        Some(mut file) => file.write_all(bytes),
+    let file = OUTPUT.get().and_then(|output| output.file.as_ref());
+    if !file.is_some_and(|file| file.write(bytes)) {
         // Not the standard library's stream, which has a lock.
-        None => rustix::io::write(rustix::stdio::stderr(), bytes)
-            .map(|_| ())
-            .map_err(Into::into),
-    };
+        let _ = rustix::io::write(rustix::stdio::stderr(), bytes);
+    }
 }
 
 /// Writes the report of a crash: a line, and further lines below it.
@@ -138,6 +199,9 @@ impl Log for Logger {
             false => plain(now_ms(), level, &text),
         };
         line.push('\n');
+        if let Some(file) = OUTPUT.get().and_then(|output| output.file.as_ref()) {
+            file.follow();
+        }
         write(line.as_bytes());
     }
 
@@ -207,6 +271,34 @@ fn date(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lines went to the renamed file, and after its deletion nowhere.
+    #[test]
+    fn a_file_that_was_renamed_is_opened_again() {
+        let folder = std::env::temp_dir().join(format!("mayfly-log-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the folder is writable");
+        let (path, old) = (folder.join("log"), folder.join("log.1"));
+        let file = Rotated::new(&path).expect("the folder is writable");
+        let write = |text: &str| {
+            file.follow();
+            assert!(file.write(text.as_bytes()));
+        };
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        write("a");
+        write("b");
+        fs::rename(&path, &old).expect("the file is there");
+        write("c");
+        write("d");
+        assert_eq!((read(&old), read(&path)), ("ab".into(), "cd".into()));
+        // The name cannot be opened: the previous file is used.
+        fs::remove_file(&path).expect("the file is there");
+        fs::create_dir(&path).expect("the folder is writable");
+        write("e");
+        fs::remove_dir(&path).expect("it is empty");
+        write("f");
+        assert_eq!(read(&path), "f");
+        fs::remove_dir_all(&folder).expect("the folder is there");
+    }
 
     #[test]
     fn timestamps_are_formatted_as_utc_dates() {
