@@ -26,13 +26,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use store::Tick;
+use wire::rdb::Version;
 
 /// Maximum number of refused commands that are logged.
 const LOGGED_MAX: u64 = 10;
 /// Number of commands after which the progress is updated.
 const STEP_COMMANDS: u64 = 1024;
-/// First bytes of a snapshot file.
-const SNAPSHOT_MARKS: [&[u8]; 2] = [b"REDIS", b"VALKEY"];
 
 /// What is loaded.
 enum Found {
@@ -188,7 +187,7 @@ fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<T
     let mut reader = CommandReader::new(file, Vec::new(), 0);
     let first = reader.peek(6).map_err(|damage| failed(&damage))?.to_vec();
     let mut now = now;
-    if SNAPSHOT_MARKS.iter().any(|mark| first.starts_with(mark)) {
+    if Version::is_begun(&first) {
         let (file, read) = reader.into_parts();
         let name = path.display().to_string();
         let source = std::io::Cursor::new(read).chain(file);
@@ -336,6 +335,8 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::config::Config;
+    use wire::dump::{Element, Encoding};
+    use wire::rdb::{Framing, Writer};
 
     /// Executes a file of these lines. Returns the result and the number of keys.
     fn run(name: &str, lines: &str) -> (Result<u64, String>, usize) {
@@ -383,5 +384,41 @@ mod tests {
         );
         assert!(error.ends_with(&ending), "{error}");
         assert_eq!(keys, 1);
+    }
+
+    #[test]
+    fn a_base_of_any_version_is_a_snapshot() {
+        // Regression: a base in Mayfly's version, which has members of sets with deadlines, was
+        // taken for commands, so that the server did not start.
+        for (form, mark) in [
+            (Encoding::Set, "REDIS"),
+            (Encoding::ValkeyHash, "VALKEY"),
+            (Encoding::SetWithDeadlines, "MAYFLY"),
+        ] {
+            let mut writer = Writer::default();
+            writer.database(0);
+            writer.begin(b"key", None, form, 1);
+            writer.put(&Element {
+                name: b"element",
+                deadline: (form != Encoding::Set).then_some(1_900_000_000_000),
+                ..Element::default()
+            });
+            let items = writer.take();
+            let mut framing = Framing::default();
+            framing.add(&items);
+            let ending = framing.end(writer.version());
+            assert!(ending.header.starts_with(mark.as_bytes()));
+            let mut bytes = [&ending.header[..], &items, &ending.tail].concat();
+            bytes.extend_from_slice(commands(&["SET a 1"]).as_bytes());
+            let server = Server::new(Config::default(), Clock::manual(1_700_000_000_000));
+            let server = server.expect("valid settings");
+            let name = format!("mayfly-aof-base-{:x}", crate::random::chance(0));
+            let path = std::env::temp_dir().join(name);
+            fs::write(&path, bytes).expect("a file");
+            let result = load_file(&server, &path, Tick(1), true);
+            let _ = fs::remove_file(&path);
+            assert!(result.is_ok(), "{result:?}");
+            assert_eq!(server.keyspace.lock_all(Tick(1)).len(0), 2);
+        }
     }
 }

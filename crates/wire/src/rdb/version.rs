@@ -78,6 +78,14 @@ impl Version {
         }
     }
 
+    /// Whether a file that begins with these bytes is a snapshot, of any version, also of one that
+    /// this server cannot read. Six bytes are enough.
+    #[must_use]
+    pub fn is_begun(first: &[u8]) -> bool {
+        let marks: [&[u8]; 3] = [b"REDIS", b"VALKEY", b"MAYFLY"];
+        marks.iter().any(|mark| first.starts_with(mark))
+    }
+
     /// Returns the number by which types are read: in it, type 22 is either of Redis or of Valkey.
     pub(super) fn number(self) -> u16 {
         match self {
@@ -114,6 +122,7 @@ mod tests {
         ] {
             assert_eq!((one.and(two), two.and(one)), (both, both), "{one} {two}");
             assert_eq!(Version::read(both.header()), Some(both));
+            assert!(Version::is_begun(&both.header()[..6]), "{both}");
         }
         assert_eq!(Redis(9).header(), *b"REDIS0009");
         assert_eq!(Valkey(80).header(), *b"VALKEY080");
