@@ -23,7 +23,11 @@ _LONGEST = 3600.0
 # Seconds that the end of the program waits for a listener that is under way.
 _LAST_CALL = 10.0
 
-_caches: weakref.WeakSet[Any] = weakref.WeakSet()
+# Caches with deadlines, and the instants of their next looks, by the caches' numbers. A dictionary of
+# references, because other threads add caches at any time: an iteration of a WeakSet would fail then, and
+# a list of the dictionary's numbers is made in one step.
+_caches: dict[int, weakref.ref[Any]] = {}
+_due: dict[int, float] = {}
 # A queue, because signal handlers and destructors may call schedule() within schedule(): put() is
 # re-entrant, other than the methods of threading.Event.
 _wake: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -50,20 +54,27 @@ def _start() -> None:
 
 
 def _serve() -> None:
-    due: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
     is_awake = True
     while not _is_ended:
         now = time.monotonic()
         wait = _LONGEST
-        for cache in list(_caches):
-            if is_awake or due.get(cache, 0.0) <= now:
+        for number in list(_caches):
+            reference = _caches.get(number)
+            cache = reference() if reference is not None else None
+            if reference is None or cache is None:
+                continue
+            if is_awake or _due.get(number, 0.0) <= now:
                 left = cache._expire_some()
                 if left is None:
-                    due.pop(cache, None)
-                    _caches.discard(cache)
-                    continue
-                due[cache] = now + left
-            wait = min(wait, max(due[cache] - now, 0.0))
+                    _caches.pop(number, None)
+                    # Another thread may have set a deadline before the last line.
+                    left = cache._expire_some()
+                    if left is None:
+                        _due.pop(number, None)
+                        continue
+                    _caches[number] = reference
+                _due[number] = now + left
+            wait = min(wait, max(_due[number] - now, 0.0))
         # The last cache must not be kept alive by the name of the loop.
         cache = None
         # A deadline set during the look has put an item, which wakes the thread again.
@@ -90,8 +101,10 @@ def _restart() -> None:
     _thread = None
     _wake = queue.SimpleQueue()
     _starting = threading.Lock()
-    for cache in list(_caches):
-        schedule(cache, 0.0)
+    for reference in list(_caches.values()):
+        cache = reference()
+        if cache is not None:
+            schedule(cache, 0.0)
 
 
 atexit.register(_end)
@@ -102,7 +115,19 @@ if hasattr(os, "register_at_fork"):
 # The last definition: a signal handler within the import of this module finds all or none of it.
 def schedule(cache: Any, seconds: float) -> None:
     """Makes sure that the cache is looked at when its next deadline is due."""
-    _caches.add(cache)
+    number = id(cache)
+    if number not in _caches:
+
+        # The arguments are there at the end of the program, too, when the module is empty.
+        def forget(
+            _: weakref.ref[Any],
+            caches: dict[int, weakref.ref[Any]] = _caches,
+            due: dict[int, float] = _due,
+        ) -> None:
+            caches.pop(number, None)
+            due.pop(number, None)
+
+        _caches[number] = weakref.ref(cache, forget)
     # One item is enough, and bounds the queue.
     if _wake.empty():
         _wake.put(None)

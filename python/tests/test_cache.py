@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import queue
 import random
 import subprocess
 import sys
@@ -127,6 +128,57 @@ def test_the_timer_removes_without_traffic() -> None:
     cache.set("short", 1, ttl=0.005)
     assert left.wait(60) and causes == [("short", 1, "expired")]
     assert len(cache) == 1
+
+
+# The timer's thread ended with "Set changed size during iteration", and nothing expired any more.
+def test_caches_that_are_made_by_other_threads_do_not_end_the_timer() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work() -> None:
+        caches = []
+        for number in range(8_000):
+            cache = mayfly.Cache(10, ttl=3600.0)
+            cache["a"] = 1
+            caches.append(cache)
+            if number % 500 == 0:
+                caches.clear()
+
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    left = threading.Event()
+    cache = mayfly.Cache(10, listener=lambda *_: left.set())
+    cache.set("short", 1, ttl=0.005)
+    assert left.wait(60), "the timer has ended"
+
+
+class Overtaken(mayfly.Cache):
+    """Another thread stores an entry when the timer has seen that none has a deadline."""
+
+    is_overtaken = False
+
+    def _expire_some(self) -> float | None:
+        left = super()._expire_some()
+        if left is None and not self.is_overtaken:
+            self.is_overtaken = True
+            other = threading.Thread(target=self.set, args=("b", 1), kwargs={"ttl": 0.005})
+            other.start()
+            other.join()
+        return left
+
+
+# The timer then forgot the cache, which it looked at no more.
+def test_a_deadline_that_is_set_while_the_timer_looks_is_not_missed() -> None:
+    left: queue.SimpleQueue[object] = queue.SimpleQueue()
+    cache = Overtaken(10, listener=lambda key, *_: left.put(key))
+    cache.set("a", 1, ttl=0.005)
+    assert [left.get(timeout=60), left.get(timeout=60)] == ["a", "b"]
 
 
 def test_listener_and_weigher_are_called() -> None:
