@@ -322,6 +322,12 @@ def _function(
     return call
 
 
+def _is_interrupted(task: Any) -> bool:
+    """Whether a computation was cancelled or has raised what is no Exception."""
+    error = None if task.cancelled() else task.exception()
+    return task.cancelled() or not (error is None or isinstance(error, Exception))
+
+
 # The computations that a task is part of, the outermost first.
 _chain: contextvars.ContextVar[tuple[_Load, ...]] = contextvars.ContextVar("mayfly_chain", default=())
 
@@ -348,7 +354,8 @@ def _coroutine(
         finally:
             loads.leave(load)
 
-    def begin(key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Load:
+    def begin(key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Load, bool]:
+        """Returns the computation of a key, and whether this call has begun it."""
         load = _Load(key, asyncio.get_running_loop())
         found = loads.join(load)
         if found is load:
@@ -356,22 +363,28 @@ def _coroutine(
             load.task = asyncio.ensure_future(compute(load, args, kwargs))
             background.add(load.task)
             load.task.add_done_callback(background.discard)
-        return found
+        return found, found is load
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         key = make_key(*args, **kwargs)
-        value = cache.get(key, _MISSING)
-        if value is not _MISSING:
-            if stale:
-                left = cache.time_to_live(key)
-                if left is not None and left < stale:
-                    begin(key, args, kwargs)
-            return value
-        load = begin(key, args, kwargs)
-        if load in _chain.get():
-            # A computation that waits for itself would wait forever.
-            return await wrapped(*args, **kwargs)
-        return await asyncio.shield(load.task)
+        while True:
+            value = cache.get(key, _MISSING)
+            if value is not _MISSING:
+                if stale:
+                    left = cache.time_to_live(key)
+                    if left is not None and left < stale:
+                        begin(key, args, kwargs)
+                return value
+            load, is_own = begin(key, args, kwargs)
+            if load in _chain.get():
+                # A computation that waits for itself would wait forever.
+                return await wrapped(*args, **kwargs)
+            if is_own:
+                return await asyncio.shield(load.task)
+            # Ends with an exception only if this caller is cancelled.
+            await asyncio.wait((load.task,))
+            if not _is_interrupted(load.task):
+                return load.task.result()
 
     call.cache_key = make_key  # type: ignore[attr-defined]
     return call

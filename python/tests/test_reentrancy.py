@@ -465,6 +465,26 @@ def test_an_interrupted_computation_is_begun_again() -> None:
     assert len(raised) == 1 and compute() == 2
 
 
+# A computation that was cancelled from within cancelled all tasks that waited.
+def test_a_computation_that_is_cancelled_is_begun_again() -> None:
+    count = 0
+
+    @mayfly.cached
+    async def compute() -> int:
+        nonlocal count
+        count += 1
+        await asyncio.sleep(0)
+        if count == 1:
+            raise asyncio.CancelledError
+        return count
+
+    async def main() -> list[int | BaseException]:
+        return await asyncio.gather(*(compute() for _ in range(4)), return_exceptions=True)
+
+    first, *others = asyncio.run(main())
+    assert isinstance(first, asyncio.CancelledError) and others == [2] * 3
+
+
 # All waiting threads raised one object, whose traceback grew with each of them.
 def test_each_thread_raises_an_exception_of_its_own() -> None:
     go = threading.Event()
