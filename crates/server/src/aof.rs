@@ -21,6 +21,7 @@
 //! This module is the state; `writer.rs` is the thread, `work.rs` what workers do, `load.rs` reads
 //! the files at the start.
 
+pub mod instant;
 pub mod load;
 pub mod manifest;
 pub mod reader;

@@ -1,14 +1,16 @@
 //! Reads the append-only file at the start.
 //!
-//! The commands of the increments are executed at the instant of the base, at which nothing of what
-//! they name has expired: expired and evicted keys are deleted by commands of the file. What has
-//! expired since the server stopped expires after the load. Nothing is evicted before its end,
+//! The commands of the increments are executed at the instant of the base, or before
+//! ([`instant`](super::instant)), at which nothing of what they name has expired: expired and
+//! evicted keys are deleted by commands of the file. What has expired since the server stopped
+//! expires after the load. Nothing is evicted before its end,
 //! because a later command may depend on what would be evicted.
 //!
 //! A file that ends within a command was being written when the machine or the process crashed. The
 //! last increment is cut there if `aof-load-truncated` says so. Any other damage is refused with
 //! its offset.
 
+use super::instant::before_deadlines;
 use super::manifest::{Manifest, Part};
 use super::reader::{CommandReader, Damage};
 use super::work::{Names, apply_sync, open_increment, request_rewrite};
@@ -173,13 +175,13 @@ fn load_parts(server: &Server, folder: &Path, manifest: &Manifest) -> Result<(),
     }
     for (index, part) in manifest.increments.iter().enumerate() {
         let is_last = index + 1 == manifest.increments.len();
-        load_file(server, &folder.join(&part.name), now, is_last)?;
+        now = load_file(server, &folder.join(&part.name), now, is_last)?;
     }
     Ok(())
 }
 
-/// Loads a snapshot, commands, or a snapshot followed by commands. Returns the instant of the
-/// snapshot, or `now` if there is none.
+/// Loads a snapshot, commands, or a snapshot followed by commands. Returns the instant of the last
+/// command.
 fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<Tick, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -202,7 +204,7 @@ fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<T
             .map_err(|error| failed(&error))?;
         reader = CommandReader::new(file, rest, loaded.offset);
     }
-    let commands = execute(server, &mut reader, now, path, is_last)?;
+    let commands = execute(server, &mut reader, &mut now, path, is_last)?;
     if commands > 0 {
         let took = start.elapsed().as_secs_f64();
         log::info!(
@@ -214,10 +216,11 @@ fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<T
 }
 
 /// Executes the commands of a file and returns their number. Cuts the last file if it is truncated.
+/// `now` is their instant, which becomes that of the last one.
 fn execute(
     server: &Server,
     reader: &mut CommandReader<File>,
-    now: Tick,
+    now: &mut Tick,
     path: &Path,
     is_last: bool,
 ) -> Result<u64, String> {
@@ -234,7 +237,8 @@ fn execute(
             Ok(Some(args)) => {
                 commands += 1;
                 let is_single = !applier.is_in_transaction();
-                if let Err(error) = applier.apply(args, now) {
+                *now = before_deadlines(args, *now);
+                if let Err(error) = applier.apply(args, *now) {
                     if !is_single {
                         return Err(format!(
                             "{}: offset {offset}: {error}; the transaction from offset \
@@ -347,7 +351,7 @@ mod tests {
         fs::write(&path, lines).expect("a file");
         let file = File::open(&path).expect("a file");
         let mut reader = CommandReader::new(file, Vec::new(), 0);
-        let result = execute(&server, &mut reader, Tick(1), &path, true);
+        let result = execute(&server, &mut reader, &mut Tick(1), &path, true);
         let _ = fs::remove_file(&path);
         let keys = server.keyspace.lock_all(Tick(1)).len(0);
         (result, keys)
