@@ -412,12 +412,17 @@ impl Parser {
         } else {
             Some(0)
         };
-        let (Ok(flags), Some(cas), true) = (flags, cas, is_key(number(1))) else {
+        let (Some(cas), true) = (cas, is_key(number(1))) else {
             return refused(BAD_FORMAT);
         };
         if len > ANNOUNCED_BYTES_MAX {
             return refused(BAD_FORMAT);
         }
+        let Ok(flags) = flags else {
+            // memcached accepts such flags, so that the block must not be taken for commands.
+            self.skip = len + 2;
+            return refused(BAD_FORMAT);
+        };
         spans.push(words.spans[1]);
         request.key_count = 1;
         (request.client_flags, request.exptime, request.number) = (flags, exptime, cas);

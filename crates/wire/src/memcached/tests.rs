@@ -224,6 +224,21 @@ fn a_request_that_was_refused_for_its_length_can_be_parsed_again() {
 }
 
 #[test]
+fn the_block_of_a_set_with_flags_that_are_too_large_is_not_a_command() {
+    // Regression: the value was executed.
+    let input =
+        b"set k 4294967296 0 9\r\nflush_all\r\nadd k 99999999999 0 4 noreply\r\nquit\r\nmn\r\n";
+    for piece in [1, 5, input.len()] {
+        let wanted = [
+            refused("CLIENT_ERROR bad command line format", false, None),
+            refused("CLIENT_ERROR bad command line format", true, None),
+            request(Verb::MetaNoop, &[], "", (0, 0, 0)),
+        ];
+        assert_eq!(parse_all(input, piece), wanted);
+    }
+}
+
+#[test]
 fn the_block_of_a_refused_meta_set_is_not_a_command() {
     let outcomes = parse_all(b"ms k 4 T\r\nquit\r\nmn\r\n", 5);
     let wanted = [
