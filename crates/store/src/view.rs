@@ -8,7 +8,7 @@ use crate::facts::{EntryFacts, Kind};
 use crate::item::{WrongType, item_of, string_of, value_of};
 use crate::keyspace::Keyspace;
 use crate::object::{Object, encoding_of, has_deadlines, kind_of};
-use crate::shard::{EditedValue, IndexState, Locked, Removal, Room};
+use crate::shard::{EditedValue, IndexState, Locked, Removal, Room, is_dead};
 use crate::shared::{Db, HUGE_BYTES, Key};
 use crate::tags::{TAG_ITEM, TAG_STRING};
 use crate::tracking::InvalidationCause;
@@ -200,9 +200,8 @@ impl<'a> View<'a> {
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
         if shared.removal_instant(now) < now {
-            // Readers skip expired elements, so that only the key's own deadline matters.
-            let own = self.db(key).entries.own_deadline(slot);
-            return own.is_none_or(|own| now <= own).then_some(slot);
+            // Readers skip expired elements. A key without live ones does not exist for them.
+            return (!is_dead(self.db(key), slot, now)).then_some(slot);
         }
         // Where removals are recorded, a command must not find an expired element that is left,
         // because where the record is read, it has no deadline yet.

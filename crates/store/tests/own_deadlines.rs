@@ -168,3 +168,26 @@ fn facts_count_keys_with_deadlines_and_keys_with_element_deadlines() {
     assert_eq!(space.db_facts(0, NOW), DbFacts::default());
     space.check();
 }
+
+#[test]
+fn a_key_without_live_elements_does_not_exist_while_nothing_is_removed() {
+    // Regression: on replicas and while writes are paused, EXISTS, TYPE and TTL found it.
+    let space = keyspace("noeviction");
+    for (name, count) in [(&b"inline"[..], 3), (b"packed", 400), (b"large", 3000)] {
+        let key = space.key(0, name);
+        fill(&space, &key, count);
+        (0..count).for_each(|field| set_field_deadline(&space, &key, field, after(10)));
+        space.set_frozen(true);
+        assert!(space.lock_all(Tick(START + 10)).kind(&key).is_some());
+        let mut view = space.lock_all(Tick(START + 11));
+        assert_eq!((view.kind(&key), view.deadline(&key)), (None, None));
+        assert!(!view.touch(&key));
+        drop(view);
+        let mut view = space.lock_all(NOW);
+        assert!(view.kind(&key).is_some(), "nothing is removed");
+        drop(view);
+        space.set_frozen(false);
+        assert_eq!(space.lock_all(Tick(START + 11)).kind(&key), None);
+        space.check();
+    }
+}
