@@ -511,3 +511,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_large_collection_whose_elements_have_all_expired_is_removed_before_it_is_saved() {
+    // Regression: until the snapshot had saved it, the key existed without elements.
+    for by_index in [false, true] {
+        let mut run = Run::new();
+        let key = run.space.key(0, b"large");
+        let edited = run.view().edit_set(&key, true, |set, scene| {
+            for number in 0..5_000 {
+                set.add(&element(number), scene);
+                set.update_deadline(&element(number), scene, |_| {
+                    Some(Some(Tick(START + 10 + number % 3)))
+                });
+            }
+            Some(())
+        });
+        assert!(edited.is_ok_and(|edited| edited.is_some()));
+        run.begin();
+        run.now += 13;
+        assert!(run.view().is_unsaved_large(&key));
+        if by_index {
+            run.step(Op::Expire(50));
+            assert_eq!(run.view().len(0), 0);
+        }
+        assert_eq!(run.view().kind(&key), None);
+        assert_eq!(run.view().len(0), 0);
+        run.view().set(&key, b"new", NewDeadline::Keep);
+        while run.snapshot.is_some() {
+            run.walk(50);
+        }
+        assert_eq!(run.completed, 1, "the snapshot has the set");
+        assert_eq!(run.view().kind(&key), Some(Kind::String));
+    }
+}

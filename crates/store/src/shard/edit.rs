@@ -2,6 +2,7 @@
 
 use super::{Locked, Removal};
 use crate::collection::{ChangedElements, Deadlines, NAMED_MAX};
+use crate::elements::Elements;
 use crate::event::Class;
 use crate::journal::{Lost, Removed};
 use crate::object::{Object, has_deadlines};
@@ -191,7 +192,8 @@ impl Locked {
     }
 
     /// Handles an entry whose indexed deadline has passed. Removes the entry if the deadline is the
-    /// key's own, else its expired elements, unless a snapshot still needs them. Returns the slot
+    /// key's own or all elements have expired, else its expired elements, unless a snapshot still
+    /// needs them. Returns the slot
     /// of the entry if it is still present.
     #[expect(
         clippy::too_many_arguments,
@@ -222,12 +224,7 @@ impl Locked {
             return None;
         }
         if self.is_unsaved_large(db, slot) {
-            if index_state == IndexState::Removed {
-                let data = self.dbs[db as usize].as_mut();
-                data.expect("the database holds the entry")
-                    .reindex(slot, Tick(now.0.saturating_add(UNSAVED_RETRY_MS)));
-            }
-            return Some(slot);
+            return self.expire_unsaved(db, slot, index_state, now, shared);
         }
         let data = self.dbs[db as usize]
             .as_mut()
@@ -264,6 +261,39 @@ impl Locked {
         };
         self.account(db, shared);
         stays
+    }
+
+    /// Handles a large collection with expired elements that the snapshot in progress has not
+    /// saved. The elements stay until it is, because a copy would take long, unless all have
+    /// expired: then the snapshot takes the value, and the event does not name the elements.
+    fn expire_unsaved(
+        &mut self,
+        db: u8,
+        slot: Slot,
+        index_state: IndexState,
+        now: Tick,
+        shared: &Shared,
+    ) -> Option<Slot> {
+        let data = self.dbs[db as usize]
+            .as_mut()
+            .expect("the database holds the entry");
+        if !is_dead(data, slot, now) {
+            if index_state == IndexState::Removed {
+                data.reindex(slot, Tick(now.0.saturating_add(UNSAVED_RETRY_MS)));
+            }
+            return Some(slot);
+        }
+        let Value::Outside(object) = data.value(slot) else {
+            unreachable!("a large value is outside of the entry");
+        };
+        let event = object.expired_event();
+        let count = object.pages().map_or(0, Elements::len);
+        let key = data.entries.key(slot).to_vec();
+        self.counters.expired_elements += count as u64;
+        self.elements_expired((db, event.0, event.1), key, Vec::new(), false, shared);
+        self.remove_entry(db, slot, Removal::Emptied(index_state), shared);
+        self.account(db, shared);
+        None
     }
 
     /// Records the removal of expired elements and publishes it. `stays` is false if the key is
