@@ -8,6 +8,11 @@ pub mod member;
 
 use store::{Class, Edited, Hash, Key, Kind, Scene, Set, SortedSet, Stream, Tick, View, WrongType};
 
+/// Latest deadline of a field in milliseconds since the epoch, in the year 4199. It is that of
+/// Redis: a replica that runs Redis refuses a command with a later one, and keeps the earlier
+/// deadline of the field.
+const FIELD_DEADLINE_MAX: i64 = (1 << 46) - 1;
+
 /// Texts that differ between types.
 pub struct Words {
     /// The word before the number of elements, in lower case.
@@ -57,6 +62,8 @@ pub trait Timed: Sized {
     const KIND: Kind;
     /// Event class of the type.
     const CLASS: Class;
+    /// Latest deadline that commands set, in milliseconds since the epoch.
+    const DEADLINE_MAX: i64;
 
     /// Calls `read` with the collection under a key. Returns `None` if there is none.
     fn read<R>(
@@ -90,11 +97,12 @@ pub trait Timed: Sized {
 /// Implements the trait with the type's methods of the same names and the view's access methods for
 /// the type.
 macro_rules! timed {
-    ($type:ident, $read:ident, $edit:ident, $words:expr) => {
+    ($type:ident, $read:ident, $edit:ident, $deadline_max:expr, $words:expr) => {
         impl Timed for $type {
             const WORDS: Words = $words;
             const KIND: Kind = Kind::$type;
             const CLASS: Class = Class::$type;
+            const DEADLINE_MAX: i64 = $deadline_max;
 
             fn read<R>(
                 view: &mut View<'_>,
@@ -132,6 +140,7 @@ timed!(
     Hash,
     read_hash,
     edit_hash,
+    FIELD_DEADLINE_MAX,
     words!("Field", "fields", "FIELDS", "h")
 );
 
@@ -139,6 +148,7 @@ timed!(
     Set,
     read_set,
     edit_set,
+    Tick::MAX.0 as i64,
     words!("Member", "members", "MEMBERS", "s")
 );
 
@@ -146,6 +156,7 @@ timed!(
     SortedSet,
     read_sorted_set,
     edit_sorted_set,
+    Tick::MAX.0 as i64,
     words!("Member", "members", "MEMBERS", "z")
 );
 
@@ -153,5 +164,6 @@ timed!(
     Stream,
     read_stream,
     edit_stream,
+    Tick::MAX.0 as i64,
     words!("Id", "ids", "IDS", "x")
 );

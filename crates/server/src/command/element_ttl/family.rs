@@ -158,7 +158,7 @@ impl<'a> ExpireRequest<'a> {
         now: Tick,
         command: &'static str,
     ) -> Result<ExpireRequest<'a>, Refusal> {
-        let when = instant_of(&args[2], unit, base, now, command)?;
+        let when = instant_of(&args[2], unit, base, now, command)?.min(C::DEADLINE_MAX);
         let (mut conditions, mut names, mut at) = (Conditions::default(), None, 3);
         let words = C::WORDS;
         while let Some(word) = args.get(at) {

@@ -65,7 +65,7 @@ fn set_deadline<C: Timed>(
     member: &[u8],
     when: i64,
 ) -> Result<bool, Refusal> {
-    let now = ctx.view.now();
+    let (now, when) = (ctx.view.now(), when.min(C::DEADLINE_MAX));
     let edited = C::edit(ctx.view.view, key, |elements, scene| {
         elements
             .update_deadline(member, scene, |_| Some(Some(stored_deadline(when, now))))

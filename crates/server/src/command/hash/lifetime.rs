@@ -87,7 +87,8 @@ impl<'a> Options<'a> {
     fn when(&self, now: Tick, command: &'static str) -> Result<Option<When>, Refusal> {
         match self.lifetime {
             Lifetime::Until(unit, base, text) => {
-                instant_of(text, unit, base, now, command).map(Some)
+                let when = instant_of(text, unit, base, now, command)?;
+                Ok(Some(when.min(Hash::DEADLINE_MAX)))
             }
             _ => Ok(None),
         }
