@@ -139,9 +139,9 @@ impl Writer {
         {}
     }
 
-    /// Waits until as many replies are held as in the last round, so that one synchronization serves
-    /// all clients that write one command after the other. Otherwise the first of them would begin it,
-    /// and the others would wait for it and for their own. It does not wait if the last
+    /// Waits until as many replies are held as in the last round, so that one synchronization
+    /// serves all clients that write one command after the other. Otherwise the first of them would
+    /// begin it, and the others would wait for it and for their own. It does not wait if the last
     /// synchronization is longer ago than the limit. Returns whether it waited.
     fn gather(&mut self, server: &Server) -> bool {
         let aof = &server.aof;
