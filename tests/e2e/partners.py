@@ -175,6 +175,8 @@ def test_a_migration_from_redis_under_writes_loses_nothing(bench):
             writer.join()
         # The pause of writes: until the replica has everything and is a primary.
         paused = time.monotonic()
+        # WAIT covers the writes of its own connection and what precedes them.
+        t.set("last write", 1)
         assert t.wait(1, 10_000) == 1
         r.execute_command("REPLICAOF", "NO", "ONE")
         r.set("first write", 1)
