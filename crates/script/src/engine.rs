@@ -39,6 +39,8 @@ const PRELUDE: &str = include_str!("prelude.lua");
 const STACK_ARGS_MAX: usize = 64;
 /// Number of items that make a pattern too complex.
 const PATTERN_ITEMS_MAX: usize = 1000;
+/// Memory that function libraries may keep between calls, as a multiple of what a run may allocate.
+const KEPT_RUNS: usize = 4;
 /// Growth of the state in bytes, beyond twice its size, after which garbage is collected at once.
 const GROWTH_BYTES: usize = 4 << 20;
 
@@ -354,6 +356,22 @@ impl Engine {
         Ok(self.run_chunk(chunk, key_count, args, host))
     }
 
+    /// Returns the limit of the state's memory for a run. Functions keep values between runs, so
+    /// that the memory of their state is bounded as a whole.
+    fn limit_of_run(&mut self) -> usize {
+        let used = self.lua.used_memory();
+        if self.purpose == Purpose::Scripts {
+            return used.saturating_add(self.memory_bytes);
+        }
+        let max = self.memory_bytes.saturating_mul(KEPT_RUNS);
+        let is_near = used.saturating_add(self.memory_bytes) > max;
+        if is_near && used > self.settled_bytes.saturating_add(self.memory_bytes / 4) {
+            self.collect();
+        }
+        let wanted = self.lua.used_memory().saturating_add(self.memory_bytes);
+        wanted.min(max)
+    }
+
     fn run_chunk(
         &mut self,
         chunk: u32,
@@ -363,7 +381,7 @@ impl Engine {
     ) -> Finished {
         self.state.protocol.set(Protocol::Resp2);
         self.state.begin();
-        let limit = self.lua.used_memory().saturating_add(self.memory_bytes);
+        let limit = self.limit_of_run();
         self.state.limit_bytes.set(limit);
         let is_direct = self.purpose == Purpose::Scripts && args.len() <= STACK_ARGS_MAX;
         let end = lend::lend(host, || match is_direct {
@@ -526,6 +544,10 @@ impl Engine {
         if self.lua.used_memory() <= self.settled_bytes * 2 + GROWTH_BYTES {
             return;
         }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
         let _ = self.reset.call::<()>(());
         // Twice, because finalizers run between the two. An error would leave the garbage to the
         // collector's own steps.

@@ -136,6 +136,11 @@ impl Libraries {
         self.version.load(Relaxed)
     }
 
+    /// Whether there is no library.
+    pub fn is_empty(&self) -> bool {
+        self.locked().is_empty()
+    }
+
     /// Returns all libraries.
     pub fn all(&self) -> Arc<LibraryMap> {
         Arc::clone(&self.locked())

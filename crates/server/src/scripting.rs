@@ -110,13 +110,39 @@ impl Scripting {
         };
         state.engine.set_memory_bytes(memory_bytes);
         let result = work(&mut state.engine);
+        self.account(state);
+        Ok(result)
+    }
+
+    /// Frees what removed libraries occupy in this thread's Lua state for functions, and the state
+    /// if no library is left.
+    pub fn free_removed(&self) {
+        FUNCTIONS.with(|slot| {
+            let Ok(mut slot) = slot.try_borrow_mut() else {
+                return;
+            };
+            let is_own = |state: &&mut LuaState| state.number == self.number;
+            let Some(state) = slot.as_mut().filter(is_own) else {
+                return;
+            };
+            if self.libraries.is_empty() {
+                self.vm_bytes.fetch_sub(state.accounted_bytes, Relaxed);
+                *slot = None;
+                return;
+            }
+            state.engine.free_removed(&self.libraries);
+            self.account(state);
+        });
+    }
+
+    /// Adds the growth of a state to the total.
+    fn account(&self, state: &mut LuaState) {
         let used = state.engine.used_bytes() as i64;
         let change = used - state.accounted_bytes;
         if change.abs() >= ACCOUNT_STEP_BYTES {
             state.accounted_bytes = used;
             self.vm_bytes.fetch_add(change, Relaxed);
         }
-        Ok(result)
     }
 
     /// Frees this thread's Lua state for functions.

@@ -17,9 +17,17 @@ pub(super) struct Functions {
     version: u64,
     /// Whether a library of that version could not be loaded.
     has_failed: bool,
+    /// Version of the registry at which removed libraries were freed last.
+    freed_version: u64,
     libraries: LibraryMap,
     /// Functions by name in lower case: number of the chunk, and flags.
     by_name: HashMap<Vec<u8>, (u32, Flags)>,
+}
+
+/// Whether a map has this very library, not another one of its name.
+fn is_in(map: &LibraryMap, library: &Arc<Library>) -> bool {
+    let found = map.get(&library.name);
+    found.is_some_and(|other| Arc::ptr_eq(other, library))
 }
 
 impl Engine {
@@ -40,6 +48,7 @@ impl Engine {
             let added = library.register(function);
             added.map_err(|text| format!("ERR Error registering functions: {text}"))?;
         }
+        self.settle();
         Ok(())
     }
 
@@ -53,7 +62,7 @@ impl Engine {
         let chunk = self.store(main)?;
         self.state.begin();
         *self.state.registered.borrow_mut() = Some(Vec::new());
-        let limit = self.lua.used_memory().saturating_add(self.memory_bytes);
+        let limit = self.limit_of_run();
         let ran = lend::lend(host, || {
             self.lua.set_memory_limit(limit)?;
             let ran = self.load.call::<bool>(chunk);
@@ -90,23 +99,13 @@ impl Engine {
         libraries: &Libraries,
         new_host: impl Fn() -> H,
     ) -> Result<(), Refusal> {
+        self.free_removed(libraries);
         self.functions.version = libraries.version();
         let all = libraries.all();
-        let is_same = |map: &LibraryMap, library: &Arc<Library>| {
-            map.get(&library.name)
-                .is_some_and(|other| Arc::ptr_eq(other, library))
-        };
         let mut loaded = std::mem::take(&mut self.functions.libraries);
-        loaded.retain(|_, library| {
-            let is_kept = is_same(&all, library);
-            if !is_kept {
-                self.unload(library);
-            }
-            is_kept
-        });
         let mut result = Ok(());
         for (name, library) in all.iter() {
-            if is_same(&loaded, library) {
+            if is_in(&loaded, library) {
                 continue;
             }
             match self.load_library(library, &mut new_host()) {
@@ -120,6 +119,29 @@ impl Engine {
         self.functions.has_failed = result.is_err();
         self.settle();
         result
+    }
+
+    /// Frees the libraries that were removed or replaced since the last call.
+    pub fn free_removed(&mut self, libraries: &Libraries) {
+        let version = libraries.version();
+        if self.functions.freed_version == version {
+            return;
+        }
+        self.functions.freed_version = version;
+        let all = libraries.all();
+        let mut loaded = std::mem::take(&mut self.functions.libraries);
+        let before = loaded.len();
+        loaded.retain(|_, library| {
+            let is_kept = is_in(&all, library);
+            if !is_kept {
+                self.unload(library);
+            }
+            is_kept
+        });
+        if loaded.len() < before {
+            self.collect();
+        }
+        self.functions.libraries = loaded;
     }
 
     /// Loads the functions of a library that is not loaded.

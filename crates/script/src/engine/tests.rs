@@ -1050,6 +1050,73 @@ fn each_library_is_loaded_with_a_host_of_its_own() {
     assert!(find(b"f_l2").expect("no failure").is_none());
 }
 
+/// Regression: each call could keep as much memory as a run may allocate, without a bound, and
+/// what a removed library had kept was never freed.
+#[test]
+fn the_memory_that_functions_keep_is_bounded_and_freed() {
+    const MEMORY_BYTES: usize = 8 << 20;
+    let options = Options {
+        version: "7.4.0",
+        memory_bytes: MEMORY_BYTES,
+    };
+    let mut engine = Engine::for_functions(&options).expect("a Lua state");
+    let empty_bytes = engine.used_bytes();
+    let code = "#!lua name=l\nlocal kept = {} \
+        redis.register_function('keep', function() \
+          kept[#kept + 1] = string.rep('x' .. #kept, 1000000) return #kept end) \
+        redis.register_function('clear', function() kept = {} return 0 end)";
+    let libraries = crate::Libraries::default();
+    let mut library = crate::Library::parse(code.as_bytes()).expect("valid");
+    let mut host = OneValue::default();
+    engine.try_library(&mut library, &mut host).expect("valid");
+    let added = libraries.change(|map| {
+        map.insert(library.name.clone(), Arc::new(library));
+        Ok(())
+    });
+    added.expect("room");
+    let mut call = |engine: &mut Engine, name: &[u8]| {
+        let found = engine.find_function(&libraries, name, OneValue::default);
+        assert!(found.expect("it is loaded").is_some());
+        let (bytes, spans) = (Vec::new(), Vec::new());
+        let called = engine.call_function(name, 0, Args::new(&bytes, &spans), &mut host);
+        let mut out = Output::default();
+        let mut reply = Reply::new(&mut out, Protocol::Resp2);
+        engine.write(called.expect("found"), Vec::new, &mut reply, &mut host);
+        String::from_utf8_lossy(&out).into_owned()
+    };
+    let max = KEPT_RUNS * MEMORY_BYTES;
+    for _ in 0..2 {
+        let refused = (0..100)
+            .map(|_| call(&mut engine, b"keep"))
+            .find(|reply| reply.starts_with('-'));
+        assert!(
+            refused
+                .expect("memory is full")
+                .contains("not enough memory")
+        );
+        assert!(
+            (max / 2..=max).contains(&engine.used_bytes()),
+            "{}",
+            engine.used_bytes()
+        );
+        assert_eq!(call(&mut engine, b"clear"), ":0\r\n");
+    }
+    for _ in 0..5 {
+        call(&mut engine, b"keep");
+    }
+    let removed = libraries.change(|map| {
+        map.clear();
+        Ok(())
+    });
+    removed.expect("room");
+    engine.free_removed(&libraries);
+    assert!(
+        engine.used_bytes() < empty_bytes + (1 << 20),
+        "{}",
+        engine.used_bytes()
+    );
+}
+
 #[test]
 fn both_matchers_of_patterns_return_the_same() {
     let text = "local t, p, r = ARGV[1], ARGV[2], ARGV[3] local out = {} \

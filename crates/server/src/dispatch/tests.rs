@@ -27,7 +27,11 @@ impl Bench {
     }
 
     fn say(&mut self, line: &str) -> String {
-        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.run(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    fn run(&mut self, words: &[&str]) -> String {
+        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let mut out = Vec::new();
         exec(
             &self.server,
@@ -93,6 +97,29 @@ fn an_exec_that_is_refused_ends_the_transaction() {
     )]);
     bench.server.replication.set_replica(false);
     bench.table(&[("get k", "$-1")]);
+}
+
+/// Regression: what functions had kept stayed in the Lua state.
+#[test]
+fn removed_libraries_free_what_their_functions_have_kept() {
+    let mut bench = Bench::new();
+    let code = |name: &str| {
+        format!(
+            "#!lua name={name}\nlocal kept = '' redis.register_function('{name}', function() \
+             kept = string.rep('x', 4000000) return #kept end)"
+        )
+    };
+    for (first, second) in [("FLUSH", None), ("DELETE", Some("a"))] {
+        for name in ["a", "b"] {
+            let reply = bench.run(&["FUNCTION", "LOAD", "REPLACE", &code(name)]);
+            assert_eq!(reply, format!("$1\r\n{name}\r\n"));
+        }
+        bench.table(&[("FCALL a 0", ":4000000")]);
+        assert!(bench.server.scripting.vm_bytes() > 4_000_000);
+        let words = ["FUNCTION", first].into_iter().chain(second);
+        assert_eq!(bench.run(&words.collect::<Vec<_>>()), "+OK\r\n");
+        assert!(bench.server.scripting.vm_bytes() < 1_000_000);
+    }
 }
 
 #[test]

@@ -91,8 +91,14 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
     settled(ctx, start, result.and_then(|run| run))
 }
 
-/// Runs FUNCTION.
+/// Runs FUNCTION, and frees what it has removed. Other threads do that within a second.
 pub fn function(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
+    let answer = run(ctx, args);
+    ctx.server.scripting.free_removed();
+    answer
+}
+
+fn run(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let word = args[1].to_ascii_lowercase();
     let start = ctx.reply.position();
     match (&word[..], args.len()) {

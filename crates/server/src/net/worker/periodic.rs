@@ -48,6 +48,7 @@ impl Worker {
             self.accept(executor);
         }
         if self.periodic_count.is_multiple_of(10) {
+            server.scripting.free_removed();
             self.check_clients(executor);
         }
     }
