@@ -97,6 +97,7 @@ impl State {
     /// Begins a run.
     pub fn begin(&self) {
         self.killed.set(None);
+        self.has_reply.set(false);
         self.stack_start.set(stack_top());
         self.units_left.set(TICK_UNITS);
     }

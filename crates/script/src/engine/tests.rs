@@ -1050,6 +1050,23 @@ fn each_library_is_loaded_with_a_host_of_its_own() {
     assert!(find(b"f_l2").expect("no failure").is_none());
 }
 
+/// Regression: a script that was ended between a command and the conversion of its reply left that
+/// reply to the next script.
+#[test]
+fn a_reply_is_not_left_to_the_next_script() {
+    let (mut engine, mut host) = (engine(), OneValue::default());
+    run_on(
+        &mut engine,
+        &mut host,
+        "return redis.call('set', 'secret')",
+        &[],
+    );
+    run_on(&mut engine, &mut host, "return redis.call('get')", &[]);
+    engine.state.has_reply.set(true);
+    let reply = run_on(&mut engine, &mut host, "return redis.pcall({})", &[]);
+    assert!(reply.starts_with(b"-ERR Lua redis lib command arguments"));
+}
+
 /// Regression: each call could keep as much memory as a run may allocate, without a bound, and
 /// what a removed library had kept was never freed.
 #[test]
