@@ -54,6 +54,13 @@ pub enum NewDeadline {
     At(Tick),
 }
 
+/// What an entry is looked up for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+}
+
 pub(crate) enum Guards<'a> {
     One(usize, MutexGuard<'a, Locked>),
     Some(Vec<(usize, MutexGuard<'a, Locked>)>),
@@ -168,12 +175,12 @@ impl<'a> View<'a> {
     /// Returns the slot of a live key. Removes the key if it has expired.
     #[inline]
     fn live(&mut self, key: &Key<'_>) -> Option<Slot> {
-        self.live_or_dead(key).ok()
+        self.live_or_dead(key, Purpose::Write).ok()
     }
 
     /// Returns the slot of a live key. The error is true if the key had expired and was removed.
     #[inline]
-    fn live_or_dead(&mut self, key: &Key<'_>) -> Result<Slot, bool> {
+    fn live_or_dead(&mut self, key: &Key<'_>, purpose: Purpose) -> Result<Slot, bool> {
         let now = self.now;
         let (_, _, locked) = self.parts(key);
         let db = locked
@@ -188,20 +195,23 @@ impl<'a> View<'a> {
             .deadline
             .is_some_and(|deadline| now > deadline)
         {
-            return self.expire_due_entry(key, slot).ok_or(true);
+            return self.expire_due_entry(key, slot, purpose).ok_or(true);
         }
         Ok(slot)
     }
 
     /// Handles an entry whose indexed deadline has passed. Returns its slot if it is still present.
     #[cold]
-    fn expire_due_entry(&mut self, key: &Key<'_>, slot: Slot) -> Option<Slot> {
+    fn expire_due_entry(&mut self, key: &Key<'_>, slot: Slot, purpose: Purpose) -> Option<Slot> {
         let now = self.now;
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
         if shared.removal_instant(now) < now {
-            // Readers skip expired elements. A key without live ones does not exist for them.
-            return (!is_dead(self.db(key), slot, now)).then_some(slot);
+            // Readers skip expired elements. A key without live ones does not exist for them. A
+            // writer finds what is hidden, because a second entry of the key must not be added, and
+            // because a command of the primary may have found it alive.
+            let is_hidden = purpose == Purpose::Read && is_dead(self.db(key), slot, now);
+            return (!is_hidden).then_some(slot);
         }
         // Where removals are recorded, a command must not find an expired element that is left,
         // because where the record is read, it has no deadline yet.
@@ -243,7 +253,7 @@ impl<'a> View<'a> {
     /// database and the slot of a live key.
     #[inline]
     fn look_up(&mut self, key: &Key<'_>) -> Option<(&mut Db, Slot)> {
-        let (found, now) = (self.live_or_dead(key), self.now);
+        let (found, now) = (self.live_or_dead(key, Purpose::Read), self.now);
         let locked = self.parts(key).2;
         match found {
             Ok(slot) => {
@@ -264,7 +274,7 @@ impl<'a> View<'a> {
 
     /// Returns a live key's value without counting the access or notifying the policy.
     pub(crate) fn peek_value(&mut self, key: &Key<'_>) -> Option<Value<'_, Object>> {
-        let slot = self.live(key)?;
+        let slot = self.live_or_dead(key, Purpose::Read).ok()?;
         Some(self.db(key).value(slot))
     }
 
@@ -334,13 +344,13 @@ impl<'a> View<'a> {
     /// Returns the key's own deadline: `None` without such a key, `Some(None)` without a deadline.
     /// Does not count the access or notify the policy.
     pub fn deadline(&mut self, key: &Key<'_>) -> Option<Option<Tick>> {
-        let slot = self.live(key)?;
+        let slot = self.live_or_dead(key, Purpose::Read).ok()?;
         Some(self.db(key).entries.own_deadline(slot))
     }
 
     /// Returns facts about one entry.
     pub fn facts(&mut self, key: &Key<'_>) -> Option<EntryFacts> {
-        let slot = self.live(key)?;
+        let slot = self.live_or_dead(key, Purpose::Read).ok()?;
         let db = self.db(key);
         let deadline = db.entries.own_deadline(slot);
         let mut bytes = db.entries.weight_of(slot) as usize + TABLE_PLACE_BYTES;

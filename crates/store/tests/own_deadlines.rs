@@ -191,3 +191,38 @@ fn a_key_without_live_elements_does_not_exist_while_nothing_is_removed() {
         space.check();
     }
 }
+
+#[test]
+fn a_write_to_a_hidden_key_adds_no_second_entry() {
+    // Regression: a replica whose clock was more than a day ahead stored such keys twice.
+    let space = keyspace("noeviction");
+    let (string, hash) = (space.key(0, b"string"), space.key(0, b"hash"));
+    fill(&space, &hash, 3);
+    let mut view = space.lock_all(NOW);
+    view.set(&string, b"old", NewDeadline::At(Tick(START + 10)));
+    view.set_deadline(&hash, after(10));
+    drop(view);
+    space.set_frozen(true);
+    let mut view = space.lock_all(Tick(START + 11));
+    assert_eq!((view.kind(&string), view.kind(&hash)), (None, None));
+    let appended = view.edit(&string, |bytes| bytes.extend_from_slice(b" new"));
+    assert!(appended.is_ok());
+    let edited = view.edit_hash(&hash, true, |hash, scene| {
+        hash.set(b"new", b"value", scene);
+        Some(())
+    });
+    assert!(edited.is_ok_and(|edited| edited.is_some()));
+    assert_eq!(view.len(0), 2);
+    drop(view);
+    let mut view = space.lock_all(NOW);
+    assert_eq!(view.get(&string), Ok(Some(&b"old new"[..])));
+    assert_eq!(
+        view.read_hash(&hash, |hash, scene| hash.len(scene)),
+        Ok(Some(4))
+    );
+    view.set(&string, b"replaced", NewDeadline::Clear);
+    assert_eq!(view.len(0), 2);
+    drop(view);
+    space.set_frozen(false);
+    space.check();
+}
