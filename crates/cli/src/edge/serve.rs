@@ -224,8 +224,8 @@ impl Arguments {
 /// connections of operators and of other nodes, logs.
 const SPARE_FILES: u64 = 512;
 
-/// Raises the soft limit of open files as far as the connections need, or lowers their number. A
-/// client needs a second file for its request to the origin.
+/// Raises the soft limit of open files to two for each client, one of which is for its request to
+/// the origin, or lowers the number of clients so far that a quarter is left for those requests.
 fn raise_file_limit(config: &mut Config) {
     let connections = config.limits.connections as u64;
     let Ok(reached) = rlimit::increase_nofile_limit(2 * connections + SPARE_FILES) else {
@@ -242,7 +242,8 @@ fn raise_file_limit(config: &mut Config) {
 
 /// Returns the number of clients for which a number of files is enough.
 fn connections_with(files: u64) -> u64 {
-    (files.saturating_sub(SPARE_FILES.min(files / 2)) / 2).max(1)
+    let free = files - SPARE_FILES.min(files / 2);
+    (free - free / 4).max(1)
 }
 
 #[cfg(test)]
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn files_are_enough_for_the_connections() {
-        for (files, connections) in [(33_280, 16_384), (1_024, 256), (64, 16), (1, 1), (0, 1)] {
+        for (files, connections) in [(20_000, 14_616), (1_024, 384), (64, 24), (1, 1), (0, 1)] {
             assert_eq!(connections_with(files), connections, "{files}");
         }
     }
