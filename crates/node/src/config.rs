@@ -10,6 +10,7 @@ pub use etcd::EtcdConfig;
 use crate::clock::Clock;
 use crate::rules::freshness::Grace;
 use hyper::Uri;
+use hyper::http::uri::Authority;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -107,7 +108,9 @@ impl std::str::FromStr for Origin {
         let url: Uri = url.parse().map_err(|_| invalid())?;
         let is_scheme_known = matches!(url.scheme_str(), Some("http" | "https"));
         let has_path = url.path() != "/" || url.query().is_some();
-        if !is_scheme_known || url.authority().is_none() || has_path {
+        // A name and a password before the host would not be sent.
+        let is_host = |authority: &Authority| !authority.as_str().contains('@');
+        if !is_scheme_known || !url.authority().is_some_and(is_host) || has_path {
             return Err(invalid());
         }
         if host.as_ref().is_some_and(String::is_empty) {
@@ -218,6 +221,16 @@ impl Config {
                 "no origin: expected at least one, such as http://127.0.0.1:8080".into(),
             );
         }
+        for (index, origin) in self.origins.iter().enumerate() {
+            let is_same = |other: &Origin| other.host == origin.host;
+            if self.origins[..index].iter().any(is_same) {
+                let host = origin.host.as_deref().unwrap_or("all other hosts");
+                return invalid(format!("origins: expected one for {host}, found several"));
+            }
+        }
+        if self.limits.connections == 0 {
+            return invalid("no connections: expected at least one".into());
+        }
         if self.listen.is_empty() && self.listen_tls.is_empty() {
             return invalid("no address to listen on: expected at least one".into());
         }
@@ -259,5 +272,41 @@ impl Config {
             return invalid("purge token: expected at least 16 characters".into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(origins: &[&str], connections: usize) -> Result<(), Invalid> {
+        let origins: Result<Vec<Origin>, Invalid> =
+            origins.iter().map(|text| text.parse()).collect();
+        let mut config = Config {
+            listen: vec!["127.0.0.1:0".parse().expect("the text is valid")],
+            origins: origins?,
+            ..Config::default()
+        };
+        config.limits.connections = connections;
+        config.check()
+    }
+
+    /// The second of two origins for a host had no effect, as a name in a URL, and a node without
+    /// connections served nobody.
+    #[test]
+    fn settings_without_effect_are_refused() {
+        assert_eq!(
+            checked(&["http://a", "b=http://c", "d=https://c:1"], 1),
+            Ok(())
+        );
+        for origins in [
+            &["http://a", "http://b"][..],
+            &["b=http://a", "B=http://c"],
+            &["http://name:password@a"],
+            &["b=http://name@a"],
+        ] {
+            assert!(checked(origins, 1).is_err(), "{origins:?}");
+        }
+        assert!(checked(&["http://a"], 0).is_err());
     }
 }

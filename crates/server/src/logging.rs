@@ -93,8 +93,12 @@ static OUTPUT: OnceLock<Output> = OnceLock::new();
 /// `loglevel` and `log-format`.
 ///
 /// # Errors
-/// The file cannot be opened, or logging has already started.
+/// The level is unknown, the file cannot be opened, or logging has already started.
 pub fn start(level: &str, file: &str, format: &str) -> Result<(), String> {
+    if !LOG_LEVELS.contains(&level) {
+        let levels = LOG_LEVELS.join(", ");
+        return Err(format!("loglevel '{level}': expected one of {levels}"));
+    }
     let file = match file {
         "" => None,
         path => {
