@@ -294,7 +294,11 @@ impl Cache {
                 return Ok(());
             };
             this.alarm_ms.store(due, Relaxed);
-            schedule.call1(py, (slf, wait.as_secs_f64()))?;
+            if let Err(error) = schedule.call1(py, (slf, wait.as_secs_f64())) {
+                // Such as an interruption; the next change sets the alarm.
+                this.alarm_ms.store(u64::MAX, Relaxed);
+                return Err(error);
+            }
         }
         Ok(())
     }
