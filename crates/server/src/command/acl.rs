@@ -14,12 +14,13 @@ use crate::config::{Config, Id, Value};
 use crate::context::{Ctx, Run, Spec};
 use crate::files;
 use crate::pubsub::Space;
+use crate::saving::temporary::replace;
 use crate::spec::Keys;
 use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use crate::state::Server;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use wire::number::parse_i64;
@@ -529,31 +530,11 @@ fn save(ctx: &mut Ctx<'_, '_>, path: &str) {
         text.extend_from_slice(&user.line());
         text.push(b'\n');
     }
-    match write_file(Path::new(path), &text) {
+    match replace(Path::new(path), &text) {
         Ok(()) => ctx.reply.ok(),
         Err(error) => {
             log::warn!("ACL SAVE: {path}: {error}");
             ctx.reply.error("ERR There was an error trying to save the ACLs. Please check the server logs for more information");
         }
     }
-}
-
-/// Replaces a file in one step: writes a file beside it, which only the owner may read, and renames
-/// that.
-fn write_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".tmp-{}", std::process::id()));
-    let beside = Path::new(&name);
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(beside).and_then(|mut file| {
-        file.write_all(text)?;
-        file.sync_all()
-    });
-    let renamed = written.and_then(|()| std::fs::rename(beside, path));
-    if renamed.is_err() {
-        let _ = std::fs::remove_file(beside);
-    }
-    renamed
 }

@@ -16,6 +16,8 @@ const INCLUDE_DEPTH_MAX: usize = 8;
 const FILES_MAX: usize = 1_000;
 /// Maximum size of one file, so that an include of a device ends.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// First character of files of some editors, which means nothing in UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// One setting in a file, in the environment or on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +132,9 @@ fn text_in(file: File) -> Result<String, String> {
     let bytes = read.map_err(|error| error.to_string())?;
     if bytes as u64 > FILE_BYTES_MAX {
         return Err(format!("larger than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
     }
     Ok(text)
 }
@@ -358,6 +363,15 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let folder = Folder::new("mark", &[("main.conf", "\u{feff}port 1\nport 2\n")]);
+        let reading = read(&folder.0.join("main.conf"));
+        assert_eq!(reading.problems, Vec::<String>::new());
+        let names = reading.directives.iter().map(|d| d.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["port", "port"]);
     }
 
     #[test]

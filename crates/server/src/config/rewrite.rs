@@ -10,8 +10,7 @@
 use super::file::{self, Reading};
 use super::load;
 use super::{Config, Kind, Param, TABLE, find};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use crate::saving::temporary::replace;
 use std::path::Path;
 
 /// Comment above appended lines.
@@ -59,7 +58,7 @@ pub fn rewrite(
         }
     }
     let text = with_users(&text, changes);
-    replace(path, &text).map_err(|error| error.to_string())
+    replace(path, text.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// Returns the text of the file with the settings of `after`. `before` has those of the text.
@@ -168,28 +167,12 @@ fn in_quotes(value: &str) -> String {
     quoted + "\""
 }
 
-/// Replaces a file in one step, so that a crash leaves the old or the new text.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = Path::new(&name);
-    let written = File::create(temporary).and_then(|mut file| {
-        file.set_permissions(fs::metadata(path)?.permissions())?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(temporary, path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(temporary);
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Id;
     use crate::config::value::Value;
+    use std::fs;
 
     #[test]
     fn lines_of_users_are_replaced_by_name() {

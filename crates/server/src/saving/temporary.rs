@@ -1,5 +1,5 @@
-//! Temporary files of snapshots: their names, their permissions, and the removal of those that a
-//! crash has left.
+//! Temporary files of snapshots, users and settings: their names, their permissions, and the
+//! removal of those that a crash has left.
 //!
 //! Several servers may use one folder, also in containers, where all have the same process id.
 //! Therefore the name has 64 random bits, and a file of this name is never opened if it exists: it
@@ -14,7 +14,7 @@ use crate::random::chance;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -93,6 +93,28 @@ pub fn copy_permissions(path: &Path, file: &File) -> io::Result<()> {
         _ => OWNER_ONLY,
     };
     file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+/// Replaces a file by one with this text in one step, so that a crash leaves the old or the new
+/// one. The permissions stay; a new file can be read by its owner only.
+///
+/// # Errors
+/// An error of the file system. The old file is as it was.
+pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let (temporary, mut file) = create(folder)?;
+    let replaced = copy_permissions(path, &file)
+        .and_then(|()| file.write_all(text))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&temporary);
+        return replaced;
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// Removes the files of a folder that servers have left when they ended without warning. Returns
@@ -211,5 +233,20 @@ mod tests {
         fs::set_permissions(&replaced, fs::Permissions::from_mode(0o640)).expect("an owner");
         copy_permissions(&replaced, &file).expect("it is the owner's");
         assert_eq!(mode(), 0o640);
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions_and_leaves_nothing_beside_it() {
+        let folder = Folder::new("replace");
+        let path = folder.0.join("users.acl");
+        let mode = || fs::metadata(&path).expect("a file").permissions().mode() & PERMISSION_BITS;
+        replace(&path, b"first").expect("the folder is the owner's");
+        assert_eq!(mode(), OWNER_ONLY);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("the owner's");
+        replace(&path, b"second").expect("the folder is the owner's");
+        assert_eq!(mode(), 0o640);
+        assert_eq!(fs::read(&path).expect("a file"), b"second");
+        replace(&folder.0.join("missing/users.acl"), b"third").expect_err("no such folder");
+        assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 1);
     }
 }
