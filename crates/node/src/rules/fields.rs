@@ -73,7 +73,7 @@ pub fn is_hop_by_hop(name: &str) -> bool {
 /// Whether programs choose a response by a field outside of the key. That is so for all names with
 /// an underscore: programs that get fields as variables (CGI, WSGI and similar interfaces) do not
 /// distinguish it from a hyphen, so that such a field replaces another one for them, which may be
-/// one of [`UNKEYED`] or one that the response lists in Vary.
+/// one of `UNKEYED` or one that the response lists in Vary.
 pub fn is_unkeyed(name: &str) -> bool {
     UNKEYED.contains(&name) || name.contains('_')
 }
