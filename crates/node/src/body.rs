@@ -304,7 +304,7 @@ where
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::convert::Infallible;
     use std::task::Waker;
@@ -313,8 +313,8 @@ mod tests {
 
     const IDLE: Duration = Duration::from_secs(30);
 
-    /// Content that is sent by hand.
-    struct Fed(UnboundedReceiver<Bytes>);
+    /// Content that is sent by hand and ends when its sender is dropped.
+    pub(crate) struct Fed(pub(crate) UnboundedReceiver<Bytes>);
 
     impl Body for Fed {
         type Data = Bytes;

@@ -87,6 +87,23 @@ pub(crate) struct Asking {
     is_peer: bool,
 }
 
+#[cfg(test)]
+impl Asking {
+    /// A request of a client for `http://a/` without fields.
+    fn plain() -> Self {
+        Asking {
+            key: Key::parse("http://a/").expect("the text is valid"),
+            is_head: false,
+            headers: HeaderMap::new(),
+            wanted: None,
+            has_condition: false,
+            directives: Directives::default(),
+            client: [127, 0, 0, 1].into(),
+            is_peer: false,
+        }
+    }
+}
+
 impl Node {
     /// Makes a node.
     ///

@@ -181,7 +181,6 @@ mod tests {
     use crate::object::Head;
     use crate::proxy::{Asking, reply};
     use crate::rules::freshness::Terms;
-    use crate::rules::key::Key;
     use crate::rules::vary::Selection;
     use bytes::Bytes;
     use hyper::Version;
@@ -237,16 +236,7 @@ mod tests {
 
     /// The same by a map of fields, which is written as hyper writes it.
     fn by_map(object: &Object, now_ms: u64, signature: &Signature<'_>) -> Vec<u8> {
-        let asking = Asking {
-            key: Key::parse("http://a/").expect("the text is valid"),
-            is_head: false,
-            headers: HeaderMap::new(),
-            wanted: None,
-            has_condition: false,
-            directives: crate::rules::directives::Directives::default(),
-            client: [127, 0, 0, 1].into(),
-            is_peer: false,
-        };
+        let asking = Asking::plain();
         let mut response = reply::hit(&asking, object, now_ms, Reply::Hit).response;
         signature.add(response.headers_mut(), true);
         let mut out = format!("{:?} {}\r\n", Version::HTTP_11, response.status()).into_bytes();

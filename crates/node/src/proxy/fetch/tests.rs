@@ -1,36 +1,18 @@
 //! The order of storing a response and showing its end, with a body that is fed by hand.
 
 use super::*;
+use crate::body::tests::Fed;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Origin};
 use crate::rules::freshness::Grace;
 use crate::rules::status::Forward;
-use hyper::body::Frame;
 use hyper::header::HeaderValue;
-use std::convert::Infallible;
 use std::future::Future;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 const NOW_MS: u64 = 1_700_000_000_000;
-
-/// Content that ends when its sender is dropped.
-struct Fed(UnboundedReceiver<Bytes>);
-
-impl Body for Fed {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0
-            .poll_recv(context)
-            .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
-    }
-}
 
 fn fed() -> (UnboundedSender<Bytes>, Fed) {
     let (sender, receiver) = unbounded_channel();
@@ -157,16 +139,7 @@ fn content_that_is_not_as_long_as_announced_is_not_stored() {
 #[test]
 fn a_request_that_waits_for_a_fetch_that_fails_is_answered_with_the_stale_response() {
     let (runtime, node) = (runtime(), node());
-    let asking = || Asking {
-        key: Key::parse("http://a/").expect("the text is valid"),
-        is_head: false,
-        headers: HeaderMap::new(),
-        wanted: None,
-        has_condition: false,
-        directives: crate::rules::directives::Directives::default(),
-        client: [127, 0, 0, 1].into(),
-        is_peer: false,
-    };
+    let asking = Asking::plain;
     let Joined::Lead(lead) = node.join(&asking()) else {
         panic!("nothing is fetched yet");
     };
