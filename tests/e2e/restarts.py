@@ -256,8 +256,8 @@ def test_a_link_may_lead_to_another_version(bench):
 def test_a_restart_can_be_aborted_and_becomes_a_stop(bench):
     with Linked(bench) as server, redis.Redis(port=server.port, socket_timeout=LIMIT_S) as r:
         run = run_id(r)
-        # The check waits for a file.
-        wait = f'case "$*" in *--check-config*) while test ! -e go; do sleep 0.01; done;; esac\nexec {server.binary} "$@"'
+        # The check waits for a file, and ends with the folder.
+        wait = f'case "$*" in *--check-config*) while test -e {server.path} && test ! -e go; do sleep 0.01; done;; esac\nexec {server.binary} "$@"'
         server.become(wait)
         errors = []
         waiting = threading.Thread(target=lambda: errors.append(server.refusal()))
