@@ -106,8 +106,9 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
         _ => Path::new("."),
     };
     let (temporary, mut file) = create(folder)?;
-    let replaced = copy_permissions(path, &file)
-        .and_then(|()| file.write_all(text))
+    let replaced = file
+        .write_all(text)
+        .and_then(|()| copy_permissions(path, &file))
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&temporary, path));
     if replaced.is_err() {
