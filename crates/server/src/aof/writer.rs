@@ -18,8 +18,8 @@ const WRITE_BYTES: usize = 1 << 20;
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
 /// Time between two synchronizations with `everysec`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum time after a synchronization for which the next one waits for the clients that the last
-/// one released: this many times its duration, and this time.
+/// A synchronization waits for the clients that the last one released. The wait ends when the last
+/// one has ended for this many times its duration, and for this time at most.
 const GATHER_FACTOR: u32 = 4;
 const GATHER_MAX: Duration = Duration::from_millis(2);
 /// Maximum time for which the thread sleeps without a file.
@@ -140,9 +140,9 @@ impl Writer {
     }
 
     /// Waits until as many replies are held as in the last round, so that one synchronization
-    /// serves all clients that write one command after the other. Otherwise the first of them would
-    /// begin it, and the others would wait for it and for their own. It does not wait if the last
-    /// synchronization is longer ago than the limit. Returns whether it waited.
+    /// serves all clients that await each reply before their next command. Otherwise the first
+    /// command would begin a synchronization, and the other clients would wait for its end and for
+    /// another one. Returns whether it waited.
     fn gather(&mut self, server: &Server) -> bool {
         let aof = &server.aof;
         let limit = (self.sync_took * GATHER_FACTOR).min(GATHER_MAX);
