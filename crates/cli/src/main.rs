@@ -7,6 +7,7 @@ mod check;
 mod edge;
 #[cfg(test)]
 mod manual;
+mod memory;
 mod pages;
 mod ping;
 mod serve;

@@ -8,6 +8,7 @@ mod headlines;
 pub mod replaying;
 
 use crate::pages::Pages;
+use crate::trace::input::stem;
 use ::sim::report::{self, Row};
 use ::sim::segments::{self, SegmentsSpec};
 use ::sim::{
@@ -18,7 +19,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use policy::admit::any::AdmitSpec;
-use replaying::{Replaying, read_share, read_share_above_0, stem, style};
+use replaying::{Replaying, read_share, read_share_above_0, style};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -7,9 +7,8 @@ mod made;
 mod output;
 mod show;
 
-use crate::sim::replaying::stem;
 use crate::trace::arguments::Span;
-use crate::trace::input::Input;
+use crate::trace::input::{Input, stem};
 use crate::trace::output::Output;
 use ::trace::{Error, FixedSizeSample, NextAccess, Request, Sample};
 use anyhow::{Result, bail};

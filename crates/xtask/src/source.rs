@@ -358,7 +358,8 @@ fn cfg_tests(code: &str) -> Vec<usize> {
             Some("test") => true,
             Some("cfg") => {
                 let rest: Vec<_> = parts.collect();
-                rest.contains(&"test") && !rest.contains(&"not")
+                rest.starts_with(&["all", "test"])
+                    || rest.contains(&"test") && !rest.contains(&"not")
             }
             _ => false,
         };

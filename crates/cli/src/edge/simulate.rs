@@ -1,7 +1,9 @@
 //! `mayfly edge simulate`: builds a study from the arguments and prints its findings.
 
+use crate::memory::memory_share;
 use crate::pages::Pages;
-use crate::sim::replaying::{RATE_DEFAULT, behind_bar, memory_share, read_share, stem, style};
+use crate::sim::replaying::{RATE_DEFAULT, behind_bar, read_share, style};
+use crate::trace::input::stem;
 use ::sim::cluster::{
     ClusterRules, Coordination, EvictionOrder, Notifications, SERVERS_MAX, Scheme, Study,
     check_sizes,

@@ -1,8 +1,8 @@
 //! `mayfly sim advise`: recommends a policy and a cache size.
 
-use super::replaying::{Replaying, read_share_above_0, stem};
+use super::replaying::{Replaying, read_share_above_0};
 use crate::pages::Pages;
-use crate::trace::input::Input;
+use crate::trace::input::{Input, stem};
 use ::sim::advise::{Advice, Collector, Constraints, Inputs, advise, candidates, refine};
 use ::sim::curve::Sampling;
 use ::sim::{Contestant, Rules, Size, Unit};

@@ -1,8 +1,8 @@
 //! `mayfly sim curve`: miss ratios over cache sizes.
 
-use super::replaying::{Replaying, read_share_above_0, stem};
+use super::replaying::{Replaying, read_share_above_0};
 use crate::pages::Pages;
-use crate::trace::input::Input;
+use crate::trace::input::{Input, stem};
 use ::sim::curve::{
     Curve, Named, Point, Sample, Sampler, Sampling, exact, page, spread, table, text,
 };

@@ -1,7 +1,9 @@
 //! `mayfly sim learned` and `mayfly sim segment-knobs`: experiments of many replays.
 
-use super::replaying::{RATE_DEFAULT, behind_bar, memory_share, stem};
+use super::replaying::{RATE_DEFAULT, behind_bar};
+use crate::memory::memory_share;
 use crate::pages::Pages;
+use crate::trace::input::stem;
 use ::sim::experiments::learned::{KNOBS, Options, Report, Round};
 use ::sim::experiments::segment_knobs;
 use ::sim::{Columns, Interner, Interning, Size, Unit};

@@ -1,5 +1,6 @@
 //! Arguments about reading and replaying a trace, shared by `sim`, `sim curve` and `sim advise`.
 
+use crate::memory::memory_share;
 use crate::trace::arguments::ttl_mix;
 use ::sim::advise::server_overhead;
 use ::sim::{Columns, Interning, Rules, Unit};
@@ -15,10 +16,6 @@ use trace::TtlMix;
 
 /// Interval between two updates of the progress bar.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
-/// Share of the available memory, in percent, that is used when no limit is given.
-const MEMORY_PERCENT: u64 = 80;
-/// Memory limit in bytes if the system does not report the available memory.
-const MEMORY_UNKNOWN: u64 = 4 << 30;
 /// Request rate per second of a trace without timestamps.
 pub const RATE_DEFAULT: f64 = 1000.0;
 
@@ -218,28 +215,6 @@ impl Drop for Drawn<'_> {
 /// Returns the style of a progress bar.
 pub fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is well-formed")
-}
-
-/// Returns the file name without the endings of its format and compression.
-pub fn stem(path: &str) -> &str {
-    let (_, name) = trace::Compression::of_name(path.rsplit('/').next().unwrap_or(path));
-    let name = name.strip_suffix(".bin").unwrap_or(name);
-    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
-}
-
-/// Returns the memory in bytes that may be used if no limit is given.
-pub fn memory_share() -> u64 {
-    available_memory().unwrap_or(MEMORY_UNKNOWN) / 100 * MEMORY_PERCENT
-}
-
-/// Returns the memory in bytes that is available without swapping, as reported by the system.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 #[cfg(test)]

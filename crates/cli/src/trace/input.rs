@@ -1,7 +1,7 @@
 //! Input traces: a file or standard input, with a progress bar.
 
 use super::arguments;
-use crate::sim::replaying::memory_share;
+use crate::memory::memory_share;
 use ::sim::{Columns, Interning};
 use ::trace::{Error, Format, Options, Reader, Request};
 use anyhow::{Context, Result};
@@ -102,6 +102,13 @@ impl Opened {
             eprintln!("mayfly: skipped {count} malformed records; the first: {first}");
         }
     }
+}
+
+/// Returns the file name without the endings of its format and compression.
+pub fn stem(path: &str) -> &str {
+    let (_, name) = ::trace::Compression::of_name(path.rsplit('/').next().unwrap_or(path));
+    let name = name.strip_suffix(".bin").unwrap_or(name);
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
 /// File that advances the progress bar as it is read.

@@ -1,6 +1,6 @@
 //! Output traces: a file or standard output.
 
-use crate::sim::replaying::memory_share;
+use crate::memory::memory_share;
 use ::trace::{Error, Format, Request, Spool, Summary, WriteOptions, Writer};
 use anyhow::{Context, Result};
 use clap::Args;

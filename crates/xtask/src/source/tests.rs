@@ -60,7 +60,7 @@ fn functions_span_signature_to_brace() {
 #[test]
 fn test_items_are_marked() {
     let s = source(
-        "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(not(test))]\nfn d() {}\n#[cfg(any(test, feature = \"suite\"))]\npub mod suite;\nfn e() {}",
+        "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(not(test))]\nfn d() {}\n#[cfg(any(test, feature = \"suite\"))]\npub mod suite;\nfn e() {}\n#[cfg(all(test, not(miri)))]\nmod more {}",
     );
     let own: Vec<_> = s.own_lines().map(|(n, _)| n).collect();
     assert_eq!(own, [0, 5, 6, 7, 10]);

@@ -1,7 +1,8 @@
-//! Import circles between the modules of one crate.
+//! Import circles between the modules of one crate: between files, and between sibling modules,
+//! each with everything below it.
 //!
-//! A module is a file. The check draws an arrow from a file to each file that defines what it
-//! imports, by `use` or by a path such as `crate::a::b` or `child::f`. It draws no arrow for:
+//! The check draws an arrow from a file to each file that defines what it imports, by `use` or by a
+//! path such as `crate::a::b` or `child::f`. It draws no arrow for:
 //!
 //! - Test code.
 //! - A declaration (`mod a;`).
@@ -17,30 +18,80 @@ use std::collections::{BTreeMap, BTreeSet};
 const WHY: &str =
     "a module can be read, tested and changed alone only if what it imports does not import it";
 
+/// Folders whose modules are known to form a circle, which is not reported.
+const KNOTTED: [&str; 1] = ["crates/server/src"];
+
 /// Runs this check.
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = vec![];
     for name in repository.crates() {
-        let modules = Modules::new(repository, name);
-        let arrows = modules.arrows();
-        for circle in circles(&arrows) {
-            findings.push(finding(&circle, &arrows));
+        let files = Modules::new(repository, name).arrows();
+        let of_files = circles(&files);
+        findings.extend(of_files.iter().map(|circle| finding(circle, &files)));
+        // A circle of files is one of their folders, too.
+        if of_files.is_empty() {
+            let folders = between_siblings(&files);
+            let of_folders = circles(&folders).into_iter();
+            let is_new = |circle: &BTreeSet<String>| !KNOTTED.contains(&parent(circle));
+            findings.extend(of_folders.filter(is_new).map(|c| finding(&c, &folders)));
         }
     }
     findings
 }
 
-/// Arrows between files, by path, with the line of the first import.
-type Arrows = BTreeMap<String, BTreeMap<String, usize>>;
+/// Line of a file, from 0.
+#[derive(Clone)]
+struct Place {
+    path: String,
+    line: usize,
+}
+
+/// Arrows between modules, by path, with the place of the first import.
+type Arrows = BTreeMap<String, BTreeMap<String, Place>>;
+
+/// Returns the arrows between sibling modules that follow from those between files.
+fn between_siblings(files: &Arrows) -> Arrows {
+    let mut arrows = Arrows::new();
+    for (from, targets) in files {
+        for (to, place) in targets {
+            let Some((from, to)) = siblings(from, to) else {
+                continue;
+            };
+            arrows.entry(to.clone()).or_default();
+            let targets = arrows.entry(from).or_default();
+            targets.entry(to).or_insert_with(|| place.clone());
+        }
+    }
+    arrows
+}
+
+/// Returns the paths of the two sibling modules that contain two files; `None` if one of the files
+/// is an ancestor of the other.
+fn siblings(one: &str, other: &str) -> Option<(String, String)> {
+    let (one, other) = (module_folder(one), module_folder(other));
+    let shared = one.split('/').zip(other.split('/'));
+    let depth = shared.take_while(|(a, b)| a == b).count();
+    let ancestor = |path: &str| {
+        let parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
+        parts.get(..=depth).map(|parts| parts.join("/"))
+    };
+    Some((ancestor(&one)?, ancestor(&other)?))
+}
+
+/// Returns the folder of sibling modules.
+fn parent(circle: &BTreeSet<String>) -> &str {
+    let first = circle.first().expect("a circle has members");
+    first.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
 
 fn finding(circle: &BTreeSet<String>, arrows: &Arrows) -> Finding {
     let first = circle.first().expect("a circle has members");
     let route = shortest_route(first, circle, arrows);
-    let line = arrows[first][&route[1]];
+    let place = &arrows[first][&route[1]];
     let names: Vec<&str> = route.iter().map(|path| short_name(path)).collect();
     Finding {
-        path: first.clone(),
-        line: line + 1,
+        path: place.path.clone(),
+        line: place.line + 1,
         found: format!(
             "a circle of {} modules, for example {}",
             circle.len(),
@@ -191,7 +242,8 @@ impl<'h> Modules<'h> {
                     && !at.starts_with(&target)
                 {
                     let (to, _) = self.sources[&target];
-                    targets.entry(to.clone()).or_insert(line);
+                    let path = (*path).clone();
+                    targets.entry(to.clone()).or_insert(Place { path, line });
                 }
             }
         }
@@ -205,7 +257,7 @@ fn child(at: &[String], name: &str) -> Vec<String> {
     path
 }
 
-/// Returns the groups of two or more files that all reach each other.
+/// Returns the groups of two or more modules that all reach each other.
 fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     let reach: BTreeMap<&String, BTreeSet<&String>> = arrows
         .keys()
@@ -347,6 +399,21 @@ mod tests {
             ("crates/a/src/b/c.rs", "use super::B;\npub fn f() {}"),
         ];
         assert_eq!(found(&files), [""; 0]);
+    }
+
+    #[test]
+    fn two_folders_whose_files_import_each_other_are_reported() {
+        let files = [
+            ("crates/a/src/lib.rs", "mod b;\nmod c;"),
+            ("crates/a/src/b.rs", "mod d;\nmod e;"),
+            ("crates/a/src/b/d.rs", "use crate::c::f::F;"),
+            ("crates/a/src/b/e.rs", "pub struct E;"),
+            ("crates/a/src/c.rs", "mod f;\nmod g;"),
+            ("crates/a/src/c/f.rs", "pub struct F;"),
+            ("crates/a/src/c/g.rs", "use crate::b::e::E;"),
+        ];
+        let expected = "a circle of 2 modules, for example b -> c -> b";
+        assert_eq!(found(&files), [expected]);
     }
 
     #[test]
