@@ -1,0 +1,274 @@
+//! A server of one shard: what it has read, and its role.
+
+mod primary;
+mod replica;
+
+use crate::record::{NodeId, Purpose, Record, Revision, Transaction, Versioned};
+use crate::rule::Rule;
+use crate::timing::{Instant, Timing};
+use primary::Primary;
+use replica::Replica;
+
+/// What a server has when its process starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Start {
+    /// Whether its keys include all writes that it has received, as after an orderly stop.
+    pub is_complete: bool,
+    /// Newest term in which it has written or received a write, or 0.
+    pub epoch: u64,
+    /// Position of its last write.
+    pub offset: u64,
+}
+
+/// Request of a primary to a replica not to campaign for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ask {
+    /// The primary.
+    pub from: NodeId,
+    /// The replica.
+    pub to: NodeId,
+    /// The primary's term.
+    pub epoch: u64,
+    /// Instant of sending, on the clock of the primary.
+    pub sent: Instant,
+}
+
+/// Promise of a replica not to campaign for [`Timing::silence_ms`] after it received the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Promise {
+    /// The replica.
+    pub from: NodeId,
+    /// The primary.
+    pub to: NodeId,
+    /// The primary's term.
+    pub epoch: u64,
+    /// Instant at which the request was sent, on the clock of the primary.
+    pub asked: Instant,
+}
+
+/// Work for the host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Send a transaction to the store, and pass its outcome to [`Member::applied`],
+    /// [`Member::refused`] or [`Member::unanswered`].
+    Send(Transaction),
+    /// Send a request to a replica.
+    Ask(Ask),
+}
+
+/// Role of a server in its shard, by the record that it has read last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// The record names it as primary.
+    Primary(Primary),
+    /// The record names another server.
+    Replica(Replica),
+}
+
+/// A server of one shard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    pub(crate) id: NodeId,
+    pub(crate) timing: Timing,
+    /// Newest record that was read.
+    pub(crate) record: Versioned<Record>,
+    /// Newest beat that was read, and the instant of its arrival.
+    pub(crate) beat: Revision,
+    pub(crate) beat_received: Instant,
+    pub(crate) role: Role,
+    #[cfg(test)]
+    without: Option<Rule>,
+}
+
+impl Member {
+    /// Creates the state at the start of a process. The record and the beat must be read through
+    /// the store's log (a linearizable read), because an old record could name this server.
+    pub fn new(
+        id: NodeId,
+        timing: Timing,
+        start: Start,
+        record: Versioned<Record>,
+        beat: Revision,
+        now: Instant,
+    ) -> Member {
+        let role = match record.value.primary == id {
+            true => Role::Primary(Primary::after_start(start, record.revision)),
+            false => Role::Replica(Replica::after_start(start.is_complete, beat)),
+        };
+        Member {
+            id,
+            timing,
+            record,
+            beat,
+            beat_received: now,
+            role,
+            #[cfg(test)]
+            without: None,
+        }
+    }
+
+    /// Whether a rule is in force.
+    #[cfg(not(test))]
+    pub(crate) fn has(&self, _rule: Rule) -> bool {
+        true
+    }
+
+    /// Removes a rule.
+    #[cfg(test)]
+    pub(crate) fn set_without(&mut self, rule: Option<Rule>) {
+        self.without = rule;
+        let has_doubt = self.has(Rule::DoubtAfterStart);
+        if let (Role::Replica(replica), false) = (&mut self.role, has_doubt) {
+            replica.doubt = None;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
+    /// Newest record that was read.
+    pub fn record(&self) -> &Versioned<Record> {
+        &self.record
+    }
+
+    /// Whether the newest record names this server as primary.
+    pub fn is_primary(&self) -> bool {
+        matches!(self.role, Role::Primary(_))
+    }
+
+    /// Whether replicas may follow this server. A primary that has started again has a shorter log
+    /// than its term may have had, so that they would remove acknowledged writes.
+    pub fn leads(&self) -> bool {
+        match &self.role {
+            Role::Primary(primary) => primary.started.is_none() || !self.has(Rule::FollowBegun),
+            Role::Replica(_) => false,
+        }
+    }
+
+    /// Whether this server may execute commands, and send replies, at an instant. The host checks
+    /// it before a batch and again before the replies of the batch are sent.
+    pub fn serves(&self, now: Instant) -> bool {
+        match &self.role {
+            Role::Primary(primary) => primary.serves(now),
+            Role::Replica(_) => false,
+        }
+    }
+
+    /// Takes the record and the revision of the beat, which were read from the store at one
+    /// revision. What is older than the newest is ignored. `offset` is the position of this
+    /// server's last write.
+    pub fn read(&mut self, record: Versioned<Record>, beat: Revision, offset: u64, now: Instant) {
+        self.take_record(record, offset);
+        // A newer beat alone makes a campaign void only if the record is still the one before it.
+        if let Role::Replica(replica) = &mut self.role {
+            replica.doubt = replica.doubt.filter(|doubt| *doubt >= beat);
+        }
+        self.take_beat(beat, now);
+    }
+
+    fn take_record(&mut self, record: Versioned<Record>, offset: u64) {
+        if record.revision <= self.record.revision {
+            return;
+        }
+        let is_same_term = record.value.epoch == self.record.value.epoch;
+        let is_primary = record.value.primary == self.id;
+        let minds_writes = self.has(Rule::Complete);
+        match &mut self.role {
+            // Other transactions on the former record are void.
+            Role::Primary(primary) if is_primary => match is_same_term {
+                true => primary.forget_doubts(),
+                false => *primary = Primary::new(offset, record.revision, primary.started),
+            },
+            Role::Replica(replica) if !is_primary => {
+                replica.doubt = None;
+                if !is_same_term {
+                    replica.promised_until = None;
+                }
+            }
+            // It was handed the shard, or its campaign has applied, perhaps before it started.
+            Role::Replica(replica) => {
+                let is_complete = replica.is_complete;
+                let start = Start {
+                    is_complete,
+                    epoch: self.record.value.epoch,
+                    offset,
+                };
+                let started = (!is_complete && minds_writes).then_some(start);
+                self.role = Role::Primary(Primary::new(offset, record.revision, started));
+            }
+            // A former primary has all writes that it acknowledged, unless it has started since.
+            Role::Primary(primary) => {
+                let is_complete = primary.started.is_none_or(|start| start.is_complete);
+                self.role = Role::Replica(Replica::new(is_complete || !minds_writes));
+            }
+        }
+        self.record = record;
+    }
+
+    fn take_beat(&mut self, beat: Revision, now: Instant) {
+        if beat > self.beat {
+            (self.beat, self.beat_received) = (beat, now);
+        }
+    }
+
+    /// Returns the work that is due.
+    pub fn tick(&mut self, now: Instant) -> Vec<Action> {
+        match self.role {
+            Role::Primary(_) => self.tick_as_primary(now),
+            Role::Replica(_) => self.tick_as_replica(now),
+        }
+    }
+
+    /// The store has applied a transaction of this process, at a revision. `offset` is the position
+    /// of this server's last write.
+    pub fn applied(&mut self, sent: &Transaction, revision: Revision, offset: u64, now: Instant) {
+        let is_new = revision > self.record.revision;
+        if let (Some(record), true) = (&sent.record, is_new) {
+            let value = record.clone();
+            self.take_record(Versioned { value, revision }, offset);
+        }
+        let counted_from = match self.has(Rule::FenceFromSending) {
+            true => sent.sent,
+            false => now,
+        };
+        self.take_beat(revision, now);
+        if let (Role::Replica(replica), Purpose::Withdraw) = (&mut self.role, sent.purpose) {
+            replica.doubt = None;
+        }
+        self.move_fence(sent, revision, counted_from);
+        self.settle(sent);
+    }
+
+    /// The store has refused a transaction: a key that guards it has another revision. The host
+    /// reads the record and the beat, which end the doubts about other transactions.
+    pub fn refused(&mut self, sent: &Transaction) {
+        // A withdrawal may be refused because the campaign has applied.
+        if let (Role::Replica(replica), Purpose::Campaign) = (&mut self.role, sent.purpose) {
+            replica.doubt = None;
+        }
+        self.settle(sent);
+    }
+
+    /// A transaction has no reply and will get none. It remains in doubt.
+    pub fn unanswered(&mut self, sent: &Transaction) {
+        self.settle(sent);
+    }
+
+    /// A further transaction may be sent.
+    fn settle(&mut self, sent: &Transaction) {
+        match &mut self.role {
+            Role::Primary(primary) => {
+                if primary.awaited.as_ref() == Some(sent) {
+                    primary.awaited = None;
+                }
+            }
+            Role::Replica(replica) => {
+                if replica.awaited.as_ref() == Some(sent) {
+                    replica.awaited = None;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! A primary: its fence, its members, and what it may acknowledge.
+
+use super::{Action, Ask, Member, Promise, Role, Start};
+use crate::record::{NodeId, Purpose, Record, Revision, Transaction};
+use crate::rule::Rule;
+use crate::timing::{Instant, Timing};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// State of the server that the record names as primary.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Primary {
+    /// First instant at which this server may not serve.
+    fence: Option<Instant>,
+    /// Revision of the record with which this term began, for beats of former terms.
+    since: Revision,
+    /// Whether the process has started within this term, and has not begun another one.
+    pub(super) started: Option<Start>,
+    /// Whether the shard is being handed over.
+    pub(super) yields: bool,
+    /// Replicas whose entry is in doubt.
+    pub(super) doubtful: BTreeSet<NodeId>,
+    /// Transaction on the record whose outcome is awaited.
+    pub(super) awaited: Option<Transaction>,
+    /// Instant of the last beat, and of the last requests for promises.
+    last_beat: Option<Instant>,
+    /// For each replica, the newest request that it has answered with a promise.
+    promises: BTreeMap<NodeId, Instant>,
+    /// For each replica, the position up to which it has the writes of this term.
+    received: BTreeMap<NodeId, u64>,
+    /// Position of the last write.
+    offset: u64,
+    /// Position of the last write before this term. All writes up to it may have been acknowledged.
+    inherited: u64,
+    /// Position up to which writes may be acknowledged.
+    acknowledged: u64,
+}
+
+impl Primary {
+    /// Creates the state of a term that begins behind the write at `offset`.
+    pub(super) fn new(offset: u64, since: Revision, started: Option<Start>) -> Primary {
+        Primary {
+            fence: None,
+            since,
+            started,
+            yields: false,
+            doubtful: BTreeSet::new(),
+            awaited: None,
+            last_beat: None,
+            promises: BTreeMap::new(),
+            received: BTreeMap::new(),
+            offset,
+            inherited: offset,
+            acknowledged: 0,
+        }
+    }
+
+    /// Creates the state of a process that starts while the record names it as primary.
+    pub(super) fn after_start(start: Start, since: Revision) -> Primary {
+        Primary::new(start.offset, since, Some(start))
+    }
+
+    /// Whether this server may serve at an instant.
+    pub(super) fn serves(&self, now: Instant) -> bool {
+        !self.yields && self.fence.is_some_and(|fence| now < fence)
+    }
+
+    /// The record has another revision: transactions that it guarded are void.
+    pub(super) fn forget_doubts(&mut self) {
+        self.doubtful.clear();
+        self.yields = false;
+    }
+
+    /// Moves the fence. It never moves back.
+    fn extend(&mut self, sent: Instant, timing: Timing) {
+        self.fence = self.fence.max(Some(sent.after(timing.fence_ms())));
+    }
+}
+
+impl Member {
+    pub(super) fn primary(&self) -> Option<&Primary> {
+        match &self.role {
+            Role::Primary(primary) => Some(primary),
+            Role::Replica(_) => None,
+        }
+    }
+
+    fn primary_mut(&mut self) -> Option<&mut Primary> {
+        match &mut self.role {
+            Role::Primary(primary) => Some(primary),
+            Role::Replica(_) => None,
+        }
+    }
+
+    /// Returns the replicas that may be promoted, as far as this primary can know.
+    fn members(&self) -> BTreeSet<NodeId> {
+        let mut members = self.record.value.in_sync.clone();
+        if let (Some(primary), true) = (self.primary(), self.has(Rule::DoubtfulEntry)) {
+            members.extend(&primary.doubtful);
+        }
+        members
+    }
+
+    /// Returns the beats, requests and transactions that are due.
+    pub(super) fn tick_as_primary(&mut self, now: Instant) -> Vec<Action> {
+        let (timing, members) = (self.timing, self.members());
+        let resumes = self.has(Rule::ResumeFirst);
+        let minds_term = self.has(Rule::OnlyCopy);
+        let epoch = self.record.value.epoch;
+        let (id, is_alone) = (self.id, members.is_empty());
+        let record = &self.record;
+        let Role::Primary(primary) = &mut self.role else {
+            return Vec::new();
+        };
+        if let Some(start) = primary.started
+            && resumes
+        {
+            // An in-sync replica has writes that this server may lack, and will campaign. So may
+            // have the former primary, if this server has never written in its term.
+            let has_only_copy = is_alone && (start.epoch == epoch || !minds_term);
+            let may_resume = has_only_copy || start.is_complete;
+            return match may_resume && primary.awaited.is_none() {
+                true => self.begin(Purpose::Resume, record.value.resumed(), now),
+                false => Vec::new(),
+            };
+        }
+        if primary.yields && primary.awaited.is_none() {
+            return self.begin(Purpose::Resume, record.value.resumed(), now);
+        }
+        if is_alone && !primary.yields {
+            primary.extend(now, timing);
+        }
+        let due = primary.last_beat.map(|last| last.after(timing.beat_ms()));
+        if due.is_some_and(|due| now < due) {
+            return Vec::new();
+        }
+        primary.last_beat = Some(now);
+        let ask = |to| {
+            Action::Ask(Ask {
+                from: id,
+                to,
+                epoch,
+                sent: now,
+            })
+        };
+        let beat = self.transaction(Purpose::Beat, None, now);
+        let asks = members.into_iter().map(ask);
+        asks.chain([Action::Send(beat)]).collect()
+    }
+
+    /// Begins a new term after a start, whatever this server has lost: all copies have started
+    /// again, or the cluster is not synchronous. Otherwise nothing happens.
+    pub fn accept_loss(&mut self, now: Instant) -> Vec<Action> {
+        let waits = |primary: &Primary| primary.started.is_some() && primary.awaited.is_none();
+        match self.primary().is_some_and(waits) {
+            true => self.begin(Purpose::Resume, self.record.value.resumed(), now),
+            false => Vec::new(),
+        }
+    }
+
+    /// The connection to a replica has ended: its position is unknown until it reports it again.
+    pub fn disconnected(&mut self, replica: NodeId) {
+        if let Some(primary) = self.primary_mut() {
+            primary.received.remove(&replica);
+        }
+    }
+
+    /// Moves the fence after a transaction that wrote the beat in this term, at a revision.
+    pub(super) fn move_fence(
+        &mut self,
+        sent: &Transaction,
+        revision: Revision,
+        counted_from: Instant,
+    ) {
+        let (timing, is_newest) = (self.timing, self.record.revision == revision);
+        let Some(primary) = self.primary_mut() else {
+            return;
+        };
+        if sent.purpose == Purpose::Resume && is_newest {
+            primary.started = None;
+        }
+        let is_own_term = sent.record_is >= primary.since || is_newest;
+        if is_own_term && primary.started.is_none() {
+            primary.extend(counted_from, timing);
+        }
+    }
+
+    /// Takes a promise of a replica.
+    pub fn promised(&mut self, promise: Promise) {
+        let (members, timing) = (self.members(), self.timing);
+        if promise.epoch != self.record.value.epoch {
+            return;
+        }
+        let Some(primary) = self.primary_mut() else {
+            return;
+        };
+        let asked = primary.promises.entry(promise.from).or_default();
+        *asked = promise.asked.max(*asked);
+        let oldest = members.iter().map(|member| primary.promises.get(member));
+        if let Some(Some(oldest)) = oldest.min()
+            && !primary.yields
+            && primary.started.is_none()
+        {
+            primary.extend(*oldest, timing);
+        }
+    }
+
+    /// Takes the position of this server's last write.
+    pub fn wrote(&mut self, offset: u64) {
+        if let Some(primary) = self.primary_mut() {
+            primary.offset = offset.max(primary.offset);
+        }
+        self.acknowledge();
+    }
+
+    /// Takes the position up to which a replica has the writes of a term.
+    pub fn received(&mut self, replica: NodeId, epoch: u64, offset: u64) {
+        if epoch != self.record.value.epoch {
+            return;
+        }
+        if let Some(primary) = self.primary_mut() {
+            primary.received.insert(replica, offset);
+        }
+        self.acknowledge();
+    }
+
+    /// Moves the position up to which writes may be acknowledged.
+    fn acknowledge(&mut self) {
+        let members = match self.has(Rule::AllMembers) {
+            true => self.members(),
+            false => BTreeSet::new(),
+        };
+        if let Some(primary) = self.primary_mut() {
+            let positions = members.iter().map(|member| primary.received.get(member));
+            let least = positions.fold(primary.offset, |least, position| {
+                least.min(position.copied().unwrap_or(0))
+            });
+            primary.acknowledged = least.max(primary.acknowledged);
+        }
+    }
+
+    /// Returns the position up to which all members have all writes. In a synchronous cluster a
+    /// reply is sent when no write that it has made or seen is behind this position, while
+    /// [`Member::serves`] is true. A reply that shows a write that could be lost is not
+    /// linearizable.
+    pub fn acknowledged(&self) -> u64 {
+        self.primary().map_or(0, |primary| primary.acknowledged)
+    }
+
+    /// Whether a replica has all acknowledged writes. The primary reports it to the replica, which
+    /// then calls [`Member::caught_up`].
+    pub fn has_caught_up(&self, replica: NodeId) -> bool {
+        self.primary().is_some_and(|primary| {
+            let position = primary.received.get(&replica);
+            let needed = primary.acknowledged.max(primary.inherited);
+            position.is_some_and(|position| *position >= needed)
+        })
+    }
+
+    /// Adds an in-sync replica that has caught up. From now on it is a member.
+    pub fn enter(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
+        let is_new = replica != self.id && !self.record.value.in_sync.contains(&replica);
+        let is_ready = self.has_caught_up(replica) || !self.has(Rule::EnterCaughtUp);
+        if !is_new || !is_ready || !self.may_write(now) {
+            return Vec::new();
+        }
+        if let Some(primary) = self.primary_mut() {
+            primary.doubtful.insert(replica);
+        }
+        let record = self.record.value.with(replica);
+        self.begin(Purpose::Enter(replica), record, now)
+    }
+
+    /// Removes an in-sync replica. It remains a member until the store has applied it.
+    pub fn leave(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
+        if !self.record.value.in_sync.contains(&replica) || !self.may_write(now) {
+            return Vec::new();
+        }
+        let record = self.record.value.without(replica);
+        self.begin(Purpose::Leave(replica), record, now)
+    }
+
+    /// Hands the shard over to an in-sync replica that has all writes. This server stops serving.
+    /// It serves again if the store refuses the transaction, or if it can be made void.
+    pub fn hand_over(&mut self, replica: NodeId, now: Instant) -> Vec<Action> {
+        let Some(record) = self.record.value.handed_over(replica) else {
+            return Vec::new();
+        };
+        let has_all = self.primary().is_some_and(|primary| {
+            primary.doubtful.is_empty()
+                && primary.received.get(&replica).copied() == Some(primary.offset)
+        });
+        if !has_all || !self.may_write(now) {
+            return Vec::new();
+        }
+        let yields = self.has(Rule::YieldFirst);
+        if let Some(primary) = self.primary_mut() {
+            primary.yields = yields;
+        }
+        self.begin(Purpose::HandOver(replica), record, now)
+    }
+
+    /// Whether this primary may send a transaction on the record.
+    fn may_write(&self, now: Instant) -> bool {
+        self.serves(now) && self.primary().is_some_and(|p| p.awaited.is_none())
+    }
+
+    /// Sends a transaction on the record.
+    fn begin(&mut self, purpose: Purpose, record: Record, now: Instant) -> Vec<Action> {
+        let transaction = self.transaction(purpose, Some(record), now);
+        if let Some(primary) = self.primary_mut() {
+            primary.awaited = Some(transaction.clone());
+        }
+        vec![Action::Send(transaction)]
+    }
+
+    /// Returns a transaction that is guarded by the record.
+    pub(super) fn transaction(
+        &self,
+        purpose: Purpose,
+        record: Option<Record>,
+        now: Instant,
+    ) -> Transaction {
+        Transaction {
+            from: self.id,
+            sent: now,
+            purpose,
+            record_is: self.record.revision,
+            beat_is: None,
+            record,
+        }
+    }
+}
