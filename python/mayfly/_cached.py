@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from ._native import Cache, Call
+from ._native import Cache, Call, Loading
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -149,12 +149,23 @@ class _Load:
         self.slot = (0, 0)
         self.value: Any = _MISSING
         self.error: Exception | None = None
+        # From the beginning of the call of the function on.
+        self.loading: Loading | None = None
         # For threads.
         self.thread = threading.get_ident()
         self.is_done = threading.Event()
         # For tasks of one event loop.
         self.loop = loop
         self.task: Any = None
+
+    def is_outdated(self) -> bool:
+        """Whether the key was changed since the function was called."""
+        return self.loading is not None and self.loading.is_outdated()
+
+    def end(self) -> None:
+        """Makes sure that the result is not stored from now on."""
+        if self.loading is not None:
+            self.loading.end()
 
 
 class _Loads:
@@ -179,6 +190,10 @@ class _Loads:
             found = self._under_way.setdefault(load.slot, load)
             if found is load:
                 return found
+            if found.is_outdated():
+                # Only those that wait already have its result.
+                self._free(found)
+                continue
             if found.loop is load.loop:
                 if found.key is load.key or found.key == load.key:
                     return found
@@ -188,27 +203,33 @@ class _Loads:
                 continue
             number += 1
 
-    def is_current(self, load: _Load) -> bool:
-        return self._under_way.get(load.slot) is load
+    def _free(self, load: _Load) -> None:
+        if self._under_way.get(load.slot) is load:
+            self._under_way.pop(load.slot, None)
 
     def leave(self, load: _Load) -> None:
         """Ends a computation: calls that wait for it continue, and others begin a new one."""
         try:
-            if self.is_current(load):
-                self._under_way.pop(load.slot, None)
+            load.end()
+            self._free(load)
         finally:
             load.is_done.set()
 
+    def begin(self, load: _Load) -> None:
+        """Registers that the function is called next."""
+        load.loading = self.cache._begin(load.key)
+
     def store(self, load: _Load, value: Any) -> None:
-        """Stores a result, unless the results were removed since its computation began."""
-        if self.is_current(load):
-            self.cache.set(load.key, value, ttl=self.ttl)
-            if not self.is_current(load):
-                self.cache.pop(load.key, None)
+        """Stores a result, unless its key was changed since the function was called."""
+        if load.loading is not None:
+            load.loading.store(value, self.ttl)
 
     def clear(self, scope: _Scope | None) -> None:
         # First the computations, so that none stores its result after the removal.
+        loads = list(self._under_way.values())
         self._under_way.clear()
+        for load in loads:
+            load.end()
         if scope is None:
             self.cache.clear()
             return
@@ -273,6 +294,7 @@ def _function(
             # Another thread may have stored the result after the look-up.
             value = _MISSING if is_absent else cache.peek(load.key, _MISSING)
             if value is _MISSING:
+                loads.begin(load)
                 value = wrapped(*args, **(kwargs or {}))
                 loads.store(load, value)
             load.value = value
@@ -348,6 +370,7 @@ def _coroutine(
         # The task has a context of its own.
         _chain.set((*_chain.get(), load))
         try:
+            loads.begin(load)
             value = await wrapped(*args, **kwargs)
             loads.store(load, value)
             return value

@@ -119,6 +119,41 @@ pub struct Cache {
     policy: String,
 }
 
+type Right = library::Loading<Key, Value, library::RandomState>;
+
+/// A load of a key, whose value is not stored if the key is changed meanwhile.
+#[pyclass(frozen, module = "mayfly._native")]
+pub struct Loading {
+    cache: Py<Cache>,
+    /// `None` after the end.
+    right: Mutex<Option<Right>>,
+}
+
+#[pymethods]
+impl Loading {
+    /// Whether the key was changed since the load began, and the load has not ended.
+    fn is_outdated(&self) -> bool {
+        let right = lock(&self.right);
+        right.as_ref().is_some_and(|right| !right.is_current())
+    }
+
+    /// Ends the load, and stores its value unless the key was changed.
+    fn store(&self, value: &Bound<'_, PyAny>, ttl: Option<f64>) -> PyResult<()> {
+        let ttl = optional_span("ttl", ttl)?;
+        let right = lock(&self.right).take();
+        match right {
+            Some(right) => Cache::finish(self.cache.bind(value.py()), right, value, ttl),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the load without a value.
+    fn end(&self) {
+        let right = lock(&self.right).take();
+        drop(right);
+    }
+}
+
 fn now_ms() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_millis() as u64
@@ -311,6 +346,30 @@ impl Cache {
         Ok(left.map(|left| left.as_secs_f64()))
     }
 
+    /// Inserts the value of a load, unless its key was changed since the load began.
+    fn finish(
+        slf: &Bound<'_, Self>,
+        right: Right,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<Duration>,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let py = slf.py();
+        let Key::Stored(key, _) = right.key() else {
+            return Ok(());
+        };
+        let weight = this.weigh(&key.clone_ref(py).into_bound(py), value)?;
+        let value = Value(UnsafeCell::new(Some(value.clone().unbind())));
+        this.version.fetch_add(1, Relaxed);
+        // Nothing runs between this and the library's call of its weigher.
+        WEIGHT.set(weight);
+        match ttl {
+            None => right.complete(value),
+            Some(ttl) => right.complete_with_ttl(value, ttl),
+        }
+        Cache::set_alarm(slf)
+    }
+
     fn pairs(&self, py: Python<'_>) -> Vec<(Py<PyAny>, Py<PyAny>)> {
         let mut pairs = Vec::new();
         self.inner.for_each(|key, value| {
@@ -385,8 +444,9 @@ impl Cache {
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (stored, is_live) = self.stored(key)?;
-        match is_live && self.inner.remove(&stored) {
+        let (stored, _) = self.stored(key)?;
+        // Also without an entry, because the removal ends loads of the key.
+        match self.inner.remove(&stored) {
             true => Ok(()),
             false => Err(missing(key)),
         }
@@ -466,11 +526,9 @@ impl Cache {
                 "pop: expected a key and at most one default",
             ));
         }
-        let (stored, is_live) = self.stored(key)?;
-        let taken = match is_live {
-            true => self.inner.take(&stored),
-            false => None,
-        };
+        let (stored, _) = self.stored(key)?;
+        // Also without an entry, because the removal ends loads of the key.
+        let taken = self.inner.take(&stored);
         let taken = taken.and_then(|value| value.take(key.py()));
         match (taken, default.iter().next()) {
             (Some(value), _) => Ok(value),
@@ -588,10 +646,12 @@ impl Cache {
         let counts = [
             ("inserted", stats.inserted),
             ("rejected", stats.rejected),
+            ("too_heavy", stats.too_heavy),
             ("replaced", stats.replaced),
             ("removed", stats.removed),
             ("evicted", stats.evicted),
             ("expired", stats.expired),
+            ("unreported", stats.unreported),
             ("len", stats.len),
             ("weight", stats.weight),
             ("bytes", stats.bytes),
@@ -605,6 +665,16 @@ impl Cache {
     /// Removes all entries that have expired, and returns their number.
     fn expire(&self) -> usize {
         self.inner.expire()
+    }
+
+    /// Begins a load of a key, see `Loading`.
+    fn _begin(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Loading> {
+        let this = slf.get();
+        let (key, _) = this.stored(key)?;
+        Ok(Loading {
+            cache: slf.clone().unbind(),
+            right: Mutex::new(Some(this.inner.begin_load(key))),
+        })
     }
 
     /// Removes a bounded number of expired entries, for the timer. Returns the seconds until the

@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use super::arrow_out::arrow_stream;
     #[pymodule_export]
-    use super::cache::{ManualClock, end_expiry};
+    use super::cache::{Loading, ManualClock, end_expiry};
     #[pymodule_export]
     use super::failure::TraceError;
     #[pymodule_export]

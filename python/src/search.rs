@@ -161,6 +161,17 @@ impl Pointer {
     }
 }
 
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        match self {
+            Key::Stored(object, hash) => {
+                Key::Stored(Python::attach(|py| object.clone_ref(py)), *hash)
+            }
+            Key::Wanted(pointer) => Key::Wanted(*pointer),
+        }
+    }
+}
+
 impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pytest
@@ -530,6 +530,143 @@ def test_a_stale_result_is_returned_while_one_thread_computes() -> None:
     for thread in refresher:
         thread.join()
     assert (load("k"), count) == (2, 2)
+
+
+CHANGES: list[tuple[Callable[[mayfly.Cache, Any], object], int | None]] = [
+    (lambda cache, key: cache.pop(key, None), None),
+    (lambda cache, key: pytest.raises(KeyError, cache.__delitem__, key), None),
+    (lambda cache, key: cache.set(key, 2), 2),
+    (lambda cache, key: cache.__setitem__(key, 2), 2),
+    (lambda cache, key: cache.setdefault(key, 2), 2),
+    (lambda cache, key: cache.update({key: 2}), 2),
+    (lambda cache, key: (cache.set(key, 2), cache.popitem()), None),
+    (lambda cache, key: (cache.set(key, 2), cache.__delitem__(key)), None),
+    (lambda cache, key: cache.clear(), None),
+]
+
+
+@pytest.mark.parametrize(("change", "after"), CHANGES)
+def test_no_computation_undoes_a_change_of_its_key(
+    change: Callable[[mayfly.Cache, Any], object], after: int | None
+) -> None:
+    # Regression: a computation stored its result whatever had happened to the key since it began.
+    @mayfly.cached
+    def load(key: str) -> int:
+        change(load.cache, load.cache_key(key))
+        return 1
+
+    @mayfly.cached
+    async def load_async(key: str) -> int:
+        await asyncio.sleep(0)
+        change(load_async.cache, load_async.cache_key(key))
+        return 1
+
+    assert load("k") == 1 and load.cache.peek(load.cache_key("k")) == after
+    assert asyncio.run(load_async("k")) == 1
+    assert load_async.cache.peek(load_async.cache_key("k")) == after
+
+
+def test_no_computation_in_the_background_undoes_a_change_of_its_key() -> None:
+    clock, count = mayfly.ManualClock(), 0
+    cache = mayfly.Cache(10, ttl=70.0, clock=clock)
+
+    @mayfly.cached(ttl=60.0, stale=10.0, cache=cache)
+    def load(key: str) -> int:
+        nonlocal count
+        count += 1
+        if count == 2:
+            cache.set_ttl(load.cache_key(key), 1_000.0)
+        return count
+
+    assert load("k") == 1
+    clock.advance(61.0)
+    assert load("k") == 1
+    for thread in threading.enumerate():
+        if thread.name == "mayfly-refresh":
+            thread.join()
+    assert (load("k"), count) == (1, 2)
+    assert cache.time_to_live(load.cache_key("k")) == 1_000.0
+
+
+def test_callers_after_a_change_compute_again() -> None:
+    # Regression: they waited for the computation that had begun before the change.
+    count, started, go = 0, threading.Event(), threading.Event()
+
+    @mayfly.cached
+    def load() -> int:
+        nonlocal count
+        count += 1
+        mine = count
+        if mine == 1:
+            started.set()
+            assert go.wait(60)
+        return mine
+
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(load()))
+    thread.start()
+    assert started.wait(60)
+    load.cache.pop(load.cache_key(), None)
+    assert (load(), load()) == (2, 2)
+    go.set()
+    thread.join()
+    assert (found, load(), count) == ([1], 2, 2)
+
+
+def test_tasks_after_a_change_compute_again() -> None:
+    count = 0
+
+    async def main() -> None:
+        go = asyncio.Event()
+
+        @mayfly.cached
+        async def load() -> int:
+            nonlocal count
+            count += 1
+            mine = count
+            if mine == 1:
+                await go.wait()
+            return mine
+
+        first, second = asyncio.ensure_future(load()), asyncio.ensure_future(load())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        load.cache.pop(load.cache_key(), None)
+        assert (await load(), await load()) == (2, 2)
+        go.set()
+        assert (await first, await second) == (1, 1), "they waited before the change"
+        assert (await load(), count) == (2, 2)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_results_that_were_cleared_from_a_shared_cache_are_not_stored() -> None:
+    cache = mayfly.Cache(10)
+
+    @mayfly.cached(cache=cache)
+    def load() -> int:
+        load.cache_clear()
+        return 1
+
+    @mayfly.cached(cache=cache)
+    def other() -> int:
+        load.cache_clear()
+        return 2
+
+    assert (load(), other(), cache.values()) == (1, 2, [2])
+
+
+def test_statistics_of_entries_that_are_too_heavy_or_unreported() -> None:
+    def put_back(key: int, value: int, cause: str) -> None:
+        cache[key + 1] = 1
+
+    cache = mayfly.Cache(1, policy="lru", weigher=lambda key, value: value, listener=put_back)
+    cache[0] = 2
+    stats = cache.stats()
+    assert (stats["too_heavy"], stats["unreported"]) == (1, 0)
+    cache[5] = 1
+    stats = cache.stats()
+    assert (stats["too_heavy"], stats["unreported"]) == (1, 1), "the last one of a chain"
 
 
 def test_coroutines_share_one_computation() -> None:

@@ -112,8 +112,12 @@ impl<K, V> CacheBuilder<K, V> {
 
 impl<K, V, S> CacheBuilder<K, V, S> {
     /// Makes the capacity a total of weights instead of a number of entries. A weight of 0 counts
-    /// as 1, so that the number of entries is bounded. An entry heavier than a shard's part of the
-    /// capacity is not stored; see [`CacheBuilder::shards`].
+    /// as 1, so that the number of entries is bounded.
+    ///
+    /// An entry may weigh as much as the capacity. A heavier one is not stored, and removes an
+    /// entry with its key; the listener is called with it, and [`Stats::too_heavy`](crate::Stats)
+    /// counts it. So that this does not depend on the machine, a cache with a weigher has one
+    /// [shard](CacheBuilder::shards), unless the program says otherwise.
     ///
     /// The function is called once per insertion, without locks.
     ///
@@ -228,6 +232,13 @@ impl<K, V, S> CacheBuilder<K, V, S> {
     /// without locks, by the thread that removed the entry, as soon as that has happened; for
     /// expired entries that is the timer. It may use the cache.
     ///
+    /// Entries that leave by its own calls, of this cache or another one, are reported when it has
+    /// returned, before the operation ends that it was called by. So it may put back what was
+    /// evicted. For each entry that leaves by a call of the program, 100 that leave by calls of
+    /// listeners are reported; those beyond leave at once without a call
+    /// ([`Stats::unreported`](crate::Stats::unreported)), so that an operation ends even if each
+    /// call makes another entry leave.
+    ///
     /// If it panics, the panic reaches the caller of the operation after all entries of that
     /// operation were handled; a panic in the timer is ignored.
     ///
@@ -252,10 +263,13 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Sets the number of parts with a lock, a policy and an index of their own. By default there
-    /// are four per processor and one per 43,008 entries, and one alone below 4,096 entries.
+    /// Sets the number of parts with a lock for writers, a policy and an index of their own. By
+    /// default there are four per processor and one per 43,008 entries; one alone below 4,096
+    /// entries, and with a weigher.
     ///
-    /// Each has an equal part of the capacity, so that an entry can weigh no more than that.
+    /// Each has an equal part of the capacity, so that an entry can weigh no more than that: with
+    /// 16 shards, a sixteenth of the capacity. More than one are worthwhile for caches with a
+    /// weigher that several threads write to at the same time.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
@@ -327,6 +341,14 @@ impl<K, V, S> CacheBuilder<K, V, S> {
             return needs("refresh_ahead", "a cache whose entries have deadlines");
         }
         Ok(policy)
+    }
+
+    /// Returns the timer. None can follow a manual clock.
+    pub(crate) fn timer_in_use(&self) -> Timer {
+        match self.clock {
+            Clock::System => self.timer,
+            Clock::Manual(_) => Timer::Manual,
+        }
     }
 
     /// Idle time in milliseconds.

@@ -4,7 +4,7 @@ use crate::builder::{BuildError, CacheBuilder, RandomState};
 use crate::clock::{after, ms_of, until};
 use crate::epoch::pin;
 use crate::inner::{IDLE_SLACK, Inner, Seen, absent_capacity, part};
-use crate::shard::{Expect, Shard};
+use crate::shard::{Expect, Removed, Shard};
 use crate::stats::Stats;
 #[cfg(doc)]
 use crate::timer::Timer;
@@ -205,14 +205,15 @@ where
         self.store(key, value, ttl.filter(|_| self.inner.has_deadlines));
     }
 
-    /// Removes an entry. Returns whether it was there and live.
+    /// Removes an entry. Returns whether it was there and live. The key is also no longer
+    /// remembered as one [without a value](CacheBuilder::negative_ttl).
     pub fn remove<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.inner.hash(key);
-        self.inner.remove_if(hash, key, Expect::Anything)
+        self.inner.remove_if(hash, key, Expect::Anything) == Removed::Entry
     }
 
     /// Removes an entry and returns a clone of its value.
@@ -225,14 +226,19 @@ where
         let hash = self.inner.hash(key);
         loop {
             let pinned = pin();
-            let seen = self.inner.find_live(&pinned, key)?;
-            let value = seen.found.value.clone();
-            // Another thread may have replaced or removed the entry meanwhile.
-            if self
-                .inner
-                .remove_if(hash, key, Expect::Slot(seen.found.slot))
-            {
-                return Some(value);
+            let seen = self.inner.find_live(&pinned, key);
+            let (value, expect) = match &seen {
+                Some(seen) => (
+                    Some(seen.found.value.clone()),
+                    Expect::Slot(seen.found.slot),
+                ),
+                None => (None, Expect::Nothing),
+            };
+            match self.inner.remove_if(hash, key, expect) {
+                Removed::Entry => return value,
+                Removed::Nothing => return None,
+                // Another thread has replaced, removed or inserted the entry meanwhile.
+                Removed::Conflict => {}
             }
         }
     }
@@ -269,6 +275,8 @@ where
             let Some(seen) = self.inner.find_live(&pinned, key) else {
                 return false;
             };
+            // Before the deadline is set, which a load that ends in between would replace.
+            seen.shard.changed(inner.hash(key));
             let now = inner.now();
             let limit = ttl.map(|ttl| after(now, ms_of(ttl)));
             let idle = inner
@@ -307,7 +315,7 @@ where
     /// Sets the capacity. If it is lower, entries are evicted, a bounded number of them under one
     /// lock. The number of shards stays.
     pub fn set_capacity(&self, capacity: u64) {
-        let inner = &*self.inner;
+        let inner = &self.inner;
         inner.capacity.store(capacity, Relaxed);
         if let (Some((_, absent)), None) = (&inner.negative, &inner.weigher) {
             let absent = Cache {
@@ -322,7 +330,7 @@ where
                 let mut leaving = inner.leaving();
                 let hash_of = inner.hash_of();
                 let is_more = shard.shrink(&hash_of, inner.now(), &mut leaving);
-                shard.release(leaving, inner.listener.as_deref());
+                inner.release(shard, leaving);
                 if !is_more {
                     break;
                 }
@@ -331,22 +339,29 @@ where
     }
 
     /// Removes all entries that were there at the time of the call, one lock at a time. Those that
-    /// have expired leave as expired ones.
+    /// have expired leave as expired ones. Loads that are under way do not store their values.
     pub fn clear(&self) {
         self.invalidate_if(|_, _| true);
         self.inner.expire_all();
+    }
+
+    /// Ends all current loads, and forgets all keys without a value.
+    fn forget_unknown(&self) {
+        self.inner.shards.iter().for_each(Shard::all_changed);
         if let Some((_, absent)) = &self.inner.negative {
-            Cache {
+            let absent = Cache {
                 inner: absent.clone(),
-            }
-            .clear();
+            };
+            absent.clear();
         }
     }
 
     /// Removes the entries for which `is_invalid` returns true, and returns their number. Entries
     /// inserted during the call may or may not be among them.
     ///
-    /// The function is called without locks, and no lock is held for more than one removal.
+    /// The function is called without locks, and no lock is held for more than one removal. It
+    /// cannot be called with values that are being loaded, so that no load that is under way stores
+    /// its value, and keys without a value are forgotten.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -356,12 +371,15 @@ where
     /// assert_eq!(cache.get("page:1"), Some(2));
     /// ```
     pub fn invalidate_if(&self, mut is_invalid: impl FnMut(&K, &V) -> bool) -> usize {
+        // Before the visit, so that it sees what loads have stored before.
+        self.forget_unknown();
         let mut count = 0;
         self.visit(|seen| {
             if is_invalid(seen.found.key, seen.found.value) {
                 let hash = self.inner.hash(seen.found.key);
                 let expect = Expect::Slot(seen.found.slot);
-                count += usize::from(self.inner.remove_if(hash, seen.found.key, expect));
+                let removed = self.inner.remove_if(hash, seen.found.key, expect);
+                count += usize::from(removed == Removed::Entry);
             }
         });
         count
@@ -439,7 +457,7 @@ where
     /// Returns the time until [`Cache::expire`] has work; `None` if no entry has a deadline. It may
     /// be earlier than the next deadline.
     pub fn next_expiry(&self) -> Option<Duration> {
-        let due = self.inner.due();
+        let due = self.inner.expiry_due();
         (due != u64::MAX).then(|| until(self.inner.now(), Tick(due)))
     }
 

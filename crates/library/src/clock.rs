@@ -145,16 +145,17 @@ fn coarse_ms() -> u64 {
     0
 }
 
+/// Returns an instant that differs from the present one by less than [`RECENT_MS`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 #[inline]
-fn system_recent() -> Tick {
+pub(crate) fn system_recent() -> Tick {
     // The first value of the coarse clock was up to a tick old, so that the difference is too large
     // by as much.
     Tick(START_MS + coarse_ms().saturating_sub(anchor().1))
 }
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
-fn system_recent() -> Tick {
+pub(crate) fn system_recent() -> Tick {
     system_now()
 }
 

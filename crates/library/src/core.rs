@@ -157,6 +157,10 @@ pub(crate) struct Departures {
     pub by_cause: [u64; Cause::COUNT],
     pub inserted: u64,
     pub rejected: u64,
+    /// Rejected ones heavier than the shard's capacity.
+    pub too_heavy: u64,
+    /// Entries that have left without a call of the listener.
+    pub unreported: u64,
 }
 
 /// Policy, index and counts of one shard.

@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::epoch::pin;
-use crate::shard::Expect;
+use crate::shard::{Expect, Removed};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -64,13 +64,10 @@ where
             };
             let (value, ttl) = match decide(seen.as_ref().map(|seen| seen.found.value)) {
                 Op::Keep => return false,
-                Op::Remove if seen.is_none() => return false,
-                Op::Remove => {
-                    if self.inner.remove_if(hash, &key, expect) {
-                        return true;
-                    }
-                    continue;
-                }
+                Op::Remove => match self.inner.remove_if(hash, &key, expect) {
+                    Removed::Conflict => continue,
+                    removed => return removed == Removed::Entry,
+                },
                 Op::Put(value) => (value, self.inner.ttl),
                 Op::PutWithTtl(value, ttl) => (value, Some(ttl)),
             };

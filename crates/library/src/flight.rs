@@ -1,12 +1,17 @@
 //! At most one load per key at a time.
 //!
-//! A caller that finds no value *joins* the key: the first one leads and loads, the others wait for
-//! its result. If the leader panics or its future is dropped, those that wait try again, and one of
-//! them leads. Waiting works by wakers, so that threads and tasks of any runtime can wait for each
-//! other.
+//! A caller that finds no value *joins* the key: the first one leads and loads, the others wait
+//! for its result. Callers that come after a change of the key do not wait for a load that began
+//! before it: the first of them leads another load. If the leader panics or its future is dropped,
+//! those that wait try again, and one of them leads. If the leader is a task whose load is stalled
+//! (see `pace.rs`), another caller leads beside it. The first value is that of all; without one,
+//! those that wait have the result of the leader that began last. Waiting works by wakers, so that
+//! threads and tasks of any runtime can wait for each other.
 
+use crate::pace::{Pace, Watch};
 use crate::sync::lock;
 use std::any::Any;
+use std::borrow::Borrow;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -37,10 +42,45 @@ impl<V: Clone> Clone for Outcome<V> {
 }
 
 enum State<V> {
-    Loading(Wakers),
+    Loading(Loading),
     Done(Outcome<V>),
     /// The leader left without a result.
     Abandoned,
+}
+
+/// State of a flight that has not ended.
+struct Loading {
+    wakers: Wakers,
+    /// The leader that began last. Those that wait rely on it: the flight ends with it.
+    latest: Leader,
+}
+
+/// How a caller loads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It blocks its thread.
+    Thread,
+    /// It is a task.
+    Task,
+    /// It hands the right to load on.
+    Right,
+}
+
+/// A leader, for those that wait for it.
+#[derive(Clone)]
+struct Leader {
+    /// Number of its load in the shard.
+    load: u64,
+    /// Thread that it blocks, which must not wait for itself.
+    thread: Option<ThreadId>,
+    /// Pace of the load if it is a task.
+    pace: Option<Arc<Pace>>,
+}
+
+impl Leader {
+    fn is_stalled(&self) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.is_stalled())
+    }
 }
 
 /// Wakers of those that wait, each at a place of its own, so that one that stops waiting is
@@ -82,8 +122,6 @@ impl Wakers {
 pub(crate) struct Flight<K, V> {
     hash: u64,
     key: K,
-    /// Thread of a leader that blocks, which must not wait for itself.
-    thread: Option<ThreadId>,
     state: Mutex<State<V>>,
 }
 
@@ -93,12 +131,15 @@ type List<K, V> = Mutex<Vec<Arc<Flight<K, V>>>>;
 /// Loads in progress.
 pub(crate) struct Flights<K, V> {
     lists: [List<K, V>; LISTS],
+    watch: Arc<Watch>,
 }
 
 /// The right to load a value, and the duty to report the result.
 pub(crate) struct Lead<K, V> {
     flights: Arc<Flights<K, V>>,
     flight: Arc<Flight<K, V>>,
+    leader: Leader,
+    is_over: bool,
 }
 
 /// Result of [`Flights::join`].
@@ -107,35 +148,146 @@ pub(crate) enum Joined<K, V> {
     Wait(Arc<Flight<K, V>>),
 }
 
-impl<K, V> Default for Flights<K, V> {
-    fn default() -> Self {
-        Flights {
-            lists: std::array::from_fn(|_| Mutex::new(Vec::new())),
+impl<K, V> Flight<K, V> {
+    fn new(hash: u64, key: K, leader: Leader) -> Arc<Self> {
+        let loading = Loading {
+            wakers: Wakers::default(),
+            latest: leader,
+        };
+        Arc::new(Flight {
+            hash,
+            key,
+            state: Mutex::new(State::Loading(loading)),
+        })
+    }
+
+    /// Returns the leader that began last; `None` if the flight has ended.
+    fn leader(&self) -> Option<Leader> {
+        match &*lock(&self.state) {
+            State::Loading(loading) => Some(loading.latest.clone()),
+            _ => None,
         }
+    }
+
+    /// Adds a leader to a flight whose latest one is stalled.
+    fn add(&self, leader: &Leader) {
+        if let State::Loading(loading) = &mut *lock(&self.state) {
+            loading.latest = leader.clone();
+        }
+    }
+
+    /// Wakes those that wait if the latest leader is stalled, so that one of them leads.
+    fn wake_if_stalled(&self) {
+        let Some(leader) = self.leader() else { return };
+        if let Some(pace) = leader.pace.as_ref().filter(|pace| !pace.is_stalled()) {
+            pace.check_later();
+            return;
+        }
+        let wakers = match &*lock(&self.state) {
+            State::Loading(loading) if leader.is_stalled() => loading.wakers.places.clone(),
+            _ => return,
+        };
+        wakers.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
-impl<K: Eq, V> Flights<K, V> {
-    /// Joins the load of a key. `blocks` says whether a leader would block its thread.
-    pub(crate) fn join(self: &Arc<Self>, hash: u64, key: K, blocks: bool) -> Joined<K, V> {
-        let mut list = lock(&self.lists[hash as usize % LISTS]);
-        if let Some(flight) = list
-            .iter()
-            .find(|flight| flight.hash == hash && flight.key == key)
-        {
-            return Joined::Wait(flight.clone());
+impl<K, V> Flights<K, V> {
+    pub(crate) fn new(watch: Watch) -> Self {
+        Flights {
+            lists: std::array::from_fn(|_| Mutex::new(Vec::new())),
+            watch: Arc::new(watch),
         }
-        let flight = Arc::new(Flight {
-            hash,
-            key,
-            thread: blocks.then(|| thread::current().id()),
-            state: Mutex::new(State::Loading(Wakers::default())),
-        });
-        list.push(flight.clone());
-        Joined::Lead(Lead {
+    }
+
+    /// Instant at which [`Flights::wake_stalled`] may have work; `u64::MAX` if there is none.
+    pub(crate) fn check_at(&self) -> u64 {
+        self.watch.check_at()
+    }
+
+    /// Wakes those that wait for stalled loads, if it is time to look at them.
+    pub(crate) fn wake_stalled(&self) {
+        if self.watch.is_due() {
+            for list in &self.lists {
+                let flights = lock(list).clone();
+                flights.iter().for_each(|flight| flight.wake_if_stalled());
+            }
+        }
+    }
+
+    /// Returns the right to a load that nobody joins.
+    pub(crate) fn lead_apart(self: &Arc<Self>, hash: u64, key: K, load: u64) -> Lead<K, V> {
+        let leader = Leader {
+            load,
+            thread: None,
+            pace: None,
+        };
+        Lead {
             flights: self.clone(),
-            flight,
-        })
+            flight: Flight::new(hash, key, leader.clone()),
+            leader,
+            is_over: false,
+        }
+    }
+
+    /// Joins the load of a key. `begin` begins a load and returns its number, and `is_current` says
+    /// whether the key was not changed since the beginning of the load with a number.
+    pub(crate) fn join<Q>(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &Q,
+        manner: Manner,
+        begin: impl FnOnce() -> u64,
+        is_current: impl FnOnce(u64) -> bool,
+    ) -> Joined<K, V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let leader = || Leader {
+            load: begin(),
+            thread: (manner == Manner::Thread).then(|| thread::current().id()),
+            pace: (manner == Manner::Task).then(|| Arc::new(Pace::new(self.watch.clone()))),
+        };
+        let lead = |flight, leader| {
+            Joined::Lead(Lead {
+                flights: self.clone(),
+                flight,
+                leader,
+                is_over: false,
+            })
+        };
+        let mut list = lock(&self.lists[hash as usize % LISTS]);
+        let found = list
+            .iter()
+            .position(|flight| flight.hash == hash && flight.key.borrow() == key);
+        if let Some(at) = found {
+            let flight = list[at].clone();
+            let latest = flight.leader();
+            if let Some(latest) = latest.filter(|latest| is_current(latest.load)) {
+                if latest.is_stalled() {
+                    let leader = leader();
+                    flight.add(&leader);
+                    drop(list);
+                    if let Some(pace) = &leader.pace {
+                        pace.expect_waiters();
+                    }
+                    return lead(flight, leader);
+                }
+                // Without the lock, because this may wake a task of the program.
+                drop(list);
+                if let Some(pace) = latest.pace {
+                    pace.expect_waiters();
+                }
+                return Joined::Wait(flight);
+            }
+            list.swap_remove(at);
+        }
+        // The caller's code may panic here, before the load has begun.
+        let key = key.to_owned();
+        let leader = leader();
+        let flight = Flight::new(hash, key, leader.clone());
+        list.push(flight.clone());
+        lead(flight, leader)
     }
 }
 
@@ -148,25 +300,44 @@ impl<K, V> Lead<K, V> {
         self.flight.hash
     }
 
+    /// Number of the load in its shard.
+    pub(crate) fn load(&self) -> u64 {
+        self.leader.load
+    }
+
+    /// Pace of the load of a task.
+    pub(crate) fn pace(&self) -> Option<&Arc<Pace>> {
+        self.leader.pace.as_ref()
+    }
+
     /// Reports the result to those that wait.
-    pub(crate) fn finish(self, outcome: Outcome<V>) {
+    pub(crate) fn finish(mut self, outcome: Outcome<V>) {
         self.end(State::Done(outcome));
     }
 
-    fn end(&self, state: State<V>) {
-        // First out of the list, so that nobody joins a load that has ended.
+    /// Ends the flight with a value, or with the latest leader. Without a value, the end of another
+    /// leader concerns nobody that waits.
+    fn end(&mut self, state: State<V>) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        // Out of the list in the same step, so that nobody joins a load that has ended.
         let mut list = lock(&self.flights.lists[self.flight.hash as usize % LISTS]);
+        let mut current = lock(&self.flight.state);
+        let State::Loading(loading) = &mut *current else {
+            return;
+        };
+        let is_latest = loading.latest.load == self.leader.load;
+        if !is_latest && !matches!(state, State::Done(Outcome::Value(_))) {
+            return;
+        }
+        let before = std::mem::replace(&mut *current, state);
+        drop(current);
         list.retain(|flight| !Arc::ptr_eq(flight, &self.flight));
         drop(list);
-        let before = {
-            let mut current = lock(&self.flight.state);
-            match &*current {
-                State::Loading(_) => std::mem::replace(&mut *current, state),
-                _ => return,
-            }
-        };
-        if let State::Loading(wakers) = before {
-            wakers.places.into_iter().flatten().for_each(Waker::wake);
+        if let State::Loading(loading) = before {
+            let wakers = loading.wakers.places.into_iter();
+            wakers.flatten().for_each(Waker::wake);
         }
     }
 }
@@ -177,7 +348,8 @@ impl<K, V> Drop for Lead<K, V> {
     }
 }
 
-/// Waits for the end of a load. The result is `None` if the leader left without one.
+/// Waits for the end of a load. The result is `None` if the leader left without one, or its load is
+/// stalled.
 pub(crate) struct Wait<K, V> {
     flight: Arc<Flight<K, V>>,
     /// Place of the waker.
@@ -194,7 +366,7 @@ impl<K, V> Drop for Wait<K, V> {
     fn drop(&mut self) {
         let Some(at) = self.at.take() else { return };
         let waker = match &mut *lock(&self.flight.state) {
-            State::Loading(wakers) => wakers.take(at),
+            State::Loading(loading) => loading.wakers.take(at),
             _ => None,
         };
         drop(waker);
@@ -207,7 +379,8 @@ impl<K, V: Clone> Future for Wait<K, V> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Wait { flight, at } = self.get_mut();
         let before = match &mut *lock(&flight.state) {
-            State::Loading(wakers) => wakers.set(at, context.waker()),
+            State::Loading(loading) if loading.latest.is_stalled() => return Poll::Ready(None),
+            State::Loading(loading) => loading.wakers.set(at, context.waker()),
             State::Done(outcome) => return Poll::Ready(Some(outcome.clone())),
             State::Abandoned => return Poll::Ready(None),
         };
@@ -222,8 +395,9 @@ impl<K, V: Clone> Wait<K, V> {
     /// # Panics
     /// If the thread itself leads the load, because it would wait forever.
     pub(crate) fn block(self) -> Option<Outcome<V>> {
+        let thread = self.flight.leader().and_then(|leader| leader.thread);
         assert_ne!(
-            self.flight.thread,
+            thread,
             Some(thread::current().id()),
             "a loader requested the key that it loads"
         );

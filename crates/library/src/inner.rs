@@ -3,12 +3,14 @@
 use crate::builder::{CacheBuilder, Listener, Weigher};
 use crate::clock::{Clock, RECENT_MS, after, ms_of, until};
 use crate::core::{deadline_in, word_of};
+use crate::delivery::{self, Reports};
 use crate::epoch::{self, Guard, Pinned, pin, pin_outermost};
 use crate::expiry::Expiry;
 use crate::flight::Flights;
 use crate::map::Found;
+use crate::pace::Watch;
 use crate::rows::{Columns, Lane};
-use crate::shard::{Expect, Inserted, Leaving, Shard, Terms, buckets_for, entries_for};
+use crate::shard::{Expect, Inserted, Leaving, Removed, Shard, Terms, buckets_for, entries_for};
 use crate::stats::{Counters, Read};
 use crate::timer::{self, Alarm, Timed, Timer};
 use policy::any::{AnyPolicy, PolicySpec};
@@ -130,6 +132,9 @@ pub(crate) struct Seen<'a, K, V> {
 }
 
 /// Returns the number of shards, and the number of entries for which each makes room.
+///
+/// A weighed cache has one shard unless a number is given, so that an entry may weigh as much as
+/// the capacity. Look-ups take no lock, so that only writers meet at it.
 fn plan(
     capacity: u64,
     is_weighed: bool,
@@ -141,9 +146,9 @@ fn plan(
         Some(expected) => Some((expected as u64).min(MANY)),
         None => (!is_weighed && capacity <= MANY).then_some(capacity),
     };
+    let given = given.or(is_weighed.then_some(1));
     let Some(entries) = entries else {
-        let count = given.unwrap_or(if capacity < 1 << 16 { 1 } else { 4 * threads });
-        return (count, UNKNOWN);
+        return (given.unwrap_or(4 * threads), UNKNOWN);
     };
     if let Some(count) = given {
         return (count, entries.div_ceil(count as u64) as usize);
@@ -214,10 +219,7 @@ where
             };
             Shard::new(columns, policy, own, expected, now)
         });
-        let timer = match builder.clock {
-            Clock::System => builder.timer,
-            Clock::Manual(_) => Timer::Manual,
-        };
+        let timer = builder.timer_in_use();
         let negative = builder
             .negative_ttl
             .map(|ttl| Self::absent(&builder, ttl, timer));
@@ -226,6 +228,8 @@ where
             OnHit::Mark if builder.tti.is_none() && !has_read_hook => Quick::of(&first),
             _ => None,
         };
+        let alarm = Arc::new(Alarm::new());
+        let watch = Watch::new(builder.clock.clone(), timer, alarm.clone());
         Arc::new(Inner {
             has_quick: quick.is_some(),
             quick: quick.unwrap_or_default(),
@@ -244,9 +248,9 @@ where
             expiry: builder.expiry,
             weigher: builder.weigher,
             listener: builder.listener,
-            flights: Arc::default(),
+            flights: Arc::new(Flights::new(watch)),
             negative,
-            alarm: Arc::new(Alarm::new()),
+            alarm,
             is_registered: AtomicBool::new(false),
             capacity: AtomicU64::new(capacity),
             reached: AtomicU64::new(now.0),
@@ -300,16 +304,12 @@ where
         ttl: Option<Duration>,
         expect: Expect,
     ) -> Attempt<K, V> {
-        let inner = &**self;
+        let inner = self;
         let now = if inner.has_time {
             inner.now()
         } else {
             Tick(1 << 10)
         };
-        if let Some((_, absent)) = &inner.negative {
-            let hash = absent.hash(&key);
-            absent.remove_if(hash, &key, Expect::Anything);
-        }
         let terms = inner.terms(hash, &key, &value, ttl, now);
         let shard = inner.shard(hash);
         let mut leaving = inner.leaving();
@@ -319,39 +319,107 @@ where
         if terms.deadline.is_some() {
             self.notify(shard.due());
         }
-        shard.release(leaving, inner.listener.as_deref());
+        if back.is_none() {
+            self.forget_absence(hash);
+        }
+        inner.release(shard, leaving);
         back.map_or(Ok(inserted), Err)
     }
 
-    /// Makes sure that somebody removes what is due at `due`.
+    /// Forgets that a key has no value, after the key was changed. A load that finds no value
+    /// stores that first and looks for changes of the key then, so that one of both sees the other.
+    /// Keys are compared by their hashes, because the key may have been moved into the cache.
+    fn forget_absence(self: &Arc<Self>, hash: u64) {
+        if let Some((_, absent)) = &self.negative {
+            let is_key = |other: &K| absent.hash(other) == hash;
+            absent.remove_where(hash, is_key, Expect::Anything);
+        }
+    }
+
+    /// Makes sure that somebody does the work that is due at `due`.
     pub(crate) fn notify(self: &Arc<Self>, due: u64) {
         match self.timer {
             Timer::Manual => {}
             Timer::Task => self.alarm.notify(due),
             Timer::Thread => {
-                if !self.is_registered.load(Relaxed) && !self.is_registered.swap(true, SeqCst) {
-                    let inner: Arc<dyn Timed> = self.clone();
-                    timer::register(Arc::downgrade(&inner));
-                }
+                self.register();
                 timer::notify_thread(due);
             }
         }
     }
 
-    /// Removes the entry of a key if it is the expected one. Returns whether it was live.
-    pub(crate) fn remove_if<Q>(&self, hash: u64, key: &Q, expect: Expect) -> bool
+    /// Makes sure that the shared thread serves the cache, if it is the timer.
+    pub(crate) fn register(self: &Arc<Self>) {
+        if self.timer == Timer::Thread
+            && !self.is_registered.load(Relaxed)
+            && !self.is_registered.swap(true, SeqCst)
+        {
+            let inner: Arc<dyn Timed> = self.clone();
+            timer::register(Arc::downgrade(&inner));
+        }
+    }
+
+    /// Removes what is known of a key if the present entry is the expected one.
+    pub(crate) fn remove_if<Q>(self: &Arc<Self>, hash: u64, key: &Q, expect: Expect) -> Removed
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        let removed = self.remove_where(hash, |other| other.borrow() == key, expect);
+        if removed != Removed::Conflict {
+            self.forget_absence(hash);
+        }
+        removed
+    }
+
+    /// Removes the entry of a key if it is the expected one.
+    pub(crate) fn remove_where(
+        self: &Arc<Self>,
+        hash: u64,
+        is_key: impl FnMut(&K) -> bool,
+        expect: Expect,
+    ) -> Removed {
         let inner = self;
         let shard = inner.shard(hash);
         let mut leaving = inner.leaving();
-        let is_key = |other: &K| other.borrow() == key;
         let hash_of = inner.hash_of();
-        let was_there = shard.remove(hash, is_key, expect, inner.now(), &hash_of, &mut leaving);
-        shard.release(leaving, inner.listener.as_deref());
-        was_there
+        let removed = shard.remove(hash, is_key, expect, inner.now(), &hash_of, &mut leaving);
+        inner.release(shard, leaving);
+        removed
+    }
+
+    /// Calls the listener with entries that have left a shard, and drops values; later, if the
+    /// thread is at it already.
+    pub(crate) fn release(self: &Arc<Self>, shard: &Shard<K, V>, leaving: Leaving<K, V>) {
+        let len = leaving.len();
+        if len == 0 {
+            return self.notify_collection(shard);
+        }
+        if !delivery::is_under_way() {
+            let listener = self.listener.as_deref();
+            delivery::run(len, || shard.release(leaving, listener));
+            return self.notify_collection(shard);
+        }
+        let inner = self.clone();
+        let is_same = |other: &Shard<K, V>| std::ptr::eq(other, shard);
+        let number = self.shards.iter().position(is_same);
+        let number = number.expect("the shard is one of this cache");
+        let has_listener = self.listener.is_some();
+        let reported = if has_listener { leaving.reported() } else { 0 };
+        delivery::append(reported, move |reports| {
+            let listener = inner.listener.as_deref();
+            let listener = listener.filter(|_| reports == Reports::All);
+            inner.shards[number].release(leaving, listener);
+            inner.notify_collection(&inner.shards[number]);
+        });
+    }
+
+    /// Makes sure that the timer frees what a change has retired.
+    fn notify_collection(self: &Arc<Self>, shard: &Shard<K, V>) {
+        let at = shard.collect_at();
+        if at != u64::MAX {
+            self.notify(at);
+        }
     }
 }
 
@@ -665,16 +733,23 @@ where
 
 impl<K, V, S> Inner<K, V, S>
 where
-    K: Hash + Eq,
-    S: BuildHasher,
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    pub(crate) fn expire_all(&self) -> usize {
+    /// Earliest instant at which an entry may expire; `u64::MAX` if none does.
+    pub(crate) fn expiry_due(&self) -> u64 {
+        self.shards.iter().map(Shard::due).min().unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn expire_all(self: &Arc<Self>) -> usize {
         self.expire_slices(usize::MAX).0
     }
 
     /// Removes at most this number of slices per shard. Returns the number of entries removed, and
     /// whether more are due.
-    pub(crate) fn expire_slices(&self, slices: usize) -> (usize, bool) {
+    pub(crate) fn expire_slices(self: &Arc<Self>, slices: usize) -> (usize, bool) {
+        self.flights.wake_stalled();
         let now = self.now();
         if self.reached.fetch_max(now.0, SeqCst) > now.0 {
             self.reached.store(now.0, SeqCst);
@@ -691,7 +766,7 @@ where
                 left -= 1;
                 let mut leaving = self.leaving();
                 let (removed, again) = shard.expire(now, &hash_of, &mut leaving);
-                shard.release(leaving, self.listener.as_deref());
+                self.release(shard, leaving);
                 count += removed;
                 is_more = again;
                 if again {
@@ -702,7 +777,7 @@ where
             is_any_left |= is_more;
             let mut leaving = Leaving::new(false);
             shard.reclaim(&mut leaving);
-            shard.release(leaving, None);
+            self.release(shard, leaving);
         }
         (count, is_any_left)
     }
@@ -710,15 +785,19 @@ where
 
 impl<K, V, S> Timed for Inner<K, V, S>
 where
-    K: Hash + Eq + Send + Sync,
-    V: Send + Sync,
-    S: BuildHasher + Send + Sync,
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn due(&self) -> u64 {
-        self.shards.iter().map(Shard::due).min().unwrap_or(u64::MAX)
+        let collect_at = self.shards.iter().map(Shard::collect_at).min();
+        let collect_at = collect_at.unwrap_or(u64::MAX);
+        self.expiry_due()
+            .min(collect_at)
+            .min(self.flights.check_at())
     }
 
-    fn run_some(&self) -> bool {
+    fn run_some(self: Arc<Self>) -> bool {
         self.expire_slices(SLICES_PER_TURN).1
     }
 }
@@ -744,6 +823,8 @@ mod tests {
         assert_eq!(plan(100, false, None, None), (1, 100));
         assert_eq!(plan(100, false, None, Some(3)), (3, 34));
         assert_eq!(plan(1 << 40, true, None, Some(8)), (8, UNKNOWN));
+        assert_eq!(plan(1 << 40, true, None, None), (1, UNKNOWN));
+        assert_eq!(plan(1 << 40, true, Some(1 << 20), None), (1, 1 << 20));
         assert_eq!(
             (0..3).map(|n| part(100, 3, n)).collect::<Vec<_>>(),
             [34, 33, 33]

@@ -49,7 +49,8 @@
 //!   and stores that slot in the entry's place in the table. The place, not the slot, is the
 //!   entry's name for policy and index, so that neither notices the replacement.
 //! - **Slots are reused after a grace period** (`epoch.rs`). Its barrier is executed by the writer
-//!   for all threads (`membarrier`), once per 32 or 128 entries that left.
+//!   for all threads (`membarrier`), once per 32 or 128 entries that left, or sooner for values
+//!   that own something.
 //! - **Policies that change their structure at a hit** (LRU, ARC, W-TinyLFU …) receive hits through
 //!   small buffers that may lose some.
 //! - **An idle time that is extended** costs a compare-and-swap, because the index reads the later
@@ -59,9 +60,15 @@
 //!
 //! Weighers, hooks, loaders, listeners, and closures are called without locks and may use the
 //! cache. `Hash` and `Eq` of keys run under a shard's lock and must not use the same cache. A panic
-//! of any of them leaves the cache consistent. Values are dropped without locks, by the thread that
-//! ends their grace period: for most caches within the next 32 removals of the shard, and by the
-//! timer.
+//! of any of them leaves the cache consistent. A listener or a destructor is not called within
+//! another one, but after it ([`CacheBuilder::listener`]).
+//!
+//! Keys and values of entries that have left are dropped without locks, when no thread can see them
+//! any more. A call that makes a single entry leave usually drops it before it returns: once in
+//! some milliseconds it waits for the grace period. What leaves in between is dropped with the next
+//! 32 removals of the shard, and at the latest after 10 ms by the timer. A thread that is within a
+//! closure of [`Cache::read`] or [`Cache::for_each`] delays that until the closure has returned,
+//! and under [`Timer::Manual`] it waits for [`Cache::expire`].
 //!
 //! # Limits
 //!
@@ -86,6 +93,8 @@ mod clock;
 #[cfg(not(loom))]
 mod core;
 #[cfg(not(loom))]
+mod delivery;
+#[cfg(not(loom))]
 mod entry;
 mod epoch;
 #[cfg(not(loom))]
@@ -103,9 +112,13 @@ mod lines;
 #[cfg(not(loom))]
 mod load;
 #[cfg(not(loom))]
+mod loads;
+#[cfg(not(loom))]
 mod map;
 #[cfg(all(loom, test))]
 mod model;
+#[cfg(not(loom))]
+mod pace;
 #[cfg(not(loom))]
 mod rows;
 #[cfg(all(feature = "serde", not(loom)))]

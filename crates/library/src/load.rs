@@ -2,10 +2,11 @@
 
 use crate::cache::Cache;
 use crate::epoch::pin;
-use crate::flight::{AnyError, Joined, Lead, Outcome, Wait};
-use crate::shard::Expect;
+use crate::flight::{AnyError, Joined, Lead, Manner, Outcome, Wait};
+use crate::shard::{Expect, Removed};
 use crate::stats::Read;
 use std::any::Any;
+use std::borrow::Borrow;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -57,42 +58,88 @@ where
         self.lead().key()
     }
 
-    /// Stores the value, with the builder's time to live, and hands it to those that wait.
+    /// Whether the key was not changed since the load began, so that [`Loading::complete`] would
+    /// store a value now.
+    pub fn is_current(&self) -> bool {
+        let shard = self.cache.inner.shard(self.lead().hash());
+        shard.is_current(self.lead().hash(), self.lead().load())
+    }
+
+    /// Hands the value to those that wait, and stores it with the builder's time to live, unless
+    /// the key was changed since the load began.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// let mut right = None;
+    /// cache.get_or_refresh("page", |loading| right = Some(loading));
+    /// // The page was changed, and what is being loaded may be the old one.
+    /// cache.remove("page");
+    /// right.expect("nobody else loads").complete(1);
+    /// assert_eq!(cache.get("page"), None);
+    /// ```
     pub fn complete(self, value: V) {
         let ttl = self.cache.inner.ttl;
         self.finish(value, ttl);
     }
 
-    /// Stores the value with a time to live of its own, and hands it to those that wait.
+    /// Does the same as [`Loading::complete`] with a time to live of its own.
     pub fn complete_with_ttl(self, value: V, ttl: Duration) {
         self.finish(value, Some(ttl));
     }
 
-    fn finish(mut self, value: V, ttl: Option<Duration>) {
-        let (hash, key) = (self.lead().hash(), self.key().clone());
-        let stored = value.clone();
-        let _ = self
-            .cache
-            .inner
-            .store_if(hash, key, stored, ttl, Expect::Anything);
-        self.cache.inner.count(&pin(), Read::Load);
-        if let Some(lead) = self.lead.take() {
-            lead.finish(Outcome::Value(value));
+    /// Runs the load of a task.
+    async fn run<F: Future>(&self, load: F) -> F::Output {
+        match self.lead().pace() {
+            Some(pace) => pace.run(load).await,
+            None => load.await,
         }
     }
 
-    fn fail(mut self, outcome: Outcome<V>) {
-        self.cache.inner.count(&pin(), Read::FailedLoad);
-        if let Some(lead) = self.lead.take() {
+    fn finish(self, value: V, ttl: Option<Duration>) {
+        let (hash, key) = (self.lead().hash(), self.key().clone());
+        let (stored, expect) = (value.clone(), self.expect());
+        // If the key was changed, the value is for those that wait only.
+        let _ = self.cache.inner.store_if(hash, key, stored, ttl, expect);
+        self.end(Read::Load, Outcome::Value(value));
+    }
+
+    fn expect(&self) -> Expect {
+        Expect::Unchanged(self.lead().load())
+    }
+
+    fn end(mut self, read: Read, outcome: Outcome<V>) {
+        self.cache.inner.count(&pin(), read);
+        if let Some(lead) = self.release() {
             lead.finish(outcome);
         }
     }
 
-    /// Remembers that the key has no value.
+    /// Ends the load in its shard, and returns the duty to report the result.
+    fn release(&mut self) -> Option<Lead<K, V>> {
+        let lead = self.lead.take()?;
+        let shard = self.cache.inner.shard(lead.hash());
+        shard.end_load(lead.hash(), lead.load());
+        Some(lead)
+    }
+
+    fn fail(self, outcome: Outcome<V>) {
+        self.end(Read::FailedLoad, outcome);
+    }
+
+    /// Removes the entry and remembers that the key has no value, unless the key was changed since
+    /// the load began.
     fn end_absent(self) {
-        if let Some((_, absent)) = &self.cache.inner.negative {
-            let (key, hash) = (self.key().clone(), self.lead().hash());
-            let _ = absent.store_if(hash, key, (), absent.ttl, Expect::Anything);
+        let inner = &self.cache.inner;
+        let hash = self.lead().hash();
+        let is_key = |other: &K| other == self.key();
+        // In this order, see `Inner::forget_absence`.
+        if let Some((_, absent)) = &inner.negative {
+            let (key, ttl) = (self.key().clone(), absent.ttl);
+            let _ = absent.store_if(hash, key, (), ttl, Expect::Anything);
+        }
+        let removed = inner.remove_where(hash, is_key, self.expect());
+        if let (Removed::Conflict, Some((_, absent))) = (removed, &inner.negative) {
+            absent.remove_where(hash, is_key, Expect::Anything);
         }
         self.fail(Outcome::Absent);
     }
@@ -105,17 +152,10 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        if self.lead.take().is_some() {
+        if self.release().is_some() {
             self.cache.inner.count(&pin(), Read::FailedLoad);
         }
     }
-}
-
-/// Whether a caller blocks its thread while it loads.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Blocking,
-    Async,
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -124,8 +164,34 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    /// Begins a load whatever is present or being loaded, for programs that coordinate their loads
+    /// themselves. Nobody waits for it.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// let loading = cache.begin_load("page");
+    /// assert!(loading.is_current());
+    /// // The page was changed, and what is being loaded may be the old one.
+    /// cache.remove("page");
+    /// assert!(!loading.is_current());
+    /// loading.complete(1);
+    /// assert_eq!(cache.get("page"), None);
+    /// ```
+    pub fn begin_load(&self, key: K) -> Loading<K, V, S> {
+        let hash = self.inner.hash(&key);
+        let load = self.inner.shard(hash).begin_load(hash);
+        Loading {
+            cache: self.clone(),
+            lead: Some(self.inner.flights.lead_apart(hash, key, load)),
+        }
+    }
+
     /// Looks a key up and joins its load if there is no fresh value.
-    fn begin(&self, key: &K, manner: Manner, is_optional: bool) -> Step<K, V, S> {
+    fn begin<Q>(&self, key: &Q, manner: Manner, is_optional: bool) -> Step<K, V, S>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let inner = &*self.inner;
         let hash = inner.hash(key);
         let mut stale = None;
@@ -146,23 +212,35 @@ where
                 return Step::Absent;
             }
         }
-        let blocks = manner == Manner::Blocking;
-        match (inner.flights.join(hash, key.clone(), blocks), stale) {
+        let shard = inner.shard(hash);
+        let joined = inner.flights.join(
+            hash,
+            key,
+            manner,
+            || shard.begin_load(hash),
+            |load| shard.is_current(hash, load),
+        );
+        match (joined, stale) {
             (Joined::Lead(lead), stale) => {
+                let mut loading = Loading {
+                    cache: self.clone(),
+                    lead: Some(lead),
+                };
                 // Another load may have ended between the look-up and now.
                 if stale.is_none()
                     && let Some(value) = self.peek(key)
                 {
+                    drop(loading.release());
                     return Step::Ready(value);
                 }
-                let loading = Loading {
-                    cache: self.clone(),
-                    lead: Some(lead),
-                };
                 Step::Load(stale, loading)
             }
             (Joined::Wait(_), Some(value)) => Step::Ready(value),
-            (Joined::Wait(flight), None) => Step::Wait(Wait::new(flight)),
+            (Joined::Wait(flight), None) => {
+                // The timer wakes those that wait if the load is stalled.
+                self.inner.register();
+                Step::Wait(Wait::new(flight))
+            }
         }
     }
 
@@ -179,11 +257,33 @@ where
     /// assert_eq!(cache.get("text"), Some(4));
     /// ```
     ///
+    /// If the key is changed during the load (inserted, removed, cleared, given a time to live),
+    /// the value is returned and not stored, and callers that come after the change load again.
+    ///
     /// # Panics
     /// If `load` requests the key that it loads.
     pub fn get_with(&self, key: K, load: impl FnOnce() -> V) -> V {
+        self.get_with_by_ref(&key, load)
+    }
+
+    /// Does the same as [`Cache::get_with`] with a borrowed key, from which an owned one is made
+    /// only to load. A hit does not allocate.
+    ///
+    /// ```
+    /// let cache: mayfly::Cache<String, usize> = mayfly::Cache::new(100);
+    /// assert_eq!(cache.get_with_by_ref("text", || 4), 4);
+    /// assert_eq!(cache.get_with_by_ref("text", || unreachable!("it is present")), 4);
+    /// ```
+    ///
+    /// # Panics
+    /// If `load` requests the key that it loads.
+    pub fn get_with_by_ref<Q>(&self, key: &Q, load: impl FnOnce() -> V) -> V
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         loop {
-            match self.begin(&key, Manner::Blocking, false) {
+            match self.begin(key, Manner::Thread, false) {
                 Step::Ready(value) => return value,
                 Step::Load(_, loading) => {
                     let value = load();
@@ -213,8 +313,23 @@ where
     where
         E: Send + Sync + 'static,
     {
+        self.try_get_with_by_ref(&key, load)
+    }
+
+    /// Does the same as [`Cache::try_get_with`] with a borrowed key, see
+    /// [`Cache::get_with_by_ref`].
+    pub fn try_get_with_by_ref<Q, E>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, Arc<E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        E: Send + Sync + 'static,
+    {
         loop {
-            match self.begin(&key, Manner::Blocking, false) {
+            match self.begin(key, Manner::Thread, false) {
                 Step::Ready(value) => return Ok(value),
                 Step::Load(stale, loading) => return tried(load(), stale, loading),
                 Step::Wait(wait) => {
@@ -228,7 +343,9 @@ where
     }
 
     /// Returns the value of a key, or that of `load`. `None` is remembered for the builder's
-    /// [negative TTL](crate::CacheBuilder::negative_ttl), during which `load` is not called.
+    /// [negative TTL](crate::CacheBuilder::negative_ttl), during which `load` is not called. If
+    /// `load` was called to [refresh](crate::CacheBuilder::refresh_ahead) a value, `None` removes
+    /// the value.
     ///
     /// ```
     /// use mayfly::Cache;
@@ -245,8 +362,22 @@ where
     /// # }
     /// ```
     pub fn optionally_get_with(&self, key: K, load: impl FnOnce() -> Option<V>) -> Option<V> {
+        self.optionally_get_with_by_ref(&key, load)
+    }
+
+    /// Does the same as [`Cache::optionally_get_with`] with a borrowed key, see
+    /// [`Cache::get_with_by_ref`].
+    pub fn optionally_get_with_by_ref<Q>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> Option<V>,
+    ) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         loop {
-            match self.begin(&key, Manner::Blocking, true) {
+            match self.begin(key, Manner::Thread, true) {
                 Step::Ready(value) => return Some(value),
                 Step::Absent => return None,
                 Step::Load(_, loading) => return optional(load(), loading),
@@ -265,12 +396,26 @@ where
     /// Threads and tasks may wait for each other's loads. A thread that blocks on the load of a
     /// task must not be the one that runs the task. A future that requests the key that it loads
     /// waits forever.
+    ///
+    /// If the future of the caller that loads is kept without being polled, the others do not wait
+    /// for it for ever: when `load` could go on and has not been polled for half a second, one of
+    /// them loads, too. The first value is stored and returned to those that wait. A `load` that
+    /// waits for something, however long, is not begun again.
     pub async fn get_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
+        self.get_with_by_ref_async(&key, load).await
+    }
+
+    /// The asynchronous form of [`Cache::get_with_by_ref`].
+    pub async fn get_with_by_ref_async<Q>(&self, key: &Q, load: impl Future<Output = V>) -> V
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         loop {
-            match self.begin(&key, Manner::Async, false) {
+            match self.begin(key, Manner::Task, false) {
                 Step::Ready(value) => return value,
                 Step::Load(_, loading) => {
-                    let value = load.await;
+                    let value = loading.run(load).await;
                     loading.complete(value.clone());
                     return value;
                 }
@@ -293,10 +438,26 @@ where
     where
         E: Send + Sync + 'static,
     {
+        self.try_get_with_by_ref_async(&key, load).await
+    }
+
+    /// The asynchronous form of [`Cache::try_get_with_by_ref`].
+    pub async fn try_get_with_by_ref_async<Q, E>(
+        &self,
+        key: &Q,
+        load: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, Arc<E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        E: Send + Sync + 'static,
+    {
         loop {
-            match self.begin(&key, Manner::Async, false) {
+            match self.begin(key, Manner::Task, false) {
                 Step::Ready(value) => return Ok(value),
-                Step::Load(stale, loading) => return tried(load.await, stale, loading),
+                Step::Load(stale, loading) => {
+                    return tried(loading.run(load).await, stale, loading);
+                }
                 Step::Wait(wait) => {
                     if let Some(result) = wait.await.and_then(shared) {
                         return result;
@@ -313,11 +474,24 @@ where
         key: K,
         load: impl Future<Output = Option<V>>,
     ) -> Option<V> {
+        self.optionally_get_with_by_ref_async(&key, load).await
+    }
+
+    /// The asynchronous form of [`Cache::optionally_get_with_by_ref`].
+    pub async fn optionally_get_with_by_ref_async<Q>(
+        &self,
+        key: &Q,
+        load: impl Future<Output = Option<V>>,
+    ) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         loop {
-            match self.begin(&key, Manner::Async, true) {
+            match self.begin(key, Manner::Task, true) {
                 Step::Ready(value) => return Some(value),
                 Step::Absent => return None,
-                Step::Load(_, loading) => return optional(load.await, loading),
+                Step::Load(_, loading) => return optional(loading.run(load).await, loading),
                 Step::Wait(wait) => match wait.await {
                     Some(Outcome::Value(value)) => return Some(value),
                     Some(Outcome::Absent) => return None,
@@ -329,7 +503,8 @@ where
 
     /// Returns the present value, stale or fresh, without waiting. If there is none or it is stale
     /// (see [`refresh_ahead`](crate::CacheBuilder::refresh_ahead)), and nobody loads the key,
-    /// `start` receives the right to load it, for example to pass it to a thread or a task.
+    /// `start` receives the right to load it, for example to pass it to a thread or a task. Others
+    /// wait until the right is used or dropped.
     ///
     /// ```
     /// use mayfly::{Cache, Clock, ManualClock};
@@ -355,7 +530,21 @@ where
     /// # }
     /// ```
     pub fn get_or_refresh(&self, key: K, start: impl FnOnce(Loading<K, V, S>)) -> Option<V> {
-        match self.begin(&key, Manner::Async, false) {
+        self.get_or_refresh_by_ref(&key, start)
+    }
+
+    /// Does the same as [`Cache::get_or_refresh`] with a borrowed key, see
+    /// [`Cache::get_with_by_ref`].
+    pub fn get_or_refresh_by_ref<Q>(
+        &self,
+        key: &Q,
+        start: impl FnOnce(Loading<K, V, S>),
+    ) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        match self.begin(key, Manner::Right, false) {
             Step::Ready(value) => Some(value),
             Step::Load(stale, loading) => {
                 start(loading);

@@ -12,7 +12,7 @@
     reason = "typed access to raw memory; tidy lists this file"
 )]
 
-use crate::epoch::{Guard, Pinned, READERS};
+use crate::epoch::{Guard, Pinned, READERS, may_hurry};
 use crate::rows::{Columns, FAR, Lane, Rows};
 use crate::table::{Table, Tables, WAYS, tag_of};
 use std::alloc::Layout;
@@ -479,14 +479,15 @@ impl<K, V> Map<K, V> {
     }
 
     /// Frees retired slots whose grace period has ended, and begins another period if a batch is
-    /// full or `is_urgent`. Pairs that own something are appended to `garbage`, for the caller to
-    /// drop without the lock.
+    /// full, if `is_urgent`, or for a single pair that owns something, if that is not too often.
+    /// Such pairs are appended to `garbage`, for the caller to drop without the lock.
     pub(crate) fn reclaim(&self, keeper: &mut Keeper, is_urgent: bool, garbage: &mut Vec<(K, V)>) {
         self.check(keeper);
-        if keeper.young.len() < keeper.batch && !is_urgent {
-            return;
-        }
-        if !keeper.has_retired() {
+        let has_batch = match keeper.young.len() {
+            1 if needs_drop::<(K, V)>() => may_hurry(),
+            len => len >= keeper.batch,
+        };
+        if !(has_batch || is_urgent && keeper.has_retired()) {
             return;
         }
         if !keeper.old.is_empty() && READERS.oldest() >= keeper.old_epoch {
@@ -501,6 +502,11 @@ impl<K, V> Map<K, V> {
             }
             keeper.drop_tables(oldest);
         }
+    }
+
+    /// Whether pairs are retired that own something.
+    pub(crate) fn has_garbage(&self, keeper: &Keeper) -> bool {
+        needs_drop::<(K, V)>() && !(keeper.young.is_empty() && keeper.old.is_empty())
     }
 
     fn free_old(&self, keeper: &mut Keeper, garbage: &mut Vec<(K, V)>) {

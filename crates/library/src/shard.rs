@@ -7,9 +7,11 @@
 //! listeners called without the lock.
 
 use crate::cause::Cause;
+use crate::clock::system_now;
 use crate::core::{Core, Keys, deadline_in, word_of};
 use crate::hits::HitBuffers;
-use crate::map::{Found, Keeper, Loose, Map};
+use crate::loads::Loads;
+use crate::map::{Keeper, Loose, Map};
 use crate::rows::{Columns, Rows};
 use crate::sync::lock;
 use crate::table::WAYS;
@@ -17,13 +19,15 @@ use policy::any::AnyPolicy;
 use policy::{Budget, Due, OnHit, Tick};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of references that the expiry index reads under one lock.
 pub(crate) const SLICE: u32 = 128;
+/// Time in milliseconds after which the timer drops what calls have left to it.
+const COLLECT_MS: u64 = 10;
 /// Number of due entries that an insertion removes besides, where no timer does.
 const BESIDES: u32 = 16;
 
@@ -48,6 +52,7 @@ pub(crate) struct Apart<T>(pub T);
 pub(crate) struct Writer {
     pub keeper: Keeper,
     pub core: Core,
+    loads: Loads,
 }
 
 /// One part of a cache.
@@ -57,8 +62,13 @@ pub(crate) struct Shard<K, V> {
     writer: Apart<Mutex<Writer>>,
     /// Earliest instant at which the index has work.
     due: AtomicU64,
+    /// Instant of the system's clock at which the timer is to free retired pairs; `u64::MAX` if
+    /// none of them owns anything.
+    collect_at: AtomicU64,
     /// Entries whose hits do not count, see [`policy::Marker::young`].
     young: AtomicU64,
+    /// False if no load is current.
+    may_have_loads: AtomicBool,
 }
 
 /// Entries that leave during one change, until the lock is released.
@@ -77,6 +87,18 @@ impl<K, V> Leaving<K, V> {
             rejected: None,
             garbage: Vec::new(),
         }
+    }
+
+    /// Number of entries to be reported.
+    #[inline]
+    pub(crate) fn reported(&self) -> usize {
+        self.loose.len() + usize::from(self.rejected.is_some())
+    }
+
+    /// Number of entries to be reported or dropped.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.reported() + self.garbage.len()
     }
 }
 
@@ -108,6 +130,8 @@ macro_rules! view {
     };
 }
 
+mod owned;
+
 /// Result of [`Shard::insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Inserted {
@@ -127,6 +151,18 @@ pub(crate) enum Expect {
     Nothing,
     /// The pair in this slot, which a pinned thread has read.
     Slot(u32),
+    /// Whatever was there when the load with this number began, see [`Loads`].
+    Unchanged(u64),
+}
+
+/// Result of [`Shard::remove`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Removed {
+    Entry,
+    /// There was no live entry.
+    Nothing,
+    /// The entry that was expected is no longer there, and nothing has changed.
+    Conflict,
 }
 
 impl<K, V> Shard<K, V> {
@@ -146,9 +182,15 @@ impl<K, V> Shard<K, V> {
         Shard {
             map,
             hits,
-            writer: Apart(Mutex::new(Writer { keeper, core })),
+            writer: Apart(Mutex::new(Writer {
+                keeper,
+                core,
+                loads: Loads::default(),
+            })),
             due: AtomicU64::new(u64::MAX),
+            collect_at: AtomicU64::new(u64::MAX),
             young: AtomicU64::new(0),
+            may_have_loads: AtomicBool::new(false),
         }
     }
 
@@ -159,6 +201,22 @@ impl<K, V> Shard<K, V> {
     /// Earliest instant at which the index has work.
     pub(crate) fn due(&self) -> u64 {
         self.due.load(SeqCst)
+    }
+
+    /// Instant at which the timer is to free retired pairs.
+    #[inline]
+    pub(crate) fn collect_at(&self) -> u64 {
+        self.collect_at.load(SeqCst)
+    }
+
+    /// Publishes that the timer is to free retired pairs. Called after any change, and rarely more
+    /// than a comparison.
+    #[inline]
+    fn publish_garbage(&self, writer: &Writer) {
+        if self.map.has_garbage(&writer.keeper) && self.collect_at.load(Relaxed) == u64::MAX {
+            let at = system_now().0 + COLLECT_MS;
+            self.collect_at.store(at, SeqCst);
+        }
     }
 
     /// Entries whose hits do not count.
@@ -180,6 +238,7 @@ impl<K, V> Shard<K, V> {
         {
             self.young.store(young, Relaxed);
         }
+        self.publish_garbage(writer);
     }
 
     /// Registers the buffered hits with the policy.
@@ -275,7 +334,7 @@ impl<K, V> Shard<K, V> {
             self.map.reclaim_tables(&mut writer.keeper);
             return;
         }
-        let Writer { keeper, core } = writer;
+        let Writer { keeper, core, .. } = writer;
         // The caller's hash function may panic here, where nothing of this bucket has moved.
         self.map.move_bucket(keeper, hash_of, |keeper, from, to| {
             let keys = KeysOf {
@@ -341,6 +400,11 @@ impl<K, V> Shard<K, V> {
             self.map
                 .reclaim(&mut writer.keeper, true, &mut leaving.garbage);
         }
+        if self.collect_at.load(Relaxed) != u64::MAX {
+            // Again later, if a reader may still see some.
+            self.collect_at.store(u64::MAX, SeqCst);
+            self.publish_garbage(&writer);
+        }
     }
 
     /// Inserts or replaces an entry.
@@ -370,6 +434,7 @@ impl<K, V> Shard<K, V> {
             (Expect::Nothing, None) => true,
             (Expect::Nothing, Some((_, slot))) => self.is_dead(slot, now),
             (Expect::Slot(expected), found) => found.is_some_and(|(_, slot)| slot == expected),
+            (Expect::Unchanged(load), _) => writer.loads.is_current(hash, load),
         };
         if !is_expected {
             return (Inserted::Conflict, Some((key, value)));
@@ -391,6 +456,7 @@ impl<K, V> Shard<K, V> {
             self.publish(writer);
             return (Inserted::Conflict, Some((key, value)));
         }
+        writer.loads.changed(hash);
         let found = found.map(|(position, _)| position);
         let inserted = self.place(
             writer,
@@ -423,6 +489,7 @@ impl<K, V> Shard<K, V> {
     ) -> Inserted {
         let is_too_heavy = u64::from(terms.weight) > writer.core.capacity;
         let is_dead = terms.deadline.is_some_and(|deadline| deadline < now);
+        writer.core.departures.too_heavy += u64::from(is_too_heavy);
         match found {
             Some(position) if is_too_heavy || is_dead => {
                 let slot = self.map.tables(&writer.keeper).slot_at(position);
@@ -594,8 +661,7 @@ impl<K, V> Shard<K, V> {
         self.unlink(writer, position, cause, leaving);
     }
 
-    /// Removes the entry with a key, if it is the expected one. Returns whether it was there and
-    /// live.
+    /// Removes the entry with a key, if it is the expected one.
     pub(crate) fn remove<H: Fn(&K) -> u64>(
         &self,
         hash: u64,
@@ -604,21 +670,26 @@ impl<K, V> Shard<K, V> {
         now: Tick,
         hash_of: &H,
         leaving: &mut Leaving<K, V>,
-    ) -> bool {
+    ) -> Removed {
         let mut guard = self.writer();
         let writer = &mut *guard;
         let found = self
             .map
             .find_held(&writer.keeper, hash, is_key)
             .map(|found| (found.position, found.slot));
-        let Some((position, slot)) = found else {
-            return false;
+        let is_expected = match expect {
+            Expect::Anything => true,
+            Expect::Nothing => found.is_none_or(|(_, slot)| self.is_dead(slot, now)),
+            Expect::Slot(expected) => found.is_some_and(|(_, slot)| slot == expected),
+            Expect::Unchanged(load) => writer.loads.is_current(hash, load),
         };
-        if let Expect::Slot(expected) = expect
-            && slot != expected
-        {
-            return false;
+        if !is_expected {
+            return Removed::Conflict;
         }
+        writer.loads.changed(hash);
+        let Some((position, slot)) = found else {
+            return Removed::Nothing;
+        };
         let is_dead = self.is_dead(slot, now);
         let cause = if is_dead {
             Cause::Expired
@@ -629,7 +700,44 @@ impl<K, V> Shard<K, V> {
         self.map
             .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
         self.publish(writer);
-        !is_dead
+        if is_dead {
+            Removed::Nothing
+        } else {
+            Removed::Entry
+        }
+    }
+
+    /// Begins a load of a key and returns its number.
+    pub(crate) fn begin_load(&self, hash: u64) -> u64 {
+        let mut writer = self.writer();
+        self.may_have_loads.store(true, Relaxed);
+        writer.loads.begin(hash)
+    }
+
+    /// Whether the key of a load has not been changed since the load began.
+    pub(crate) fn is_current(&self, hash: u64, load: u64) -> bool {
+        self.writer().loads.is_current(hash, load)
+    }
+
+    /// Ends a load that stores nothing.
+    pub(crate) fn end_load(&self, hash: u64, load: u64) {
+        self.writer().loads.end(hash, load);
+    }
+
+    /// Registers a change of a key that is no insertion or removal. Takes no lock if no load is
+    /// under way, because most such changes need none otherwise.
+    pub(crate) fn changed(&self, hash: u64) {
+        // A load whose beginning this thread does not see is one that began at the same time.
+        if self.may_have_loads.load(Relaxed) {
+            let mut writer = self.writer();
+            writer.loads.changed(hash);
+            self.may_have_loads.store(!writer.loads.is_empty(), Relaxed);
+        }
+    }
+
+    /// Registers a change of every key.
+    pub(crate) fn all_changed(&self) {
+        self.writer().loads.all_changed();
     }
 
     /// Sets the deadline of an entry that the caller, pinned, has found. Returns false if it has
@@ -705,8 +813,9 @@ impl<K, V> Shard<K, V> {
         self.publish(&writer);
     }
 
-    /// Calls the listener with entries that have left, and drops values. To be called without the
-    /// lock. A panic of the listener is passed on after all entries were handled.
+    /// Calls the listener, if there is one, with entries that have left, and drops values. To be
+    /// called without the lock. A panic of the listener is passed on after all entries were
+    /// handled.
     pub(crate) fn release(&self, mut leaving: Leaving<K, V>, listener: Option<&Listener<K, V>>) {
         let mut panic = None;
         if let Some(listener) = listener {
@@ -724,96 +833,23 @@ impl<K, V> Shard<K, V> {
                 call(key, value, *cause);
             }
         }
-        if !leaving.loose.is_empty() {
+        let is_unreported = leaving.has_listener && listener.is_none();
+        if !leaving.loose.is_empty() || is_unreported {
             let mut writer = self.writer();
+            if is_unreported {
+                writer.core.departures.unreported += leaving.reported() as u64;
+            }
             for (loose, _) in leaving.loose.drain(..) {
                 self.map.retire(&mut writer.keeper, loose);
             }
             self.map
                 .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+            self.publish_garbage(&writer);
         }
         drop(leaving);
         if let Some(payload) = panic {
             resume_unwind(payload);
         }
-    }
-
-    /// Finds an entry, for an owner without other threads. Returns its position and slot.
-    pub(crate) fn find_mut(
-        &mut self,
-        hash: u64,
-        is_key: impl FnMut(&K) -> bool,
-    ) -> Option<(u32, u32)> {
-        let writer = self
-            .writer
-            .0
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        let found = self.map.find_held(&writer.keeper, hash, is_key)?;
-        Some((found.position, found.slot))
-    }
-
-    /// Registers a hit, for an owner without other threads.
-    pub(crate) fn hit_mut<H: Fn(&K) -> u64>(&mut self, position: u32, hash_of: &H, now: Tick) {
-        let writer = self
-            .writer
-            .0
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        writer.core.begin();
-        view!(view = self, writer, hash_of, now);
-        writer.core.hit(&mut view, position);
-    }
-
-    /// Returns the value at a position that was found, for an owner without other threads.
-    pub(crate) fn value_mut(&mut self, position: u32) -> &mut V {
-        let writer = self
-            .writer
-            .0
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        self.map.value_mut(&mut writer.keeper, position)
-    }
-
-    /// Returns all entries, for an owner without other threads.
-    pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = Found<'_, K, V>> {
-        let writer = self
-            .writer
-            .0
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        self.map.each_held(&writer.keeper)
-    }
-
-    /// Removes entries by their positions, for an owner without other threads.
-    pub(crate) fn remove_all<H: Fn(&K) -> u64>(
-        &mut self,
-        positions: &[u32],
-        hash_of: &H,
-        now: Tick,
-        leaving: &mut Leaving<K, V>,
-    ) {
-        let mut guard = self.writer();
-        for &position in positions {
-            self.remove_at(&mut guard, position, Cause::Removed, hash_of, now, leaving);
-        }
-        self.publish(&guard);
-    }
-
-    /// Returns what has left, for an owner without other threads.
-    pub(crate) fn take_all(&mut self, leaving: Leaving<K, V>) -> Vec<(K, V, Cause)> {
-        let writer = self
-            .writer
-            .0
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut left = Vec::with_capacity(leaving.loose.len());
-        for (loose, cause) in leaving.loose {
-            let (key, value) = self.map.take_pair(&mut writer.keeper, loose);
-            left.push((key, value, cause));
-        }
-        left.extend(leaving.rejected);
-        left
     }
 
     /// Bytes of table, rows and structures.

@@ -84,6 +84,8 @@ pub struct Stats {
     pub inserted: u64,
     /// Entries that were not stored: too heavy, already expired, or not admitted by the policy.
     pub rejected: u64,
+    /// Those of `rejected` that weighed more than a shard's part of the capacity.
+    pub too_heavy: u64,
     /// Entries removed because they had expired.
     pub expired: u64,
     /// Entries evicted.
@@ -92,6 +94,9 @@ pub struct Stats {
     pub replaced: u64,
     /// Entries removed by calls.
     pub removed: u64,
+    /// Entries that left without a call of the listener, because they left by calls of the listener
+    /// itself, see [`CacheBuilder::listener`](crate::CacheBuilder::listener).
+    pub unreported: u64,
     /// Present number of entries, including expired ones that are not removed yet.
     pub len: u64,
     /// Present weight of all entries.
@@ -123,6 +128,8 @@ impl Stats {
         self.removed += of(Cause::Removed);
         self.inserted += departures.inserted;
         self.rejected += departures.rejected;
+        self.too_heavy += departures.too_heavy;
+        self.unreported += departures.unreported;
         self.lag.add(lag);
     }
 

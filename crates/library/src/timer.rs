@@ -17,9 +17,10 @@ use std::time::Duration;
 /// What removes expired entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Timer {
-    /// A thread that all caches of the process share. It starts with the first deadline, sleeps
-    /// until the next one is due, and ends when no cache is left. A process that was forked from
-    /// another does not have its threads; caches for it are made with another timer.
+    /// A thread that all caches of the process share. It starts with the first deadline, or with
+    /// the first value that has left and cannot be dropped at once. It sleeps until something is
+    /// due, and ends when no cache is left. A process that was forked from another does not have
+    /// its threads; caches for it are made with another timer.
     #[default]
     Thread,
     /// A task that the program spawns, see [`Cache::expiry_task`](crate::Cache::expiry_task).
@@ -34,7 +35,7 @@ pub(crate) trait Timed: Send + Sync {
     /// Earliest instant at which there is work; `u64::MAX` if there is none.
     fn due(&self) -> u64;
     /// Removes a bounded number of the entries that are due. Returns whether more are.
-    fn run_some(&self) -> bool;
+    fn run_some(self: Arc<Self>) -> bool;
 }
 
 /// The instant for which somebody waits.
@@ -157,7 +158,7 @@ fn earliest() -> u64 {
 /// Gives each cache that has work a turn.
 fn turn(caches: Vec<Arc<dyn Timed>>, now: u64) {
     for cache in caches {
-        shielded(|| cache.due() <= now && cache.run_some());
+        shielded(|| cache.due() <= now && cache.clone().run_some());
         // The last owner of the cache may be here, and values are dropped with it.
         shielded(|| drop(cache));
     }
@@ -188,7 +189,7 @@ where
     loop {
         let wait = {
             let Some(cache) = cache.upgrade() else { return };
-            if shielded(|| cache.run_some()) == Some(true) {
+            if shielded(|| cache.clone().run_some()) == Some(true) {
                 drop(cache);
                 // Other tasks of the runtime go first.
                 Turn::default().await;
@@ -261,7 +262,7 @@ mod tests {
                 _ => 5,
             }
         }
-        fn run_some(&self) -> bool {
+        fn run_some(self: Arc<Self>) -> bool {
             let left = self.slices.fetch_sub(1, SeqCst) - 1;
             assert!(!self.fails, "a listener fails");
             left > 0

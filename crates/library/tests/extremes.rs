@@ -66,6 +66,56 @@ fn every_policy_accepts_any_capacity_weight_and_time() {
     }
 }
 
+#[test]
+fn an_entry_may_weigh_as_much_as_the_capacity() {
+    // Regression: with a weigher there were four shards per processor, and an entry heavier than
+    // the part of one was not stored: none of 200 KiB in a cache of 1 MiB on two processors.
+    let kib = 1 << 10;
+    let mib = kib << 10;
+    for expected in [None, Some(10), Some(100_000)] {
+        for (capacity, weight, fit) in [
+            (mib, 200 * kib, 5),
+            (mib, mib, 1),
+            (64 * mib, 9 * mib, 7),
+            (64 * mib, 64 * mib, 1),
+            (1 << 40, u32::MAX.into(), 256),
+        ] {
+            let mut builder: CacheBuilder<u64, u64> =
+                Cache::builder(capacity).weigher(move |_, _| weight as u32);
+            if let Some(expected) = expected {
+                builder = builder.expected_entries(expected);
+            }
+            let cache = builder.build().expect("the settings are valid");
+            for key in 0..fit {
+                cache.insert(key, key);
+            }
+            assert_eq!(cache.len() as u64, fit, "{weight} of {capacity}");
+            cache.insert(fit, fit);
+            let least = fit.min(capacity / weight);
+            assert!(cache.len() as u64 >= least, "{weight} of {capacity}");
+            assert_eq!(cache.stats().rejected, 0);
+        }
+    }
+}
+
+#[test]
+fn entries_that_are_too_heavy_are_counted_and_reported() {
+    let reported = Arc::new(AtomicU64::new(0));
+    let sum = reported.clone();
+    let cache: Cache<u64, u64> = Cache::builder(100)
+        .weigher(|_, weight| *weight as u32)
+        .shards(4)
+        .listener(move |_, weight, _| _ = sum.fetch_add(*weight, SeqCst))
+        .build()
+        .expect("the settings are valid");
+    cache.insert(1, 25);
+    cache.insert(1, 26);
+    assert_eq!(cache.get(&1), None, "the older value does not stay");
+    assert_eq!(reported.load(SeqCst), 51);
+    let stats = cache.stats();
+    assert_eq!((stats.too_heavy, stats.rejected, stats.len), (1, 1, 0));
+}
+
 thread_local! {
     static WHIM: RefCell<Chance> = RefCell::new(Chance::new(5));
 }

@@ -254,6 +254,225 @@ fn an_absent_value_is_remembered_for_its_time() {
     );
 }
 
+/// A future that can go on at once, and is ready when it is polled again.
+fn turn() -> impl Future<Output = ()> {
+    let mut was_polled = false;
+    std::future::poll_fn(move |context| {
+        if std::mem::replace(&mut was_polled, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+/// A waker that counts its calls.
+#[derive(Default)]
+struct Bell(AtomicU32);
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn manual() -> (Cache<u32, u32>, ManualClock) {
+    let clock = ManualClock::new();
+    let cache = Cache::builder(100).clock(Clock::Manual(clock.clone()));
+    (cache.build().expect("the settings are valid"), clock)
+}
+
+#[test]
+fn a_future_that_is_kept_blocks_others_for_a_bounded_time() {
+    // Regression: callers waited as long as the future of the one that loaded was kept without
+    // being polled.
+    let (cache, clock) = manual();
+    let mut kept = Box::pin(cache.get_with_async(1, async {
+        turn().await;
+        1
+    }));
+    assert!(poll_once(kept.as_mut()).is_pending());
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut waiting = Box::pin(cache.get_with_async(1, async { 2 }));
+    let mut context = Context::from_waker(&waker);
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_millis(499));
+    cache.expire();
+    assert_eq!(bell.0.load(SeqCst), 0);
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_millis(1));
+    cache.expire();
+    assert_eq!(bell.0.load(SeqCst), 1);
+    let polled = waiting.as_mut().poll(&mut context);
+    assert_eq!(polled, Poll::Ready(2));
+    assert_eq!(poll_once(kept.as_mut()), Poll::Ready(1), "its own value");
+    assert_eq!(cache.get(&1), Some(2), "the first value is stored");
+    cache.check();
+}
+
+#[test]
+fn a_load_that_takes_long_is_not_begun_again() {
+    let (cache, clock) = manual();
+    let mut leader = Box::pin(cache.get_with_async(1, async {
+        turn().await;
+        std::future::pending::<()>().await;
+        1
+    }));
+    assert!(poll_once(leader.as_mut()).is_pending());
+    let mut waiting = Box::pin(cache.get_with_async(1, async { 2 }));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    // It was polled when it could go on, and now waits for something else.
+    assert!(poll_once(leader.as_mut()).is_pending());
+    clock.advance(Duration::from_secs(3_600));
+    cache.expire();
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    drop(leader);
+    assert_eq!(poll_once(waiting.as_mut()), Poll::Ready(2));
+}
+
+#[test]
+fn one_of_those_that_wait_loads_beside_a_stalled_load() {
+    let (cache, clock) = manual();
+    let kept = || {
+        let load = async {
+            turn().await;
+            Err::<u32, u32>(1)
+        };
+        Box::pin(cache.try_get_with_async(1, load))
+    };
+    let (mut first, mut second, mut third) = (kept(), kept(), kept());
+    assert!(poll_once(first.as_mut()).is_pending());
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert!(poll_once(third.as_mut()).is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(poll_once(second.as_mut()).is_pending(), "it loads now");
+    assert!(poll_once(third.as_mut()).is_pending(), "one is enough");
+    // The failure of the first does not concern those that wait for the second.
+    assert_eq!(poll_once(first.as_mut()), Poll::Ready(Err(Arc::new(1))));
+    assert!(poll_once(third.as_mut()).is_pending());
+    clock.advance(Duration::from_secs(1));
+    let found = cache.try_get_with(1, || Ok::<u32, u32>(7));
+    assert_eq!(found, Ok(7), "the second is stalled, too");
+    assert_eq!(poll_once(third.as_mut()), Poll::Ready(Ok(7)));
+    drop(second);
+    assert_eq!(cache.get(&1), Some(7));
+    let stats = cache.stats();
+    assert_eq!((stats.loads, stats.failed_loads), (1, 2));
+}
+
+#[test]
+fn those_that_wait_have_the_failure_of_a_leader_beside_a_stalled_one() {
+    // Regression: they waited for the first leader, which may be kept for ever.
+    let (cache, clock) = manual();
+    let load = |result: Result<u32, u32>| {
+        let load = async move {
+            turn().await;
+            result
+        };
+        Box::pin(cache.try_get_with_async(1, load))
+    };
+    let mut kept = load(Ok(1));
+    let (mut second, mut third) = (load(Err(2)), load(Ok(3)));
+    assert!(poll_once(kept.as_mut()).is_pending());
+    assert!(poll_once(second.as_mut()).is_pending());
+    clock.advance(Duration::from_millis(500));
+    assert!(poll_once(second.as_mut()).is_pending(), "it loads now");
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    assert!(third.as_mut().poll(&mut context).is_pending());
+    assert_eq!(poll_once(second.as_mut()), Poll::Ready(Err(Arc::new(2))));
+    assert_eq!(bell.0.load(SeqCst), 1);
+    assert_eq!(poll_once(third.as_mut()), Poll::Ready(Err(Arc::new(2))));
+    // The same for a leader that leaves without a result.
+    let (mut second, mut third) = (load(Ok(4)), load(Ok(5)));
+    assert!(poll_once(second.as_mut()).is_pending());
+    clock.advance(Duration::from_millis(500));
+    assert!(poll_once(third.as_mut()).is_pending(), "it loads now");
+    let mut last = load(Ok(6));
+    assert!(last.as_mut().poll(&mut context).is_pending());
+    drop(third);
+    assert_eq!(bell.0.load(SeqCst), 2);
+    assert!(poll_once(last.as_mut()).is_pending(), "it leads");
+    assert_eq!(poll_once(last.as_mut()), Poll::Ready(Ok(6)));
+    assert_eq!(cache.get(&1), Some(6));
+    drop((kept, second));
+    cache.check();
+}
+
+#[test]
+fn the_task_of_the_timer_is_woken_without_locks() {
+    // Regression: the waker was called under the lock that a load of the same key takes, too.
+    struct Enters(Cache<u32, u32>, AtomicU32);
+    impl Wake for Enters {
+        fn wake(self: Arc<Self>) {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let entering = self.clone();
+            thread::spawn(move || {
+                let mut waiting = Box::pin(entering.0.get_with_async(1, async { 3 }));
+                _ = sender.send(poll_once(waiting.as_mut()).is_pending());
+            });
+            let waited = receiver.recv_timeout(Duration::from_secs(60));
+            self.1.fetch_add(u32::from(waited == Ok(true)), SeqCst);
+        }
+    }
+    let cache: Cache<u32, u32> = Cache::builder(100)
+        .timer(mayfly::Timer::Task)
+        .build()
+        .expect("the settings are valid");
+    let enters = Arc::new(Enters(cache.clone(), AtomicU32::new(0)));
+    let waker = Waker::from(enters.clone());
+    let mut task = Box::pin(cache.expiry_task(|_| std::future::pending()));
+    assert!(
+        task.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    let mut kept = Box::pin(cache.get_with_async(1, async {
+        turn().await;
+        1
+    }));
+    assert!(poll_once(kept.as_mut()).is_pending());
+    let mut waiting = Box::pin(cache.get_with_async(1, async { 2 }));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    assert_eq!(enters.1.load(SeqCst), 1);
+}
+
+#[test]
+fn a_change_during_a_stalled_load_is_not_undone() {
+    let (cache, clock) = manual();
+    let kept = |value| {
+        let load = async move {
+            turn().await;
+            value
+        };
+        Box::pin(cache.get_with_async(1, load))
+    };
+    let (mut first, mut second) = (kept(1), kept(2));
+    assert!(poll_once(first.as_mut()).is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(poll_once(second.as_mut()).is_pending(), "it loads, too");
+    cache.remove(&1);
+    assert_eq!(poll_once(first.as_mut()), Poll::Ready(1));
+    assert_eq!(poll_once(second.as_mut()), Poll::Ready(2));
+    assert_eq!(cache.get(&1), None);
+}
+
+#[test]
+fn the_timer_wakes_threads_that_wait_for_a_stalled_load() {
+    let cache: Cache<u32, u32> = Cache::new(100);
+    let mut kept = Box::pin(cache.get_with_async(1, async {
+        turn().await;
+        1
+    }));
+    assert!(poll_once(kept.as_mut()).is_pending());
+    let waiting = cache.clone();
+    let thread = thread::spawn(move || waiting.get_with(1, || 2));
+    assert_eq!(thread.join().expect("no panic"), 2);
+    let mut again = Box::pin(cache.get_with_async(1, async { 3 }));
+    assert_eq!(poll_once(again.as_mut()), Poll::Ready(2));
+}
+
 #[test]
 fn callers_that_stop_waiting_are_forgotten() {
     // Regression: the waker of a future that was dropped was kept until the load ended.

@@ -235,3 +235,103 @@ fn loaders_weighers_and_closures_may_use_the_cache() {
     });
     assert_eq!(cache.get(&1), Some(21));
 }
+
+/// A cache of 100 entries whose listener inserts what was evicted into another one, or into itself.
+fn returning(own: &Arc<OnceLock<Cache<u32, u32>>>, calls: &Arc<AtomicU64>) -> Cache<u32, u32> {
+    let (target, calls) = (own.clone(), calls.clone());
+    let listener = move |key: &u32, value: &u32, cause| {
+        calls.fetch_add(1, SeqCst);
+        if let (Some(cache), Cause::Evicted) = (target.get(), cause) {
+            cache.insert(*key, *value);
+        }
+    };
+    let builder = Cache::builder(100).listener(listener);
+    builder.build().expect("the settings are valid")
+}
+
+#[test]
+fn a_listener_that_puts_evicted_entries_back_neither_recurs_nor_goes_on_for_ever() {
+    // Regression: each insertion of the listener evicted another entry, whose listener was called
+    // within, until the stack overflowed.
+    let (own, calls) = (Arc::default(), Arc::default());
+    let cache = returning(&own, &calls);
+    own.set(cache.clone()).expect("it is set once");
+    for key in 0..200 {
+        cache.insert(key, key);
+    }
+    assert_eq!(cache.len(), 100);
+    let stats = cache.stats();
+    let left = stats.inserted + stats.rejected - stats.len;
+    assert_eq!(calls.load(SeqCst) + stats.unreported, left);
+    assert_eq!(stats.unreported, 100, "one for each chain");
+    assert_eq!(calls.load(SeqCst), 100 * 101);
+    cache.check();
+}
+
+#[test]
+fn listeners_that_insert_into_each_others_caches_do_not_recur() {
+    let (first_own, second_own, calls) = (Arc::default(), Arc::default(), Arc::default());
+    let first = returning(&second_own, &calls);
+    let second = returning(&first_own, &calls);
+    first_own.set(first.clone()).expect("it is set once");
+    second_own.set(second.clone()).expect("it is set once");
+    for key in 0..1_000 {
+        first.insert(key, key);
+    }
+    assert_eq!((first.len(), second.len()), (100, 100));
+    assert!(calls.load(SeqCst) > 800);
+}
+
+#[test]
+fn entries_that_leave_by_calls_of_a_listener_are_reported() {
+    // Each entry that is removed takes its neighbour with it, which is reported, too.
+    let own: Arc<OnceLock<Cache<u32, u32>>> = Arc::default();
+    let (inner, calls) = (own.clone(), Arc::new(AtomicU64::new(0)));
+    let count = calls.clone();
+    let cache = Cache::builder(10_000)
+        .listener(move |key: &u32, _: &u32, _| {
+            count.fetch_add(1, SeqCst);
+            if let Some(cache) = inner.get() {
+                cache.remove(&(key ^ 1));
+            }
+        })
+        .build()
+        .expect("the settings are valid");
+    own.set(cache.clone()).expect("it is set once");
+    (0..1_000).for_each(|key| cache.insert(key, key));
+    cache.remove(&0);
+    assert_eq!((cache.len(), calls.load(SeqCst)), (998, 2));
+    cache.invalidate_if(|key, _| key % 2 == 0);
+    assert_eq!((cache.len(), calls.load(SeqCst)), (0, 1_000));
+    assert_eq!(cache.stats().unreported, 0);
+}
+
+#[test]
+fn a_chain_of_destructors_needs_no_stack() {
+    // Each value removes the next one when it is dropped.
+    struct Link(u32, Arc<OnceLock<Cache<u32, Arc<Link>>>>);
+    impl Drop for Link {
+        fn drop(&mut self) {
+            if let Some(cache) = self.1.get() {
+                cache.remove(&(self.0 + 1));
+            }
+        }
+    }
+    let own: Arc<OnceLock<Cache<u32, Arc<Link>>>> = Arc::default();
+    let most = if cfg!(miri) { 200 } else { 50_000 };
+    let cache = Cache::builder(100_000)
+        .shards(1)
+        .build()
+        .expect("the settings are valid");
+    own.set(cache.clone()).expect("it is set once");
+    (0..most).for_each(|key| cache.insert(key, Arc::new(Link(key, own.clone()))));
+    cache.remove(&0);
+    // Readers of other tests delay the drops.
+    let mut turns = 0_u64;
+    while !cache.is_empty() {
+        cache.expire();
+        std::thread::yield_now();
+        turns += 1;
+        assert!(turns < 100_000_000, "values are kept");
+    }
+}

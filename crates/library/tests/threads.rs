@@ -283,6 +283,96 @@ fn a_reader_in_a_closure_keeps_what_it_reads() {
     });
 }
 
+/// Caches in which values leave without anything that follows.
+fn idle_caches() -> Vec<(&'static str, Cache<u64, Counted>)> {
+    let settings = [
+        ("default", Cache::builder(1_000)),
+        ("ttl", Cache::builder(1_000).ttl(Duration::from_secs(3_600))),
+        ("without expiry", Cache::builder(1_000).without_expiry()),
+        ("listener", Cache::builder(1_000).listener(|_, _, _| {})),
+        ("lru", Cache::builder(100_000).policy_named("lru")),
+    ];
+    let built = settings.map(|(name, settings)| {
+        let cache = settings.build();
+        (name, cache.expect("the settings are valid"))
+    });
+    built.into()
+}
+
+#[test]
+fn values_that_leave_are_dropped_though_nothing_else_leaves() {
+    // Regression: a removed or replaced value was dropped with the 32nd of its shard, and never if
+    // no other value left and no deadline was due.
+    for (name, cache) in idle_caches() {
+        let census = Census::default();
+        for key in 0..10 {
+            cache.insert(key, census.value(key));
+        }
+        cache.remove(&0);
+        wait(name, &|| census.count() == 9);
+        for key in 1..10 {
+            cache.insert(key, census.value(key));
+        }
+        wait(name, &|| census.count() == 9);
+        for key in 1..9 {
+            assert!(cache.take(&key).is_some());
+        }
+        wait(name, &|| census.count() == 1);
+        cache.compute(9, |_| Op::Remove);
+        wait(name, &|| census.count() == 0);
+    }
+}
+
+#[test]
+fn a_value_that_leaves_while_a_thread_reads_is_dropped_when_the_reader_has_left() {
+    let (census, other) = (Census::default(), Cache::new(10));
+    other.insert(1, census.value(0));
+    let (begun, may_end) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let reader = {
+        let (begun, may_end) = (begun.clone(), may_end.clone());
+        thread::spawn(move || {
+            other.read(&1, |_| {
+                begun.store(true, SeqCst);
+                wait("the end", &|| may_end.load(SeqCst));
+            });
+        })
+    };
+    wait("the reader", &|| begun.load(SeqCst));
+    let caches = idle_caches();
+    for (_, cache) in &caches {
+        cache.insert(1, census.value(1));
+        cache.insert(1, census.value(2));
+        cache.remove(&1);
+        cache.expire();
+    }
+    let kept = 2 * caches.len() as i64;
+    assert_eq!(census.count(), 1 + kept, "a reader may see each of them");
+    may_end.store(true, SeqCst);
+    reader.join().expect("no panic");
+    wait("the values are dropped", &|| census.count() == 0);
+}
+
+#[test]
+fn a_cache_without_a_timer_drops_values_when_it_is_called() {
+    let census = Census::default();
+    let cache: Cache<u64, Counted> = Cache::builder(100)
+        .timer(Timer::Manual)
+        .build()
+        .expect("the settings are valid");
+    for key in 0..5 {
+        cache.insert(key, census.value(key));
+        cache.remove(&key);
+    }
+    // Readers of other tests delay the drops.
+    wait("the values are dropped", &|| {
+        cache.expire();
+        census.count() == 0
+    });
+}
+
 #[test]
 fn entries_that_stay_are_visited_once_while_the_table_grows() {
     let cache: Cache<u64, u64> = Cache::builder(1 << 20)
