@@ -180,6 +180,12 @@ def call(port: int, request: bytes) -> bytes:
         return client.recv(4096)
 
 
+def check_policy(port: int) -> None:
+    """The packages evicted keys of any type, so that jobs of queues were lost without an error."""
+    assert call(port, b"CONFIG GET maxmemory-policy\r\n").endswith(b"\r\nnoeviction\r\n")
+    assert not call(port, b"CONFIG GET maxmemory\r\n").endswith(b"\r\n0\r\n")
+
+
 def check_installation(machine: Machine, package: Path, folder: Path) -> None:
     configuration = machine.path("/etc/mayfly/mayfly.conf")
     machine.install(package)
@@ -198,6 +204,7 @@ def check_installation(machine: Machine, package: Path, folder: Path) -> None:
     as_user = ["chroot", "--userspec=mayfly:mayfly", str(machine.top)]
     with Running([*as_user, *start], [*as_user, "mayfly", "ping", "/etc/mayfly/mayfly.conf"]):
         assert call(port, b"SET k v PX 3600000\r\n") == b"+OK\r\n"
+        check_policy(port)
     snapshot = machine.path("/var/lib/mayfly/dump.rdb")
     assert snapshot.stat().st_size > 0
 
@@ -272,6 +279,7 @@ def run_image(root: Path, process: dict) -> None:
     enter = ["env", "-i", *words, shutil.which("chroot"), f"--userspec={process['User']}", "--groups=", str(root)]
     server = Running([*enter, *process["Entrypoint"], *process["Cmd"]], [*enter, *process["Healthcheck"]["Test"][1:]])
     assert call(port, b"SET k v PX 3600000\r\n") == b"+OK\r\n"
+    check_policy(port)
     server.end()
     assert (root / "data/dump.rdb").stat().st_size > 0
 

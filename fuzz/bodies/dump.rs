@@ -122,6 +122,10 @@ pub fn run(data: &[u8]) {
             assert_eq!(again, received);
             return;
         }
+        // A collection without elements can be read and is not written.
+        if received.elements.is_empty() {
+            return;
+        }
         for is_valkey in [false, true] {
             let mut again = Received::default();
             assert_eq!(

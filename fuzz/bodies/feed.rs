@@ -45,14 +45,15 @@ fn execute(data: &[u8]) {
     let mut reader = CommandReader::new(data, Vec::new(), 0);
     loop {
         match reader.next_command() {
-            Ok(Some(args)) => {
+            Ok(Some(command)) => {
+                let args = command.args;
                 // A string of a gigabyte at an offset is valid and takes long.
                 let is_number = |arg: &[u8]| arg.iter().all(u8::is_ascii_digit);
                 let is_huge = |arg: &[u8]| arg.len() > NUMBER_BYTES_MAX && is_number(arg);
                 let is_offset =
                     args.is(0, "setrange") || args.is(0, "setbit") || args.is(0, "bitfield");
                 if !(is_offset && args.iter().any(is_huge)) {
-                    let _ = applier.apply(args, START);
+                    let _ = applier.apply(args, command.instant(START));
                 }
             }
             Ok(None) => break,

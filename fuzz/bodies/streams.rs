@@ -143,7 +143,7 @@ fn apply(stream: &mut Stream, model: &mut Model, scene: &Scene<'_>, kind: u8, (a
                 limit: None,
                 references: References::Keep,
             };
-            let removed = stream.trim_to(&trim, scene);
+            let removed = stream.trim_to(&trim, scene).entries;
             for _ in 0..removed {
                 let first = model.entries.pop_first().map(|(id, _)| id);
                 assert!(matches!(trim.to, TrimTo::Length(_)) || first < Some(id));

@@ -18,7 +18,10 @@ UNIT = Path(__file__).resolve().parents[2] / "contrib" / "systemd"
 
 
 def test_the_file_of_debian_starts_under_its_unit(bench):
-    """The options of Debian's unit, and its file unchanged. Only port, log and process file are of this check."""
+    """The options of Debian's unit, and its file unchanged. Only port, folder, log and process file are of this check.
+
+    The file sets no save points, so that those of Redis hold. The snapshot was loaded and never written again.
+    """
     if bench.is_redis or not DEBIAN.exists():
         return
     with bench.start() as other:
@@ -27,20 +30,56 @@ def test_the_file_of_debian_starts_under_its_unit(bench):
             manager.bind(str(folder / "notify"))
             manager.settimeout(LIMIT_S)
             pid_file, log = folder / "server.pid", folder / "server.log"
-            own = ["--port", str(free_port()), "--logfile", str(log), "--pidfile", str(pid_file)]
+            own = ["--port", str(free_port()), "--dir", str(folder), "--logfile", str(log), "--pidfile", str(pid_file)]
             command = [str(Path(bench.binary).resolve()), str(DEBIAN), "--supervised", "systemd", "--daemonize", "no", *own]
             process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": str(folder / "notify")})
             try:
                 assert manager.recv(100).startswith(b"READY=1\n")
                 assert int(pid_file.read_text()) == process.pid
                 warnings = [line for line in log.read_text().splitlines() if " warning " in line]
-                assert len(warnings) == 1 and "without effect here" in warnings[0] and "lazyfree-lazy-expire" in warnings[0], warnings
+                assert len(warnings) == 2 and "save points of Redis" in warnings[0], warnings
+                assert "without effect here" in warnings[1] and "lazyfree-lazy-expire" in warnings[1], warnings
                 process.send_signal(signal.SIGTERM)
                 assert manager.recv(100).startswith(b"STOPPING=1\n")
                 assert process.wait(END_LIMIT_S) == 0 and not pid_file.exists()
+                assert (folder / "dump.rdb").exists()
             finally:
                 process.kill()
                 process.wait()
+
+
+def test_changes_that_nothing_saves_are_named_at_the_start_and_the_stop(bench):
+    if bench.is_redis:
+        return
+    with tempfile.TemporaryDirectory(prefix="mayfly-unsaved-") as name:
+        file = f"changes of the keys from {name}/dump.rdb are"
+        with bench.start("--dir", name, "--save", "") as server, server.client() as r:
+            r.set("k", 1)
+            r.save()
+            r.set("k", 2)
+            server.end()
+            # Without a snapshot from before, a cache discards its keys without a message.
+            assert file not in server.log_text()
+        with bench.start("--dir", name, "--save", "") as server, server.client() as r:
+            # A server listens before it has loaded the file.
+            for _ in within_limit():
+                if f"{file} not saved" in server.log_text():
+                    break
+            r.set("k", 3)
+            r.set("k", 4)
+            server.end()
+            assert f"2 {file} discarded" in server.log_text()
+
+
+def test_relative_paths_begin_in_the_folder(bench):
+    if bench.is_redis:
+        return
+    with tempfile.TemporaryDirectory(prefix="mayfly-paths-") as name:
+        Path(name, "users.acl").write_text("user default on nopass ~* &* +@all\nuser ann on >pass ~* +get\n")
+        with bench.start("--dir", name, "--aclfile", "users.acl", "--pidfile", "pid", "--unixsocket", "local") as server, server.client() as r:
+            assert "ann" in r.acl_users()
+            assert Path(name, "pid").exists()
+            assert redis.Redis(unix_socket_path=f"{name}/local").ping()
 
 
 def test_the_environment_precedes_the_file_and_the_command_line_both(bench):

@@ -57,6 +57,30 @@ def kill(server: Server) -> None:
     server.process.wait()
 
 
+def test_a_rewrite_without_an_append_only_file_writes_one(bench):
+    """BGREWRITEAOF while appendonly is no, after which the file is closed. The next start with appendonly yes loads it."""
+    if bench.is_redis:
+        return
+    with bench.start() as server:
+        r = server.client()
+        r.config_set("repl-backlog-size", 1)
+        r.set("before", 1)
+        r.bgrewriteaof()
+        manifest = Path(server.folder.name) / "appendonlydir" / "appendonly.aof.manifest"
+        for _ in within_limit():
+            if manifest.exists() and not r.info("persistence")["aof_enabled"]:
+                break
+        r.set("behind", 1)
+        r.shutdown(nosave=True)
+        server.wait()
+        with bench.start("--dir", server.folder.name, "--appendonly", "yes") as loaded:
+            c = loaded.client()
+            for _ in within_limit():
+                if not c.info("persistence")["loading"]:
+                    break
+            assert c.keys() == [b"before"]
+
+
 def test_keys_of_all_types_are_there_after_a_crash(bench):
     if bench.is_redis:
         return

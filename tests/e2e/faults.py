@@ -195,6 +195,27 @@ def test_rewrites_wait_while_the_disk_is_slow(bench):
                 assert second.client().dbsize() == 121
 
 
+def test_the_file_is_written_during_a_synchronization(bench):
+    """Regression: what was written during a synchronization of 0.9 s was lost by a kill at its end."""
+    if bench.is_redis:
+        return
+    with failing(bench, "--appendonly", "yes", "--appendfsync", "everysec") as (server, fault):
+        r = server.client()
+        rewritten(r)
+        # From here on a synchronization is in progress.
+        fault(b"w")
+        r.set("during", 1)
+        for _ in within_limit():
+            parts = Path(server.folder.name).glob("appendonlydir/*.incr.aof")
+            if any(b"during" in part.read_bytes() for part in parts):
+                break
+            time.sleep(0.01)
+        assert r.execute_command("WAITAOF", 1, 0, 100)[0] == 0
+        kill(server)
+        with started(bench, server.folder.name, "--appendonly", "yes") as second:
+            assert second.client().exists("during", "waits") == 2
+
+
 def test_a_kill_while_the_disk_fails_loses_nothing_acknowledged(bench):
     if bench.is_redis:
         return

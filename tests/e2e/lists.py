@@ -247,3 +247,58 @@ def test_a_queue_gives_each_job_to_one_worker(bench):
         assert sorted(taken, key=int) == [str(job).encode() for job in range(jobs)]
         # They were taken in order.
         assert r.lrange("taken", 0, -1)[:jobs] == [str(job).encode() for job in range(jobs)]
+
+
+# Rounds of each way in which a blocked client ends.
+ENDS = 25
+
+
+def ends(way: str, r, other, waiting: redis.Connection, number: int) -> None:
+    """Ends the connection of a blocked client, and pushes an element at once."""
+    if way == "disconnect":
+        waiting.disconnect()
+        other.rpush("k", "x")
+    elif way == "kill":
+        assert r.client_kill_filter(_id=number) == 1
+        other.rpush("k", "x")
+    elif way == "pipeline":
+        with r.pipeline(transaction=False) as commands:
+            assert commands.client_kill_filter(_id=number).rpush("k", "x").execute() == [1, 1]
+    else:
+        with r.pipeline() as commands:
+            assert commands.rpush("k", "x").client_kill_filter(_id=number).execute() == [1, 1]
+
+
+def test_no_element_is_popped_for_a_client_that_is_killed_or_gone(bench):
+    for threads in ("1", "2"):
+        with bench.start("--threads", threads) as server, server.client() as r, server.client() as other:
+            r.ping(), other.ping()
+            for way in ("disconnect", "kill", "pipeline", "transaction"):
+                for call in (["BLPOP", "k", "0"], ["BLMOVE", "k", "to", "LEFT", "LEFT", "0"]) * (ENDS // 2):
+                    waiting = redis.Connection(port=server.port, socket_timeout=LIMIT_S)
+                    waiting.send_command("CLIENT", "ID")
+                    number = waiting.read_response()
+                    waiting.send_command(*call)
+                    wait_until_blocked(r, 1)
+                    ends(way, r, other, waiting, number)
+                    assert r.lpop("k") == b"x", (threads, way, call)
+                    waiting.disconnect()
+                    wait_until_blocked(r, 0)
+
+
+def test_nothing_is_served_that_has_expired_during_a_transaction(bench):
+    with bench.start("--enable-debug-command", "local") as server, server.client() as r:
+        waiting = [redis.Connection(port=server.port, socket_timeout=LIMIT_S, protocol=2) for _ in range(2)]
+        waiting[0].send_command("BLPOP", "k", "0")
+        waiting[1].send_command("XREAD", "BLOCK", "0", "STREAMS", "s", "0")
+        wait_until_blocked(r, 2)
+        sleeper = redis.Connection(port=server.port, socket_timeout=LIMIT_S)
+        for command in (["MULTI"], ["RPUSH", "k", "x"], ["PEXPIRE", "k", "20"], ["XADD", "s", "1-1", "f", "v"], ["PEXPIRE", "s", "20"], ["DEBUG", "SLEEP", "0.1"], ["EXEC"]):
+            sleeper.send_command(*command)
+        for _ in range(7):
+            sleeper.read_response()
+        assert blocked(r) == 2
+        r.rpush("k", "y")
+        r.xadd("s", {"f": "w"}, id="2-1")
+        assert waiting[0].read_response() == [b"k", b"y"]
+        assert waiting[1].read_response() == [[b"s", [[b"2-1", [b"f", b"w"]]]]]

@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 
 from server import free_port
@@ -357,6 +358,20 @@ def test_an_http_request_closes_the_connection_of_memcached(bench):
         assert Line(port).ask(b"get smuggled\r\n") == b"END\r\n"
 
 
+def test_a_line_without_end_closes_the_connection_without_a_reply(bench):
+    if bench.is_redis:
+        return
+    endless = [b"incr k " + b" " * 2048 + b"k 1", b" " * 4096, b"x" * 2049]
+    with memcached() as peer, ours(bench) as (_, port):
+        for one in endless:
+            for there in filter(None, (peer, port)):
+                line = socket.create_connection(("127.0.0.1", there), timeout=LIMIT_S)
+                line.sendall(one)
+                # Bytes that were not read may reset the connection.
+                with contextlib.suppress(ConnectionError):
+                    assert line.recv(1 << 16) == b"", (there == port, one)
+
+
 def test_memcached_and_redis_clients_share_the_keys(bench):
     if bench.is_redis:
         return
@@ -395,8 +410,31 @@ def large_values_and_stats(bench, *options: str) -> None:
         assert line.ask(b"get big\r\n") == b"END\r\n"
         stats = dict(row.split(b" ", 2)[1:] for row in line.ask(b"stats\r\n").splitlines()[:-1])
         assert stats[b"get_hits"] == b"1" and stats[b"get_misses"] == b"1" and stats[b"curr_items"] == b"0"
-        for what in (b"settings", b"items", b"slabs", b"sizes", b"conns"):
+        for what in (b"settings", b"items", b"slabs", b"sizes"):
             assert line.ask(b"stats %s\r\n" % what).endswith(b"END\r\n")
+        other = Line(port)
+        other.socket.sendall(b"set k 0 0 5\r\nab")
+        states, end = b"", time.monotonic() + LIMIT_S
+        while b":state conn_nread\r\n" not in states:
+            assert time.monotonic() < end, states
+            states = line.ask(b"stats conns\r\n")
+        assert states.count(b":state conn_parse_cmd\r\n") == 1 and states.endswith(b"END\r\n"), states
+
+
+def test_stats_name_the_path_of_a_local_socket(bench):
+    if bench.is_redis:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/socket"
+        with ours(bench, "--memcached-unixsocket", path), socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(LIMIT_S)
+            line.connect(path)
+            line.sendall(b"stats conns\r\n")
+            answer = b""
+            while not answer.endswith(b"END\r\n"):
+                answer += line.recv(1 << 16)
+        for row in ("addr", "listen_addr"):
+            assert b":%s unix:%s\r\n" % (row.encode(), path.encode()) in answer, answer
 
 
 def test_many_memcached_clients_in_deep_pipelines(bench):

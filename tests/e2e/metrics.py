@@ -293,6 +293,25 @@ def test_dashboard_and_rules_use_exported_names(bench):
 
 
 @only_mayfly
+def test_each_rule_has_series_for_which_it_holds_and_does_not(bench):
+    # The alert of a nearly full memory fired on every server without a limit.
+    del bench
+    if not shutil.which("promtool"):
+        print("     skipped: there is no promtool (Debian's package prometheus)")
+        return
+    tests = Path(__file__).with_name("rules.test.yml")
+    cases = tests.read_text()
+    for name in re.findall(r"(?:record|alert): (\S+)", (CONTRIB / "prometheus/mayfly.rules.yml").read_text()):
+        if name.startswith("Mayfly"):
+            looks = re.findall(rf"alertname: {name}\n +eval_time: \w+\n( +exp_alerts:)?", cases)
+            assert "" in looks and len(set(looks)) == 2, name
+        else:
+            assert re.search(rf"expr: .*{name}", cases), name
+    done = subprocess.run(["promtool", "test", "rules", tests.name], cwd=tests.parent, capture_output=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done
+
+
+@only_mayfly
 def test_prometheus_scrapes_the_server(bench):
     if not shutil.which("prometheus"):
         print("     skipped: there is no prometheus (Debian's package)")

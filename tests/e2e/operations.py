@@ -181,6 +181,21 @@ def test_the_doctors_name_causes(bench):
         assert "nothing is evicted under noeviction" in r.execute_command("MEMORY", "DOCTOR")
 
 
+def test_queues_under_eviction_are_named_once(bench):
+    if bench.is_redis:
+        return
+    with bench.start("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru") as server, server.client(decode_responses=True) as r:
+        r.rpush("jobs", "a", "b")
+        assert "queues" not in r.execute_command("MEMORY DOCTOR")
+        assert r.blpop("jobs", timeout=1) == ("jobs", "a")
+        assert "queues (blpop), and allkeys-lru" in r.execute_command("MEMORY DOCTOR")
+        for _ in within_limit():
+            if server.log_text().count("Clients use keys as queues (blpop)") == 1:
+                break
+        r.config_set("maxmemory-policy", "noeviction")
+        assert "queues" not in r.execute_command("MEMORY DOCTOR")
+
+
 @only_mayfly
 def test_info_has_the_fields_of_redis_or_a_reason_not_to(bench):
     if not shutil.which("redis-server"):
@@ -268,7 +283,7 @@ def test_a_file_system_that_is_read_only(bench):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         probe.close()
-        Path(folder, "mayfly.conf").write_text(f"port {port}\nbind 127.0.0.1\ndir {folder}\naclfile {folder}/users.acl\n")
+        Path(folder, "mayfly.conf").write_text(f"port {port}\nbind 127.0.0.1\ndir {folder}\naclfile {folder}/users.acl\nsave \"\"\n")
         Path(folder, "users.acl").write_text("user default on nopass ~* &* +@all\n")
         script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$0" "$1/mayfly.conf"'
         process = subprocess.Popen(["unshare", "--mount", "bash", "-c", script, str(Path(bench.binary).resolve()), folder], stderr=subprocess.DEVNULL)

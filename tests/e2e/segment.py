@@ -168,7 +168,7 @@ def test_bad_input_in_memcacheds_protocol_on_the_segment_engine(bench):
             (b"incr n 18446744073709551616\r\n", b"CLIENT_ERROR invalid numeric delta"),
             (b"set n 0 0 20\r\n18446744073709551615\r\n", b"STORED"),
             (b"incr n 1\r\n", b"0\r\n"),
-            (b"cas n 0 0 1 x\r\n", bad),
+            (b"cas n 0 0 1 x\r\ny\r\n", bad),
         ):
             got = line.ask(request)
             assert got.startswith(wanted), (request[:40], got)

@@ -30,14 +30,15 @@ class Authority:
     def run(self, *words: str) -> None:
         subprocess.run(["openssl", *words], cwd=self.path, check=True, capture_output=True, timeout=LIMIT_S)
 
-    def sign(self, name: str, subject: str, host: str = "localhost", days: int = 3) -> tuple[str, str]:
-        """Returns the paths of a certificate and its key. With negative days it has expired."""
+    def sign(self, name: str, subject: str, host: str = "localhost", days: int = 3, is_version_1: bool = False) -> tuple[str, str]:
+        """Returns the paths of a certificate and its key. With negative days it has expired. Version 1 has no extensions."""
         (self.path / "extensions").write_text(f"subjectAltName=DNS:{host},IP:127.0.0.1\n")
         self.run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject,
                  "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
         dates = ["-days", str(days)]
-        self.run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", *dates,
-                 "-extfile", "extensions", "-out", f"{name}.crt")  # fmt: skip
+        extensions = [] if is_version_1 else ["-extfile", "extensions"]
+        self.run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", *dates, *extensions,
+                 "-out", f"{name}.crt")  # fmt: skip
         return str(self.path / f"{name}.crt"), str(self.path / f"{name}.key")
 
     @property
@@ -155,11 +156,15 @@ def test_certificates_of_clients_are_checked(bench):
     certificate, key = authority.sign("client", "/O=mayfly/CN=worker one")
     expired = authority.sign("expired", "/CN=late", days=-1)
     unknown = stranger.sign("unknown", "/CN=unknown")
+    old = authority.sign("old", "/CN=old", is_version_1=True)
     with Secure(bench, authority, clients="yes") as secure:
         with secure.client(ssl_certfile=certificate, ssl_keyfile=key) as r:
             assert r.ping() and r.client_info()["tls-cn"] == "worker?one"
-        for refused in ((None, None), expired, unknown):
+        # Of the version of a certificate the log had no reason, and of the others on the level debug only.
+        for refused, reason in (((None, None), "no certificates"), (expired, "Expired"), (unknown, "UnknownIssuer"), (old, "X.509 version 1")):
             assert is_refused(lambda: secure.client(ssl_certfile=refused[0], ssl_keyfile=refused[1]).ping()), refused
+            line = next(line for line in reversed(secure.server.log_text().splitlines()) if "the TLS handshake failed" in line)
+            assert reason.lower() in line.lower(), line
         with secure.server.client() as plain:
             assert plain.config_set("tls-auth-clients", "optional")
         with secure.client() as r:

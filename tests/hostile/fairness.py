@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 
-from harness import GIB, Bench, Connection, Latencies, Probe, Server, becomes, check, encoded, latencies, mb, usual_priority
+from harness import GIB, MIB, Bench, Connection, Latencies, Probe, Refusal, Server, becomes, check, encoded, latencies, mb, usual_priority
 from stalls import LONG, VALUE, VALUES, Field, Long, fill_keys, many_names, start_field, words_of
 
 # Bounds for another client on an idle machine, in milliseconds.
@@ -346,6 +346,24 @@ def messages_beside_many_patterns(bench):
             assert receivers == [1] * messages, receivers
             bench.note(f"PUBLISH beside {count:,} patterns that begin {what}", f"{ms:.2f} ms", f"{max_ms:.0f} ms" if what == "otherwise" else "none")
             assert ms <= (max_ms if bench.is_full else max(max_ms, LOADED_MS)), f"patterns that begin {what}: {ms:.0f} ms"
+
+
+@check()
+def messages_of_long_names_beside_patterns(bench):
+    """PUBLISH to a channel of 8 MB, and a write of a key of 8 MB with events, beside 500 patterns cost no product of both."""
+    name = b"x" * (8 * MIB)
+    with bench.start("--notify-keyspace-events", "KEA") as server, server.connect() as listener, server.connect(HANG_S) as client:
+        for pattern in ("*-{}-*y", "__key*@0__:*-{}-*y"):
+            listener.socket.sendall(encoded("PSUBSCRIBE", *(pattern.format(number) for number in range(500))))
+            for _ in range(500):
+                listener.reply()
+        start = time.monotonic()
+        assert isinstance(client.say("PUBLISH", name, "message"), Refusal), "PUBLISH was not refused"
+        assert client.must("PUBLISH", "x-7-y", "message") == 1
+        client.must("SET", name, "value")
+        seconds = time.monotonic() - start
+        bench.note("both", f"{seconds * 1000:.0f} ms", "none")
+        assert seconds < (0.5 if bench.is_full else HANG_S / 2), f"{seconds:.1f} s"
 
 
 @check()

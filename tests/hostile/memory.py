@@ -323,7 +323,7 @@ def maxmemory_clients_evicts_the_largest(bench):
 def writes_are_refused_by_the_sum_with_clients(bench):
     """Data and buffers of clients together exceed maxmemory: writes are refused, or keys are evicted, until the client leaves."""
     with bench.start("--maxmemory", "64mb") as server, server.connect() as client:
-        for number in range(40):
+        for number in range(52):
             client.must("SET", f"k{number}", VALUE)
         with server.connect() as attacker:
             send_what_is_taken(attacker, b"*2\r\n$3\r\nGET\r\n$60000000\r\n" + b"x" * 40_000_000)
@@ -333,6 +333,42 @@ def writes_are_refused_by_the_sum_with_clients(bench):
             assert becomes(lambda: not is_refused() and int(server.info()["evicted_keys"]) > 0, 3), "no key was evicted"
         client.must("CONFIG", "SET", "maxmemory-policy", "noeviction")
         assert becomes(lambda: not is_refused(), 5), "SET is refused after the client has left"
+
+
+@check()
+def a_request_that_does_not_fit_keeps_most_keys(bench):
+    """A request of 20 MB beside maxmemory 10mb evicts a quarter of the keys at most, and a value that does not fit evicts none."""
+    large = b"x" * (20 * MIB)
+    growth = (
+        ("SETRANGE", "grown", str(20 * MIB), "x"),
+        ("SETBIT", "grown", str(8 * 20 * MIB), "1"),
+        ("EVAL", "return redis.call('SET', KEYS[1], string.rep('x', 20000000))", "1", "grown"),
+    )
+    with bench.start("--maxmemory", "10mb", "--maxmemory-policy", "allkeys-lru") as server, server.connect() as client:
+        for number in range(8000):
+            client.must("SET", f"k{number}", b"v" * 1000)
+        full = client.must("DBSIZE")
+        for words in growth:
+            assert isinstance(client.say(*words), Refusal), f"{words[0]} was not refused"
+            assert client.must("DBSIZE") == full, f"{words[0]} evicted keys"
+        assert client.must("GET", large) is None
+        assert isinstance(client.say("SET", "large", large), Refusal), "SET was not refused"
+        assert isinstance(client.say("HSET", "large", "f", large), Refusal), "HSET was not refused"
+        left = client.must("DBSIZE")
+        bench.note("keys left", f"{left} of {full}", "70 % (asserted)")
+        assert left > 0.7 * full
+
+
+@check()
+def subscriptions_are_refused_above_maxmemory(bench):
+    """Names that the server would keep for a client are refused when data and clients exceed maxmemory; writes go on when the client leaves."""
+    for command in ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "WATCH"):
+        with bench.start("--maxmemory", "5mb") as server, server.connect() as client, server.connect() as attacker:
+            replies = [attacker.say(command, b"%d-" % number + b"n" * 100_000) for number in range(100)]
+            refused = [reply for reply in replies if isinstance(reply, Refusal) and "OOM" in str(reply)]
+            assert len(refused) > 20, f"{command}: {len(refused)} of 100 were refused"
+            attacker.close()
+            assert becomes(lambda: not isinstance(client.say("SET", "k", "v"), Refusal), 5)
 
 
 @check()

@@ -171,7 +171,7 @@ fn place(arguments: &Arguments, config: &Config) -> Result<Place> {
         .unwrap_or_else(|| reachable(&config.text(Id::Bind)));
     let number = |id| config.number(id) as u16;
     let (plain, tls) = (number(Id::Port), number(Id::TlsPort));
-    let path = config.text(Id::UnixSocket);
+    let path = config.path(Id::UnixSocket);
     let port = arguments
         .port
         .unwrap_or(if arguments.tls { tls } else { plain });

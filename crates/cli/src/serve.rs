@@ -222,12 +222,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let config = Config::default();
     let warnings = read_settings(&arguments, &config)?;
     if arguments.check_config {
-        refuse(running::check(&config))?;
-        for warning in warnings {
-            println!("warning: {warning}");
-        }
-        println!("the settings are valid");
-        return Ok(());
+        return check(&config, &warnings, arguments.restarted.is_some());
     }
     if config.is_on(Id::Daemonize) && !arguments.is_daemon {
         return start_in_background(&arguments, &program);
@@ -279,6 +274,21 @@ pub fn run(arguments: Arguments) -> Result<()> {
     result
 }
 
+/// Checks the settings and prints the outcome. The process that restarts expects only the path of
+/// the file with the keys.
+fn check(config: &Config, warnings: &[String], is_for_restart: bool) -> Result<()> {
+    refuse(running::check(config))?;
+    if is_for_restart {
+        println!("{}", config.keys_path().display());
+        return Ok(());
+    }
+    for warning in warnings {
+        println!("warning: {warning}");
+    }
+    println!("the settings are valid");
+    Ok(())
+}
+
 /// Starts the log with the warnings about the settings, and the reports of crashes. Passwords in
 /// the arguments are hidden from now on.
 fn start_log(config: &Config, warnings: &[String]) -> Result<()> {
@@ -286,7 +296,7 @@ fn start_log(config: &Config, warnings: &[String]) -> Result<()> {
     let format = find("log-format").map(|param| config.show(param));
     logging::start(
         &level.unwrap_or_default(),
-        &config.text(Id::LogFile),
+        &config.path(Id::LogFile),
         &format.unwrap_or_default(),
     )
     .map_err(|why| anyhow!(why))?;
@@ -404,7 +414,7 @@ impl PidFile {
     /// Writes the process number. A file that cannot be written is a warning, as in Redis.
     fn create(running: &running::Running) -> PidFile {
         let config = &running.server.config;
-        let path = match config.text(Id::PidFile) {
+        let path = match config.path(Id::PidFile) {
             path if !path.is_empty() => path,
             _ if config.is_on(Id::Daemonize) => daemon::PID_FILE.to_owned(),
             _ => return PidFile(None),

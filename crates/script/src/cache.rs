@@ -3,7 +3,7 @@
 //! Scripts that only EVAL has brought are evicted in the order of their last use, as in Redis.
 //! Those of SCRIPT LOAD stay until SCRIPT FLUSH; a limit on all bytes bounds them.
 
-use crate::header::{Flags, Header, HeaderError};
+use crate::header::{Flags, Header, HeaderError, Unreadable};
 use crate::sha1::{hex, sha1};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -39,7 +39,10 @@ impl Script {
     /// # Errors
     /// The first line is invalid.
     pub fn parse(body: &[u8]) -> Result<Script, HeaderError> {
-        let header = Header::parse(body, "Invalid script shebang")?;
+        let header = Header::parse(body).map_err(|why| match why {
+            Unreadable::NoEnd => "ERR Invalid script shebang",
+            Unreadable::Quotes => "ERR Invalid engine in script shebang",
+        })?;
         let flags = match &header {
             Some(header) => header.script_flags()?,
             None => Flags::COMPATIBLE,

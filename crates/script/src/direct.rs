@@ -262,7 +262,7 @@ fn try_to_perform(state: &State, stack: Stack) -> Answer {
     ) else {
         return Answer::General;
     };
-    if state.is_loading() || !gather(stack, &mut input, &mut spans, state.memory_bytes.get()) {
+    if !gather(stack, &mut input, &mut spans, state.memory_bytes.get()) {
         return Answer::General;
     }
     output.clear();

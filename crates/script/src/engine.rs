@@ -168,7 +168,10 @@ impl Engine {
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let native = natives(&lua, &state)?;
         native.raw_set("array_metatable", array_metatable)?;
-        native.raw_set("is_for_functions", purpose == Purpose::Functions)?;
+        if purpose == Purpose::Functions {
+            let library = lib_redis::create_for_loading(&lua, &state, options.version)?;
+            native.raw_set("redis_of_loading", library)?;
+        }
         native.raw_set("memory_bytes", options.memory_bytes as f64)?;
         type Built = (
             Table,
@@ -523,6 +526,7 @@ impl Engine {
         let mut writer = Writer {
             kind_of: &self.kind_of,
             has_booleans: self.state.protocol.get() == Protocol::Resp3,
+            start: reply.position(),
             reply,
             state: &self.state,
             lua: &self.lua,

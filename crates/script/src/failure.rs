@@ -34,12 +34,7 @@ impl std::error::Error for Raised {}
 /// Returns an error with this text, after the position of the Lua code that called the function. A
 /// function of the prelude counts as part of the called one.
 pub fn raise(lua: &Lua, text: impl fmt::Display) -> mlua::Error {
-    raise_above(lua, 1, text)
-}
-
-/// As [`raise`], for a function that is called `callers` functions above the present one.
-pub fn raise_above(lua: &Lua, callers: usize, text: impl fmt::Display) -> mlua::Error {
-    let position = (callers..callers + 3).find_map(|level| {
+    let position = (1..4).find_map(|level| {
         let found = lua.inspect_stack(level, |debug| {
             let source = debug.source().short_src.unwrap_or_default();
             if source == "prelude" {

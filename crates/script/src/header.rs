@@ -1,4 +1,8 @@
-//! The first line of a script or function library: `#!lua name=… flags=…`.
+//! The first line of a script or function library: `#!lua name=… flags=…`. Its words may be quoted,
+//! as those of an inline command.
+
+use wire::Span;
+use wire::inline::{UnbalancedQuotes, split_words};
 
 /// Flags of a script or function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,37 +58,73 @@ impl Flags {
 
 /// The parsed first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header<'a> {
-    /// Name of the engine after `#!`.
-    pub engine: &'a [u8],
-    /// Options after the engine.
-    options: Vec<&'a [u8]>,
+pub struct Header {
+    /// Words of the line, of which the first begins with `#!`.
+    words: Vec<Vec<u8>>,
     /// Length of the line without its end. The code begins there, so that lines keep their numbers.
     pub len: usize,
+}
+
+/// Reason why a line is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// The line has no end.
+    NoEnd,
+    /// A quote is not closed, or a closing quote is not followed by a blank.
+    Quotes,
 }
 
 /// Reason why a first line was refused, as Redis states it.
 pub type HeaderError = String;
 
-impl<'a> Header<'a> {
+/// Returns what follows a prefix, whose case is ignored.
+fn after<'a>(word: &'a [u8], prefix: &str) -> Option<&'a [u8]> {
+    let (start, rest) = word.split_at_checked(prefix.len())?;
+    start
+        .eq_ignore_ascii_case(prefix.as_bytes())
+        .then_some(rest)
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Header {
     /// Parses the first line; returns `None` if the text does not begin with `#!`.
     ///
     /// # Errors
-    /// The line has no end or names no engine.
-    pub fn parse(text: &'a [u8], invalid: &str) -> Result<Option<Header<'a>>, HeaderError> {
-        let Some(rest) = text.strip_prefix(b"#!") else {
+    /// The line has no end, or its quotes are not balanced.
+    pub fn parse(text: &[u8]) -> Result<Option<Header>, Unreadable> {
+        if !text.starts_with(b"#!") {
             return Ok(None);
+        }
+        let end = text.iter().position(|byte| *byte == b'\n');
+        let len = end.ok_or(Unreadable::NoEnd)?;
+        let mut line = text[..len].to_vec();
+        let mut spans = Vec::new();
+        split_words(&mut line, &mut spans).map_err(|UnbalancedQuotes| Unreadable::Quotes)?;
+        let word = |span: &Span| {
+            let start = span.start as usize;
+            line[start..start + span.len as usize].to_vec()
         };
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        let end = end.ok_or_else(|| format!("ERR {invalid}"))?;
-        let blank = |byte: &u8| byte.is_ascii_whitespace();
-        let mut parts = rest[..end].split(blank).filter(|part| !part.is_empty());
-        let engine = parts.next().ok_or_else(|| format!("ERR {invalid}"))?;
         Ok(Some(Header {
-            engine,
-            options: parts.collect(),
-            len: end + 2,
+            words: spans.iter().map(word).collect(),
+            len,
         }))
+    }
+
+    /// Name of the engine with `#!` before it.
+    fn engine_word(&self) -> &[u8] {
+        self.words.first().map_or(b"#!", Vec::as_slice)
+    }
+
+    /// Returns the name of the engine.
+    pub fn engine(&self) -> &[u8] {
+        self.engine_word().get(2..).unwrap_or_default()
+    }
+
+    fn options(&self) -> impl Iterator<Item = &[u8]> {
+        self.words.iter().skip(1).map(Vec::as_slice)
     }
 
     /// Reads the flags of a script for EVAL.
@@ -92,24 +132,23 @@ impl<'a> Header<'a> {
     /// # Errors
     /// The engine, an option or a flag is unknown.
     pub fn script_flags(&self) -> Result<Flags, HeaderError> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if self.engine != b"lua" {
-            let engine = text(self.engine);
+        if self.engine() != b"lua" {
+            let engine = shown(self.engine_word());
             return Err(format!("ERR Unexpected engine in script shebang: {engine}"));
         }
         let mut flags = Flags::default();
-        for option in &self.options {
+        for option in self.options() {
             let Some(names) = option.strip_prefix(b"flags=") else {
-                let option = text(option);
+                let option = shown(option);
                 return Err(format!("ERR Unknown lua shebang option: {option}"));
             };
-            for name in names
-                .split(|byte| *byte == b',')
-                .filter(|name| !name.is_empty())
-            {
+            if names.is_empty() {
+                continue;
+            }
+            for name in names.split(|byte| *byte == b',') {
                 let flag = Flags::named(name);
                 flags.add(flag.ok_or_else(|| {
-                    format!("ERR Unexpected flag in script shebang: {}", text(name))
+                    format!("ERR Unexpected flag in script shebang: {}", shown(name))
                 })?);
             }
         }
@@ -120,11 +159,11 @@ impl<'a> Header<'a> {
     ///
     /// # Errors
     /// The name is missing or given twice, or an option is unknown.
-    pub fn library_name(&self) -> Result<&'a [u8], HeaderError> {
+    pub fn library_name(&self) -> Result<&[u8], HeaderError> {
         let mut name = None;
-        for option in &self.options {
-            let Some(given) = option.strip_prefix(b"name=") else {
-                let option = String::from_utf8_lossy(option).into_owned();
+        for option in self.options() {
+            let Some(given) = after(option, "name=") else {
+                let option = shown(option);
                 return Err(format!("ERR Invalid metadata value given: {option}"));
             };
             if name.replace(given).is_some() {
@@ -140,47 +179,70 @@ impl<'a> Header<'a> {
 mod tests {
     use super::*;
 
+    fn header(text: &str) -> Header {
+        let header = Header::parse(text.as_bytes()).expect("a readable line");
+        header.expect("a header")
+    }
+
     #[test]
     fn flags_of_a_script_are_read() {
-        let read = |text: &str| {
-            let header = Header::parse(text.as_bytes(), "Invalid script shebang");
-            header.map(|header| header.map(|header| header.script_flags()))
-        };
-        assert_eq!(read("return 1"), Ok(None));
-        assert_eq!(read("#!lua\nreturn 1"), Ok(Some(Ok(Flags::default()))));
-        let flags = read("#!lua flags=no-writes,allow-oom\nreturn 1");
-        let flags = flags.expect("valid").expect("a header").expect("flags");
-        assert!(flags.has(Flags::NO_WRITES) && flags.has(Flags::ALLOW_OOM));
-        assert_eq!(
-            flags.names().collect::<Vec<_>>(),
-            ["no-writes", "allow-oom"]
-        );
+        assert_eq!(Header::parse(b"return 1"), Ok(None));
+        let flags = |text: &str| header(text).script_flags();
+        assert_eq!(flags("#!lua\nreturn 1"), Ok(Flags::default()));
+        assert_eq!(flags("#!lua flags=\n"), Ok(Flags::default()));
+        // Regression: quotes were part of the words.
+        for text in [
+            "#!lua flags=no-writes,allow-oom\nreturn 1",
+            "#!lua flags=\"no-writes,allow-oom\"\n",
+            "#!\"lua\" 'flags=no-writes' flags='allow-oom'\n",
+        ] {
+            let flags = flags(text).expect("valid flags");
+            let names: Vec<&str> = flags.names().collect();
+            assert_eq!(names, ["no-writes", "allow-oom"], "{text}");
+        }
         for (text, error) in [
-            ("#!py\n", "ERR Unexpected engine in script shebang: py"),
+            ("#!py\n", "ERR Unexpected engine in script shebang: #!py"),
+            ("#!\n", "ERR Unexpected engine in script shebang: #!"),
+            ("#! lua\n", "ERR Unexpected engine in script shebang: #!"),
             ("#!lua x=1\n", "ERR Unknown lua shebang option: x=1"),
             (
                 "#!lua flags=a\n",
                 "ERR Unexpected flag in script shebang: a",
             ),
+            (
+                "#!lua flags=no-writes,\n",
+                "ERR Unexpected flag in script shebang: ",
+            ),
         ] {
-            assert_eq!(read(text), Ok(Some(Err(error.to_string()))));
+            assert_eq!(flags(text), Err(error.to_string()), "{text}");
         }
-        assert_eq!(read("#!lua"), Err("ERR Invalid script shebang".to_string()));
-        assert_eq!(read("#!\n"), Err("ERR Invalid script shebang".to_string()));
+    }
+
+    #[test]
+    fn a_line_without_an_end_or_with_open_quotes_is_unreadable() {
+        assert_eq!(Header::parse(b"#!lua"), Err(Unreadable::NoEnd));
+        for text in ["#!lua name=\"x\n", "#!lua name=\"x\"y\n", "#!'lua\n"] {
+            let parsed = Header::parse(text.as_bytes());
+            assert_eq!(parsed, Err(Unreadable::Quotes), "{text}");
+        }
     }
 
     #[test]
     fn the_name_of_a_library_is_read() {
-        let read = |text: &str| {
-            let header = Header::parse(text.as_bytes(), "Invalid library metadata");
-            let header = header.expect("valid").expect("a header");
-            header
-                .library_name()
-                .map(|name| String::from_utf8_lossy(name).into_owned())
-        };
-        assert_eq!(read("#!lua name=x\n"), Ok("x".to_string()));
-        assert!(read("#!lua\n").is_err());
-        assert!(read("#!lua name=a name=b\n").is_err());
-        assert!(read("#!lua foo=a\n").is_err());
+        // Regression: quotes were part of the name, and the case of `name` mattered.
+        for text in [
+            "#!lua name=x\n",
+            "#!lua\tname=x\r\n",
+            "#!lua name=\"x\"\n",
+            "#!lua name='x'\n",
+            "#!lua 'name=x'\n",
+            "#!lua name=\"\\x78\"\n",
+            "#!lua NAME=x\n",
+        ] {
+            assert_eq!(header(text).library_name(), Ok(&b"x"[..]), "{text}");
+        }
+        for text in ["#!lua\n", "#!lua name=a name=b\n", "#!lua foo=a\n"] {
+            assert!(header(text).library_name().is_err(), "{text}");
+        }
     }
 }

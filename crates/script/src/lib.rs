@@ -28,7 +28,7 @@ mod state;
 
 pub use cache::{CacheFacts, Digest, Script, Scripts};
 pub use engine::{Engine, Finished, Options, Refusal};
-pub use header::{Flags, Header, HeaderError};
+pub use header::{Flags, Header, HeaderError, Unreadable};
 pub use host::Host;
 pub use library::{Libraries, Library, LibraryMap, Registered};
 pub use sha1::{hex, sha1};

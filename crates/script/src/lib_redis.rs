@@ -1,7 +1,7 @@
 //! The library `redis`.
 
 use crate::direct::{KEPT_BYTES_MAX, command_function};
-use crate::failure::{error_table, number_of, raise_above, raise_table};
+use crate::failure::{error_table, number_of, raise_table};
 use crate::header::Flags;
 use crate::lend;
 use crate::library::Registered;
@@ -30,22 +30,16 @@ pub fn create(
     version: &str,
     purpose: Purpose,
 ) -> mlua::Result<Table> {
-    let library = lua.create_table()?;
+    let library = basis(lua, version)?;
     for (name, value) in [
-        ("LOG_DEBUG", 0),
-        ("LOG_VERBOSE", 1),
-        ("LOG_NOTICE", 2),
-        ("LOG_WARNING", 3),
         ("REPL_NONE", 0),
         ("REPL_AOF", 1),
         ("REPL_SLAVE", 2),
         ("REPL_REPLICA", 2),
         ("REPL_ALL", 3),
-        ("REDIS_VERSION_NUM", version_number(version)),
     ] {
         library.raw_set(name, value)?;
     }
-    library.raw_set("REDIS_VERSION", version)?;
     let shared = Rc::clone(state);
     let call = lua.create_function(move |lua, args| command(lua, &shared, &args, true))?;
     library.raw_set("call", command_function(lua, state, call)?)?;
@@ -60,21 +54,43 @@ pub fn create(
     library.raw_set("setresp", setresp)?;
     library.raw_set("error_reply", lua.create_function(error_reply)?)?;
     library.raw_set("status_reply", lua.create_function(status_reply)?)?;
-    library.raw_set("log", lua.create_function(log)?)?;
     let shared = Rc::clone(state);
     let digest = lua.create_function(move |_, args| sha1hex(&shared, &args))?;
     library.raw_set("sha1hex", digest)?;
     library.raw_set("set_repl", lua.create_function(set_replication)?)?;
     if purpose == Purpose::Functions {
-        let shared = Rc::clone(state);
-        let register = lua.create_function(move |_, args| register(&shared, &args))?;
-        library.raw_set("register_function", register)?;
         return Ok(library);
     }
     // A script always replicates its effects, and there is no debugger.
     library.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
     library.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
     library.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    Ok(library)
+}
+
+/// Creates the library as the code of a function library sees it while it is loaded.
+pub fn create_for_loading(lua: &Lua, state: &Rc<State>, version: &str) -> mlua::Result<Table> {
+    let library = basis(lua, version)?;
+    let shared = Rc::clone(state);
+    let register = lua.create_function(move |_, args| register(&shared, &args))?;
+    library.raw_set("register_function", register)?;
+    Ok(library)
+}
+
+/// Creates the part of the library that exists always.
+fn basis(lua: &Lua, version: &str) -> mlua::Result<Table> {
+    let library = lua.create_table()?;
+    for (name, value) in [
+        ("LOG_DEBUG", 0),
+        ("LOG_VERBOSE", 1),
+        ("LOG_NOTICE", 2),
+        ("LOG_WARNING", 3),
+        ("REDIS_VERSION_NUM", version_number(version)),
+    ] {
+        library.raw_set(name, value)?;
+    }
+    library.raw_set("REDIS_VERSION", version)?;
+    library.raw_set("log", lua.create_function(log)?)?;
     Ok(library)
 }
 
@@ -139,7 +155,7 @@ fn gather(
 fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
     state.check_killed()?;
     if !state.has_reply.take()
-        && let Err(text) = perform(lua, state, args, raises)?
+        && let Err(text) = perform(state, args)?
     {
         return fail(lua, text.as_bytes(), raises);
     }
@@ -176,12 +192,7 @@ fn command(lua: &Lua, state: &State, args: &MultiValue, raises: bool) -> mlua::R
 
 /// Runs a command and leaves its reply in the buffer. The inner error is the text of an error that
 /// the command is refused with.
-fn perform(
-    lua: &Lua,
-    state: &State,
-    args: &MultiValue,
-    raises: bool,
-) -> mlua::Result<Result<(), &'static str>> {
+fn perform(state: &State, args: &MultiValue) -> mlua::Result<Result<(), &'static str>> {
     let (Ok(mut input), Ok(mut spans), Ok(mut output)) = (
         state.input.try_borrow_mut(),
         state.spans.try_borrow_mut(),
@@ -189,11 +200,6 @@ fn perform(
     ) else {
         return Ok(Err(RUNS_ALREADY));
     };
-    if state.is_loading() {
-        let name = if raises { "call" } else { "pcall" };
-        let text = format!("Script attempted to access nonexistent global variable '{name}'");
-        return Err(raise_above(lua, 2, text));
-    }
     output.clear();
     let bytes_max = state.memory_bytes.get();
     if let Err(text) = gather(args, &mut input, &mut spans, bytes_max) {
@@ -356,22 +362,23 @@ fn register(state: &State, args: &MultiValue) -> mlua::Result<()> {
     if registered.len() >= FUNCTIONS_MAX {
         return refuse("the library registers more than 10000 functions");
     }
-    let (function, callback) = match (args.len(), args.front(), args.get(1)) {
-        (1, Some(Value::Table(table)), _) => named(table)?,
-        (1, ..) => {
+    let mut name = Vec::new();
+    let (function, callback) = match (args.front(), args.get(1)) {
+        (Some(Value::Table(table)), None) => named(table)?,
+        (Some(_), None) => {
             return refuse(
                 "calling redis.register_function with a single argument is only applicable to Lua \
                  table (representing named arguments).",
             );
         }
-        (2, Some(Value::String(name)), Some(Value::Function(callback))) => {
-            (with_name(&name.as_bytes()), callback.clone())
+        _ if args.len() != 2 => {
+            return refuse("wrong number of arguments to redis.register_function");
         }
-        (2, Some(Value::String(_)), _) => {
-            return refuse("second argument to redis.register_function must be a function");
+        (Some(given), _) if !push_argument(given, &mut name) => {
+            return refuse("first argument to redis.register_function must be a string");
         }
-        (2, ..) => return refuse("first argument to redis.register_function must be a string"),
-        _ => return refuse("wrong number of arguments to redis.register_function"),
+        (_, Some(Value::Function(callback))) => (with_name(&name), callback.clone()),
+        _ => return refuse("second argument to redis.register_function must be a function"),
     };
     let size = |function: &Registered| {
         function.name.len() + function.description.as_ref().map_or(0, Vec::len)
@@ -402,11 +409,12 @@ fn named(table: &Table) -> mlua::Result<(Registered, Function)> {
             .map(|key| key.as_bytes().to_vec())
             .unwrap_or_default();
         match (&key[..], value) {
-            (b"function_name", Value::String(name)) => function.name = name.as_bytes().to_vec(),
-            (b"function_name", _) => {
-                return refuse(
-                    "function_name argument given to redis.register_function must be a string",
-                );
+            (b"function_name", value) => {
+                if !push_argument(&value, &mut function.name) {
+                    return refuse(
+                        "function_name argument given to redis.register_function must be a string",
+                    );
+                }
             }
             (b"description", Value::String(text)) => {
                 function.description = Some(text.as_bytes().to_vec());

@@ -56,17 +56,17 @@ impl Library {
     /// # Errors
     /// The first line is missing or invalid.
     pub fn parse(code: &[u8]) -> Result<Library, HeaderError> {
-        let header = Header::parse(code, "Invalid library metadata")?;
+        let header = Header::parse(code).map_err(|_| "ERR Invalid library metadata")?;
         let header = header.ok_or("ERR Missing library metadata")?;
-        if !header.engine.eq_ignore_ascii_case(b"lua") {
-            let engine = String::from_utf8_lossy(header.engine).into_owned();
-            return Err(format!("ERR Engine '{engine}' not found"));
-        }
         let name = header.library_name()?;
         if !is_name(name) {
             let text = "ERR Library names can only contain letters, numbers, or underscores(_) and \
                         must be at least one character long";
             return Err(text.into());
+        }
+        if !header.engine().eq_ignore_ascii_case(b"lua") {
+            let engine = String::from_utf8_lossy(header.engine()).into_owned();
+            return Err(format!("ERR Engine '{engine}' not found"));
         }
         Ok(Library {
             name: name.to_vec(),
@@ -134,6 +134,13 @@ impl Libraries {
     /// Returns a number that changes with every change of the registry.
     pub fn version(&self) -> u64 {
         self.version.load(Relaxed)
+    }
+
+    /// Returns the flags of the function with this name.
+    pub fn flags_of(&self, name: &[u8]) -> Option<Flags> {
+        let all = self.all();
+        all.values()
+            .find_map(|library| Some(library.functions[library.place_of(name).ok()?].flags))
     }
 
     /// Whether there is no library.

@@ -25,11 +25,11 @@ local function seal(guard, hidden)
   contents[shown] = { __index = guard }
   raw_setmetatable(shown, { __index = contents[shown], __newindex = refuse, __metatable = false })
   metatable.__metatable = shown
-  return raw_setmetatable(guard, metatable)
+  return raw_setmetatable(guard, metatable), metatable
 end
 
 local function protect(hidden)
-  return seal({}, hidden)
+  return (seal({}, hidden))
 end
 
 -- All scripts share the metatable of decoded arrays. A function in it would run with the rights of
@@ -41,7 +41,7 @@ local function opened(table)
 end
 
 local real = {}
-local env = protect(real)
+local env, guard_of_env = seal({}, real)
 
 for _, name in pairs({
   "assert", "collectgarbage", "error", "gcinfo", "getmetatable", "ipairs", "next", "pairs",
@@ -75,12 +75,13 @@ function real.unpack(list, first, last)
   return unpack(list)
 end
 
-raw_setmetatable(real, {
+local strict = {
   __index = function(_, name)
     local text = "Script attempted to access nonexistent global variable '" .. tostring(name) .. "'"
     error(text, 2)
   end,
-})
+}
+raw_setmetatable(real, strict)
 
 -- Functions that access tables without metamethods see and protect the hidden contents.
 function real.rawget(table, key)
@@ -667,10 +668,27 @@ local function call(chunk, count, ...)
   return call_tables(chunk, keys, argv)
 end
 
+-- Environment of a library's code while it is loaded: only what registers functions.
+local loading
+if native.redis_of_loading then
+  loading = raw_setmetatable(
+    { redis = protect(raw_setmetatable(native.redis_of_loading, strict)) },
+    strict
+  )
+end
+
+local function expose(globals)
+  guard_of_env.__index = globals
+  contents[env] = globals
+end
+
 -- Runs the code of a library.
 local function load(chunk)
   resumed = 0
-  return (raw_xpcall(chunks[chunk], on_error))
+  expose(loading)
+  local is_done = raw_xpcall(chunks[chunk], on_error)
+  expose(real)
+  return is_done
 end
 
 -- Restores the state that a script which has failed may have left.
@@ -681,5 +699,5 @@ local function reset()
   end
 end
 
-local by_tables = native.is_for_functions and call_tables or run_tables
+local by_tables = native.redis_of_loading and call_tables or run_tables
 return env, chunks, call, by_tables, load, kind_of, real, reset, set_limit

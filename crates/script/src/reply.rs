@@ -11,6 +11,8 @@ use wire::{Protocol, Reply};
 const DEPTH_MAX: usize = 500;
 /// Kind of a table with the field `err`, in the numbers of the prelude's `kind_of`.
 pub const ERROR_KIND: u8 = 1;
+/// Error of a script whose value is too large.
+const TOO_LARGE: &str = "ERR the reply of the script exceeds script-memory-limit";
 /// Error in the place of a table that is nested too deeply.
 const TOO_DEEP: &str = "ERR reached lua stack limit";
 
@@ -131,6 +133,8 @@ pub struct Writer<'a, 'r> {
     pub has_booleans: bool,
     /// Reply to the client.
     pub reply: &'a mut Reply<'r>,
+    /// Position of the reply at which the script's value begins.
+    pub start: usize,
     /// State that counts the work.
     pub state: &'a State,
     pub lua: &'a Lua,
@@ -147,7 +151,13 @@ impl Writer<'_, '_> {
         if self.reply.is_full() {
             return Ok(());
         }
-        self.state.work(4)?;
+        let bytes = value.as_string().map_or(0, |text| text.as_bytes().len());
+        self.state.work(4 + bytes)?;
+        // A table may refer to one string many times.
+        if self.reply.position() - self.start + bytes > self.state.memory_bytes.get() {
+            self.state.killed.set(Some(TOO_LARGE));
+            return self.state.check_killed();
+        }
         if !matches!(value, Value::Table(_)) {
             return self.write_at(value, 0, &Value::Nil, depth);
         }

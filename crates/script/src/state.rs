@@ -142,11 +142,6 @@ impl State {
         }
     }
 
-    /// Whether a library is being loaded, which may not call commands.
-    pub fn is_loading(&self) -> bool {
-        self.registered.borrow().is_some()
-    }
-
     /// Converts a small reply without the cost of the memory limit.
     pub fn unlimited<R>(
         &self,

@@ -11,7 +11,8 @@
 //!
 //! With `appendfsync always` the replies of a connection that has written are held until the file
 //! is on the disk; one synchronization serves all connections that wait. With `everysec` the thread
-//! writes every 20 ms and synchronizes every second.
+//! writes every 20 ms, and another thread synchronizes every second, so that a slow synchronization
+//! does not delay the writes.
 //!
 //! If a write fails, it is repeated every second, and commands that write are refused meanwhile. If
 //! a synchronization fails, the kernel may have dropped what was written; then, and if more than
@@ -21,7 +22,7 @@
 //! This module is the state; `writer.rs` is the thread, `work.rs` what workers do, `load.rs` reads
 //! the files at the start.
 
-pub mod instant;
+mod annotation;
 pub mod load;
 pub mod manifest;
 pub mod reader;

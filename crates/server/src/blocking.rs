@@ -15,8 +15,13 @@
 //! A server that becomes a replica ends all waits, because its keys are no longer those that its
 //! clients may change.
 //!
-//! A reply that was sent to the worker of a client that disconnects is lost, as on a broken
-//! connection.
+//! A client that is not reachable is not served: one that the server has decided to disconnect, or
+//! whose disconnection has arrived at its socket. Its worker ends its wait later. A client that was
+//! served before the server decided to disconnect it receives the reply before its connection is
+//! closed. So an element is lost only on a connection that breaks after the element was popped.
+//!
+//! A client is served at the present instant, because the command that has written the key may have
+//! taken longer than the TTL that it has set.
 //!
 //! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have
 //! the same meaning when it is run again.
@@ -136,18 +141,18 @@ impl Ctx<'_, '_> {
 
 /// Serves the clients blocked on keys that a command has just written. Serving a client may write
 /// further keys; the clients blocked on those are served too. The view may hold more shards
-/// afterwards.
+/// afterwards. Its instant is that of the command again.
 pub fn serve<'v>(
     server: &'v Server,
     table: &'static Table,
     view: &mut View<'v>,
     locks: &mut Locks,
 ) {
-    let mut ready = Vec::new();
+    let (mut ready, now) = (Vec::new(), view.now());
     loop {
         view.take_ready(&mut ready);
         if ready.is_empty() {
-            return;
+            return view.set_now(now);
         }
         for (db, bytes) in ready.drain(..) {
             let key = server.keyspace.key(db, &bytes);
@@ -244,7 +249,8 @@ fn lock_also<'v>(
     true
 }
 
-/// Runs a blocked command again on behalf of its client. Returns whether it found something.
+/// Runs a blocked command again on behalf of its client, at the present instant. Returns whether it
+/// found something.
 fn retry<'v>(
     server: &'v Server,
     table: &'static Table,
@@ -252,6 +258,10 @@ fn retry<'v>(
     locks: &Locks,
     waiter: &Arc<Waiter>,
 ) -> bool {
+    if !waiter.info.is_reachable() {
+        return false;
+    }
+    view.set_now(server.clock.now());
     let mut session = Session::of(Arc::clone(&waiter.info));
     session.db = waiter.db;
     session.protocol = waiter.protocol;
@@ -264,11 +274,7 @@ fn retry<'v>(
     let spec = table[index as usize];
     let reply = Reply::new(&mut output, waiter.protocol);
     let mut ctx = Ctx {
-        view: Slab {
-            view,
-            space: &server.keyspace,
-            locks,
-        },
+        view: Slab::new(view, &server.keyspace, locks),
         session: &mut session,
         server,
         reply,
@@ -348,6 +354,11 @@ pub fn end_wait(server: &Server, client: u64) -> Option<Arc<Waiter>> {
 
 /// Runs CLIENT UNBLOCK. Returns whether the client was blocked. The caller must not hold a shard.
 pub fn unblock(server: &Server, client: u64, with_error: bool) -> bool {
+    // A client that is being disconnected is not blocked any more, for other clients.
+    let blocked = server.blocking.get(client);
+    if blocked.is_none_or(|waiter| waiter.info.is_killed()) {
+        return false;
+    }
     let Some(waiter) = end_wait(server, client) else {
         return false;
     };

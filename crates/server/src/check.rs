@@ -32,6 +32,8 @@ pub struct Contents {
     /// Number of values and of other data by module.
     modules: BTreeMap<String, u64>,
     libraries: u64,
+    /// Number of keys whose collections have no elements, so that a server does not load them.
+    empty: u64,
     survey: Survey,
     /// Offset behind the last item that is not damaged.
     end: u64,
@@ -46,6 +48,8 @@ pub struct Sums {
     pub with_deadline: u64,
     /// Number of keys that have expired.
     pub expired: u64,
+    /// Number of keys whose collection has no elements. A server does not load them.
+    pub empty: u64,
     /// Number of elements; a string is one.
     pub elements: u64,
     /// Number of elements with a deadline of their own.
@@ -131,6 +135,8 @@ impl Contents {
                         }
                     };
                     count_name(&mut self.databases, database);
+                    let may_be_empty = matches!(kind, None | Some(ValueType::Stream));
+                    self.empty += u64::from(one.elements == 0 && !may_be_empty);
                     let ttl_ms = deadline.and_then(|deadline| deadline.checked_sub(now_ms));
                     let (with_deadline, value_bytes) = (one.with_deadline, one.bytes);
                     let one = Large {
@@ -185,6 +191,11 @@ impl Contents {
     /// Returns the number of keys by database.
     pub fn databases(&self) -> &BTreeMap<u64, u64> {
         &self.databases
+    }
+
+    /// Returns the number of keys whose collections have no elements.
+    pub fn empty(&self) -> u64 {
+        self.empty
     }
 
     /// Returns the distributions over the keys.
@@ -278,6 +289,10 @@ impl fmt::Display for Contents {
                 format!("{name} ({keys} keys, {size})")
             }),
         )?;
+        if self.empty > 0 {
+            let empty = count(self.empty as f64);
+            writeln!(f, "empty collections, which are not loaded: {empty}")?;
+        }
         let modules = self.modules.iter();
         listed(
             f,

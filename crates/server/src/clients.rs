@@ -2,11 +2,13 @@
 
 use crate::acl::DEFAULT;
 use crate::clock::Moment;
+use crate::socket::Presence;
 use crate::spec::SpecIndex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
 };
 use std::sync::{Arc, Mutex};
 
@@ -91,6 +93,8 @@ pub struct ClientInfo {
     pub local_address: String,
     /// File descriptor of the socket.
     pub fd: i32,
+    /// Reference to the socket, if there is one.
+    presence: Option<Presence>,
     /// Index of the worker that serves the client.
     pub worker: usize,
     /// Index of the connection in that worker.
@@ -144,8 +148,8 @@ pub struct ClientInfo {
     /// Id of the client that receives the invalidations of this one; 0 means this one itself, −1
     /// that tracking is off.
     pub redirect: AtomicI64,
-    /// Whether CLIENT KILL has selected the client.
-    pub is_killed: AtomicBool,
+    /// Whether the server has decided to disconnect the client, which its worker does later.
+    is_killed: AtomicBool,
 }
 
 /// Addresses of a connection and its position among the workers.
@@ -157,6 +161,8 @@ pub struct Endpoint {
     pub local_address: String,
     /// File descriptor of the socket.
     pub fd: i32,
+    /// Reference to the socket, if there is one.
+    pub presence: Option<Presence>,
     /// Index of the worker that serves the client.
     pub worker: usize,
     /// Index of the connection in that worker.
@@ -171,6 +177,7 @@ impl ClientInfo {
             address: endpoint.address,
             local_address: endpoint.local_address,
             fd: endpoint.fd,
+            presence: endpoint.presence,
             worker: endpoint.worker,
             slot: endpoint.slot,
             created: now,
@@ -199,6 +206,24 @@ impl ClientInfo {
             redirect: AtomicI64::new(-1),
             is_killed: AtomicBool::new(false),
         }
+    }
+
+    /// Decides that the client is disconnected. From now on it is served no more, although its
+    /// worker closes the connection later. Returns false if that was decided before.
+    pub fn kill(&self) -> bool {
+        !self.is_killed.swap(true, AcqRel)
+    }
+
+    /// Whether the server has decided to disconnect the client.
+    pub fn is_killed(&self) -> bool {
+        self.is_killed.load(Acquire)
+    }
+
+    /// Whether a reply can reach the client: the server has not decided to disconnect it, and it
+    /// has not disconnected itself.
+    pub fn is_reachable(&self) -> bool {
+        let presence = self.presence.as_ref();
+        !self.is_killed() && presence.is_none_or(Presence::is_connected)
     }
 
     /// Whether the client is subscribed to anything.

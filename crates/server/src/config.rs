@@ -16,6 +16,7 @@ pub use table::{COUNT, Id, Kind, Param, TABLE};
 pub use value::{Value, bytes_for_people};
 
 use crate::process;
+use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -109,6 +110,27 @@ impl Config {
     /// Returns a copy of the value of a text setting.
     pub fn text(&self, id: Id) -> String {
         self.texts.read().expect("the lock is not poisoned")[id as usize].clone()
+    }
+
+    /// Returns the path of a file that a setting names; empty if it names none. As in Redis, a
+    /// relative path begins in `dir`.
+    pub fn path(&self, id: Id) -> String {
+        let (path, dir) = (self.text(id), self.text(Id::Dir));
+        match path.is_empty() || dir == "." {
+            true => path,
+            false => Path::new(&dir).join(path).to_string_lossy().into_owned(),
+        }
+    }
+
+    /// Returns the file from which a server with these settings loads keys: the append-only file or
+    /// the snapshot file.
+    pub fn keys_path(&self) -> PathBuf {
+        let name = match self.is_on(Id::AppendOnly) {
+            true => Path::new(&self.text(Id::AppendDirName)).join(self.text(Id::AppendFileName)),
+            false => self.text(Id::DbFilename).into(),
+        };
+        let path = Path::new(&self.text(Id::Dir)).join(name);
+        std::path::absolute(&path).unwrap_or(path)
     }
 
     /// Returns `maxmemory` in bytes; 0 means no limit.
@@ -302,6 +324,25 @@ mod tests {
             assert_eq!(config.set(param, &shown), Ok(()), "{}", param.name);
             assert_eq!(config.show(param), shown, "{}", param.name);
         }
+    }
+
+    /// Redis changes its folder to `dir`, so that a configuration with a relative `aclfile` did not
+    /// start here.
+    #[test]
+    fn a_relative_path_begins_in_dir() {
+        let config = Config::default();
+        let set = |name, text| {
+            let param = find(name).expect("a setting");
+            config.set(param, text).expect("a valid value");
+        };
+        assert_eq!(config.path(Id::AclFile), "");
+        set("aclfile", "users.acl");
+        assert_eq!(config.path(Id::AclFile), "users.acl");
+        set("dir", "/data");
+        assert_eq!(config.path(Id::AclFile), "/data/users.acl");
+        set("aclfile", "/etc/users.acl");
+        assert_eq!(config.path(Id::AclFile), "/etc/users.acl");
+        assert_eq!(config.path(Id::LogFile), "");
     }
 
     #[test]

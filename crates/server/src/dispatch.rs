@@ -22,7 +22,7 @@ use crate::config::Id;
 use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec};
 use crate::engine::segment::Handle;
 use crate::engine::slab::Slab;
-use crate::locks::{Locks, Room, lock, make_room};
+use crate::locks::{Locks, Room, lock, lock_now, make_room};
 use crate::notify;
 use crate::replication::primary;
 use crate::saving::work::refuses_writes;
@@ -45,6 +45,10 @@ use wire::{Args, Output, Reply, Span};
 /// Minimum number of commands of one client in a batch for which a single worker holds all shards
 /// until the end of its turn.
 const WHOLE_FROM_CALLS: usize = 4;
+
+/// Length of a command, in bytes, up to which it is stored without a look at the memory that is
+/// left.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// Maximum number of commands parsed before the first of them runs, so that the prefetched keys
 /// stay cached.
@@ -93,15 +97,6 @@ pub enum Outcome {
     /// The command is a long one, or has begun and continues in steps. Nothing was written; the
     /// caller passes it to [`Executor::begin_long`] before another command runs.
     IsLong,
-}
-
-/// Returns the index under which CLIENT LIST shows a command: that of its subcommand, if it has
-/// one.
-pub fn shown_index(index: SpecIndex, args: Args<'_>) -> SpecIndex {
-    command::table()
-        .choose(index, args)
-        .counted()
-        .unwrap_or(index)
 }
 
 /// What dispatch did with a command.
@@ -228,6 +223,8 @@ impl<'s> Executor<'s> {
         if spec.has(flag::CONTAINER) {
             table.choose_subcommand(&mut chosen, args);
         }
+        let shown = chosen.counted().unwrap_or(index);
+        session.info.command.store(shown, Relaxed);
         if spec.has(flag::LOGIN)
             && is_login(spec, args)
             && let Some(until) = self.login_delay(session)
@@ -320,11 +317,10 @@ impl<'s> Executor<'s> {
             refuse(server, session, spec, &why, &mut reply);
             return Step::Refused;
         }
-        if server.pause.is_set() && is_held(server, session, (spec, flags), self.moment) {
+        if server.pause.is_set() && is_held(server, session, (spec, flags, *args), self.moment) {
             return Step::Held;
         }
-        let refused = (flags & flag::WRITE != 0).then(|| refuses_writes(server));
-        if let Some(error) = refused.flatten().or(lacks_memory(len).then_some(NO_MEMORY)) {
+        if let Some(error) = refusal(server, flags, len) {
             session.break_transaction();
             reply.error(error);
             return Step::Refused;
@@ -357,8 +353,8 @@ impl<'s> Executor<'s> {
             return result;
         }
         lock_for(server, held, session, spec, *args, memo);
-        let mut view = lock(&server.keyspace, &held.locks, self.now);
-        if is_late(server, session, (spec, flags), self.moment) {
+        let mut view = lock_now(&server.keyspace, &server.clock, &held.locks, self.now);
+        if is_late(server, session, (spec, flags, *args), self.moment) {
             session.is_shown = true;
             return Step::Held;
         }
@@ -383,7 +379,9 @@ impl<'s> Executor<'s> {
         args: Args<'_>,
         reply: &mut Reply<'_>,
     ) -> Step {
-        if chosen.flags() & flag::DENYOOM != 0 && self.is_full() {
+        let is_refused = self.server.keyspace.is_outside_full()
+            || chosen.flags() & flag::DENYOOM != 0 && self.is_full();
+        if is_refused {
             session.break_transaction();
             reply.error(OUT_OF_MEMORY);
             return Step::Refused;
@@ -500,9 +498,26 @@ fn show(server: &Server, session: &Session, chosen: &Chosen, args: Args<'_>, cal
     }
 }
 
-/// Whether a command of this length cannot be stored. What it stores is about as long.
-fn lacks_memory(len: usize) -> bool {
-    len > LARGE_BYTES && !can_allocate(len.saturating_mul(2))
+/// Returns the error for a command of this length that is not permitted now, or for which there is
+/// no memory. What it stores is about as long. One that does not fit into `maxmemory` is refused
+/// before it evicts all keys.
+#[inline]
+fn refusal(server: &Server, flags: u32, len: usize) -> Option<&'static str> {
+    if flags & flag::WRITE != 0
+        && let Some(error) = refuses_writes(server)
+    {
+        return Some(error);
+    }
+    if flags & flag::KEEPS != 0 && server.keyspace.is_outside_full() {
+        Some(OUT_OF_MEMORY)
+    } else if len <= SMALL_BYTES {
+        None
+    } else if flags & flag::DENYOOM != 0 && !server.keyspace.can_hold(len, len) {
+        Some(OUT_OF_MEMORY)
+    } else {
+        let lacks_memory = len > LARGE_BYTES && !can_allocate(len.saturating_mul(2));
+        lacks_memory.then_some(NO_MEMORY)
+    }
 }
 
 /// Publishes the events of the keys in locked shards, and the invalidations that no client caused.
@@ -531,24 +546,29 @@ pub(crate) fn after_reply(session: &mut Session, out: &mut Output, position: usi
 }
 
 /// Whether CLIENT PAUSE or a stop holds a command of this client. As in Redis, a command that is
-/// refused anyway is not held, and EXEC is held like the commands that it runs.
+/// refused anyway is not held, and EXEC is held like the commands that it runs. A script or
+/// function that declares that it does not write is no write.
 #[cold]
 fn is_held(
     server: &Server,
     session: &Session,
-    (spec, flags): (&Spec, u32),
+    (spec, flags, args): (&Spec, u32, Args<'_>),
     moment: Moment,
 ) -> bool {
     if spec.has(flag::NO_PAUSE) || session.info.id == 0 {
         return false;
     }
     const WRITES: u32 = flag::WRITE | flag::MAY_WRITE;
+    let writes = |spec: &Spec, flags: u32, args: Args<'_>| {
+        flags & WRITES != 0 && !command::scripting::declares_no_writes(server, spec, args)
+    };
     let may_write = match (spec.keys, &session.transaction) {
-        (Keys::Queued, Some(transaction)) => transaction
-            .iter()
-            .any(|(index, args)| command::table().choose(index, args).flags() & WRITES != 0),
+        (Keys::Queued, Some(transaction)) => transaction.iter().any(|(index, args)| {
+            let chosen = command::table().choose(index, args);
+            writes(chosen.spec, chosen.flags(), args)
+        }),
         (Keys::Queued, None) => false,
-        _ => flags & WRITES != 0,
+        _ => writes(spec, flags, args),
     };
     server.pause.holds(may_write, moment)
 }
@@ -559,13 +579,13 @@ fn is_held(
 fn is_late(
     server: &Server,
     session: &Session,
-    (spec, flags): (&Spec, u32),
+    (spec, flags, args): (&Spec, u32, Args<'_>),
     moment: Moment,
 ) -> bool {
     let is_refused = || {
         flags & flag::WRITE != 0 && server.config.is_on(Id::ReplicaReadOnly) && session.info.id != 0
     };
-    server.pause.is_set() && is_held(server, session, (spec, flags), moment)
+    server.pause.is_set() && is_held(server, session, (spec, flags, args), moment)
         || server.is_replica() && is_refused()
 }
 
@@ -582,6 +602,9 @@ fn run_on_slab<'v>(
     match long::way(server, view, session, spec, args) {
         Way::Now => {}
         way => return step_of(way, &mut reply),
+    }
+    if long::exceeds_output(server, view, session.db, spec, args, reply.buffer()) {
+        return Step::Ran;
     }
     let reply_bytes_max = long::reply_bytes_max(server, spec, args);
     if let Some(bytes_max) = reply_bytes_max {
@@ -672,7 +695,12 @@ fn context<'a, 'v>(
     reply: Reply<'a>,
 ) -> Ctx<'a, 'v> {
     Ctx {
-        view: Slab { view, space, locks },
+        view: Slab {
+            view,
+            space,
+            locks,
+            is_of_feed: session.is_of_feed(),
+        },
         session,
         server,
         reply,
@@ -691,7 +719,7 @@ fn call(ctx: &mut Ctx<'_, '_>, index: SpecIndex, spec: &Spec, args: &Args<'_>) -
             Room::Free => {}
             Room::Made => {
                 let moment = server.clock.moment();
-                if is_late(server, ctx.session, (spec, flags), moment) {
+                if is_late(server, ctx.session, (spec, flags, *args), moment) {
                     return Step::Held;
                 }
             }

@@ -24,6 +24,21 @@ const CPU_NANOS_MIN: u64 = 1_000_000_000;
 const NOTABLE_BYTES: u64 = 64 << 20;
 /// Number of evicted keys whose age must be known to compare it with the TTLs.
 const AGES_MIN: u64 = 20;
+/// Commands by which programs take the elements of queues, in lower case.
+const QUEUE_COMMANDS: [&str; 12] = [
+    "blpop",
+    "brpop",
+    "blmove",
+    "brpoplpush",
+    "blmpop",
+    "bzpopmin",
+    "bzpopmax",
+    "bzmpop",
+    "lpop",
+    "rpop",
+    "rpoplpush",
+    "xreadgroup",
+];
 
 /// Findings, one per line.
 #[derive(Default)]
@@ -129,7 +144,7 @@ fn slow_commands(server: &Server, table: &Table, findings: &mut Findings) {
 }
 
 /// Returns the report of MEMORY DOCTOR. The caller holds no lock of a shard.
-pub fn memory(server: &Server) -> String {
+pub fn memory(server: &Server, table: &Table) -> String {
     let mut findings = Findings::default();
     let (facts, used) = (server.engine().memory_facts(), server.used_bytes());
     let (max, limit) = (
@@ -178,6 +193,9 @@ pub fn memory(server: &Server) -> String {
     if server.segments.is_none() {
         lifetimes(server, &mut findings);
     }
+    if let Some(text) = queues_at_risk(server, table) {
+        findings.add(format_args!("{text}"));
+    }
     let bound = match (max, limit) {
         (0, _) => {
             "there is no maxmemory, and the data is far from the memory of the machine".to_owned()
@@ -187,6 +205,23 @@ pub fn memory(server: &Server) -> String {
     findings.or(&format!(
         "No problem was found with this server's memory: {bound}."
     ))
+}
+
+/// Describes that keys which clients use as queues may be evicted; `None` if no key may be, or if
+/// no command has taken an element of a queue.
+pub fn queues_at_risk(server: &Server, table: &Table) -> Option<String> {
+    let policy = server.engine().eviction_name(&server.config);
+    if server.config.maxmemory_bytes() == 0 || !policy.starts_with("allkeys") {
+        return None;
+    }
+    let calls = |index: usize| server.stats.sum(|worker| &worker.commands[index].calls);
+    let mut names = table.names();
+    let used = names.find(|(index, name)| QUEUE_COMMANDS.contains(name) && calls(*index) > 0);
+    used.map(|(_, name)| {
+        format!(
+            "Clients use keys as queues ({name}), and {policy} evicts keys of all kinds when memory is full: elements of queues would be lost without an error. maxmemory-policy noeviction, or one of the policies volatile-, keeps them."
+        )
+    })
 }
 
 /// Compares the limits with each other and with the memory in use.
@@ -300,20 +335,43 @@ mod tests {
             }
         };
         fill(7_500);
-        let text = memory(&server);
+        let text = memory(&server, command::table());
         assert!(
             text.contains("nothing is evicted under noeviction"),
             "{text}"
         );
         server.keyspace.set_policy("allkeys-lru").expect("a policy");
         fill(50_000);
-        let text = memory(&server);
+        let text = memory(&server, command::table());
         assert!(text.contains("evicted long before they expire"), "{text}");
+    }
+
+    /// Jobs were lost without an error, and nothing named the cause.
+    #[test]
+    fn queues_under_eviction_are_named() {
+        let server = server(&[("maxmemory", "1mb")]);
+        let table = command::table();
+        let call = |name: &[u8]| {
+            let index = table.lookup(name).expect("a command") as usize;
+            server.stats.workers[0].commands[index]
+                .calls
+                .fetch_add(1, Relaxed);
+        };
+        server.keyspace.set_policy("allkeys-lru").expect("a policy");
+        call(b"rpush");
+        assert_eq!(queues_at_risk(&server, table), None);
+        call(b"brpop");
+        let text = memory(&server, table);
+        assert!(text.contains("queues (brpop), and allkeys-lru"), "{text}");
+        for safe in ["volatile-lru", "noeviction"] {
+            server.keyspace.set_policy(safe).expect("a policy");
+            assert_eq!(queues_at_risk(&server, table), None, "{safe}");
+        }
     }
 
     #[test]
     fn a_server_without_problems_says_so() {
-        let text = memory(&server(&[]));
+        let text = memory(&server(&[]), command::table());
         assert!(
             text.starts_with("No problem was found") || text.contains("resident"),
             "{text}"

@@ -20,7 +20,7 @@ use crate::command::refusal::Refusal;
 use crate::config::Config;
 use crate::stats::Stats;
 use condition::Condition;
-use store::{Counters, DbFacts, Key, Kind, MemoryFacts, Tick};
+use store::{Counters, DbFacts, Instants, Key, Kind, MemoryFacts, Tick};
 use wire::Reply;
 
 /// Commands on strings, and on keys of any type.
@@ -32,6 +32,12 @@ pub trait Strings {
 
     /// Returns the time at which the present requests run.
     fn now(&self) -> Tick;
+
+    /// Returns that time, and the instant that decides what has expired.
+    #[inline]
+    fn instants(&self) -> Instants {
+        Instants::from(self.now())
+    }
 
     /// Returns a key with its hash.
     fn key<'k>(&self, db: u8, bytes: &'k [u8]) -> Key<'k>;

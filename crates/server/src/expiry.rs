@@ -148,11 +148,7 @@ impl Cycle {
     /// others. Shards that were found locked are skipped until the next call of `run`.
     fn next(&self, server: &Server, now: Tick, idle: Option<usize>) -> Option<usize> {
         let due = |shard: usize| {
-            let until = server.keyspace.removal_instant(now);
-            let due = server
-                .keyspace
-                .next_due(shard)
-                .filter(|due| *due <= until)?;
+            let due = server.keyspace.due(shard, now)?;
             (!self.locked.contains(&shard)).then_some(due)
         };
         let is_due = |shard: usize| due(shard).is_some();
@@ -180,10 +176,10 @@ impl Cycle {
     /// event loop; a longer iteration allows a longer slice. Returns whether more keys are due.
     pub fn run(&mut self, server: &Server, turn: Duration) -> bool {
         let mut now = server.clock.now();
-        let is_due = |due: Tick| due <= server.keyspace.removal_instant(now);
-        let due = self.earliest(server).filter(|(due, _)| is_due(*due));
         self.found_nothing = false;
         self.locked.clear();
+        let due = self.next(server, now, None);
+        let due = due.and_then(|shard| Some((server.keyspace.due(shard, now)?, shard)));
         if due.is_none() && self.background_left == 0 {
             return false;
         }

@@ -26,10 +26,11 @@ pub use encode::{Batch, named, put_command, put_select};
 
 use blocks::Blocks;
 use encode::put_received;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+use store::Tick;
 use wire::Args;
 
 /// Maximum number of bytes that the append-only file has not taken. Beyond it, writes wait.
@@ -56,6 +57,11 @@ struct State {
     is_file_failing: bool,
     /// Whether bytes were dropped, because the file could not be written for too long.
     has_gap: bool,
+    /// Positions from which on commands were executed at other instants than those before, for the
+    /// file. There is at most one per command that the file has not taken.
+    instants: VecDeque<(u64, Tick)>,
+    /// Instant of the last commands; `None` if that of the next ones is to be recorded.
+    executed_at: Option<Tick>,
     stops: bool,
 }
 
@@ -64,6 +70,11 @@ impl State {
         let slowest = self.readers.values().min().copied().unwrap_or(u64::MAX);
         let kept = self.blocks.end().saturating_sub(self.backlog_bytes);
         self.blocks.free_before(slowest.min(kept));
+    }
+
+    fn forget_instants(&mut self) {
+        self.instants.clear();
+        self.executed_at = None;
     }
 
     fn file_lag(&self) -> u64 {
@@ -121,6 +132,7 @@ impl Feed {
         let mut state = self.state();
         state.blocks = Blocks::at(position);
         state.readers.clear();
+        state.forget_instants();
         state.db = None;
         self.end.store(position, Relaxed);
         self.has_bytes.notify_all();
@@ -173,7 +185,22 @@ impl Feed {
 
     /// Adds bytes that are commands already. The next command selects its database again.
     pub fn append_raw(&self, bytes: &[u8]) {
+        self.add_raw(self.room(), bytes);
+    }
+
+    /// Adds bytes of commands of a primary, which were executed at an instant. The file records it,
+    /// because TTLs and automatic IDs may count from it.
+    pub fn append_executed(&self, bytes: &[u8], executed_at: Tick) {
         let mut state = self.room();
+        if state.readers.contains_key(&FILE) && state.executed_at != Some(executed_at) {
+            let position = state.blocks.end();
+            state.instants.push_back((position, executed_at));
+            state.executed_at = Some(executed_at);
+        }
+        self.add_raw(state, bytes);
+    }
+
+    fn add_raw(&self, mut state: MutexGuard<'_, State>, bytes: &[u8]) {
         state.db = None;
         state.blocks.last().extend_from_slice(bytes);
         self.added(&mut state);
@@ -193,6 +220,7 @@ impl Feed {
             state.has_gap = true;
             let end = state.blocks.end();
             state.readers.insert(FILE, end);
+            state.forget_instants();
         }
         self.end.store(state.blocks.end(), Relaxed);
         if state.blocks.has_new_block() {
@@ -203,11 +231,11 @@ impl Feed {
         }
     }
 
-    /// Makes the next command select its database, and returns the position at which it will be: a
-    /// reader may begin there. All shards are locked by the caller.
+    /// Makes the next command select its database and record its instant, and returns the position
+    /// at which it will be: a reader may begin there. All shards are locked by the caller.
     pub fn cut(&self) -> u64 {
         let mut state = self.state();
-        state.db = None;
+        (state.db, state.executed_at) = (None, None);
         state.blocks.end()
     }
 
@@ -216,6 +244,7 @@ impl Feed {
         let mut state = self.state();
         let end = state.blocks.end();
         (state.has_gap, state.is_file_failing) = (false, false);
+        state.forget_instants();
         state.readers.insert(FILE, end);
     }
 
@@ -293,6 +322,21 @@ impl Feed {
         let state = self.state();
         let at = state.readers.get(&id);
         at.map_or(0, |at| state.blocks.end() - at)
+    }
+
+    /// Returns the instant that is recorded for a position, which the file has reached, and the
+    /// next position with an instant. Removes those up to this position.
+    pub fn take_instant(&self, position: u64) -> (Option<Tick>, Option<u64>) {
+        let mut state = self.state();
+        let mut here = None;
+        while let Some((at, instant)) = state.instants.front().copied() {
+            if at > position {
+                return (here, Some(at));
+            }
+            here = (at == position).then_some(instant);
+            state.instants.pop_front();
+        }
+        (here, None)
     }
 
     /// Records whether the file can be written. Returns whether bytes were dropped meanwhile.

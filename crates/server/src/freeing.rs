@@ -12,8 +12,9 @@ const BLOCK_BYTES_MIN: usize = 4 << 20;
 /// Maximum number of threads at a time. The caller frees further blocks itself, so that the memory
 /// that waits to be freed is bounded.
 const THREADS_MAX: usize = 4;
-/// Stack of a thread, in bytes.
-const STACK_BYTES: usize = 64 << 10;
+/// Stack of a thread, in bytes. The allocator needs most of it where it is built without
+/// optimization.
+const STACK_BYTES: usize = 256 << 10;
 
 static THREADS: Threads = Threads(AtomicUsize::new(0));
 

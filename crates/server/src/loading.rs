@@ -20,12 +20,20 @@ mod storing;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use store::Key;
+
+/// Maximum number of skipped keys that a load names in the log.
+const SKIPPED_NAMED_MAX: u64 = 10;
+/// Maximum number of bytes of such a key in the log.
+const SKIPPED_NAME_BYTES: usize = 100;
 
 /// State of a load, for dispatch and INFO.
 #[derive(Debug, Default)]
 pub struct Loading {
     is_on: AtomicBool,
     is_cancelled: AtomicBool,
+    /// Whether the keys come from the snapshot file.
+    pub is_from_file: AtomicBool,
     /// Start of the load in seconds since 1970.
     pub started: AtomicU64,
     /// Size of the file in bytes.
@@ -40,6 +48,8 @@ pub struct Loading {
     pub stream_db: AtomicU8,
     /// Number of keys that had expired before the last load.
     pub expired: AtomicU64,
+    /// Number of keys that the last load has skipped, because their collections have no elements.
+    pub empty: AtomicU64,
 }
 
 impl Loading {
@@ -57,12 +67,22 @@ impl Loading {
             &self.used_bytes,
             &self.keys,
             &self.expired,
+            &self.empty,
         ] {
             counter.store(0, Relaxed);
         }
         self.started.store(started, Relaxed);
         self.is_cancelled.store(false, Relaxed);
         self.is_on.store(true, Relaxed);
+    }
+
+    /// Counts a key whose collection has no elements, and names it in the log.
+    pub fn skip_empty(&self, key: &Key<'_>) {
+        if self.empty.fetch_add(1, Relaxed) < SKIPPED_NAMED_MAX {
+            let name = &key.bytes[..key.bytes.len().min(SKIPPED_NAME_BYTES)];
+            let (name, db) = (name.escape_ascii(), key.db);
+            log::warn!("key '{name}' in database {db} is skipped: its collection is empty");
+        }
     }
 
     /// Requests that the load ends with an error.

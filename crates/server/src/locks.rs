@@ -1,5 +1,6 @@
 //! The shards of the keyspace that a command locks.
 
+use crate::clock::Clock;
 use store::{Keyspace, Tick, View};
 
 /// Shards that a view has locked.
@@ -20,6 +21,17 @@ pub fn lock<'s>(space: &'s Keyspace, locks: &Locks, now: Tick) -> View<'s> {
             shards => space.lock_many(shards, now),
         },
     }
+}
+
+/// Locks the shards for a client's command that was received at `now`. If another thread held one
+/// of them, the command runs at the present instant, so that it returns nothing that has expired
+/// while it waited.
+pub fn lock_now<'s>(space: &'s Keyspace, clock: &Clock, locks: &Locks, now: Tick) -> View<'s> {
+    let mut view = lock(space, locks, now);
+    if view.has_waited() {
+        view.set_now(clock.now());
+    }
+    view
 }
 
 /// Room for what a command may write.

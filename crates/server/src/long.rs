@@ -45,6 +45,8 @@ pub struct Job {
     pub now: Tick,
     /// Reply of the command when it has run.
     pub reply: Output,
+    /// Whether the command has counted a change, of a key or of how often an entry was delivered.
+    pub has_changed: bool,
     /// Duration of the command in nanoseconds.
     pub nanos: u64,
 }

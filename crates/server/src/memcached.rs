@@ -99,7 +99,7 @@ pub(crate) fn run<E: Items>(turn: &mut Turn<'_, E>) -> Progress {
 
 /// Writes the error for a request that cannot be executed, and counts it.
 pub(crate) fn refuse(refusal: &Refusal, counts: &Counts, out: &mut Output) {
-    use Complaint::{Binary, Http, Line, Magic};
+    use Complaint::{Binary, Endless, Http, Line, Magic};
     let is_too_large = matches!(
         refusal.complaint,
         Line(answers::TOO_LARGE) | Binary(_, Status::TooLarge)
@@ -108,7 +108,7 @@ pub(crate) fn refuse(refusal: &Refusal, counts: &Counts, out: &mut Output) {
         count_up(&counts.too_large);
     }
     match refusal.complaint {
-        Http | Magic => {}
+        Http | Magic | Endless => {}
         Line(_) if refusal.is_noreply => {}
         Line(text) => line(out, text),
         Binary(header, status) => wire::memcached::binary::refuse(out, header, status),

@@ -1,6 +1,7 @@
 //! Bounds on lines of the log that clients cause, so that no client can fill the log.
 
 use crate::clock::Moment;
+use log::Level;
 use std::fmt::Arguments;
 use std::sync::Mutex;
 
@@ -46,12 +47,16 @@ pub enum Kind {
     Closed,
     /// The name in a client's certificate is not that of an enabled user.
     Certificate,
+    /// A TLS handshake failed.
+    Handshake,
+    /// A script called `redis.log`.
+    Script,
 }
 
 /// Number of kinds.
-const KINDS: usize = 4;
+const KINDS: usize = 6;
 
-/// Warnings about clients.
+/// Lines about clients.
 #[derive(Debug, Default)]
 pub struct Notices([Mutex<Lines>; KINDS]);
 
@@ -59,14 +64,21 @@ impl Notices {
     /// Logs a warning about a client, unless there were many of this kind. The line names the
     /// number of those that were left out since the last one.
     pub fn warn(&self, kind: Kind, now: Moment, text: Arguments<'_>) {
+        self.log(kind, Level::Warn, now, text);
+    }
+
+    /// As [`Notices::warn`], with a level. A line that the level keeps from the log is not counted.
+    pub fn log(&self, kind: Kind, level: Level, now: Moment, text: Arguments<'_>) {
+        if !log::log_enabled!(level) {
+            return;
+        }
         match self.next(kind, now) {
             None => {}
-            Some(0) => log::warn!("{text}"),
-            Some(skipped) => {
-                log::warn!(
-                    "{text}; events like this that were not logged since the last one: {skipped}"
-                );
-            }
+            Some(0) => log::log!(level, "{text}"),
+            Some(skipped) => log::log!(
+                level,
+                "{text}; events like this that were not logged since the last one: {skipped}"
+            ),
         }
     }
 

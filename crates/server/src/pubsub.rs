@@ -220,6 +220,13 @@ impl PubSub {
         self.forgotten.lock().expect("the lock is not poisoned")
     }
 
+    /// Whether a channel is too long to be compared with the patterns of the subscribers. A message
+    /// to it reaches only the subscribers of the channel itself.
+    pub fn is_too_long(&self, channel: &[u8]) -> bool {
+        let tables = || self.tables.read().expect("the lock is not poisoned");
+        !self.is_idle() && tables().patterns.is_too_long(channel)
+    }
+
     /// Sends a message to all subscribers of the channel. Returns their number.
     pub fn publish(&self, inboxes: &[Inbox], channel: &[u8], payload: &[u8]) -> usize {
         self.publish_in(inboxes, channel, payload, false)

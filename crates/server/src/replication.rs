@@ -7,9 +7,13 @@
 //!
 //! As a *replica*, a thread (`link.rs`) connects to the primary, receives the snapshot into a file,
 //! loads it in place of the present keys, and then executes the primary's commands
-//! (`dispatch/apply.rs`). They run at an early instant, because only the primary decides what has
-//! expired; clients do not see what has expired by this server's clock. `removal.rs` describes when
-//! its memory is freed.
+//! (`dispatch/apply.rs`). They find what has expired by this server's clock, because only the
+//! primary decides what has expired; clients do not see it. `removal.rs` describes when its memory
+//! is freed.
+//!
+//! A command that cannot be executed is never skipped: the connection ends, the position stays
+//! before the command, and the next synchronization is a full one, after which the keys are again
+//! those of the primary.
 //!
 //! The bytes of the primary's feed become this server's feed, with the same positions, so
 //! that replicas of this server, and this server after a promotion, continue the same history.
@@ -34,11 +38,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 use store::Tick;
 use waits::Waits;
+use wire::rdb::Version;
 
 /// Number of digits of a history's identifier.
 pub const ID_DIGITS: usize = 40;
 
-/// Instant at which nothing has expired.
+/// Horizon at which nothing has expired, for commands of a primary or of an append-only file.
 pub const EARLIEST: Tick = Tick(1);
 
 /// Error for writes on a replica.
@@ -59,6 +64,27 @@ pub enum Phase {
     Follows,
 }
 
+/// What a snapshot for a replica contains, and in which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotForm {
+    /// Whether hashes whose fields have deadlines are written for Valkey.
+    pub is_valkey: bool,
+    /// Whether it has the keys.
+    pub has_keys: bool,
+    /// Whether it has the function libraries.
+    pub has_libraries: bool,
+}
+
+impl Default for SnapshotForm {
+    fn default() -> Self {
+        SnapshotForm {
+            is_valkey: false,
+            has_keys: true,
+            has_libraries: true,
+        }
+    }
+}
+
 /// A replica of this server.
 #[derive(Clone, Debug)]
 pub struct ReplicaState {
@@ -70,6 +96,12 @@ pub struct ReplicaState {
     pub port: u16,
     /// Whether no line precedes its snapshot.
     pub is_old: bool,
+    /// Snapshot that it requests.
+    pub form: SnapshotForm,
+    /// Whether the connection ends behind the snapshot.
+    pub is_snapshot_only: bool,
+    /// Version of a snapshot that it was sent, until it acknowledges a position.
+    pub unread: Option<Version>,
     /// What it receives next.
     pub phase: Phase,
     /// Its reader of the feed; 0 before it has one.
@@ -91,6 +123,10 @@ pub struct Announced {
     pub port: u16,
     /// Whether it sent SYNC, so that no line precedes the snapshot.
     pub is_old: bool,
+    /// Snapshot that it requests.
+    pub form: SnapshotForm,
+    /// Whether it requests nothing behind the snapshot.
+    pub is_snapshot_only: bool,
 }
 
 /// The primary of this server and the state of the connection to it.
@@ -110,6 +146,9 @@ pub struct PrimaryState {
     pub last_byte: Instant,
     /// Time since which there is no connection.
     pub down_since: Instant,
+    /// The reason for which the last connection was closed, if it was a command of the primary that
+    /// could not be executed.
+    pub refusal: Option<String>,
     /// Number that distinguishes this primary from earlier ones.
     pub number: u64,
 }
@@ -174,10 +213,14 @@ pub struct Replication {
     pub partial_syncs: AtomicU64,
     /// Number of partial synchronizations that were not possible.
     pub refused_syncs: AtomicU64,
+    /// Number of commands of primaries that could not be executed.
+    pub refused_commands: AtomicU64,
     /// Number of times that expiry on this replica was allowed up to a later instant.
     pub removal_limits: AtomicU64,
     /// Whether the connection to the primary is in place.
     is_connected: AtomicBool,
+    /// Whether the connection to the primary is to be closed, so that it is opened again.
+    pub must_reconnect: AtomicBool,
     /// Number of bytes received from primaries.
     pub input_bytes: AtomicU64,
     /// Number of bytes sent to replicas: snapshots and the feed.

@@ -12,11 +12,13 @@
 //! exist are closed as at a stop.
 //!
 //! Where the keys are depends on the settings. With the append-only file, the new process reads
-//! that; with save points, the snapshot file. Otherwise the snapshot is a temporary file that has
-//! no name any more when the program is executed, so that a process that is killed leaves nothing
-//! behind and a later start finds nothing that is out of date.
+//! that; with save points, the snapshot file. Otherwise, and if the program would read another file
+//! than this process writes, the snapshot is a file of its own. The new process removes it when the
+//! first base of its append-only file or its snapshot file is complete, or after the load if it
+//! writes neither. If the new process fails before, the file stays, and the next start names it in
+//! the log. That start does not load it, because it may be older than other files.
 //!
-//! This module is the state. `handover.rs` passes sockets and file from one process to the next,
+//! This module is the state. `handover.rs` passes sockets and a path from one process to the next,
 //! `program.rs` runs the program, `work.rs` is the sequence above.
 
 pub mod handover;
@@ -26,8 +28,9 @@ pub mod work;
 use crate::saving::Waiting;
 use handover::{Handover, Place};
 use program::Program;
-use std::fs::File;
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Error for a second restart.
@@ -82,8 +85,8 @@ struct State {
     /// Number of restarts that were begun.
     number: u64,
     handover: Handover,
-    /// Snapshot that the process before this one has left for it.
-    inherited: Option<File>,
+    /// Path of the snapshot that the process before this one has left for it.
+    inherited: Option<PathBuf>,
 }
 
 /// State of restarts.
@@ -149,7 +152,7 @@ impl Restart {
         let mut state = self.state();
         if state.number == number && state.phase != Phase::Executing {
             state.phase = Phase::None;
-            state.handover = Handover::default();
+            std::mem::take(&mut state.handover).discard();
         }
     }
 
@@ -165,7 +168,7 @@ impl Restart {
         let phase = state.phase;
         if phase != Phase::Executing {
             state.phase = Phase::None;
-            state.handover = Handover::default();
+            std::mem::take(&mut state.handover).discard();
         }
         phase
     }
@@ -198,29 +201,51 @@ impl Restart {
     }
 
     /// Adds the snapshot that the next process loads.
-    pub fn keep_snapshot(&self, file: File) {
-        self.state().handover.set_snapshot(file);
+    pub fn keep_snapshot(&self, path: PathBuf) {
+        self.state().handover.set_snapshot(path);
     }
 
     /// Begins to execute the program. Returns what the new process inherits; `None` if there is no
-    /// restart, or if it was cancelled.
+    /// restart, or if it was cancelled. A snapshot for the new process replaces the inherited one.
     pub fn take(&self) -> Option<Handover> {
         let mut state = self.state();
         if state.phase != Phase::Ready {
             return None;
         }
         state.phase = Phase::Executing;
-        Some(std::mem::take(&mut state.handover))
+        let handover = std::mem::take(&mut state.handover);
+        drop(state);
+        if handover.snapshot().is_some() {
+            self.end_inherited();
+        }
+        Some(handover)
     }
 
     /// Sets the snapshot that the process before this one has left.
-    pub fn inherit(&self, file: Option<File>) {
-        self.state().inherited = file;
+    pub fn inherit(&self, path: Option<PathBuf>) {
+        self.state().inherited = path;
     }
 
-    /// Returns the snapshot that the process before this one has left, the first time.
-    pub fn take_inherited(&self) -> Option<File> {
-        self.state().inherited.take()
+    /// Returns the snapshot that the process before this one has left, until it is removed.
+    pub fn inherited(&self) -> Option<PathBuf> {
+        self.state().inherited.clone()
+    }
+
+    /// Removes the snapshot that the process before this one has left, because another file has its
+    /// keys or none is written.
+    pub fn end_inherited(&self) {
+        // The removal of a large file takes long, so that it does not hold the lock.
+        let inherited = self.state().inherited.take();
+        if let Some(path) = inherited {
+            remove(&path);
+        }
+    }
+}
+
+/// Removes a snapshot of a restart, which is out of date soon.
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        log::warn!("{}: not removed: {error}", path.display());
     }
 }
 

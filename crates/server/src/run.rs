@@ -10,7 +10,7 @@ use crate::dispatch::long;
 use crate::engine::segment;
 use crate::http;
 use crate::learner;
-use crate::loading::file as loading;
+use crate::loading::file::{self as loading, Origin, Source};
 use crate::logging;
 use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
@@ -23,6 +23,7 @@ use crate::state::{Server, thread_count};
 use crate::tls::{self, Tls};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -100,7 +101,7 @@ pub fn check(config: &Config) -> Vec<String> {
         command::rename(&config.renames()),
         check_users(config).map(drop),
         Tls::default().load(config),
-        logging::check(&config.text(Id::LogFile)),
+        logging::check(&config.path(Id::LogFile)),
     ];
     problems.extend(others.into_iter().filter_map(Result::err));
     problems
@@ -176,7 +177,7 @@ pub fn start_after(
     set_restarts(&server, inherited);
     // From here on, clients get LOADING until the file is loaded.
     work::prepare(&server)?;
-    let load = prepare_load(&server)?;
+    let load = prepare_load(&server).map_err(|why| with_snapshot(&server, why))?;
     let mut threads = start_workers(&server, listeners)?;
     if server.segments.is_none() {
         start_long(&server)?;
@@ -221,7 +222,7 @@ pub fn start_after(
 
 /// Prepares restarts: the snapshot of the one that has led to this process, and the thread of the
 /// next one.
-fn set_restarts(server: &Arc<Server>, mut inherited: Handover) {
+fn set_restarts(server: &Arc<Server>, inherited: Handover) {
     if inherited.socket_count() > 0 {
         log::warn!(
             "{} listening sockets of the process before are closed, because the settings name \
@@ -229,7 +230,9 @@ fn set_restarts(server: &Arc<Server>, mut inherited: Handover) {
             inherited.socket_count()
         );
     }
-    server.restart.inherit(inherited.take_snapshot());
+    server
+        .restart
+        .inherit(inherited.snapshot().map(Path::to_path_buf));
     // The server owns the function.
     let server_of = Arc::downgrade(server);
     server.restart.set_runner(move |number, request| {
@@ -282,7 +285,12 @@ fn prepare_load(server: &Server) -> Result<Option<Load>, String> {
     }
     let source = loading::prepare(server)?;
     Ok(source.map(|source| -> Load {
-        Box::new(move |server| loading::load(server, &source.name, source.file, source.bytes))
+        Box::new(move |server| {
+            let Source { name, file, bytes } = source;
+            loading::load(server, &name, file, bytes, Origin::Start)?;
+            work::warn_unsaved(server, None);
+            Ok(())
+        })
     }))
 }
 
@@ -428,13 +436,29 @@ fn start_loading(
     let thread = thread_for_scripts("loader".to_owned());
     let spawned = thread.spawn(move || {
         let mut guard = StopOnDrop::new(Arc::clone(&server));
-        load(&server)?;
+        let loaded_all = load(&server);
+        loaded_all.map_err(|why| with_snapshot(&server, why))?;
         guard.is_armed = false;
+        // A load that is ended by a stop has read a part of the file.
+        if !server.stops() {
+            work::follow_restart(&server);
+        }
         // A server that does not wait for the load has dropped the receiver.
         let _ = loaded.send(());
         Ok(())
     });
     spawned.map_err(|error| format!("thread that loads the snapshot file: {error}"))
+}
+
+/// Adds to an error where the keys of the process before a restart are.
+fn with_snapshot(server: &Server, why: String) -> String {
+    match server.restart.inherited() {
+        Some(path) => format!(
+            "{why}; the keys of the process before stay in {}",
+            path.display()
+        ),
+        None => why,
+    }
 }
 
 /// Stops the server when the thread that owns it ends.
@@ -473,7 +497,7 @@ fn log_start(server: &Server, addresses: &[SocketAddr]) {
         bytes => bytes_for_people(bytes),
     };
     let engine = server.engine().describe(&server.config);
-    let path = server.config.text(Id::UnixSocket);
+    let path = server.config.path(Id::UnixSocket);
     let places = match (addresses.is_empty(), path.is_empty()) {
         (_, true) => shown(addresses),
         (true, false) => format!("the local socket {path}"),

@@ -135,11 +135,11 @@ struct State {
     started_changes: u64,
     /// Whether the snapshot in progress was cancelled.
     is_cancelled: bool,
-    /// Whether all keys were removed and no snapshot has begun since then, so that the next one
-    /// should begin as soon as possible.
-    was_flushed: bool,
-    /// Whether all keys were removed before the snapshot in progress began.
-    includes_flush: bool,
+    /// Reason for which the next snapshot should begin as soon as possible, because a crash before
+    /// the next save point would bring back old keys or lose all.
+    due: Option<&'static str>,
+    /// This reason of the snapshot in progress, which has begun since then.
+    begun_due: Option<&'static str>,
     /// Number of changes that the last complete snapshot includes.
     saved_changes: u64,
     /// Time of the last complete snapshot in seconds since 1970, at first of the start.
@@ -151,6 +151,8 @@ struct State {
     last_peak_bytes: usize,
     /// Number of complete snapshots.
     saves: u64,
+    /// Whether the log has named the servers that load a file, because not all do.
+    has_named_readers: bool,
 }
 
 /// State of snapshots.

@@ -37,6 +37,27 @@ pub enum ReplyMode {
     Skip,
 }
 
+/// State for the commands of a primary or of an append-only file.
+#[derive(Debug, Default)]
+pub struct FeedState {
+    /// Whether the present command has run a script, and was not refused before.
+    pub has_run_script: bool,
+    /// The first command that could not be executed, and the reason.
+    failure: Option<String>,
+}
+
+impl FeedState {
+    /// Records that a command cannot be executed, unless one before could not.
+    pub fn fail(&mut self, why: String) {
+        self.failure.get_or_insert(why);
+    }
+
+    /// Removes and returns the recorded failure.
+    pub fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
+    }
+}
+
 /// State of one client.
 #[derive(Debug)]
 pub struct Session {
@@ -72,6 +93,11 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// Whether EXEC runs the commands of a transaction, which is no longer in `transaction`.
     pub runs_transaction: bool,
+    /// Whether a script runs.
+    pub runs_script: bool,
+    /// Time of the script or transaction that runs, in microseconds since 1970. All its commands
+    /// run at this instant.
+    pub instant_us: Option<u64>,
     /// Watched keys with their databases.
     pub watched: BTreeSet<(u8, Vec<u8>)>,
     /// Earliest deadline of a watched key at the time of its WATCH.
@@ -102,9 +128,9 @@ pub struct Session {
     pub announced: Option<Box<Announced>>,
     /// Whether the client is a replica.
     pub is_replica: bool,
-    /// Whether it executes commands of a primary or of an append-only file, which were executed
-    /// before and are not refused.
-    pub is_of_feed: bool,
+    /// State for commands of a primary or of an append-only file, if it executes these. They were
+    /// executed before and are not refused.
+    pub feed: Option<Box<FeedState>>,
     /// Fieldsets of HIMPORT, if the client has prepared any.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// Record of the client that other workers can read.
@@ -118,19 +144,44 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Creates the state of a feed's commands.
-    pub fn of_feed() -> Session {
-        let mut session = Session::new();
-        session.is_of_feed = true;
-        session
+    /// Creates the state of a feed's commands, which are counted among those of a worker. They are
+    /// not counted if there is none with this index.
+    pub fn of_feed(worker: usize) -> Session {
+        Session {
+            feed: Some(Box::default()),
+            ..Session::within(worker)
+        }
+    }
+
+    /// Whether the session executes commands of a primary or of an append-only file.
+    #[inline]
+    pub fn is_of_feed(&self) -> bool {
+        self.feed.is_some()
+    }
+
+    /// Records the reply to a command of a feed, which is no error if it had the effect that it had
+    /// where it was executed first. A script that fails has had its effects before, here as there.
+    pub fn note_feed_reply(&mut self, name: &str, reply: &[u8]) {
+        let Some(feed) = &mut self.feed else { return };
+        let has_run_script = std::mem::take(&mut feed.has_run_script);
+        if let Some(error) = reply.strip_prefix(b"-")
+            && !has_run_script
+        {
+            let error = String::from_utf8_lossy(error);
+            feed.fail(format!("'{name}' was refused: {}", error.trim_end()));
+        }
     }
 
     /// Creates a session without a connection, with all permissions.
     pub fn new() -> Session {
+        Session::within(usize::MAX)
+    }
+
+    fn within(worker: usize) -> Session {
         let mut session = Session::of(Arc::new(ClientInfo::new(
             0,
             Endpoint {
-                worker: usize::MAX,
+                worker,
                 ..Endpoint::default()
             },
             Moment::default(),
@@ -158,6 +209,8 @@ impl Session {
             is_login_admitted: false,
             transaction: None,
             runs_transaction: false,
+            runs_script: false,
+            instant_us: None,
             watched: BTreeSet::new(),
             watched_due: None,
             watched_bytes: 0,
@@ -171,7 +224,7 @@ impl Session {
             effects: None,
             announced: None,
             is_replica: false,
-            is_of_feed: false,
+            feed: None,
             fieldsets: None,
             info,
         }
@@ -218,7 +271,12 @@ impl Session {
     }
 
     /// Looks the user up again if the users have changed. A user that was removed has no rights.
+    /// The commands of a feed have all rights, because those of their users were checked before.
     pub fn refresh(&mut self, acl: &Acl) {
+        if self.is_of_feed() {
+            self.free_version = acl.version();
+            return;
+        }
         if self.user_version != acl.version() {
             let (found, version) = acl.find(self.user.name());
             self.user = found.unwrap_or_else(|| Arc::new(User::new(self.user.name(), false)));

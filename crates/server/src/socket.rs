@@ -2,22 +2,63 @@
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Socket, Type};
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 /// Socket of a client.
 #[derive(Debug)]
 pub enum Stream {
     /// A TCP connection.
-    Tcp(TcpStream),
+    Tcp(Arc<TcpStream>),
     /// A connection through a local socket.
-    Local(UnixStream),
+    Local(Arc<UnixStream>),
+}
+
+/// Reference to a client's socket, by which other threads see whether the client has disconnected.
+/// It does not keep the socket open.
+#[derive(Clone, Debug)]
+pub enum Presence {
+    /// Of a TCP connection.
+    Tcp(Weak<TcpStream>),
+    /// Of a connection through a local socket.
+    Local(Weak<UnixStream>),
+}
+
+impl Presence {
+    /// Whether the socket is open and its peer has not closed the connection, as far as the system
+    /// has been notified of it. It costs one system call.
+    pub fn is_connected(&self) -> bool {
+        match self {
+            Presence::Tcp(socket) => socket.upgrade().is_some_and(|socket| has_peer(&*socket)),
+            Presence::Local(socket) => socket.upgrade().is_some_and(|socket| has_peer(&*socket)),
+        }
+    }
+}
+
+/// Whether no end of the input and no error has arrived at a socket. Input before the end may be
+/// unread.
+fn has_peer(socket: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
+}
+
+impl Stream {
+    /// Returns a reference to the socket for other threads.
+    pub fn presence(&self) -> Presence {
+        match self {
+            Stream::Tcp(socket) => Presence::Tcp(Arc::downgrade(socket)),
+            Stream::Local(socket) => Presence::Local(Arc::downgrade(socket)),
+        }
+    }
 }
 
 /// Calls one method of whichever socket this is.
@@ -33,22 +74,22 @@ macro_rules! either {
 impl Read for Stream {
     #[inline]
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        either!(self, socket => socket.read(bytes))
+        either!(self, socket => (&**socket).read(bytes))
     }
 }
 
 impl Write for Stream {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        either!(self, socket => socket.write(bytes))
+        either!(self, socket => (&**socket).write(bytes))
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        either!(self, socket => socket.write_vectored(slices))
+        either!(self, socket => (&**socket).write_vectored(slices))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        either!(self, socket => socket.flush())
+        either!(self, socket => (&**socket).flush())
     }
 }
 
@@ -60,15 +101,15 @@ impl AsRawFd for Stream {
 
 impl Source for Stream {
     fn register(&mut self, to: &Registry, token: Token, interest: Interest) -> io::Result<()> {
-        either!(self, socket => socket.register(to, token, interest))
+        SourceFd(&self.as_raw_fd()).register(to, token, interest)
     }
 
     fn reregister(&mut self, to: &Registry, token: Token, interest: Interest) -> io::Result<()> {
-        either!(self, socket => socket.reregister(to, token, interest))
+        SourceFd(&self.as_raw_fd()).reregister(to, token, interest)
     }
 
     fn deregister(&mut self, from: &Registry) -> io::Result<()> {
-        either!(self, socket => socket.deregister(from))
+        SourceFd(&self.as_raw_fd()).deregister(from)
     }
 }
 
@@ -119,11 +160,12 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
-                Ok((Stream::Tcp(stream), Peer::Ip(address)))
+                Ok((Stream::Tcp(Arc::new(stream)), Peer::Ip(address)))
             }
             Listener::Local(local) => {
                 let (stream, _) = local.listener.accept()?;
-                Ok((Stream::Local(stream), Peer::Local(local.file.path.clone())))
+                let peer = Peer::Local(local.file.path.clone());
+                Ok((Stream::Local(Arc::new(stream)), peer))
             }
         }
     }

@@ -4,6 +4,7 @@
 //! The type of a command's code is a type parameter, so that modules below the commands can use
 //! this module.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use wire::Args;
 
@@ -182,6 +183,9 @@ pub mod flag {
     /// Sends its reply even if CLIENT REPLY has disabled replies, because it is a message to a
     /// subscriber.
     pub const PUSHES: u32 = 1 << 26;
+    /// Makes the server keep memory for the client until it ends: refused when memory is full and
+    /// the clients together hold more than their part of it.
+    pub const KEEPS: u32 = 1 << 28;
 
     /// Names of the flags in COMMAND's replies. Flags without a name are internal and not reported.
     pub const NAMES: &[(u32, &str)] = &[
@@ -330,6 +334,8 @@ pub struct Table<R: 'static> {
     /// Name by which clients call each command; empty if they cannot.
     names: Vec<String>,
     slots: Vec<NameSlot>,
+    /// Commands by the names of their specifications.
+    own_names: HashMap<&'static str, SpecIndex>,
     subcommands: &'static [Subcommand],
 }
 
@@ -369,7 +375,9 @@ impl<R> Table<R> {
         let specs: Vec<&'static Spec<R>> =
             families.iter().flat_map(|family| family.iter()).collect();
         assert!(specs.len() + subcommands.len() <= COMMANDS_MAX && specs.len() * 2 < SLOTS);
+        let own_names = specs.iter().zip(0..);
         let mut table = Table {
+            own_names: own_names.map(|(spec, index)| (spec.name, index)).collect(),
             names: specs.iter().map(|spec| spec.name.to_owned()).collect(),
             specs,
             slots: Vec::new(),
@@ -439,6 +447,14 @@ impl<R> Table<R> {
             }
             slot = (slot + 1) % SLOTS;
         }
+    }
+
+    /// Returns the index of the command whose specification has this name, which `rename-command`
+    /// does not change. Case is ignored.
+    pub fn lookup_own(&self, name: &[u8]) -> Option<SpecIndex> {
+        let name = name.to_ascii_lowercase();
+        let name = std::str::from_utf8(&name).ok()?;
+        self.own_names.get(name).copied()
     }
 
     /// Whether a long name ends as that of a command does. Case is ignored.

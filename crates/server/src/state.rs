@@ -2,7 +2,7 @@
 
 use crate::acl::Acl;
 use crate::aof::AppendOnly;
-use crate::clients::Clients;
+use crate::clients::{ClientInfo, Clients};
 use crate::clock::{Clock, Moment};
 use crate::config::words::SEGMENT_ENGINE;
 use crate::config::{Config, Id, events};
@@ -15,6 +15,7 @@ use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::logins::Logins;
 use crate::long::Long;
+use crate::message::Message;
 use crate::monitor::Monitors;
 use crate::notices::Notices;
 use crate::pubsub::PubSub;
@@ -419,6 +420,16 @@ impl Server {
         let primary = self.replication.primary();
         let waits = primary.is_some_and(|primary| primary.is_syncing || !primary.has_synced);
         waits.then_some("the replica has not received the data of its primary yet")
+    }
+
+    /// Requests the worker of a client to disconnect it. From now on the client is not served.
+    /// Returns false if that was requested before.
+    pub fn disconnect(&self, info: &ClientInfo) -> bool {
+        let is_first = info.kill();
+        if is_first && let Some(inbox) = self.inboxes.get(info.worker) {
+            inbox.push(info.worker, Message::Kill(info.slot, info.id));
+        }
+        is_first
     }
 
     /// Wakes all workers.

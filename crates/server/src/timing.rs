@@ -214,14 +214,7 @@ impl<'s> Timing<'s> {
                 .hotkeys
                 .record(spec.keys, args, nanos, bytes, now);
         }
-        if let Some(worker) = self.server.stats.workers.get(self.worker) {
-            let stats = &worker.commands[index as usize];
-            stats.calls.fetch_add(1, Relaxed);
-            stats.nanos.fetch_add(nanos, Relaxed);
-            if self.server.config.is_on(Id::LatencyTracking) {
-                stats.micros.record(nanos / 1000, 1);
-            }
-        }
+        count_alone(self.server, self.worker, index, Some(nanos), false);
         note_slow(self.server, spec, client, args, nanos / 1000, now);
     }
 
@@ -261,6 +254,28 @@ impl<'s> Timing<'s> {
             }
         }
         nanos
+    }
+}
+
+/// Counts a command that ran outside of a worker's group, with its duration if it was timed.
+pub fn count_alone(
+    server: &Server,
+    worker: usize,
+    index: SpecIndex,
+    nanos: Option<u64>,
+    is_error: bool,
+) {
+    let Some(worker) = server.stats.workers.get(worker) else {
+        return;
+    };
+    let stats = &worker.commands[index as usize];
+    stats.calls.fetch_add(1, Relaxed);
+    stats.failed.fetch_add(u64::from(is_error), Relaxed);
+    if let Some(nanos) = nanos {
+        stats.nanos.fetch_add(nanos, Relaxed);
+        if server.config.is_on(Id::LatencyTracking) {
+            stats.micros.record(nanos / 1000, 1);
+        }
     }
 }
 

@@ -235,7 +235,7 @@ fn chosen<T: Copy>(config: &Config, id: Id, all: &[(&str, T)]) -> Result<Vec<T>,
 
 /// Reads the file that a setting names. Returns the setting's name, the path and the contents.
 fn contents(config: &Config, id: Id) -> Result<(&'static str, String, Vec<u8>), String> {
-    let (name, path) = (TABLE[id as usize].name, config.text(id));
+    let (name, path) = (TABLE[id as usize].name, config.path(id));
     if path.is_empty() {
         return Err(format!("{name} is required for TLS"));
     }

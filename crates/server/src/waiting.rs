@@ -4,7 +4,7 @@ use crate::acl::User;
 use crate::clients::ClientInfo;
 use crate::clock::Moment;
 use crate::queue::Transaction;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::{Keyspace, Kind, View};
@@ -117,6 +117,14 @@ impl Blocking {
         all.values()
             .filter(|waiter| waiter.deadline.is_some())
             .count()
+    }
+
+    /// Returns the number of keys whose removal ends a blocked command with an error.
+    pub fn failing_keys(&self) -> usize {
+        let all = self.all();
+        let keys = all.values().filter(|waiter| waiter.may_fail);
+        let keys = keys.flat_map(|waiter| waiter.keys.iter().map(|key| (waiter.db, &key[..])));
+        keys.collect::<HashSet<_>>().len()
     }
 
     /// Returns all blocked commands.

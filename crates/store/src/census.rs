@@ -86,12 +86,13 @@ impl TtlSums {
 fn add_memory(locked: &Locked, facts: &mut MemoryFacts) {
     facts.pending_objects += locked.pending_objects();
     facts.pending_bytes += locked.pending_bytes();
-    for db in locked.dbs.iter().flatten() {
+    for (number, db) in locked.dbs.iter().enumerate() {
+        let Some(db) = db else { continue };
         let (policies, index) = db.algorithm_bytes();
         facts.entry_bytes += db.entries.entry_bytes();
         facts.table_bytes += db.entries.table_bytes();
         facts.policy_bytes += policies;
-        facts.expiry_bytes += index;
+        facts.expiry_bytes += index + locked.local_bytes(number);
         facts.arena_free_bytes += db.entries.free_bytes();
     }
     facts.used_bytes =

@@ -14,8 +14,10 @@ use std::hash::Hasher;
 /// packed forms, and the parameters of the large forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// Instant of the command. An element whose deadline is earlier has expired.
+    /// Time of the command, from which TTLs, ages and idle times are counted.
     pub now: Tick,
+    /// Elements whose deadline is earlier have expired, see [`crate::View::horizon`].
+    pub horizon: Tick,
     /// Limits up to which collections are packed.
     pub limits: &'a Limits,
     /// Secret key of the hash function of large collections.
@@ -93,6 +95,7 @@ impl<'a> Scene<'a> {
     pub(crate) fn of(now: Tick, limits: &'a Limits) -> Scene<'a> {
         Scene {
             now,
+            horizon: now,
             limits,
             hash_key: [1, 2],
             expiry: &ExpirySpec::Ranked(()),

@@ -196,7 +196,7 @@ impl TimedElements {
         secondary: &mut impl SecondaryIndex,
     ) -> Slot {
         let slot = self.elements.insert(member, value);
-        self.apply_moves(scene.now, Some(slot), secondary)
+        self.apply_moves(scene.horizon, Some(slot), secondary)
             .unwrap_or(slot)
     }
 
@@ -276,7 +276,7 @@ impl TimedElements {
             return false;
         };
         let old = self.elements.deadline(slot);
-        if old.is_some_and(|old| scene.now > old) {
+        if old.is_some_and(|old| scene.horizon > old) {
             return false;
         }
         if let Some(deadline) = choose(old) {
@@ -295,7 +295,7 @@ impl TimedElements {
         let deadline_index = self
             .deadline_index
             .get_or_insert_with(|| DeadlineIndex::new(scene));
-        let (elements, now) = (&mut self.elements, scene.now);
+        let (elements, now) = (&mut self.elements, scene.horizon);
         let Some(deadline) = deadline else {
             deadline_index
                 .index
@@ -449,7 +449,7 @@ impl TimedElements {
             for slot in slots {
                 if elements.deadline(slot).is_some() {
                     elements.set_link(slot, 0);
-                    let (elements, now) = (&mut elements, scene.now);
+                    let (elements, now) = (&mut elements, scene.horizon);
                     deadline_index
                         .index
                         .insert(&mut DeadlineCells { elements, now }, slot);
@@ -540,10 +540,10 @@ impl Representation for TimedElements {
 impl DeadlineIndex {
     fn new(scene: &Scene<'_>) -> Box<DeadlineIndex> {
         Box::new(DeadlineIndex {
-            index: AnyExpiry::new(scene.now, scene.expiry, scene.seed),
+            index: AnyExpiry::new(scene.horizon, scene.expiry, scene.seed),
             own: None,
             latest: Tick(0),
-            last_seen: scene.now,
+            last_seen: scene.horizon,
         })
     }
 }

@@ -105,7 +105,8 @@ pub struct MemoryFacts {
     pub table_bytes: u64,
     /// Number of bytes of the eviction policies' structures, such as queues and ghosts.
     pub policy_bytes: u64,
-    /// Number of bytes of the expiry indexes' structures.
+    /// Number of bytes of the expiry indexes' structures, and on a replica of the record of keys
+    /// that clients have written.
     pub expiry_bytes: u64,
     /// Number of free bytes inside the arenas.
     pub arena_free_bytes: u64,

@@ -53,6 +53,8 @@ struct Cell {
     /// Earliest deadline of the shard's indexes in milliseconds, readable without the lock;
     /// `u64::MAX` means none.
     next_due: AtomicU64,
+    /// Earliest deadline of the keys that clients of a replica have written.
+    next_local: AtomicU64,
     /// Number of changes when it was last read.
     changes: AtomicU64,
     /// Number of consecutive calls of background work that found the shard locked.
@@ -85,9 +87,11 @@ impl Keyspace {
         let expiry = parse_expiry(&options.expiry)?;
         let memory = Memory::default();
         memory.set_max_bytes(options.maxmemory);
+        memory.set_evicts(policy.spec.is_some());
         let cell = |_| Cell {
             locked: Mutex::default(),
             next_due: AtomicU64::new(u64::MAX),
+            next_local: AtomicU64::new(u64::MAX),
             changes: AtomicU64::new(0),
             missed: AtomicU32::new(0),
             evictable_bytes: AtomicU64::new(0),
@@ -122,12 +126,13 @@ impl Keyspace {
 
     /// Creates an empty keyspace of one shard that can hold values of this one for a while. It has
     /// the same hash function, the same limits of packed collections and the same indexes, but no
-    /// memory limit. It collects events if this one does.
+    /// memory limit, except that of a single value. It collects events if this one does.
     pub fn annex(&self) -> Keyspace {
         let (own, seed) = (&self.shared, self.shared.seed);
         let cell = Cell {
             locked: Mutex::default(),
             next_due: AtomicU64::new(u64::MAX),
+            next_local: AtomicU64::new(u64::MAX),
             changes: AtomicU64::new(0),
             missed: AtomicU32::new(0),
             evictable_bytes: AtomicU64::new(0),
@@ -135,7 +140,7 @@ impl Keyspace {
         Keyspace {
             cells: Box::new([cell]),
             shared: Shared {
-                memory: Memory::default(),
+                memory: own.memory.annex(),
                 shard_count: 1,
                 databases: own.databases,
                 notify: AtomicBool::new(own.is_notifying()),
@@ -288,6 +293,18 @@ impl Keyspace {
         }
     }
 
+    /// Locks a shard. Sets `has_waited` if another thread held it.
+    pub(crate) fn guard_noting(
+        &self,
+        shard: usize,
+        has_waited: &mut bool,
+    ) -> MutexGuard<'_, Locked> {
+        self.try_guard(shard).unwrap_or_else(|| {
+            *has_waited = true;
+            self.guard(shard)
+        })
+    }
+
     pub(crate) fn guard(&self, shard: usize) -> MutexGuard<'_, Locked> {
         // A worker that panicked under the lock may have left the shard inconsistent. Serving what
         // is there is better than stopping every other worker.
@@ -338,6 +355,12 @@ impl Keyspace {
         self.cells[shard].next_due.store(due, Ordering::Release);
     }
 
+    /// Publishes the earliest deadline of the keys that clients of a replica have written.
+    pub(crate) fn publish_local(&self, shard: usize, locked: &Locked) {
+        let due = locked.next_local().map_or(u64::MAX, |t| t.0);
+        self.cells[shard].next_local.store(due, Ordering::Release);
+    }
+
     /// Publishes an earlier next run of a shard's indexes if a deadline that was set in a database
     /// requires one.
     #[inline]
@@ -355,6 +378,15 @@ impl Keyspace {
             u64::MAX => None,
             due => Some(Tick(due)),
         }
+    }
+
+    /// Returns the earliest deadline of a shard if [`Keyspace::expire`] has something to remove at
+    /// `now`. Takes no lock.
+    pub fn due(&self, shard: usize, now: Tick) -> Option<Tick> {
+        let until = self.removal_instant(now);
+        let due = self.next_due(shard).filter(|due| *due <= until);
+        let local = || Tick(self.cells[shard].next_local.load(Ordering::Acquire));
+        due.or_else(|| Some(local()).filter(|local| *local < now && !self.is_frozen()))
     }
 
     /// Removes expired keys and elements of one shard in the order of their deadlines.
@@ -387,12 +419,17 @@ impl Keyspace {
         let used_before = locked.used_bytes();
         let mut budget = Budget(steps);
         locked.observe_clock(now);
-        let now = self.removal_instant(now);
+        let until = self.removal_instant(now);
         let keys_before = locked.counters.expired_keys;
-        expired.more = locked.expire(now, &mut budget, &self.shared, &mut |deadline, count| {
+        let mut count = |deadline, count| {
             expired.count += count;
             report(deadline, count);
-        });
+        };
+        expired.more = locked.expire(until, &mut budget, &self.shared, &mut count);
+        if self.cells[shard].next_local.load(Ordering::Relaxed) < now.0 {
+            expired.more |= locked.expire_local(now, &mut budget, &self.shared, &mut count);
+            self.publish_local(shard, &locked);
+        }
         expired.keys = (locked.counters.expired_keys - keys_before) as u32;
         expired.bytes = used_before.saturating_sub(locked.used_bytes());
         expired.next_due = locked.next_due();
@@ -504,6 +541,7 @@ impl Keyspace {
     /// The policy does not exist. The message is meant for users.
     pub fn set_policy(&self, name: &str) -> Result<(), String> {
         let policy = PolicyChoice::parse(name)?;
+        self.shared.memory.set_evicts(policy.spec.is_some());
         *self.shared.settings() = policy;
         self.shared.settings_number.fetch_add(1, Ordering::Release);
         // Shards without a drain in progress are changed at once, so that the old policy does not
@@ -537,14 +575,34 @@ impl Keyspace {
 
     /// Adds a change to the bytes that the host uses outside the keyspace, such as buffers of
     /// clients. They count against `maxmemory`: entries are evicted, or writes refused, by the sum.
+    /// Entries are evicted only for what the host may keep: the bytes that
+    /// [`Keyspace::set_outside_bytes_max`] sets, or a quarter of `maxmemory`.
     pub fn add_outside_bytes(&self, change: i64) {
         self.shared.memory.add_outside_bytes(change);
     }
 
     /// Sets the bytes outside the keyspace to which the host returns by itself, such as a limit on
-    /// buffers of clients. Background work does not evict for what is above. 0 means no such limit.
+    /// buffers of clients. No entry is evicted, and no write refused, for what is above. 0 means no
+    /// such limit.
     pub fn set_outside_bytes_max(&self, bytes: u64) {
         self.shared.memory.set_outside_bytes_max(bytes);
+    }
+
+    /// Returns whether the host must not use more bytes outside the keyspace: all bytes together
+    /// are over `maxmemory`, and the host uses more than it may keep.
+    pub fn is_outside_full(&self) -> bool {
+        self.shared.memory.is_outside_full()
+    }
+
+    /// Returns whether a value of this many bytes can be stored if all entries are evicted. A
+    /// larger one must be refused before it evicts them. A keyspace that does not evict by itself,
+    /// such as that of a replica, can hold any value.
+    ///
+    /// `given_bytes` of the value are in a request that is counted by
+    /// [`Keyspace::add_outside_bytes`]. They are not counted twice.
+    pub fn can_hold(&self, bytes: usize, given_bytes: usize) -> bool {
+        let max = self.shared.memory.value_bytes_max(given_bytes as u64);
+        self.is_frozen() || max.is_none_or(|max| bytes as u64 <= max)
     }
 
     /// Returns the bytes that the host uses outside the keyspace.

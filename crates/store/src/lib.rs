@@ -62,10 +62,12 @@ pub use tracking::{Invalidation, InvalidationCause};
 /// Streams and their parts.
 pub mod stream {
     pub use crate::types::{
-        AutoClaimed, Claim, Consumer, ConsumerIndex, Delivery, Entry, Expired, Fields, Group,
-        IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, IdempotenceFacts, NewFields, Pending, References,
-        Removed, StreamFacts, StreamId, Trim, TrimTo,
+        AutoClaimed, Claim, Claimed, Consumer, ConsumerIndex, Delivery, Entry, Expired, Fields,
+        Group, IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, IdempotenceFacts, NewFields, Pending,
+        References, Removed, StreamFacts, StreamId, Trim, TrimTo, Trimmed,
     };
 }
 pub use types::{End, Hash, Interval, List, Set, SortedSet, Stream};
-pub use view::{AnyCollection, Edited, Extent, Lease, NewDeadline, Pages, Tracking, View};
+pub use view::{
+    AnyCollection, Edited, Extent, Instants, Lease, NewDeadline, Pages, Tracking, View,
+};

@@ -1,6 +1,6 @@
 //! Accounting of the memory that all shards use together, and its limit.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Sum of the shards' memory as they have published it, and the limit.
 ///
@@ -16,8 +16,12 @@ pub(crate) struct Memory {
     pending_bytes: AtomicU64,
     /// Bytes outside the shards to which the host returns by itself; 0 means that it does not.
     outside_bytes_max: AtomicU64,
+    /// Whether the policy evicts entries.
+    evicts: AtomicBool,
     /// Maximum number of bytes; 0 means no limit.
     max_bytes: AtomicU64,
+    /// Maximum number of bytes of a value in an annex, which has no other limit; 0 means none.
+    value_bytes_max: u64,
     /// Number of shards in which the arena of a database has nearly used up its slot numbers. That
     /// arena has 28 GiB of pages or more.
     full_shards: AtomicUsize,
@@ -25,6 +29,10 @@ pub(crate) struct Memory {
 
 /// Largest change in bytes that a shard may keep unpublished.
 pub(crate) const SLACK_BYTES: u64 = 2048;
+
+/// Part of the limit, as a divisor, up to which entries are evicted for bytes outside the shards,
+/// if the host does not return to a number of bytes by itself.
+const OUTSIDE_PART: u64 = 4;
 
 impl Memory {
     pub fn max_bytes(&self) -> u64 {
@@ -54,21 +62,65 @@ impl Memory {
             self.outside_bytes_max.store(bytes, Ordering::Relaxed);
         }
     }
-    /// Returns whether the memory is over its limit, not counting the bytes outside the shards that
-    /// the host is about to free.
-    pub fn is_over_at_rest(&self) -> bool {
-        let max = self.max_bytes();
-        let outside = match self.outside_bytes_max.load(Ordering::Relaxed) {
-            0 => self.outside_bytes(),
-            most => self.outside_bytes().min(most),
-        };
-        max > 0 && self.used_bytes().saturating_add(outside) > max
+    /// Sets whether the policy evicts entries.
+    pub fn set_evicts(&self, evicts: bool) {
+        self.evicts.store(evicts, Ordering::Relaxed);
     }
-    /// Returns the part of the limit that each of `shard_count` shards may use: the bytes that the
-    /// host uses outside the shards are subtracted. If the memory is over its limit, a shard uses
-    /// more than this part.
+    /// Returns the bytes outside the shards for which entries may be evicted.
+    fn outside_part(&self) -> u64 {
+        match self.outside_bytes_max.load(Ordering::Relaxed) {
+            0 => self.max_bytes() / OUTSIDE_PART,
+            most => most,
+        }
+    }
+    /// Returns the bytes outside the shards that count against the limit.
+    fn counted_outside_bytes(&self) -> u64 {
+        self.counted_of(self.outside_bytes())
+    }
+    /// Returns how many of these bytes outside the shards count against the limit. If the policy
+    /// evicts, a part of the limit bounds them, so that a single large request does not evict all
+    /// entries. Otherwise all of them count, because they only cause writes to be refused.
+    fn counted_of(&self, outside_bytes: u64) -> u64 {
+        let is_bounded = self.evicts.load(Ordering::Relaxed)
+            || self.outside_bytes_max.load(Ordering::Relaxed) > 0;
+        match is_bounded {
+            true => outside_bytes.min(self.outside_part()),
+            false => outside_bytes,
+        }
+    }
+    /// Returns whether the host must not use more bytes outside the shards: all bytes together are
+    /// over the limit, and those outside are more than their part.
+    pub fn is_outside_full(&self) -> bool {
+        let (max, outside) = (self.max_bytes(), self.outside_bytes());
+        max > 0 && outside > self.outside_part() && self.used_bytes().saturating_add(outside) > max
+    }
+    /// Returns the account of a keyspace that has no limit, and that holds values of this one for a
+    /// while. A value there may have as many bytes as this account's limit.
+    pub fn annex(&self) -> Memory {
+        Memory {
+            value_bytes_max: match self.max_bytes() {
+                0 => self.value_bytes_max,
+                max => max,
+            },
+            ..Memory::default()
+        }
+    }
+    /// Returns the largest number of bytes that can be stored if all entries are evicted; `None`
+    /// without a limit. Of the bytes outside the shards, `given_bytes` hold what is to be stored;
+    /// they do not count, because they are freed once it is stored.
+    pub fn value_bytes_max(&self, given_bytes: u64) -> Option<u64> {
+        let outside = self.outside_bytes().saturating_sub(given_bytes);
+        match self.max_bytes() {
+            0 => Some(self.value_bytes_max).filter(|max| *max > 0),
+            max => Some(max.saturating_sub(self.counted_of(outside))),
+        }
+    }
+    /// Returns the part of the limit that each of `shard_count` shards may use: the counted bytes
+    /// outside the shards are subtracted. If the memory is over its limit, a shard uses more than
+    /// this part.
     pub fn share_bytes(&self, shard_count: usize) -> u64 {
-        self.max_bytes().saturating_sub(self.outside_bytes()) / shard_count as u64
+        let max = self.max_bytes();
+        max.saturating_sub(self.counted_outside_bytes()) / shard_count as u64
     }
     /// Returns the bytes of values that wait to be freed.
     pub fn pending_bytes(&self) -> u64 {
@@ -124,7 +176,9 @@ impl Memory {
     #[inline]
     fn exceeds(&self, more: u64) -> bool {
         let max = self.max_bytes();
-        let used = self.used_bytes().saturating_add(self.outside_bytes());
+        let used = self
+            .used_bytes()
+            .saturating_add(self.counted_outside_bytes());
         max > 0 && used.saturating_add(more) > max
     }
 }

@@ -17,8 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 mod edit;
+mod local;
 
 pub(crate) use edit::{EditedValue, IndexState, file, is_dead};
+use local::LocalKeys;
 
 /// Number of steps of eviction that any write may take. A step evicts or examines one entry.
 const EVICT_STEPS: u32 = 128;
@@ -53,6 +55,8 @@ const RESIZE_CHANGE: u64 = 32;
 pub(crate) struct Locked {
     /// Databases up to the highest number in which a key was stored.
     pub dbs: Vec<Option<Box<Db>>>,
+    /// Keys that clients of a replica have written, by database. Empty unless there were some.
+    local: Vec<LocalKeys>,
     /// Flags of the watched keys. A tree, because a hash table that grows delays a step of WATCH by
     /// milliseconds.
     pub watched: BTreeMap<DbKey, Vec<Arc<AtomicBool>>>,
@@ -147,9 +151,12 @@ impl Locked {
     }
 
     /// Fails the transactions that watch a changed key and invalidates it for clients that cache
-    /// it.
+    /// it. The key no longer counts as written by a client of a replica.
     #[inline]
     pub fn mark_changed(&mut self, db: u8, key: &[u8], cause: InvalidationCause) {
+        if let Some(local) = self.local.get_mut(db as usize) {
+            local.remove(key);
+        }
         if let Some(tracked) = &mut self.tracked {
             tracked.invalidate(key, cause);
         }
@@ -194,6 +201,7 @@ impl Locked {
     #[inline]
     pub fn account(&mut self, db: u8, shared: &Shared) {
         let bytes = self.dbs[db as usize].as_ref().map_or(0, |d| db_bytes(d));
+        let bytes = bytes + self.local_bytes(db as usize);
         let before = std::mem::replace(&mut self.db_bytes[db as usize], bytes);
         self.used_bytes = self.used_bytes + bytes - before;
         if self.used_bytes.abs_diff(self.published_bytes) > SLACK_BYTES {
@@ -293,13 +301,10 @@ impl Locked {
         let is_recorded = is_recorded && !self.is_lent(db, slot);
         self.preserve_whole(db, slot, shared);
         let is_published = shared.is_notifying() && removal != Removal::Deleted;
+        let is_observed = self.is_observed() || !self.waiting.is_empty();
         let data = self.dbs[db as usize]
             .as_mut()
             .expect("the database holds the entry");
-        let is_observed = !self.watched.is_empty()
-            || self.tracked.is_some()
-            || self.journal.is_some()
-            || !self.waiting.is_empty();
         let key = (is_published || is_observed).then(|| data.entries.key(slot).to_vec());
         let object = match removal {
             Removal::Deleted | Removal::ExpiredOnAccess | Removal::Emptied(IndexState::Indexed) => {
@@ -355,6 +360,14 @@ impl Locked {
         if is_published {
             self.push_event((db, class, name), key, Vec::new(), shared);
         }
+    }
+
+    /// Whether the name of a changed key is needed, apart from its event.
+    pub fn is_observed(&self) -> bool {
+        !self.watched.is_empty()
+            || self.tracked.is_some()
+            || self.journal.is_some()
+            || !self.local.is_empty()
     }
 
     /// Whether the value of an entry was lent. The removal of such an entry is recorded when the
@@ -490,6 +503,71 @@ impl Locked {
         }
     }
 
+    /// Records that a client of a replica has written a key that is due at a deadline.
+    pub fn insert_local(&mut self, db: u8, key: &[u8], deadline: Tick, shared: &Shared) {
+        if self.local.len() <= db as usize {
+            self.local.resize_with(db as usize + 1, LocalKeys::default);
+        }
+        self.local[db as usize].insert(key, deadline);
+        self.account(db, shared);
+    }
+
+    /// Returns the bytes that record which keys of a database clients of a replica have written.
+    pub fn local_bytes(&self, db: usize) -> u64 {
+        self.local.get(db).map_or(0, LocalKeys::bytes)
+    }
+
+    /// Forgets which keys of a database clients of a replica have written.
+    pub fn forget_local(&mut self, db: u8) {
+        if let Some(local) = self.local.get_mut(db as usize) {
+            *local = LocalKeys::default();
+        }
+    }
+
+    /// Returns the earliest deadline of the keys that clients of a replica have written.
+    pub fn next_local(&self) -> Option<Tick> {
+        let firsts = self.local.iter().filter_map(LocalKeys::first);
+        firsts.map(|(deadline, _)| *deadline).min()
+    }
+
+    /// Removes due keys, and due elements of keys, that clients of a replica have written. Returns
+    /// true if the budget was used up.
+    pub fn expire_local(
+        &mut self,
+        now: Tick,
+        budget: &mut Budget,
+        shared: &Shared,
+        report: &mut dyn FnMut(Tick, u32),
+    ) -> bool {
+        for db in 0..self.local.len() {
+            let is_due = |first: &&(Tick, Arc<[u8]>)| first.0 < now;
+            while let Some((_, name)) = self.local[db].first().filter(is_due).cloned() {
+                if !budget.spend() {
+                    return true;
+                }
+                self.local[db].remove(&name);
+                self.account(db as u8, shared);
+                let key = shared.key(db as u8, &name);
+                let Some(data) = &mut self.dbs[db] else {
+                    continue;
+                };
+                let Some(slot) = data.find(key.hash, &name) else {
+                    continue;
+                };
+                let (kept, db) = (IndexState::Indexed, key.db);
+                if let Some(slot) = self.expire_due(db, slot, kept, now, budget, shared, report)
+                    && let Some(data) = self.db(db)
+                    && let Some(next) = data.entries.shape(slot).deadline
+                {
+                    // With budget left, what is due waits for the index or for a snapshot.
+                    let next = if budget.0 > 0 { next.max(now) } else { next };
+                    self.insert_local(db, &name, next, shared);
+                }
+            }
+        }
+        false
+    }
+
     /// Swaps two databases with all state kept by their numbers.
     pub fn swap(&mut self, a: u8, b: u8, shared: &Shared) {
         if a == b {
@@ -504,6 +582,11 @@ impl Locked {
         self.dbs.swap(i, j);
         self.db_bytes.swap(i, j);
         self.drain_cursors.swap(i, j);
+        if !self.local.is_empty() {
+            let len = self.local.len().max(i.max(j) + 1);
+            self.local.resize_with(len, LocalKeys::default);
+            self.local.swap(i, j);
+        }
         self.waiting.mark_all_ready([a, b], || shared.next_event());
     }
 
@@ -579,6 +662,7 @@ impl Locked {
             }
         }
         assert_eq!(self.db_bytes.iter().sum::<u64>(), self.used_bytes);
+        self.local.iter().for_each(LocalKeys::check);
         let small = self.deferred.iter().map(|o| o.heap_bytes() as u64);
         let large = self.deferred_large.iter().map(|waste| waste.bytes);
         let flushed = self.flushed.iter().map(|waste| waste.bytes);

@@ -98,6 +98,12 @@ impl Shared {
         }
     }
 
+    /// Whether what expires at an instant is not removed because of a limit of removal.
+    #[inline]
+    pub fn is_beyond_limit(&self, at: Tick) -> bool {
+        at.0 > self.removes_until.load(Ordering::Relaxed)
+    }
+
     /// Records that a large collection with deadlines of elements was stored.
     #[inline]
     pub fn note_timed_collection(&self) {
@@ -116,6 +122,7 @@ impl Shared {
     pub fn scene(&self, now: Tick) -> Scene<'_> {
         Scene {
             now,
+            horizon: now,
             limits: &self.limits,
             hash_key: self.hash_key,
             expiry: &self.element_expiry,

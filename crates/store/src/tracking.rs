@@ -87,16 +87,23 @@ impl Tracked {
             readers.push(reader);
             return;
         }
-        while self.keys.len() >= keys_max.clamp(1, u32::MAX as usize) {
-            self.next_victim = (self.next_victim + 1) % self.keys.len();
-            self.invalidate_at(self.next_victim, InvalidationCause::Server);
-        }
+        let others_max = keys_max.clamp(1, u32::MAX as usize) - 1;
+        self.limit(others_max, usize::MAX);
         let name: Arc<[u8]> = Arc::from(key);
         self.index.insert(Arc::clone(&name), self.keys.len() as u32);
         self.keys.push(TrackedKey {
             key: name,
             readers: vec![reader],
         });
+    }
+
+    /// Removes and invalidates keys, at most `budget`, while there are more than `keys_max`.
+    pub fn limit(&mut self, keys_max: usize, budget: usize) {
+        let excess = self.keys.len().saturating_sub(keys_max);
+        for _ in 0..excess.min(budget) {
+            self.next_victim = (self.next_victim + 1) % self.keys.len();
+            self.invalidate_at(self.next_victim, InvalidationCause::Server);
+        }
     }
 
     /// Removes a changed key and queues its invalidation, if a client is to be notified.

@@ -15,7 +15,7 @@ pub use list::{End, List};
 pub use set::Set;
 pub use sorted_set::{Interval, SortedSet};
 pub use stream::{
-    AutoClaimed, Claim, Consumer, ConsumerIndex, Delivery, Entry, Expired, Fields, Group,
+    AutoClaimed, Claim, Claimed, Consumer, ConsumerIndex, Delivery, Entry, Expired, Fields, Group,
     IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, IdempotenceFacts, NewFields, Pending, References,
-    Removed, Stream, StreamFacts, StreamId, Trim, TrimTo,
+    Removed, Stream, StreamFacts, StreamId, Trim, TrimTo, Trimmed,
 };

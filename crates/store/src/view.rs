@@ -2,6 +2,9 @@
 //!
 //! Every method with a key first removes the key or its elements if they have expired. Therefore
 //! commands never find expired keys.
+//!
+//! Commands of an append-only file or of a primary run on a view whose *horizon* precedes its time:
+//! they find what has expired, because the deletions are commands of the same source.
 
 use crate::event::{Class, Event, EventQueue};
 use crate::facts::{EntryFacts, Kind};
@@ -67,13 +70,34 @@ pub(crate) enum Guards<'a> {
     All(Vec<MutexGuard<'a, Locked>>),
 }
 
+/// The two instants of a command. They are equal unless the command comes from a source that
+/// deletes by itself what has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instants {
+    /// Time at which the command runs. TTLs, ages and idle times are counted from it.
+    pub now: Tick,
+    /// Instant that decides what has expired: what has an earlier deadline.
+    pub horizon: Tick,
+}
+
+impl From<Tick> for Instants {
+    fn from(now: Tick) -> Instants {
+        Instants { now, horizon: now }
+    }
+}
+
 /// One or more locked shards at one instant, on which a command operates.
 pub struct View<'a> {
     pub(crate) space: &'a Keyspace,
     guards: Guards<'a>,
+    /// Time at which commands run.
     now: Tick,
+    /// Instant that decides what has expired.
+    horizon: Tick,
     /// Whether a command has written a key on which clients are blocked.
     pub(crate) has_ready: bool,
+    /// Whether another thread held one of the shards when they were locked.
+    has_waited: bool,
     /// Whether a command has queued invalidations of tracked keys.
     has_invalidated: bool,
     /// Number of changes by commands through this view.
@@ -93,55 +117,87 @@ impl Keyspace {
     /// Locks one shard at the instant `now`.
     #[inline]
     pub fn lock_one(&self, shard: usize, now: Tick) -> View<'_> {
-        View::new(self, Guards::One(shard, self.guard(shard)), now)
+        let mut has_waited = false;
+        let guard = self.guard_noting(shard, &mut has_waited);
+        View::new(self, Guards::One(shard, guard), now, has_waited)
     }
 
     /// Locks one shard, or returns `None` if it is locked.
     pub fn try_lock_one(&self, shard: usize, now: Tick) -> Option<View<'_>> {
         let locked = self.try_guard(shard)?;
-        Some(View::new(self, Guards::One(shard, locked), now))
+        Some(View::new(self, Guards::One(shard, locked), now, false))
     }
 
     /// Locks several shards. `shards` must be ascending and distinct.
     pub fn lock_many(&self, shards: &[usize], now: Tick) -> View<'_> {
         debug_assert!(shards.is_sorted_by(|a, b| a < b));
+        let mut has_waited = false;
         let guards = shards
             .iter()
-            .map(|&shard| (shard, self.guard(shard)))
+            .map(|&shard| (shard, self.guard_noting(shard, &mut has_waited)))
             .collect();
-        View::new(self, Guards::Some(guards), now)
+        View::new(self, Guards::Some(guards), now, has_waited)
     }
 
     /// Locks all shards.
     pub fn lock_all(&self, now: Tick) -> View<'_> {
+        let mut has_waited = false;
         let guards = (0..self.shard_count())
-            .map(|shard| self.guard(shard))
+            .map(|shard| self.guard_noting(shard, &mut has_waited))
             .collect();
-        View::new(self, Guards::All(guards), now)
+        View::new(self, Guards::All(guards), now, has_waited)
     }
 }
 
 impl<'a> View<'a> {
-    fn new(space: &'a Keyspace, guards: Guards<'a>, now: Tick) -> Self {
+    fn new(space: &'a Keyspace, guards: Guards<'a>, now: Tick, has_waited: bool) -> Self {
         View {
             space,
             guards,
             now,
+            horizon: now,
+            has_waited,
             has_ready: false,
             has_invalidated: false,
             changes: 0,
         }
     }
 
-    /// Returns the instant at which commands run. It decides which keys have expired.
+    /// Whether another thread held one of the shards when they were locked, so that the caller's
+    /// instant may have passed.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
+    /// Returns the time at which commands run. TTLs, ages and idle times are counted from it.
     pub fn now(&self) -> Tick {
         self.now
     }
 
-    /// Sets another instant under the same locks. An earlier one is for reading values as they were
-    /// then, before elements of them have expired.
+    /// Returns the instant that decides what has expired: what has an earlier deadline. It is the
+    /// time at which commands run, unless [`View::set_horizon`] has set another one.
+    pub fn horizon(&self) -> Tick {
+        self.horizon
+    }
+
+    /// Returns both instants.
+    pub fn instants(&self) -> Instants {
+        Instants {
+            now: self.now,
+            horizon: self.horizon,
+        }
+    }
+
+    /// Sets another time under the same locks, which also becomes the horizon. An earlier one is
+    /// for reading values as they were then, before elements of them have expired.
     pub fn set_now(&mut self, now: Tick) {
-        self.now = now;
+        (self.now, self.horizon) = (now, now);
+    }
+
+    /// Sets the instant that decides what has expired, for commands that must find what has expired
+    /// since then.
+    pub fn set_horizon(&mut self, horizon: Tick) {
+        self.horizon = horizon;
     }
 
     #[inline]
@@ -181,7 +237,7 @@ impl<'a> View<'a> {
     /// Returns the slot of a live key. The error is true if the key had expired and was removed.
     #[inline]
     fn live_or_dead(&mut self, key: &Key<'_>, purpose: Purpose) -> Result<Slot, bool> {
-        let now = self.now;
+        let horizon = self.horizon;
         let (_, _, locked) = self.parts(key);
         let db = locked
             .dbs
@@ -193,7 +249,7 @@ impl<'a> View<'a> {
             .entries
             .shape(slot)
             .deadline
-            .is_some_and(|deadline| now > deadline)
+            .is_some_and(|deadline| horizon > deadline)
         {
             return self.expire_due_entry(key, slot, purpose).ok_or(true);
         }
@@ -203,13 +259,19 @@ impl<'a> View<'a> {
     /// Handles an entry whose indexed deadline has passed. Returns its slot if it is still present.
     #[cold]
     fn expire_due_entry(&mut self, key: &Key<'_>, slot: Slot, purpose: Purpose) -> Option<Slot> {
-        let now = self.now;
+        let now = self.horizon;
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
-        if shared.removal_instant(now) < now {
+        let is_held = match purpose {
+            Purpose::Read => shared.removal_instant(now) < now,
+            // A client writes to a replica. A second entry of the key must not be added, so that
+            // what has expired is removed first. Commands of the primary find it, see
+            // [`View::set_horizon`].
+            Purpose::Write => shared.is_frozen(),
+        };
+        if is_held {
             // Readers skip expired elements. A key without live ones does not exist for them. A
-            // writer finds what is hidden, because a second entry of the key must not be added, and
-            // because a command of the primary may have found it alive.
+            // writer finds it, because a second entry must not be added.
             let is_hidden = purpose == Purpose::Read && is_dead(self.db(key), slot, now);
             return (!is_hidden).then_some(slot);
         }
@@ -222,6 +284,9 @@ impl<'a> View<'a> {
         let (kept, db) = (IndexState::Indexed, key.db);
         let slot = locked.expire_due(db, slot, kept, now, &mut budget, shared, &mut |_, _| {})?;
         space.publish_deadline(shard, db, locked);
+        if let Some(next) = self.db(key).entries.shape(slot).deadline {
+            self.note_local(key, next);
+        }
         Some(slot)
     }
 
@@ -377,10 +442,23 @@ impl<'a> View<'a> {
         let (space, shard, locked) = self.parts(key);
         locked.mark_changed(key.db, key.bytes, InvalidationCause::Command);
         locked.account(key.db, space.shared());
-        if deadline.is_some() {
+        if let Some(deadline) = deadline {
             space.publish_deadline(shard, key.db, locked);
+            self.note_local(key, deadline);
         }
         self.mark_ready(key);
+    }
+
+    /// Records a key that has a deadline, if a client of a replica has written it, because the
+    /// primary will not remove it. Commands and snapshots of the primary have a horizon within the
+    /// limit of removal.
+    #[inline]
+    fn note_local(&mut self, key: &Key<'_>, deadline: Tick) {
+        if self.space.shared().is_beyond_limit(self.horizon) {
+            let (space, shard, locked) = self.parts(key);
+            locked.insert_local(key.db, key.bytes, deadline, space.shared());
+            space.publish_local(shard, locked);
+        }
     }
 
     /// Counts the change of a key that was written or removed, marks it for clients that are
@@ -521,6 +599,9 @@ impl<'a> View<'a> {
             self.put_uncounted(&key, found, new_string(key.bytes, value), at);
             let cause = InvalidationCause::Command;
             self.parts(&key).2.mark_changed(key.db, key.bytes, cause);
+            if let Some(at) = at {
+                self.note_local(&key, at);
+            }
             self.mark_ready(&key);
             uncounted = Some((key, bytes + key.bytes.len() + value.len()));
         }
@@ -604,7 +685,8 @@ impl<'a> View<'a> {
             }
         }
         locked.make_room(key.db, Room::written(added), space.shared());
-        self.written(key, None);
+        let deadline = self.db(key).entries.own_deadline(slot);
+        self.written(key, deadline);
         result.expect("the value is an outside object")
     }
 
@@ -663,7 +745,7 @@ impl<'a> View<'a> {
     /// Registers `flag` to be set at the next change of the key, for WATCH. Returns the earliest
     /// deadline of the key and its elements.
     pub fn watch(&mut self, key: &Key<'_>, flag: &Arc<AtomicBool>) -> Option<Tick> {
-        let found = self.live(key);
+        let found = self.live_or_dead(key, Purpose::Read).ok();
         let due = found.and_then(|slot| self.db(key).entries.shape(slot).deadline);
         let flags = self
             .parts(key)

@@ -146,6 +146,7 @@ fn shards_below_their_share_evict_if_no_other_can() {
         (1..8).for_each(|shard| fill_shard(&space, shard, 20, 1_000, deadline));
         space.add_outside_bytes(outside);
         let limit = space.memory_facts().used_bytes - 50_000;
+        space.set_outside_bytes_max(outside as u64);
         space.set_maxmemory(limit + outside as u64);
         assert!(space.must_evict(&[1]));
         assert!(!space.must_evict(&[0]), "it has no keys with a deadline");
@@ -275,10 +276,50 @@ fn what_the_host_is_about_to_free_is_no_reason_to_evict() {
     assert!(!space.must_evict(&shards));
     work_in_background(&space, NOW);
     assert_eq!(space.counters().evicted_keys, 0);
-    space.set_outside_bytes_max(0);
+    assert!(!is_refused(&space, 0, &[0; 1_000], NewDeadline::Clear));
+    assert_eq!(space.counters().evicted_keys, 0);
+    space.set_outside_bytes_max(LIMIT);
     assert!(space.must_evict(&shards));
     work_in_background(&space, NOW);
     assert!(space.counters().evicted_keys > 0);
+}
+
+#[test]
+fn bytes_outside_evict_no_more_than_their_part() {
+    // Regression: a request of more than the limit evicted all keys before it was refused.
+    for (policy, is_bounded) in [("allkeys-lru", true), ("noeviction", false)] {
+        let space = space(policy, LIMIT);
+        let mut number = 0;
+        while space.published_bytes() < LIMIT - 20_000 {
+            assert!(!is_refused(&space, number, &[0; 1_000], NewDeadline::Clear));
+            number += 1;
+        }
+        space.add_outside_bytes(LIMIT as i64);
+        work_in_background(&space, NOW);
+        let used = space.memory_facts().used_bytes;
+        let least = if is_bounded {
+            LIMIT / 2
+        } else {
+            LIMIT - 20_000
+        };
+        assert!(used > least, "{policy}: {used}");
+        assert_eq!(
+            is_refused(&space, 0, &[0; 1_000], NewDeadline::Clear),
+            !is_bounded
+        );
+        assert!(space.is_outside_full());
+        // A value that does not fit beside the part of the host is known before it evicts.
+        let part = LIMIT as usize / 4;
+        assert_eq!(space.can_hold(LIMIT as usize - part, 0), is_bounded);
+        assert!(!space.can_hold(LIMIT as usize - part + 1, 0));
+        // Regression: what is to be stored was counted as part of the host's bytes, too.
+        assert!(space.can_hold(LIMIT as usize, LIMIT as usize));
+        let annex = space.annex();
+        assert!(annex.can_hold(LIMIT as usize, 0) && !annex.can_hold(LIMIT as usize + 1, 0));
+        space.add_outside_bytes(-(LIMIT as i64));
+        assert!(!space.is_outside_full() && space.can_hold(LIMIT as usize, 0));
+        assert!(!space.can_hold(LIMIT as usize + 1, 0));
+    }
 }
 
 #[test]
@@ -371,6 +412,7 @@ fn in_keyspace(
     };
     let space = Keyspace::new(&options, NOW).expect("valid options");
     space.add_outside_bytes(outside);
+    space.set_outside_bytes_max(outside as u64);
     let (mut misses, mut held) = (0, Vec::new());
     // All entries are of one size.
     let mut size = 0;

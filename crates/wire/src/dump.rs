@@ -17,9 +17,9 @@
 //! A stream is written as the oldest type that expresses it, or as a type of our own if its entries
 //! have deadlines.
 //!
-//! Not supported: modules, encodings of release candidates, and compression when writing. Lengths
-//! in a payload are not trusted: memory grows only with bytes that are present, and the caller
-//! bounds what compression may expand to.
+//! Not supported: modules, and compression when writing. Lengths in a payload are not trusted:
+//! memory grows only with bytes that are present, and the caller bounds what compression may expand
+//! to.
 
 mod crc;
 mod format;

@@ -7,14 +7,17 @@ use crate::args::Span;
 
 /// Error: a quote is not closed, or a closing quote is not followed by a blank.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnbalancedQuotes;
+pub struct UnbalancedQuotes;
 
 /// Splits `line` into words, unescapes them in place, and appends their positions to `spans`.
 ///
 /// The rules are Redis's. Words are separated by blanks. `"…"` supports `\xHH \n \r \t \b \a`, and
 /// any other escaped byte stands for itself; `'…'` supports `\'` only. A closing quote must end its
 /// word. A NUL ends the line.
-pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), UnbalancedQuotes> {
+///
+/// # Errors
+/// A quote is not closed, or a closing quote is not followed by a blank.
+pub fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), UnbalancedQuotes> {
     let mut read = 0;
     loop {
         while line.get(read).is_some_and(|&byte| is_blank(byte)) {

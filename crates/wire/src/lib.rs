@@ -17,7 +17,7 @@ struct Readme;
 
 pub mod args;
 pub mod dump;
-mod inline;
+pub mod inline;
 mod long_double;
 pub mod memcached;
 pub mod number;

@@ -130,6 +130,7 @@ pub fn json(contents: &Contents) -> Value {
     let prefixes = survey.prefixes().into_iter();
     json!({
         "format": contents.origin(),
+        "empty": contents.empty(),
         "types": types.collect::<Vec<_>>(),
         "databases": databases.map(|(number, keys)| json!({"database": number, "keys": keys})).collect::<Vec<_>>(),
         "ttls": ttls.collect::<Vec<_>>(),

@@ -49,6 +49,12 @@ pub fn execute(program: Option<&Program>, handover: &Handover) -> anyhow::Error 
         Err(error) => return anyhow!("the listening sockets cannot be passed on: {error}"),
     };
     log::info!("executing {}", program.path.display());
+    if let Some(path) = handover.snapshot() {
+        let path = path.display();
+        log::info!(
+            "the keys are in {path} until the new process has loaded them and, if it writes files, saved them"
+        );
+    }
     let mut error = anyhow!("it was not executed");
     for path in [program.path.as_path(), Path::new(PRESENT)] {
         let input = match receiver.try_clone() {

@@ -3,6 +3,7 @@
 use super::catalog::{Catalog, CommandSet, Shapes, category, contains};
 use crate::glob;
 use crate::spec::{COMMANDS_MAX, SpecIndex};
+use std::hash::{DefaultHasher, Hasher};
 
 /// Right to read a key's value.
 pub const READ: u8 = 1;
@@ -11,6 +12,10 @@ pub const WRITE: u8 = 2;
 
 /// Maximum number of patterns, and of rules about commands, of one selector.
 pub const RULES_MAX: usize = 1024;
+
+/// Maximum length of a first argument that is allowed, in bytes. Each rule about commands is
+/// compared with all others.
+const FIRST_ARGUMENT_MAX: usize = 256;
 
 /// Maximum length of a name times the work per byte for the patterns with special characters. A
 /// longer name matches none of these patterns, so that one check takes a bounded time, some 20 ms.
@@ -38,6 +43,8 @@ pub enum RuleError {
     Digest,
     /// A first argument was allowed for a subcommand.
     FirstArgument,
+    /// An allowed first argument is longer than 256 bytes.
+    LongArgument,
     /// A rule of a selector ends with a parenthesis, which ends the selector.
     Parenthesis,
     /// A user or a selector has too many rules.
@@ -63,6 +70,7 @@ impl RuleError {
             RuleError::Digest => {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
+            RuleError::LongArgument => "A first argument has at most 256 bytes",
             RuleError::FirstArgument => "Allowing first-arg of a subcommand is not supported",
             RuleError::Parenthesis => "A rule of a selector can't end with a parenthesis",
             RuleError::TooMany => "A user has at most 1024 rules of one kind",
@@ -73,6 +81,8 @@ impl RuleError {
 /// A glob pattern, prepared for matching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
+    /// Hash of the text, compared first, because many long patterns may begin alike.
+    hash: u64,
     text: Box<[u8]>,
     form: Form,
 }
@@ -130,6 +140,7 @@ impl Pattern {
             Some(_) => Form::Glob,
         };
         Pattern {
+            hash: hash_of(text),
             text: text.into(),
             form,
         }
@@ -336,6 +347,11 @@ impl Selector {
     /// # Errors
     /// The rule is not valid.
     pub fn apply(&mut self, rule: &[u8], catalog: &Catalog) -> Result<(), RuleError> {
+        // An ACL file could not be read with such a rule.
+        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0;
+        if rule.iter().any(is_blank) {
+            return Err(RuleError::Syntax);
+        }
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule.first() {
             _ if is("allkeys") || is("~*") => self.reset_keys(true),
@@ -381,11 +397,11 @@ impl Selector {
         if self.has_all_keys {
             return Err(RuleError::KeysAfterAll);
         }
-        check_pattern(pattern, self.keys.len())?;
-        let same = |(other, _): &&mut (Pattern, u8)| *other.text == *pattern;
-        match self.keys.iter_mut().find(same) {
+        check_count(self.keys.len())?;
+        let pattern = Pattern::new(pattern);
+        match self.keys.iter_mut().find(|(other, _)| *other == pattern) {
             Some((_, given)) => *given |= rights,
-            None => self.keys.push((Pattern::new(pattern), rights)),
+            None => self.keys.push((pattern, rights)),
         }
         Ok(())
     }
@@ -394,9 +410,10 @@ impl Selector {
         if self.has_all_channels {
             return Err(RuleError::ChannelsAfterAll);
         }
-        check_pattern(pattern, self.channels.len())?;
-        if !self.channels.iter().any(|other| *other.text == *pattern) {
-            self.channels.push(Pattern::new(pattern));
+        check_count(self.channels.len())?;
+        let pattern = Pattern::new(pattern);
+        if !self.channels.contains(&pattern) {
+            self.channels.push(pattern);
         }
         Ok(())
     }
@@ -426,6 +443,9 @@ impl Selector {
             match catalog.get(index) {
                 entry if entry.is_subcommand => return Err(RuleError::FirstArgument),
                 _ if argument.is_empty() => return Err(RuleError::Syntax),
+                _ if argument.len() > FIRST_ARGUMENT_MAX => {
+                    return Err(RuleError::LongArgument);
+                }
                 entry if !entry.subcommands.is_empty() => return Err(RuleError::Unknown),
                 _ => {}
             }
@@ -534,14 +554,14 @@ fn read_rights(rule: &[u8]) -> Option<(u8, &[u8])> {
     Some((rights, &rule[end + 1..]))
 }
 
-/// Checks a pattern that is added to `count` others.
-fn check_pattern(pattern: &[u8], count: usize) -> Result<(), RuleError> {
-    if pattern
-        .iter()
-        .any(|byte| byte.is_ascii_whitespace() || *byte == 0)
-    {
-        return Err(RuleError::Syntax);
-    }
+fn hash_of(text: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text);
+    hasher.finish()
+}
+
+/// Checks whether a pattern may be added to `count` others.
+fn check_count(count: usize) -> Result<(), RuleError> {
     match count < RULES_MAX {
         true => Ok(()),
         false => Err(RuleError::TooMany),

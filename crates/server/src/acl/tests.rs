@@ -2,6 +2,7 @@
 
 use super::catalog::{Catalog, category, names_of};
 use super::file::parse;
+use super::selector::RuleError;
 use super::{Acl, READ, Rules, User, WRITE};
 use crate::command;
 use proptest::prelude::*;
@@ -161,6 +162,56 @@ fn a_file_is_accepted_as_a_whole_or_refused_with_lines_and_words() {
     );
     let error = read(&"x\n".repeat(100)).expect_err("bad");
     assert!(error.ends_with("and 92 more errors"), "{error}");
+}
+
+#[test]
+fn a_rule_that_a_file_cannot_hold_is_refused() {
+    // Regression: the line break of an allowed first argument was written into the file, where it
+    // began another user, or a line that kept the server from starting.
+    for byte in 0..=u8::MAX {
+        for before in [
+            "~a",
+            "%R~a",
+            "&a",
+            "+get|a",
+            "-get",
+            "+@read",
+            ">a",
+            "(~a +get|a",
+        ] {
+            let mut rule = before.as_bytes().to_vec();
+            rule.extend_from_slice(&[byte, b'x']);
+            if before.starts_with('(') {
+                rule.push(b')');
+            }
+            let mut user = User::new("u", false);
+            if user.apply_all(&[&rule], rules()).is_err() {
+                continue;
+            }
+            let line = user.line();
+            let users = parse(&line, "f", rules(), User::default_with(""));
+            let users = users.expect("what was written can be read");
+            assert!(
+                users.len() == 2 && *users["u"] == user,
+                "{}",
+                line.escape_ascii()
+            );
+        }
+    }
+    let injected = "+get|x\nuser evil on nopass ~* &* +@all";
+    let mut user = User::new("u", false);
+    let refused = user.apply_all(&[injected.as_bytes()], rules());
+    assert_eq!(
+        refused.expect_err("a line break").error,
+        Some(RuleError::Syntax)
+    );
+    // A long argument would be compared with all others.
+    let rule = format!("+get|{}", "x".repeat(257));
+    let refused = user.apply_all(&[rule.as_bytes()], rules());
+    assert_eq!(
+        refused.expect_err("long").error,
+        Some(RuleError::LongArgument)
+    );
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! Reads the append-only file at the start.
 //!
-//! The commands of the increments are executed at the instant of the base, or before
-//! ([`instant`](super::instant)), at which nothing of what they name has expired: expired and
-//! evicted keys are deleted by commands of the file. What has expired since the server stopped
-//! expires after the load. Nothing is evicted before its end,
-//! because a later command may depend on what would be evicted.
+//! The commands of the increments find what has expired, because expired and evicted keys are
+//! deleted by commands of the file. What has expired since the server stopped expires after the
+//! load. Nothing is evicted before its end, because a later command may depend on what would be
+//! evicted. TTLs count from the instant of the last annotation, or from the time of the load if
+//! there is none. A command that cannot be executed ends the start.
 //!
 //! A file that ends within a command was being written when the machine or the process crashed. The
-//! last increment is cut there if `aof-load-truncated` says so. Any other damage is refused with
-//! its offset.
+//! last increment is cut there if `aof-load-truncated` says so. After a crash of the machine, the
+//! file system may also have kept other bytes at the end than were written. The last increment is
+//! cut where they begin if `aof-load-corrupt-tail-max-size` permits it. Any other damage is refused
+//! with its offset.
 
-use super::instant::before_deadlines;
 use super::manifest::{Manifest, Part};
 use super::reader::{CommandReader, Damage};
 use super::work::{Names, apply_sync, open_increment, request_rewrite};
@@ -18,7 +19,7 @@ use super::{Order, Phase};
 use crate::command::effects;
 use crate::config::Id;
 use crate::dispatch::apply::Applier;
-use crate::loading::file as snapshots;
+use crate::loading::file::{self as snapshots, Origin};
 use crate::saving::work::plan;
 use crate::saving::writer::SnapshotFile;
 use crate::state::Server;
@@ -27,11 +28,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-use store::Tick;
 use wire::rdb::Version;
 
-/// Maximum number of refused commands that are logged.
-const LOGGED_MAX: u64 = 10;
 /// Number of commands after which the progress is updated.
 const STEP_COMMANDS: u64 = 1024;
 
@@ -63,10 +61,12 @@ pub fn prepare(server: &Server) -> Result<Option<Start>, String> {
     }
     let names = Names::of(server);
     let one = Path::new(&server.config.text(Id::Dir)).join(&names.stem);
+    // What the process before a restart has left is newer than files that it did not write.
+    let is_restarted = server.restart.inherited().is_some();
     let found = match Manifest::read(&names.folder.join(names.manifest()))? {
-        Some(manifest) => Found::Folder(manifest),
-        None if one.is_file() => Found::One(one),
-        None => match snapshots::prepare(server)? {
+        Some(manifest) if !is_restarted => Found::Folder(manifest),
+        None if one.is_file() && !is_restarted => Found::One(one),
+        _ => match snapshots::prepare(server)? {
             Some(source) => Found::Snapshot(source),
             None => Found::Nothing,
         },
@@ -126,11 +126,11 @@ fn load_found(server: &Server, names: &Names, found: Found) -> Result<Option<Man
                 path.display(),
                 names.folder.display()
             );
-            load_file(server, &path, Tick(1), true)?;
+            load_file(server, &path, true)?;
             Ok(None)
         }
         Found::Snapshot(source) => {
-            snapshots::load_parts(server, &source.name, source.file, false)?;
+            snapshots::load_parts(server, &source.name, source.file, Origin::Other)?;
             Ok(None)
         }
         Found::Nothing => begin_empty(server, names).map(Some),
@@ -164,37 +164,25 @@ fn load_parts(server: &Server, folder: &Path, manifest: &Manifest) -> Result<(),
         total += found.len();
     }
     server.loading.total_bytes.store(total, Relaxed);
-    let mut now = Tick(1);
-    if let Some(base) = &manifest.base {
-        now = load_file(
-            server,
-            &folder.join(&base.name),
-            now,
-            manifest.increments.is_empty(),
-        )?;
-    }
-    for (index, part) in manifest.increments.iter().enumerate() {
-        let is_last = index + 1 == manifest.increments.len();
-        now = load_file(server, &folder.join(&part.name), now, is_last)?;
+    let mut parts = manifest.base.iter().chain(&manifest.increments).peekable();
+    while let Some(part) = parts.next() {
+        load_file(server, &folder.join(&part.name), parts.peek().is_none())?;
     }
     Ok(())
 }
 
-/// Loads a snapshot, commands, or a snapshot followed by commands. Returns the instant of the last
-/// command.
-fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<Tick, String> {
+/// Loads a snapshot, commands, or a snapshot followed by commands.
+fn load_file(server: &Server, path: &Path, is_last: bool) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(|error| failed(&error))?;
     let start = Instant::now();
     let mut reader = CommandReader::new(file, Vec::new(), 0);
     let first = reader.peek(6).map_err(|damage| failed(&damage))?.to_vec();
-    let mut now = now;
     if Version::is_begun(&first) {
         let (file, read) = reader.into_parts();
         let name = path.display().to_string();
         let source = std::io::Cursor::new(read).chain(file);
-        let loaded = snapshots::load_parts(server, &name, source, true)?;
-        now = loaded.instant;
+        let loaded = snapshots::load_parts(server, &name, source, Origin::Base)?;
         let (source, read) = loaded.rest;
         let (mut first, file) = source.into_inner();
         // The snapshot's reader has usually read more than what was read here.
@@ -204,7 +192,7 @@ fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<T
             .map_err(|error| failed(&error))?;
         reader = CommandReader::new(file, rest, loaded.offset);
     }
-    let commands = execute(server, &mut reader, &mut now, path, is_last)?;
+    let commands = execute(server, &mut reader, path, is_last)?;
     if commands > 0 {
         let took = start.elapsed().as_secs_f64();
         log::info!(
@@ -212,20 +200,18 @@ fn load_file(server: &Server, path: &Path, now: Tick, is_last: bool) -> Result<T
             path.display()
         );
     }
-    Ok(now)
+    Ok(())
 }
 
 /// Executes the commands of a file and returns their number. Cuts the last file if it is truncated.
-/// `now` is their instant, which becomes that of the last one.
 fn execute(
     server: &Server,
     reader: &mut CommandReader<File>,
-    now: &mut Tick,
     path: &Path,
     is_last: bool,
 ) -> Result<u64, String> {
     let mut applier = Applier::new(server);
-    let (mut commands, mut refused) = (0u64, 0u64);
+    let (mut commands, now) = (0u64, server.clock.now());
     let before = server.loading.loaded_bytes.load(Relaxed);
     let mut transaction_at = 0;
     loop {
@@ -234,22 +220,17 @@ fn execute(
             transaction_at = offset;
         }
         match reader.next_command() {
-            Ok(Some(args)) => {
+            Ok(Some(command)) => {
                 commands += 1;
-                let is_single = !applier.is_in_transaction();
-                *now = before_deadlines(args, *now);
-                if let Err(error) = applier.apply(args, *now) {
-                    if !is_single {
-                        return Err(format!(
-                            "{}: offset {offset}: {error}; the transaction from offset \
-                             {transaction_at} on cannot be executed",
-                            path.display()
-                        ));
-                    }
-                    refused += 1;
-                    if refused <= LOGGED_MAX {
-                        log::warn!("{}: offset {offset}: {error}", path.display());
-                    }
+                if let Err(error) = applier.apply(command.args, command.instant(now)) {
+                    let path = path.display();
+                    return Err(match offset == transaction_at {
+                        true => format!("{path}: offset {offset}: {error}"),
+                        false => format!(
+                            "{path}: offset {offset}: {error}; the transaction from offset \
+                             {transaction_at} on cannot be executed"
+                        ),
+                    });
                 }
                 if commands.is_multiple_of(STEP_COMMANDS) {
                     server.loading.loaded_bytes.store(before + offset, Relaxed);
@@ -259,47 +240,64 @@ fn execute(
                 }
             }
             Ok(None) if !applier.is_in_transaction() => break,
-            Ok(None) | Err(Damage::Truncated(_)) => {
+            Err(damage @ Damage::Unreadable(..)) => {
+                return Err(format!("{}: {damage}", path.display()));
+            }
+            ended => {
                 applier.discard_transaction();
-                cut(server, path, transaction_at, is_last)?;
+                let damage = ended.err().unwrap_or(Damage::Truncated(transaction_at));
+                cut(server, path, transaction_at, &damage, is_last)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
                 break;
             }
-            Err(damage) => return Err(format!("{}: {damage}", path.display())),
         }
     }
     server
         .loading
         .loaded_bytes
         .store(before + reader.offset(), Relaxed);
-    if refused > LOGGED_MAX {
-        log::warn!("{}: {refused} commands were refused", path.display());
-    }
     Ok(commands)
 }
 
-/// Cuts a file at an offset, if it may be.
-fn cut(server: &Server, path: &Path, offset: u64, is_last: bool) -> Result<(), String> {
-    let path_name = path.display();
-    if !is_last || !server.config.is_on(Id::AofLoadTruncated) {
-        let why = match is_last {
-            true => "set aof-load-truncated to yes to load what precedes",
-            false => "only the last file may be cut",
-        };
-        return Err(format!(
-            "{path_name}: offset {offset}: the file ends within a command or a transaction; {why}"
-        ));
+/// Removes what follows an offset from a damaged file, unless the file or the settings forbid it.
+fn cut(
+    server: &Server,
+    path: &Path,
+    offset: u64,
+    damage: &Damage,
+    is_last: bool,
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let len = fs::metadata(path).map_err(failed)?.len();
+    let bytes = len.saturating_sub(offset);
+    if let Some(why) = objection(server, damage, bytes, is_last) {
+        return Err(format!("{damage}; {why}"));
     }
-    let failed = |error: std::io::Error| format!("{path_name}: {error}");
     let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-    let len = file.metadata().map_err(failed)?.len();
     file.set_len(offset).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     log::warn!(
-        "{path_name} ended within a command or a transaction; its last {} bytes, from offset \
-         {offset} on, were removed",
-        len.saturating_sub(offset)
+        "{}: {damage}; the last {bytes} bytes, from offset {offset} on, were removed",
+        path.display()
     );
     Ok(())
+}
+
+/// Returns why the last `bytes` of a damaged file may not be removed; `None` if they may.
+fn objection(server: &Server, damage: &Damage, bytes: u64, is_last: bool) -> Option<String> {
+    let config = &server.config;
+    let max = config.number(Id::AofLoadCorruptTailMax).unsigned_abs();
+    match damage {
+        _ if !is_last => Some("only the last file may be cut".to_owned()),
+        Damage::Truncated(_) if !config.is_on(Id::AofLoadTruncated) => {
+            Some("set aof-load-truncated to yes to load what precedes".to_owned())
+        }
+        Damage::Malformed(..) if bytes > max => Some(format!(
+            "set aof-load-corrupt-tail-max-size to {bytes} or more to remove the rest of the file \
+             and load what precedes"
+        )),
+        _ => None,
+    }
 }
 
 /// Opens the last increment for writing, or a new one, and begins the feed.
@@ -339,6 +337,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::config::Config;
+    use store::Tick;
     use wire::dump::{Element, Encoding};
     use wire::rdb::{Framing, Writer};
 
@@ -351,7 +350,7 @@ mod tests {
         fs::write(&path, lines).expect("a file");
         let file = File::open(&path).expect("a file");
         let mut reader = CommandReader::new(file, Vec::new(), 0);
-        let result = execute(&server, &mut reader, &mut Tick(1), &path, true);
+        let result = execute(&server, &mut reader, &path, true);
         let _ = fs::remove_file(&path);
         let keys = server.keyspace.lock_all(Tick(1)).len(0);
         (result, keys)
@@ -372,11 +371,86 @@ mod tests {
         String::from_utf8(bytes).expect("text")
     }
 
+    /// Executes a file at the instant of [`LOADED_MS`]. Returns the server.
+    fn loaded(name: &str, bytes: &str) -> Server {
+        let server = Server::new(Config::default(), Clock::manual(LOADED_MS));
+        let server = server.expect("valid settings");
+        let path = std::env::temp_dir().join(format!("{name}-{:x}", crate::random::chance(0)));
+        fs::write(&path, bytes).expect("a file");
+        let result = load_file(&server, &path, true);
+        let _ = fs::remove_file(&path);
+        result.expect("it is loaded");
+        server
+    }
+
+    const LOADED_MS: u64 = 1_700_000_000_000;
+
+    #[test]
+    fn commands_are_executed_at_the_instants_of_their_annotations() {
+        // Regression: annotations were skipped, so that the TTLs that a replica had received
+        // counted from the load again, and new entries of streams got other IDs.
+        let file = [
+            commands(&["SETEX none 100 v"]),
+            "#MS:1699999990123\r\n".to_owned(),
+            commands(&["SETEX setex 100 v", "MULTI", "SET set v EX 100", "EXEC"]),
+            commands(&["SET later v", "SETEX past 1 v"]),
+            // The second one has to have a greater ID than the first one.
+            commands(&["XADD s * f v", "XADD s 1699999990123-1 f v"]),
+            "#TS:1699999991\r\n".to_owned(),
+            commands(&["EXPIRE later 100"]),
+            "#MS:1700000000001\r\n".to_owned(),
+            commands(&["SETEX future 100 v"]),
+        ];
+        let server = loaded("mayfly-aof-instants", &file.concat());
+        let mut view = server.keyspace.lock_all(Tick(LOADED_MS));
+        let mut deadline = |name: &str| {
+            let key = server.keyspace.key(0, name.as_bytes());
+            view.deadline(&key).map(|found| found.map(|at| at.0))
+        };
+        assert_eq!(deadline("none"), Some(Some(LOADED_MS + 100_000)));
+        assert_eq!(deadline("setex"), Some(Some(1_700_000_090_123)));
+        assert_eq!(deadline("set"), Some(Some(1_700_000_090_123)));
+        assert_eq!(deadline("later"), Some(Some(1_700_000_091_000)));
+        assert_eq!(deadline("future"), Some(Some(LOADED_MS + 100_000)));
+        assert_eq!(deadline("past"), None);
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_executed_ends_the_load() {
+        // Regression: it was left out with a warning.
+        for (command, why) in [
+            ("NO-SUCH b", "there is no command 'no-such'"),
+            (
+                "SCRIPT NO-SUCH b",
+                "there is no subcommand 'script no-such'",
+            ),
+            ("SET b", "wrong number of arguments for 'set'"),
+            (
+                "INCR a",
+                "'incr' was refused: ERR value is not an integer or out of range",
+            ),
+            ("SHUTDOWN", "'shutdown' does not belong there"),
+        ] {
+            let (result, keys) = run("aof-part", &commands(&["SET a x", command, "SET c 1"]));
+            let error = result.expect_err(command);
+            let at = commands(&["SET a x"]).len();
+            assert!(error.ends_with(&format!("offset {at}: {why}")), "{error}");
+            assert_eq!(keys, 1);
+        }
+        let harmless = ["SET a 1", "GET a", "PING", "SELECT 0", "SET c 1"];
+        let (result, keys) = run("aof-harmless", &commands(&harmless));
+        assert_eq!((result, keys), (Ok(5), 2), "reading changes nothing");
+    }
+
     #[test]
     fn a_transaction_that_cannot_be_executed_ends_the_load() {
-        // Regression: it was left out with a warning.
-        let (result, keys) = run("aof-part", &commands(&["SET a 1", "NO-SUCH b", "SET c 1"]));
-        assert_eq!((result, keys), (Ok(3), 2), "a single command is left out");
+        // Regression: it was left out with a warning, and an error within it was not found.
+        let (result, _) = run(
+            "aof-inner",
+            &commands(&["SET a x", "MULTI", "INCR a", "EXEC"]),
+        );
+        let error = result.expect_err("it is refused");
+        assert!(error.contains("'incr' was refused"), "{error}");
         let bytes = commands(&["SET a 1", "MULTI", "SET b 1", "NO-SUCH c", "EXEC"]);
         let (result, keys) = run("aof-transaction", &bytes);
         let error = result.expect_err("it is refused");
@@ -388,6 +462,141 @@ mod tests {
         );
         assert!(error.ends_with(&ending), "{error}");
         assert_eq!(keys, 1);
+    }
+
+    /// Executes a file with these settings. Returns the result, the keys, and the file's bytes
+    /// behind it.
+    fn run_damaged(
+        bytes: &[u8],
+        settings: &[(&str, &str)],
+        is_last: bool,
+    ) -> (Result<(), String>, Vec<String>, Vec<u8>) {
+        let config = Config::default();
+        for (name, value) in settings {
+            let param = crate::config::find(name).expect("a setting");
+            config.set(param, value).expect("a value");
+        }
+        let server = Server::new(config, Clock::manual(1_700_000_000_000)).expect("valid settings");
+        let name = format!("mayfly-aof-damaged-{:x}", crate::random::chance(0));
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, bytes).expect("a file");
+        let result = load_file(&server, &path, is_last);
+        let left = fs::read(&path).expect("the file");
+        let _ = fs::remove_file(&path);
+        let mut keys = Vec::new();
+        let mut view = server.keyspace.lock_all(Tick(1));
+        view.scan(0, 0, usize::MAX, &mut |key, _| {
+            keys.push(String::from_utf8_lossy(key).into_owned());
+        });
+        keys.sort();
+        (result, keys, left)
+    }
+
+    #[test]
+    fn a_damaged_tail_is_removed_if_the_settings_permit_its_length() {
+        // Regression: there was no such setting, so that a page of zeros behind the last command,
+        // which a crash of the machine leaves, needed an administrator.
+        let whole = commands(&["SET a 1"]).into_bytes();
+        let zeros = [&whole[..], &[0; 100]].concat();
+        let max = "aof-load-corrupt-tail-max-size";
+        for limit in ["100", "4096"] {
+            let (result, keys, left) = run_damaged(&zeros, &[(max, limit)], true);
+            assert_eq!((result, keys), (Ok(()), vec!["a".to_owned()]));
+            assert_eq!(left, whole);
+        }
+        for (settings, is_last, why) in [
+            (
+                &[][..],
+                true,
+                "set aof-load-corrupt-tail-max-size to 100 or more",
+            ),
+            (
+                &[(max, "99")],
+                true,
+                "set aof-load-corrupt-tail-max-size to 100 or more",
+            ),
+            (&[(max, "100")], false, "only the last file may be cut"),
+        ] {
+            let (result, _, left) = run_damaged(&zeros, settings, is_last);
+            let error = result.expect_err("it is refused");
+            assert!(
+                error.contains(&format!("offset {}: ", whole.len())),
+                "{error}"
+            );
+            assert!(error.contains(why), "{error}");
+            assert_eq!(left, zeros);
+        }
+    }
+
+    #[test]
+    fn a_damaged_tail_begins_with_the_transaction_that_contains_it() {
+        let first = commands(&["SET a 1"]).into_bytes();
+        let begun = commands(&["MULTI", "SET b 1"]).into_bytes();
+        let bytes = [&first[..], &begun, b"?", &commands(&["EXEC"]).into_bytes()].concat();
+        let tail = bytes.len() - first.len();
+        let max = "aof-load-corrupt-tail-max-size";
+        let (result, ..) = run_damaged(&bytes, &[(max, &(tail - 1).to_string())], true);
+        result.expect_err("the whole transaction is longer than permitted");
+        let (result, keys, left) = run_damaged(&bytes, &[(max, &tail.to_string())], true);
+        assert_eq!((result, keys), (Ok(()), vec!["a".to_owned()]));
+        assert_eq!(left, first);
+    }
+
+    #[test]
+    fn the_two_settings_of_damage_are_independent() {
+        let first = commands(&["SET a 1"]).into_bytes();
+        let cut = &commands(&["SET a 1", "SET b 1"]).into_bytes()[..first.len() + 5];
+        let zeros = [&first[..], &[0; 5]].concat();
+        for (truncated, max, loads_cut, loads_zeros) in [
+            ("yes", "0", true, false),
+            ("yes", "5", true, true),
+            ("no", "0", false, false),
+            ("no", "5", false, true),
+        ] {
+            let settings = [
+                ("aof-load-truncated", truncated),
+                ("aof-load-corrupt-tail-max-size", max),
+            ];
+            assert_eq!(run_damaged(cut, &settings, true).0.is_ok(), loads_cut);
+            assert_eq!(run_damaged(&zeros, &settings, true).0.is_ok(), loads_zeros);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_any_damaged_tail_loads_again() {
+        let first = commands(&["SET one 1", "SET two 1"]).into_bytes();
+        let tail = commands(&["MULTI", "SET c 1", "SADD d 1", "EXEC", "DEL c"]).into_bytes();
+        let whole = [&first[..], &tail].concat();
+        let mut damaged: Vec<Vec<u8>> = (first.len()..whole.len())
+            .map(|len| whole[..len].to_vec())
+            .collect();
+        for at in first.len()..whole.len() {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                damaged.push(bytes);
+            }
+        }
+        let settings = [("aof-load-corrupt-tail-max-size", "4096")];
+        for bytes in damaged {
+            let (result, keys, left) = run_damaged(&bytes, &settings, true);
+            for key in ["one", "two"] {
+                assert!(keys.iter().any(|found| found == key), "{keys:?}");
+            }
+            assert!(left.starts_with(&first), "{left:?}");
+            assert!(bytes.starts_with(&left));
+            match result {
+                // A command that cannot be executed is no damage.
+                Err(error) => {
+                    assert!(!error.contains("set aof-load"), "{error}");
+                    assert_eq!(left, bytes);
+                }
+                Ok(instant) => {
+                    let again = run_damaged(&left, &[], true);
+                    assert_eq!(again, (Ok(instant), keys, left));
+                }
+            }
+        }
     }
 
     #[test]
@@ -419,7 +628,7 @@ mod tests {
             let name = format!("mayfly-aof-base-{:x}", crate::random::chance(0));
             let path = std::env::temp_dir().join(name);
             fs::write(&path, bytes).expect("a file");
-            let result = load_file(&server, &path, Tick(1), true);
+            let result = load_file(&server, &path, true);
             let _ = fs::remove_file(&path);
             assert!(result.is_ok(), "{result:?}");
             assert_eq!(server.keyspace.lock_all(Tick(1)).len(0), 2);

@@ -1,7 +1,10 @@
 //! Reads the commands of an increment, or of a base in the form of commands.
 
+use super::annotation;
+use crate::replication::EARLIEST;
 use std::fmt;
 use std::io::{self, Read};
+use store::Tick;
 use wire::{Args, Limits, Parsed, Parser, Span};
 
 /// Number of bytes per read.
@@ -12,8 +15,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// Reason for which a file cannot be read on.
 #[derive(Debug)]
 pub enum Damage {
-    /// The file ends within a command that begins at this offset. A crash while the file was
-    /// written leaves such a file.
+    /// The file ends within a command or a transaction that begins at this offset. A crash while
+    /// the file was written leaves such a file.
     Truncated(u64),
     /// The bytes at this offset are no command.
     Malformed(u64, String),
@@ -24,12 +27,31 @@ pub enum Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Damage::Truncated(at) => write!(f, "offset {at}: the file ends within a command"),
+            Damage::Truncated(at) => write!(
+                f,
+                "offset {at}: the file ends within a command or a transaction"
+            ),
             Damage::Malformed(at, expected) => {
                 write!(f, "offset {at}: {expected}")
             }
             Damage::Unreadable(at, error) => write!(f, "offset {at}: {error}"),
         }
+    }
+}
+
+/// A command of a file.
+pub struct Command<'a> {
+    /// Its arguments.
+    pub args: Args<'a>,
+    /// Instant at which it was executed, if the file contains one.
+    executed_at: Option<Tick>,
+}
+
+impl Command<'_> {
+    /// Returns the instant from which its TTLs count. The clock with which the file was written may
+    /// have been ahead, so that the present instant is the maximum.
+    pub fn instant(&self, now: Tick) -> Tick {
+        self.executed_at.map_or(now, |at| at.clamp(EARLIEST, now))
     }
 }
 
@@ -42,6 +64,8 @@ pub struct CommandReader<R> {
     /// Offset in the file of the buffer's first byte.
     base: u64,
     has_ended: bool,
+    /// Instant of the last annotation.
+    executed_at: Option<Tick>,
     parser: Parser,
     spans: Vec<Span>,
 }
@@ -56,6 +80,7 @@ impl<R: Read> CommandReader<R> {
             at: 0,
             base: offset,
             has_ended: false,
+            executed_at: None,
             parser: Parser::new(Limits::of_feed()),
             spans: Vec::new(),
         }
@@ -102,11 +127,11 @@ impl<R: Read> CommandReader<R> {
         }
     }
 
-    /// Returns the arguments of the next command; `None` at the end of the file.
+    /// Returns the next command; `None` at the end of the file.
     ///
     /// # Errors
     /// The file is damaged.
-    pub fn next_command(&mut self) -> Result<Option<Args<'_>>, Damage> {
+    pub fn next_command(&mut self) -> Result<Option<Command<'_>>, Damage> {
         self.spans.clear();
         loop {
             let Some(mark) = self.buffer.get(self.at) else {
@@ -119,7 +144,7 @@ impl<R: Read> CommandReader<R> {
             match mark {
                 b'*' => {}
                 b'#' => {
-                    self.skip_line()?;
+                    self.read_annotation()?;
                     continue;
                 }
                 byte => {
@@ -136,7 +161,10 @@ impl<R: Read> CommandReader<R> {
                 Ok(Parsed::Command { consumed }) => {
                     self.at += consumed;
                     let input = &self.buffer[start..self.at];
-                    return Ok(Some(Args::new(input, &self.spans)));
+                    return Ok(Some(Command {
+                        args: Args::new(input, &self.spans),
+                        executed_at: self.executed_at,
+                    }));
                 }
                 Ok(Parsed::Blank { .. }) => {
                     let text = "expected a command with a name".to_owned();
@@ -153,11 +181,14 @@ impl<R: Read> CommandReader<R> {
         }
     }
 
-    /// Skips an annotation, such as the time of the following commands.
-    fn skip_line(&mut self) -> Result<(), Damage> {
+    fn read_annotation(&mut self) -> Result<(), Damage> {
         loop {
             let line = &self.buffer[self.at..];
             if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+                let executed_at = annotation::parse(&line[..=end]);
+                let executed_at = executed_at
+                    .map_err(|text| Damage::Malformed(self.offset(), text.to_owned()))?;
+                self.executed_at = executed_at.or(self.executed_at);
                 self.at += end + 1;
                 return Ok(());
             }
@@ -182,8 +213,8 @@ mod tests {
         let mut found = Vec::new();
         loop {
             match reader.next_command() {
-                Ok(Some(args)) => {
-                    let words = args.iter().map(String::from_utf8_lossy);
+                Ok(Some(command)) => {
+                    let words = command.args.iter().map(String::from_utf8_lossy);
                     found.push(words.collect::<Vec<_>>().join(" "));
                 }
                 Ok(None) => return (found, None),
@@ -196,7 +227,7 @@ mod tests {
         b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n#TS:17\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\n";
 
     #[test]
-    fn commands_are_read_and_annotations_skipped() {
+    fn commands_and_annotations_are_read() {
         let (found, damage) = names(FILE);
         assert_eq!(found, ["SELECT 0", "SET a \r\n"]);
         assert!(damage.is_none());

@@ -205,10 +205,12 @@ pub fn end_rewrite(server: &Server, bytes: Option<u64>) {
 }
 
 /// Requests the rewrite that is due, if one is: a scheduled one, one after a failure, or one
-/// because the file has grown.
+/// because the file has grown. Ends the file after a rewrite by BGREWRITEAOF while `appendonly` is
+/// `no`.
 pub fn check(server: &Server) {
     let aof: &AppendOnly = &server.aof;
     let config = &server.config;
+    let is_wanted = config.is_on(Id::AppendOnly);
     let cause = {
         let state = aof.state();
         let has_just_failed = state.failed_at.is_some_and(|at| at.elapsed() < RETRY_PAUSE);
@@ -221,6 +223,10 @@ pub fn check(server: &Server) {
             && now >= config.number(Id::AofRewriteMinSize) as u64
             && now.saturating_sub(before).saturating_mul(100) / before >= percent;
         match state.phase {
+            Phase::Base | Phase::On if !is_wanted && !state.is_scheduled => {
+                drop(state);
+                return end(server);
+            }
             _ if has_just_failed => return,
             _ if state.is_scheduled => "scheduled",
             Phase::Off => return,

@@ -2,7 +2,7 @@
 
 use super::manifest::{Manifest, Part};
 use super::work::apply_sync;
-use super::{Order, Phase, Rewriting};
+use super::{Order, Phase, Rewriting, annotation};
 use crate::config::Id;
 use crate::config::words::{SYNC_ALWAYS, SYNC_NEVER};
 use crate::feed::{FILE, Taken};
@@ -10,6 +10,7 @@ use crate::state::Server;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Number of bytes that are written at once.
@@ -32,9 +33,13 @@ pub struct Writer {
     file: Option<File>,
     /// Bytes that were read from the feed and not written.
     pending: Vec<u8>,
+    /// Bytes of an annotation that precede them in the file.
+    annotation: Vec<u8>,
     /// Position of the feed up to which the file was written.
     position: u64,
     has_unsynced: bool,
+    /// Synchronization that is in progress while the file is written.
+    syncing: Option<Syncing>,
     synced_at: Instant,
     /// Duration of the last synchronization.
     sync_took: Duration,
@@ -44,25 +49,41 @@ pub struct Writer {
     has_write_failed: bool,
 }
 
+/// A synchronization in a thread of its own.
+struct Syncing {
+    /// Position of the feed up to which the file was written before.
+    position: u64,
+    since: Instant,
+    thread: JoinHandle<io::Result<()>>,
+}
+
 /// Writes the file until the server and its workers have ended.
 pub fn run(server: &Server) {
     let mut writer = Writer {
         file: None,
         pending: Vec::new(),
+        annotation: Vec::new(),
         position: 0,
         has_unsynced: false,
+        syncing: None,
         synced_at: Instant::now(),
         sync_took: Duration::ZERO,
         group: 0,
         has_write_failed: false,
     };
     while writer.step(server) {}
+    writer.end_sync(server);
 }
 
 impl Writer {
     /// Takes, writes and synchronizes what there is. Returns false at the end.
     fn step(&mut self, server: &Server) -> bool {
         let is_always = server.config.number(Id::AppendFsync) == SYNC_ALWAYS;
+        if let Some(syncing) = &self.syncing
+            && syncing.thread.is_finished()
+        {
+            self.end_sync(server);
+        }
         self.take_orders(server);
         if self.pending.is_empty() {
             let patience = self.patience(server, is_always);
@@ -86,7 +107,10 @@ impl Writer {
             _ => self.synced_at.elapsed() >= SYNC_INTERVAL,
         };
         if self.has_unsynced && (is_due || server.stops()) {
-            self.sync(server);
+            match is_always || server.stops() {
+                true => self.sync(server),
+                false => self.begin_sync(server),
+            }
         }
         if !is_always && !server.stops() && !self.pending_is_large(server) {
             self.sleep(server, WRITE_PAUSE);
@@ -114,6 +138,7 @@ impl Writer {
         match self.has_unsynced {
             _ if server.stops() || has_order => Duration::ZERO,
             true if is_always => Duration::ZERO,
+            _ if self.syncing.is_some() => WRITE_PAUSE,
             true => SYNC_INTERVAL.saturating_sub(self.synced_at.elapsed()),
             false => IDLE_PAUSE,
         }
@@ -217,9 +242,7 @@ impl Writer {
             Order::Switch(file, part) => self.switch(server, file, part),
             Order::Based(rewriting, bytes) => self.rebase(server, rewriting, bytes),
             Order::Close => {
-                if self.has_unsynced {
-                    self.sync(server);
-                }
+                self.settle(server);
                 self.file = None;
                 self.pending.clear();
                 server.feed.remove_reader(FILE);
@@ -232,10 +255,9 @@ impl Writer {
 
     /// Continues in a new increment, which the manifest names first.
     fn switch(&mut self, server: &Server, file: File, part: Part) {
-        if self.has_unsynced {
-            self.sync(server);
-        }
+        self.settle(server);
         self.file = Some(file);
+        self.annotation.clear();
         let mut state = server.aof.state();
         state.manifest.increments.push(part);
         if state.phase == Phase::On {
@@ -281,6 +303,10 @@ impl Writer {
             state.failed_at = Some(Instant::now());
             return;
         }
+        // Without `appendonly`, the next start does not load this file.
+        if server.config.is_on(Id::AppendOnly) {
+            server.restart.end_inherited();
+        }
         for part in &history {
             // A part that stays costs space only.
             let _ = fs::remove_file(folder.join(&part.name));
@@ -309,12 +335,12 @@ impl Writer {
             log::info!("the append-only file is complete");
             apply_sync(server);
         }
-        if !self.has_unsynced {
-            self.publish(server);
+        if !self.has_unsynced && self.syncing.is_none() {
+            self.publish(server, self.position);
         }
     }
 
-    /// Writes the pending bytes up to the position of the next order.
+    /// Writes the pending bytes, with annotations, and performs the orders between them.
     fn write(&mut self, server: &Server) -> io::Result<()> {
         while !self.pending.is_empty() {
             let limit = {
@@ -324,23 +350,39 @@ impl Writer {
             let left = limit.map_or(usize::MAX, |limit| {
                 usize::try_from(limit.saturating_sub(self.position)).unwrap_or(usize::MAX)
             });
-            let end = self.pending.len().min(left);
+            let mut end = self.pending.len().min(left);
             if end == 0 {
                 self.take_orders(server);
                 continue;
+            }
+            let (instant, next) = server.feed.take_instant(self.position);
+            if let Some(instant) = instant {
+                self.annotation.extend(annotation::line(instant));
+            }
+            if let Some(next) = next {
+                end = end.min(usize::try_from(next - self.position).unwrap_or(end));
             }
             let Some(file) = &mut self.file else {
                 self.pending.clear();
                 return Ok(());
             };
-            let written = match file.write(&self.pending[..end]) {
+            let is_annotation = !self.annotation.is_empty();
+            let bytes = match is_annotation {
+                true => &self.annotation[..],
+                false => &self.pending[..end],
+            };
+            let written = match file.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            self.pending.drain(..written);
-            self.position += written as u64;
+            if is_annotation {
+                self.annotation.drain(..written);
+            } else {
+                self.pending.drain(..written);
+                self.position += written as u64;
+            }
             self.has_unsynced = true;
             server.aof.state().current_bytes += written as u64;
         }
@@ -376,8 +418,48 @@ impl Writer {
         server.feed.set_file_failing(true);
     }
 
+    /// Synchronizes the file with the disk in another thread, unless the last synchronization is
+    /// still in progress. The file is written meanwhile, so that the end of the process does not
+    /// lose the writes of a synchronization that takes long.
+    fn begin_sync(&mut self, server: &Server) {
+        if self.syncing.is_some() {
+            return;
+        }
+        let Some(Ok(file)) = self.file.as_ref().map(File::try_clone) else {
+            return self.sync(server);
+        };
+        let thread = Builder::new().name("aof-sync".to_owned());
+        let Ok(thread) = thread.spawn(move || file.sync_data()) else {
+            return self.sync(server);
+        };
+        self.synced_at = Instant::now();
+        self.has_unsynced = false;
+        self.syncing = Some(Syncing {
+            position: self.position,
+            since: self.synced_at,
+            thread,
+        });
+    }
+
+    /// Waits for the synchronization that is in progress, if there is one.
+    fn end_sync(&mut self, server: &Server) {
+        if let Some(syncing) = self.syncing.take() {
+            let result = syncing.thread.join().expect("it does not panic");
+            self.report_sync(server, syncing.position, syncing.since.elapsed(), result);
+        }
+    }
+
+    /// Waits until all that was written is on the disk.
+    fn settle(&mut self, server: &Server) {
+        self.end_sync(server);
+        if self.has_unsynced {
+            self.sync(server);
+        }
+    }
+
     /// Synchronizes the file with the disk.
     fn sync(&mut self, server: &Server) {
+        self.end_sync(server);
         let Some(file) = &self.file else { return };
         let start = Instant::now();
         let released = server.aof.held.swap(0, Relaxed);
@@ -385,12 +467,17 @@ impl Writer {
         self.synced_at = Instant::now();
         self.sync_took = self.synced_at - start;
         self.group = released + server.aof.held.load(Relaxed);
-        if self.sync_took >= SYNC_INTERVAL {
+        self.has_unsynced = false;
+        self.report_sync(server, self.position, self.sync_took, result);
+    }
+
+    /// Handles the result of a synchronization of what precedes a position.
+    fn report_sync(&self, server: &Server, position: u64, took: Duration, result: io::Result<()>) {
+        if took >= SYNC_INTERVAL {
             server.aof.delayed_syncs.fetch_add(1, Relaxed);
         }
-        self.has_unsynced = false;
         match result {
-            Ok(()) => self.publish(server),
+            Ok(()) => self.publish(server, position),
             Err(error) => {
                 log::warn!(
                     "the append-only file cannot be synchronized: {error}; commands that write \
@@ -403,12 +490,12 @@ impl Writer {
     }
 
     /// Publishes the position up to which the file is on the disk, if the file is trusted.
-    fn publish(&self, server: &Server) {
+    fn publish(&self, server: &Server, position: u64) {
         let state = server.aof.state();
         if state.is_broken {
             return;
         }
-        server.aof.synced.store(self.position, Relaxed);
+        server.aof.synced.store(position, Relaxed);
         drop(state);
         if server.aof.has_waiting.swap(false, Relaxed) {
             server.wake_all();

@@ -30,7 +30,9 @@ impl Commands {
         loop {
             let offset = reader.offset();
             let name = match reader.next_command() {
-                Ok(Some(args)) => String::from_utf8_lossy(args.name()).to_ascii_lowercase(),
+                Ok(Some(command)) => {
+                    String::from_utf8_lossy(command.args.name()).to_ascii_lowercase()
+                }
                 Ok(None) => {
                     let damage = transaction_at.map(Damage::Truncated);
                     return (commands, damage);

@@ -130,6 +130,8 @@ const ACCESSES: &[(Access, Option<Access>, &[&str])] = &[
             "xautoclaim",
             "xdel",
             "xdelex",
+            "xgroup|delconsumer",
+            "xgroup|destroy",
             "xtrim",
             "zrem",
             "zremrangebylex",
@@ -141,18 +143,29 @@ const ACCESSES: &[(Access, Option<Access>, &[&str])] = &[
         "RW insert",
         None,
         &[
-            "append", "hsetnx", "linsert", "lpush", "lpushx", "pfadd", "rpush", "rpushx", "sadd",
+            "append",
+            "hsetnx",
+            "linsert",
+            "lpush",
+            "lpushx",
+            "pfadd",
+            "rpush",
+            "rpushx",
+            "sadd",
             "saddex",
+            "xgroup|create",
+            "xgroup|createconsumer",
         ],
     ),
     ("RW update delete", None, &["xackdel"]),
 ];
 
-/// Returns the flags of a command's first and further keys. Commands that are not in the table
-/// update their keys or read them.
+/// Returns the flags of the first and further keys of a command or subcommand. Commands that are
+/// not in the table update their keys or read them. A container's row is that of its subcommands.
 pub(super) fn of(name: &str, flags: u32) -> (Access, Option<Access>) {
-    let row = ACCESSES.iter().find(|row| row.2.contains(&name));
-    match row {
+    let container = name.split('|').next().unwrap_or(name);
+    let row_of = |name: &str| ACCESSES.iter().find(|row| row.2.contains(&name));
+    match row_of(name).or_else(|| row_of(container)) {
         Some((first, further, _)) => (first, *further),
         None if flags & flag::WRITE != 0 => ("RW update", None),
         None => (READ, None),
@@ -170,7 +183,8 @@ pub(super) fn of_call(
     args: Args<'_>,
 ) -> Option<Vec<Used>> {
     let keys = subcommand.map_or(spec.keys, |subcommand| subcommand.keys);
-    let (first, further) = of(spec.name, spec.flags);
+    let name = subcommand.map_or(spec.name, |subcommand| subcommand.name);
+    let (first, further) = of(name, spec.flags);
     let first = of_arguments(spec.name, args).unwrap_or(first);
     if !has_valid_count(keys, args) {
         return None;
@@ -202,7 +216,11 @@ pub(super) fn of_call(
 pub(super) fn of_arguments(name: &str, args: Args<'_>) -> Option<Access> {
     let has = |from: usize, word: &str| (from..args.len()).any(|at| args.is(at, word));
     match name {
-        "set" => Some(if has(3, "get") { UPDATE } else { OVERWRITE }),
+        "set" => {
+            let reads = ["get", "ifeq", "ifne", "ifdeq", "ifdne"];
+            let reads = reads.iter().any(|word| has(3, word));
+            Some(if reads { UPDATE } else { OVERWRITE })
+        }
         "bitfield" => {
             let writes = has(2, "set") || has(2, "incrby");
             Some(if writes { UPDATE } else { READ })

@@ -115,7 +115,7 @@ fn acl(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"genpass", 2 | 3) => generate_password(ctx, args.get(2)),
         (b"log", 2 | 3) => log(ctx, args.get(2)),
         (b"load" | b"save", 2) => {
-            let path = ctx.server.config.text(Id::AclFile);
+            let path = ctx.server.config.path(Id::AclFile);
             match &word[..] {
                 _ if path.is_empty() => ctx.reply.error(NO_FILE),
                 b"load" => load(ctx, &path),
@@ -391,7 +391,7 @@ fn read_file(config: &Config, path: &str) -> Result<Users, String> {
 /// # Errors
 /// A user cannot be written as a line of text.
 pub fn changed_users(server: &Server, lines: &[Vec<String>]) -> Result<Vec<UserChange>, String> {
-    if !server.config.text(Id::AclFile).is_empty() {
+    if !server.config.path(Id::AclFile).is_empty() {
         return Ok(Vec::new());
     }
     let mut before = BTreeMap::new();
@@ -436,7 +436,7 @@ pub fn changed_users(server: &Server, lines: &[Vec<String>]) -> Result<Vec<UserC
 /// Reads the ACL file again on a signal, if there is one, and logs the result. If the file is not
 /// valid, nothing changes.
 pub fn reload(server: &Server) {
-    let path = server.config.text(Id::AclFile);
+    let path = server.config.path(Id::AclFile);
     if path.is_empty() {
         return;
     }
@@ -446,7 +446,7 @@ pub fn reload(server: &Server) {
             let removed = clients_of_removed(server);
             let denied = denied_subscribers(server);
             for info in removed.into_iter().chain(denied) {
-                client::request_disconnect(server, &info);
+                server.disconnect(&info);
             }
         }
         Err(why) => log::warn!("SIGHUP: the previous users stay in force: {why}"),
@@ -458,7 +458,7 @@ pub fn reload(server: &Server) {
 /// # Errors
 /// The file cannot be read, has no password, or there is another password in the settings.
 pub fn read_password(config: &Config) -> Result<(), String> {
-    let path = config.text(Id::RequirePassFile);
+    let path = config.path(Id::RequirePassFile);
     if path.is_empty() {
         return Ok(());
     }
@@ -499,7 +499,7 @@ pub fn load_at_start(server: &Server) -> Result<(), String> {
 /// A line is not valid, there are both a file and lines, or the password cannot be read.
 pub fn check_users(config: &Config) -> Result<Option<Users>, String> {
     read_password(config)?;
-    let path = config.text(Id::AclFile);
+    let path = config.path(Id::AclFile);
     let lines = config.user_lines();
     if lines.is_empty() {
         return match path.is_empty() {

@@ -1,5 +1,6 @@
 //! CLIENT: information about clients, their names, and their disconnection.
 
+use super::lifetime::whole_timeout_ms;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use super::tracking;
@@ -7,7 +8,7 @@ use crate::blocking;
 use crate::clients::{self, ClientInfo};
 use crate::clock::Moment;
 use crate::context::{Ctx, Run, Spec};
-use crate::message::Message;
+use crate::replication::role;
 use crate::session::{ReplyMode, Session};
 use crate::spec::Keys;
 use crate::spec::flag::{CONTAINER, LOADING, NO_PAUSE, NOSCRIPT, STALE};
@@ -80,7 +81,7 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         },
         (b"setinfo", 4) => set_info(ctx, &args[2], &args[3]),
         (b"info", 2) => {
-            describe(ctx, b"info");
+            describe(ctx);
             let line = ctx
                 .session
                 .info
@@ -97,7 +98,6 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         (b"unpause", 2) => {
             ctx.server.end_pause();
             ctx.server.wake_all();
-            ctx.server.wake_all();
             ctx.reply.ok();
         }
         (b"unblock", 3 | 4) => unblock(ctx, args),
@@ -111,14 +111,8 @@ fn client(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 /// Copies the session's state to the record that other workers read.
-fn describe(ctx: &Ctx<'_, '_>, word: &[u8]) {
-    let session = &ctx.session;
-    session.info.db.store(session.db, Relaxed);
-    let index = ctx.table.lookup(b"client");
-    let command = index.map(|index| ctx.table[index as usize]);
-    if let Some((index, _)) = command.and_then(|command| ctx.table.subcommand(command, word)) {
-        session.info.command.store(index, Relaxed);
-    }
+fn describe(ctx: &Ctx<'_, '_>) {
+    ctx.session.info.db.store(ctx.session.db, Relaxed);
 }
 
 /// Whether the text has only printable bytes and no blanks.
@@ -192,16 +186,13 @@ fn pause(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         Some(word) if word.eq_ignore_ascii_case(b"write") => false,
         Some(_) => return ctx.reply.error(SYNTAX),
     };
-    match parse_i64(&args[2]) {
-        Some(ms) if ms >= 0 => {
-            let until = Moment(ctx.server.clock.moment().0.saturating_add(ms as u64));
+    match whole_timeout_ms(&args[2]) {
+        Ok(ms) => {
+            let until = Moment(ctx.server.clock.moment().0.saturating_add(ms));
             ctx.server.begin_pause(until, holds_all);
             ctx.reply.ok();
         }
-        Some(_) => ctx.reply.error("ERR timeout is negative"),
-        None => ctx
-            .reply
-            .error("ERR timeout is not an integer or out of range"),
+        Err(refusal) => refusal.write(&mut ctx.reply),
     }
 }
 
@@ -240,8 +231,10 @@ fn unknown_type(kind: &[u8]) -> String {
 }
 
 fn list(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    describe(ctx, b"list");
+    describe(ctx);
     let mut all = ctx.server.clients.list();
+    let own = ctx.session.info.id;
+    all.retain(|info| !info.is_killed() || info.id == own);
     if args.len() == 4 && args.is(2, "type") {
         let kind = &args[3];
         if all.iter().any(|info| is_of_type(info, kind).is_none()) {
@@ -282,6 +275,12 @@ enum Condition<'a> {
 }
 
 impl Victims<'_> {
+    /// Whether the filters select the connection to the primary, which is no client here.
+    fn are_primary(&self) -> bool {
+        let is_master = |kind: &[u8]| kind.eq_ignore_ascii_case(b"master");
+        matches!(self.conditions[..], [Condition::Type(kind)] if is_master(kind))
+    }
+
     fn include(&self, info: &ClientInfo, now: Moment) -> bool {
         self.conditions.iter().all(|condition| match condition {
             Condition::Id(id) => info.id as i64 == *id,
@@ -371,6 +370,9 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         }
         count += i64::from(disconnect(ctx, &info));
     }
+    if victims.are_primary() && ctx.server.is_replica() {
+        count += i64::from(role::reconnect(ctx.server));
+    }
     match (is_old, count) {
         (false, count) => ctx.reply.integer(count),
         (true, 0) => ctx.reply.error("ERR No such client"),
@@ -378,25 +380,12 @@ fn kill(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
     }
 }
 
-/// Requests the worker of a client to disconnect it.
-pub(super) fn request_disconnect(server: &crate::state::Server, info: &ClientInfo) {
-    if !info.is_killed.swap(true, Relaxed)
-        && let Some(inbox) = server.inboxes.get(info.worker)
-    {
-        inbox.push(info.worker, Message::Kill(info.slot, info.id));
-    }
-}
-
 /// Disconnects a client. Returns false if that was requested before.
 pub(super) fn disconnect(ctx: &mut Ctx<'_, '_>, info: &Arc<ClientInfo>) -> bool {
-    if info.is_killed.swap(true, Relaxed) {
-        return false;
+    if info.id != ctx.session.info.id {
+        return ctx.server.disconnect(info);
     }
-    if info.id == ctx.session.info.id {
-        // The connection closes after the reply.
-        ctx.session.is_closing = true;
-    } else if let Some(inbox) = ctx.server.inboxes.get(info.worker) {
-        inbox.push(info.worker, Message::Kill(info.slot, info.id));
-    }
-    true
+    // The connection closes after the reply.
+    ctx.session.is_closing = true;
+    info.kill()
 }

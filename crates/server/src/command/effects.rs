@@ -111,16 +111,12 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
     ctx.view.take_removed(&mut removed);
     // A key that was evicted while the command ran, and that is absent, was evicted after the
     // command wrote it. Everything else was removed before.
-    let mut late = Vec::new();
-    for one in removed {
-        let mut is_absent = || {
-            let key = ctx.server.keyspace.key(one.db, &one.key);
-            ctx.view.view.kind(&key).is_none()
-        };
-        match one.lost {
-            Lost::Evicted if is_absent() => late.push(one),
-            _ => add_removed(ctx.server, batch, ctx.view.view, &one),
-        }
+    let (late, early): (Vec<Removed>, Vec<Removed>) = removed.into_iter().partition(|one| {
+        let key = ctx.server.keyspace.key(one.db, &one.key);
+        matches!(one.lost, Lost::Evicted) && ctx.view.view.kind(&key).is_none()
+    });
+    for one in &early {
+        add_removed(ctx.server, batch, ctx.view.view, one);
     }
     let has_changed = ctx.view.changes() != ran.changes_before;
     let chosen = ctx.table.choose(ran.index, ran.args);
@@ -138,7 +134,7 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
             form => Some(form),
         };
         if let Some(form) = form {
-            Rewrite::new(ctx, ran, batch).write(form);
+            Rewrite::new(ctx, ran, batch, &early).write(form);
         }
     }
     for one in &late {

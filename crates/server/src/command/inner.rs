@@ -8,7 +8,6 @@ use super::effects::{self, Ran, ReplyAt};
 use super::permission::check_session;
 use super::tracking;
 use crate::acl::log::Context;
-use crate::config::Id;
 use crate::context::{Chosen, Ctx};
 use crate::engine::slab::Slab;
 use crate::timing;
@@ -25,6 +24,21 @@ pub(super) enum Caller<'o> {
     Script(&'o mut Output),
 }
 
+/// Runs commands that all have the time of the first one, within the millisecond of the instant at
+/// which they see the keys.
+pub(super) fn at_one_instant<'a, 'v, R>(
+    ctx: &mut Ctx<'a, 'v>,
+    work: impl FnOnce(&mut Ctx<'a, 'v>) -> R,
+) -> R {
+    let before = ctx.session.instant_us;
+    let start_us = ctx.view.now().0.saturating_mul(1000);
+    let now_us = || ctx.server.clock.now_us().clamp(start_us, start_us + 999);
+    ctx.session.instant_us = Some(before.unwrap_or_else(now_us));
+    let result = work(ctx);
+    ctx.session.instant_us = before;
+    result
+}
+
 impl<'v> Ctx<'_, 'v> {
     /// Returns the context of a command that this one runs.
     fn inner<'b>(&'b mut self, caller: &'b mut Caller<'_>) -> Ctx<'b, 'v> {
@@ -34,6 +48,7 @@ impl<'v> Ctx<'_, 'v> {
                 view: &mut *self.view.view,
                 space: self.view.space,
                 locks: self.view.locks,
+                is_of_feed: self.view.is_of_feed,
             },
             session: &mut *self.session,
             server: self.server,
@@ -82,6 +97,9 @@ impl<'v> Ctx<'_, 'v> {
         let reply = inner.reply.written(position);
         let reply_bytes = reply.len() as u64;
         let is_error = reply.first() == Some(&b'-');
+        if start.is_some() {
+            inner.session.note_feed_reply(spec.name, reply);
+        }
         if is_error && !std::mem::take(&mut inner.session.is_error_counted) {
             inner.server.stats.count_error(reply);
         }
@@ -95,7 +113,9 @@ impl<'v> Ctx<'_, 'v> {
                 hotkeys.record(spec.keys, args, nanos, bytes, now);
             }
         }
-        self.count(chosen, nanos, is_error);
+        let counted = chosen.counted().unwrap_or(chosen.index);
+        let worker = self.session.info.worker;
+        timing::count_alone(self.server, worker, counted, nanos, is_error);
     }
 
     /// Checks whether the session's user may run a command. A script may call commands that its
@@ -140,23 +160,6 @@ impl<'v> Ctx<'_, 'v> {
         {
             let stats = &worker.commands[counted as usize];
             stats.rejected.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Counts a command that ran, with its duration if it was timed.
-    fn count(&self, chosen: Chosen, nanos: Option<u64>, is_error: bool) {
-        let Some(worker) = self.server.stats.workers.get(self.session.info.worker) else {
-            return;
-        };
-        let counted = chosen.counted().unwrap_or(chosen.index);
-        let stats = &worker.commands[counted as usize];
-        stats.calls.fetch_add(1, Relaxed);
-        stats.failed.fetch_add(u64::from(is_error), Relaxed);
-        if let Some(nanos) = nanos {
-            stats.nanos.fetch_add(nanos, Relaxed);
-            if self.server.config.is_on(Id::LatencyTracking) {
-                stats.micros.record(nanos / 1000, 1);
-            }
         }
     }
 }

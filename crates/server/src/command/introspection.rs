@@ -1,6 +1,6 @@
 //! COMMAND: information about the commands for clients.
 
-use super::access;
+use super::access::{self, Access};
 use super::subcommand::{help, refuse_subcommand};
 use super::syntax;
 use super::table::commands;
@@ -267,12 +267,58 @@ enum Group {
     Range { at: i64, last: i64, step: i64 },
     /// The argument at this index is the number of the keys after it, which have this distance.
     Counted { at: i64, step: i64 },
+    /// The arguments after this word, which is searched from this index on: up to the distance
+    /// `last`, or to the position from the end if negative. If `limit` is 2, their first half.
+    Keyword {
+        word: &'static str,
+        from: i64,
+        last: i64,
+        limit: i64,
+    },
     /// The arguments do not determine the keys by their positions.
     Unknown,
 }
 
-/// Returns the groups of a command's keys. Groups have different flags.
-fn groups(keys: Keys, has_two: bool) -> Vec<Group> {
+impl Group {
+    /// The first argument.
+    const FIRST: Group = Group::Range {
+        at: 1,
+        last: 0,
+        step: 1,
+    };
+}
+
+/// Returns the groups of a command's keys with their flags: `first` and `further` are those of its
+/// first and of its further keys.
+fn groups(keys: Keys, first: Access, further: Option<Access>) -> Vec<(Group, Access)> {
+    let after = |word, from: i16, last, limit| Group::Keyword {
+        word,
+        from: i64::from(from),
+        last,
+        limit,
+    };
+    let groups = match keys {
+        Keys::Streams(at) => vec![after("STREAMS", at, -1, 2)],
+        Keys::FirstAndStored(at) => vec![
+            Group::FIRST,
+            after("STORE", at + 1, 0, 0),
+            after("STOREDIST", at + 1, 0, 0),
+        ],
+        Keys::Sort => {
+            // Patterns lead to keys that are read, and STORE may stand anywhere.
+            let mut groups = vec![(Group::FIRST, first), (Group::Unknown, first)];
+            groups.extend(further.map(|flags| (Group::Unknown, flags)));
+            return groups;
+        }
+        _ => by_position(keys, further.is_some()),
+    };
+    let rest = std::iter::repeat(further.unwrap_or(first));
+    let flags = std::iter::once(first).chain(rest);
+    groups.into_iter().zip(flags).collect()
+}
+
+/// Returns the groups of keys at fixed positions, or after their number.
+fn by_position(keys: Keys, has_two: bool) -> Vec<Group> {
     let one = |at: i64| Group::Range {
         at,
         last: 0,
@@ -292,7 +338,7 @@ fn groups(keys: Keys, has_two: bool) -> Vec<Group> {
                 false => vec![from(first)],
             }
         }
-        Keys::Counted(at) => vec![Group::Counted {
+        Keys::Counted(at) | Keys::Script(at) => vec![Group::Counted {
             at: i64::from(at),
             step: 1,
         }],
@@ -301,44 +347,54 @@ fn groups(keys: Keys, has_two: bool) -> Vec<Group> {
             step: i64::from(step),
         }],
         Keys::FirstAndCounted(at) => vec![
-            one(1),
+            Group::FIRST,
             Group::Counted {
                 at: i64::from(at),
                 step: 1,
             },
         ],
-        Keys::Sort => vec![one(1), Group::Unknown],
         _ => Vec::new(),
     }
 }
 
 fn key_specs(ctx: &mut Ctx<'_, '_>, entry: Entry) {
-    let (first, further) = access::of(entry.spec.name, entry.spec.flags);
-    let groups = groups(entry.keys(), further.is_some());
+    let (first, further) = access::of(entry.name(), entry.spec.flags);
+    let groups = groups(entry.keys(), first, further);
     let reply = &mut ctx.reply;
     reply.array(groups.len());
-    for (place, group) in groups.into_iter().enumerate() {
-        let flags = if place == 0 {
-            first
-        } else {
-            further.unwrap_or(first)
-        };
+    for (group, flags) in groups {
         reply.map(3);
         reply.bulk(b"flags");
         write_flags(reply, flags);
         let (begin, find): (Search<'_>, Search<'_>) = match &group {
-            Group::Range { at, last, step } => (
-                ("index", vec![("index", *at)]),
+            Group::Keyword {
+                word,
+                from,
+                last,
+                limit,
+            } => (
                 (
-                    "range",
-                    vec![("lastkey", *last), ("keystep", *step), ("limit", 0)],
+                    "keyword",
+                    vec![
+                        ("keyword", Value::Word(word)),
+                        ("startfrom", (*from).into()),
+                    ],
                 ),
+                range(*last, 1, *limit),
+            ),
+            Group::Range { at, last, step } => (
+                ("index", vec![("index", (*at).into())]),
+                range(*last, *step, 0),
             ),
             Group::Counted { at, step } => (
-                ("index", vec![("index", *at)]),
+                ("index", vec![("index", (*at).into())]),
                 (
                     "keynum",
-                    vec![("keynumidx", 0), ("firstkey", 1), ("keystep", *step)],
+                    vec![
+                        ("keynumidx", 0.into()),
+                        ("firstkey", 1.into()),
+                        ("keystep", (*step).into()),
+                    ],
                 ),
             ),
             Group::Unknown => (("unknown", Vec::new()), ("unknown", Vec::new())),
@@ -348,19 +404,41 @@ fn key_specs(ctx: &mut Ctx<'_, '_>, entry: Entry) {
     }
 }
 
-/// Type of a step of the search for keys, and its numbers by name.
-type Search<'a> = (&'a str, Vec<(&'a str, i64)>);
+/// Value of a step of the search for keys.
+enum Value {
+    Number(i64),
+    Word(&'static str),
+}
 
-fn write_search(reply: &mut Reply<'_>, name: &str, (kind, numbers): &Search<'_>) {
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Value::Number(number)
+    }
+}
+
+/// Type of a step of the search for keys, and its values by name.
+type Search<'a> = (&'a str, Vec<(&'a str, Value)>);
+
+/// Returns the step that finds the keys of a range.
+fn range(last: i64, step: i64, limit: i64) -> Search<'static> {
+    let values = [("lastkey", last), ("keystep", step), ("limit", limit)];
+    let values = values.map(|(name, number)| (name, number.into()));
+    ("range", values.into())
+}
+
+fn write_search(reply: &mut Reply<'_>, name: &str, (kind, values): &Search<'_>) {
     reply.bulk(name.as_bytes());
     reply.map(2);
     reply.bulk(b"type");
     reply.bulk(kind.as_bytes());
     reply.bulk(b"spec");
-    reply.map(numbers.len());
-    for (name, number) in numbers {
+    reply.map(values.len());
+    for (name, value) in values {
         reply.bulk(name.as_bytes());
-        reply.integer(*number);
+        match value {
+            Value::Number(number) => reply.integer(*number),
+            Value::Word(word) => reply.bulk(word.as_bytes()),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Deadlines in arguments: EX, PX, EXAT, PXAT, KEEPTTL and PERSIST, and the arithmetic of EXPIRE.
 
 use super::refusal::Refusal;
-use store::{NewDeadline, Tick};
+use store::{Instants, NewDeadline, Tick};
 use wire::number::{parse_f64, parse_i64};
 use wire::{Args, Reply};
 
@@ -58,16 +58,36 @@ fn sum(number: i64, unit: Unit, base: Base, now: Tick) -> Option<When> {
     }
 }
 
-/// Whether an expiration time has passed. A key that gets such a deadline is deleted and reported
-/// as expired.
-pub fn is_past(when: When, now: Tick) -> bool {
-    when <= now.0 as i64
+/// Whether an expiration time has passed at the horizon of a view. A key that gets such a deadline
+/// is deleted and reported as expired.
+pub fn is_past(when: When, horizon: Tick) -> bool {
+    when <= horizon.0 as i64
 }
 
 /// Returns the deadline for a future expiration time, at most the latest one of 48 bits (the year
 /// 10889).
 pub fn deadline(when: When) -> Tick {
     Tick(when.max(0) as u64).min(Tick::MAX)
+}
+
+/// Maximum timeout of a command in milliseconds. Its sum with a time of day in milliseconds fits in
+/// 63 bits, as Redis requires.
+const TIMEOUT_MS_MAX: i64 = i64::MAX - Tick::MAX.0 as i64;
+
+const TIMEOUT_RANGE: Refusal = Refusal::Message("ERR timeout is out of range");
+
+/// Parses a timeout in milliseconds. 0 means none.
+///
+/// # Errors
+/// The timeout is not an integer, negative or out of range.
+pub fn whole_timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
+    match parse_i64(text) {
+        None => Err(Refusal::Message(
+            "ERR timeout is not an integer or out of range",
+        )),
+        Some(ms) if ms > TIMEOUT_MS_MAX => Err(TIMEOUT_RANGE),
+        Some(ms) => u64::try_from(ms).map_err(|_| Refusal::Message("ERR timeout is negative")),
+    }
 }
 
 /// Parses the timeout of a blocking command in seconds and returns it in milliseconds. 0 means
@@ -80,8 +100,8 @@ pub fn timeout_ms(text: &[u8]) -> Result<u64, Refusal> {
     let ms = seconds.ok_or(Refusal::Message(
         "ERR timeout is not a float or out of range",
     ))? * 1000.0;
-    if ms >= i64::MAX as f64 {
-        return Err(Refusal::Message("ERR timeout is out of range"));
+    if ms >= TIMEOUT_MS_MAX as f64 {
+        return Err(TIMEOUT_RANGE);
     }
     if ms <= -1.0 {
         return Err(Refusal::Message("ERR timeout is negative"));
@@ -243,7 +263,7 @@ impl<'a> Lifetime<'a> {
     /// positive.
     pub fn deadline_change(
         self,
-        now: Tick,
+        instants: Instants,
         command: &'static str,
         otherwise: NewDeadline,
     ) -> Result<DeadlineChange, Refusal> {
@@ -254,10 +274,10 @@ impl<'a> Lifetime<'a> {
             Lifetime::Until(unit, base, text) => (unit, base, text),
         };
         let number = parse_i64(text).ok_or(Refusal::NotInteger)?;
-        let when = sum(number, unit, base, now)
+        let when = sum(number, unit, base, instants.now)
             .filter(|_| number > 0)
             .ok_or(Refusal::ExpireTime(command))?;
-        Ok(if is_past(when, now) {
+        Ok(if is_past(when, instants.horizon) {
             DeadlineChange::Past
         } else {
             DeadlineChange::To(NewDeadline::At(deadline(when)))
@@ -313,7 +333,7 @@ mod tests {
         assert_eq!(lifetime.take(b"keepttl", None), Err(Refusal::Syntax));
         assert_eq!(lifetime.take(b"nx", None), Ok(0));
         assert_eq!(
-            lifetime.deadline_change(NOW, "set", NewDeadline::Clear),
+            lifetime.deadline_change(NOW.into(), "set", NewDeadline::Clear),
             Ok(DeadlineChange::To(NewDeadline::At(Tick(1_006_000))))
         );
         assert_eq!(Lifetime::default().take(b"EX", None), Err(Refusal::Syntax));

@@ -3,7 +3,6 @@
 
 use super::table::commands;
 use crate::aof::work as aof;
-use crate::config::Id;
 use crate::context::{Ctx, Run, Spec};
 use crate::message::Subscriber;
 use crate::restart::{Request, work as restart};
@@ -68,11 +67,6 @@ fn background_save(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn rewrite(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    if !ctx.server.config.is_on(Id::AppendOnly) {
-        return ctx
-            .reply
-            .error("ERR there is no append-only file, because appendonly is no");
-    }
     match aof::request_rewrite(ctx.server, "BGREWRITEAOF") {
         Ok(true) => ctx
             .reply

@@ -6,7 +6,8 @@ use crate::context::{Ctx, Run, Spec};
 use crate::pubsub::Space;
 use crate::spec::Keys;
 use crate::spec::flag::{
-    CONTAINER, FAST, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, PUSHES, STALE, SUBSCRIBER,
+    CONTAINER, FAST, KEEPS, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, PUSHES, STALE,
+    SUBSCRIBER,
 };
 use wire::Args;
 
@@ -16,15 +17,15 @@ const SAY: u32 = PUBSUB | LOADING | STALE | FAST | MAY_WRITE;
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
     in "pubsub":
-    "subscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(subscribe).confirmed(),
+    "subscribe" -2, LISTEN | KEEPS, Keys::None, "2.0.0", Run::any(subscribe).confirmed(),
         "Subscribes to channels.";
     "unsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(unsubscribe).unsubscribes(Space::Channel),
         "Unsubscribes from channels.";
-    "psubscribe" -2, LISTEN, Keys::None, "2.0.0", Run::any(psubscribe).confirmed(),
+    "psubscribe" -2, LISTEN | KEEPS, Keys::None, "2.0.0", Run::any(psubscribe).confirmed(),
         "Subscribes to the channels that match patterns.";
     "punsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(punsubscribe).unsubscribes(Space::Pattern),
         "Unsubscribes from patterns.";
-    "ssubscribe" -2, LISTEN, Keys::None, "7.0.0", Run::any(ssubscribe).confirmed(),
+    "ssubscribe" -2, LISTEN | KEEPS, Keys::None, "7.0.0", Run::any(ssubscribe).confirmed(),
         "Subscribes to shard channels.";
     "sunsubscribe" -1, LISTEN, Keys::None, "7.0.0", Run::any(sunsubscribe).unsubscribes(Space::Shard),
         "Unsubscribes from shard channels.";
@@ -121,6 +122,11 @@ fn confirm(ctx: &mut Ctx<'_, '_>, word: &str, name: Option<&[u8]>, space: Space)
 }
 
 fn publish(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
+    if ctx.server.pubsub.is_too_long(&args[1]) {
+        let text =
+            "ERR the channel is too long to be compared with the patterns of all subscribers";
+        return ctx.reply.error(text);
+    }
     let count = ctx
         .server
         .pubsub

@@ -1,5 +1,6 @@
 //! Commands of replication: REPLICAOF, PSYNC, REPLCONF, ROLE, WAIT, WAITAOF.
 
+use super::lifetime::whole_timeout_ms;
 use super::table::commands;
 use crate::clients;
 use crate::clock::Moment;
@@ -174,10 +175,29 @@ fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
                 let address = String::from_utf8_lossy(&args[at + 1]).into_owned();
                 ctx.session.announced.get_or_insert_default().address = Some(address);
             }
+            b"version" => {
+                let form = &mut ctx.session.announced.get_or_insert_default().form;
+                form.is_valkey = reads_form_of_valkey(&args[at + 1]);
+            }
+            b"rdb-only" => match number(at + 1) {
+                Some(flag @ 0..=1) => {
+                    let announced = ctx.session.announced.get_or_insert_default();
+                    announced.is_snapshot_only = flag == 1;
+                }
+                Some(_) => {
+                    let error = "ERR value is out of range, must be between 0 and 1";
+                    return ctx.reply.error(error);
+                }
+                None => return ctx.reply.error(NOT_INTEGER),
+            },
+            b"rdb-filter-only" => match parts_of(&args[at + 1]) {
+                Ok((has_keys, has_libraries)) => {
+                    let form = &mut ctx.session.announced.get_or_insert_default().form;
+                    (form.has_keys, form.has_libraries) = (has_keys, has_libraries);
+                }
+                Err(error) => return ctx.reply.error(&error),
+            },
             b"capa"
-            | b"version"
-            | b"rdb-only"
-            | b"rdb-filter-only"
             | b"rdb-channel"
             | b"main-ch-client-id"
             | b"set-rdb-client-id"
@@ -191,6 +211,32 @@ fn configure(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         at += 2;
     }
     ctx.reply.ok();
+}
+
+/// Whether a replica that announces a version reads Valkey's form of hashes whose fields have
+/// deadlines. Only Valkey since 8 announces one, and Valkey since 9 has such hashes.
+fn reads_form_of_valkey(version: &[u8]) -> bool {
+    const FIRST_MAJOR: i64 = 9;
+    let major = version.split(|byte| *byte == b'.').next();
+    let major = major.and_then(parse_i64);
+    major.is_some_and(|major| major >= FIRST_MAJOR)
+}
+
+/// Returns whether a snapshot has the keys and the function libraries, from the words of
+/// `rdb-filter-only`. Nothing but what they name is in it.
+fn parts_of(words: &[u8]) -> Result<(bool, bool), String> {
+    let mut has_libraries = false;
+    for word in words.split(u8::is_ascii_whitespace) {
+        match word {
+            b"" => {}
+            word if word.eq_ignore_ascii_case(b"functions") => has_libraries = true,
+            word => {
+                let shown = word.escape_ascii();
+                return Err(format!("ERR Unsupported rdb-filter-only option: {shown}"));
+            }
+        }
+    }
+    Ok((false, has_libraries))
 }
 
 fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
@@ -238,7 +284,7 @@ fn synchronize(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 /// Waits until `wait` is over, or replies at once if the client may not wait.
-fn wait_until(ctx: &mut Ctx<'_, '_>, local: Option<bool>, replicas: i64, timeout_ms: i64) {
+fn wait_until(ctx: &mut Ctx<'_, '_>, local: Option<bool>, replicas: i64, timeout_ms: u64) {
     let server = ctx.server;
     let now = server.clock.moment();
     let wait = Wait {
@@ -247,7 +293,7 @@ fn wait_until(ctx: &mut Ctx<'_, '_>, local: Option<bool>, replicas: i64, timeout
         position: server.feed.end(),
         local,
         replicas: replicas as usize,
-        deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms as u64))),
+        deadline: (timeout_ms > 0).then(|| Moment(now.0.saturating_add(timeout_ms))),
     };
     let may_wait = matches!(ctx.session.blocking_state, BlockingState::MayBlock);
     if !may_wait || primary::is_over(server, &wait) {
@@ -267,34 +313,27 @@ fn wait(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
             .reply
             .error("ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.");
     }
-    match (parse_i64(&args[1]), parse_i64(&args[2])) {
-        (Some(replicas), Some(timeout)) if timeout >= 0 => {
-            wait_until(ctx, None, replicas.max(0), timeout);
-        }
-        (Some(_), Some(_)) => ctx.reply.error("ERR timeout is negative"),
+    match (parse_i64(&args[1]), whole_timeout_ms(&args[2])) {
+        (Some(replicas), Ok(timeout_ms)) => wait_until(ctx, None, replicas.max(0), timeout_ms),
         (None, _) => ctx.reply.error(NOT_INTEGER),
-        _ => ctx
-            .reply
-            .error("ERR timeout is not an integer or out of range"),
+        (_, Err(refusal)) => refusal.write(&mut ctx.reply),
     }
 }
 
 fn wait_for_file(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
-    let numbers: Option<Vec<i64>> = args.from(1).iter().map(parse_i64).collect();
-    let error = match numbers.as_deref() {
-        None => NOT_INTEGER,
-        Some([local, ..]) if !(0..=1).contains(local) => {
+    let error = match (parse_i64(&args[1]), parse_i64(&args[2])) {
+        (None, _) | (_, None) => NOT_INTEGER,
+        (Some(local), _) if !(0..=1).contains(&local) => {
             "ERR value is out of range, must be between 0 and 1"
         }
-        Some([_, replicas, _]) if *replicas < 0 => "ERR value is out of range, must be positive",
-        Some([.., timeout]) if *timeout < 0 => "ERR timeout is negative",
-        Some([1, ..]) if !ctx.server.aof.is_on() => {
-            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
-        }
-        Some([local, replicas, timeout]) => {
-            return wait_until(ctx, Some(*local == 1), *replicas, *timeout);
-        }
-        Some(_) => NOT_INTEGER,
+        (_, Some(replicas)) if replicas < 0 => "ERR value is out of range, must be positive",
+        (Some(local), Some(replicas)) => match whole_timeout_ms(&args[3]) {
+            Err(refusal) => return refusal.write(&mut ctx.reply),
+            Ok(_) if local == 1 && !ctx.server.aof.is_on() => {
+                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+            }
+            Ok(timeout_ms) => return wait_until(ctx, Some(local == 1), replicas, timeout_ms),
+        },
     };
     ctx.reply.error(error);
 }

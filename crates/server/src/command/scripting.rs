@@ -6,6 +6,7 @@
 pub mod functions;
 mod host;
 
+use super::inner::at_one_instant;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::{commands, on_slab};
 use crate::command::refusal::{Answer, NO_PRIMARY, Refusal};
@@ -14,8 +15,9 @@ use crate::context::{Ctx, Spec};
 use crate::saving::work::refuses_writes;
 use crate::spec::Keys;
 use crate::spec::flag::{CONTAINER, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE};
+use crate::state::Server;
 use crate::waiting::BlockingState;
-use host::{Limits, ScriptHost};
+use host::{Limits, ScriptHost, is_stopping};
 use script::{Digest, Engine, Flags, Script};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -124,15 +126,35 @@ fn find(
         Some(found) => Ok(found),
         None => {
             engine.check(script.code())?;
-            cache.add(script, false).map_err(|why| format!("ERR {why}"))
+            // A primary sends a script once, and then its digest.
+            let is_of_feed = ctx.session.is_of_feed();
+            match cache.add(script, is_of_feed) {
+                Err(_) if is_of_feed => Ok(Arc::new(Script::parse(text)?)),
+                added => added.map_err(|why| format!("ERR {why}")),
+            }
         }
     }
+}
+
+/// Whether a call of a script or of a function names one that declares that it does not write. One
+/// that is not known may write.
+pub fn declares_no_writes(server: &Server, spec: &Spec, args: Args<'_>) -> bool {
+    let scripting = &server.scripting;
+    let flags = match (spec.name, args.get(1)) {
+        ("eval", Some(text)) => Script::parse(text).ok().map(|script| script.flags()),
+        ("evalsha", Some(text)) => digest(text)
+            .and_then(|digest| scripting.cache.get(&digest))
+            .map(|script| script.flags()),
+        ("fcall", Some(name)) => scripting.libraries.flags_of(name),
+        _ => None,
+    };
+    flags.is_some_and(|flags| flags.has(Flags::NO_WRITES))
 }
 
 fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> Answer {
     let key_count = key_count(args)?;
     let server = ctx.server;
-    let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
+    let memory_bytes = memory_bytes(ctx);
     let start = ctx.reply.position();
     let result = server.scripting.with_engine(memory_bytes, |engine| {
         let script = find(ctx, engine, &args[1], by)?;
@@ -143,6 +165,7 @@ fn eval(ctx: &mut Ctx<'_, '_>, args: Args<'_>, by: By, is_read_only: bool) -> An
             let finished = engine.run(&script, key_count, args.from(3), &mut host);
             (finished, host.into_idle())
         });
+        note_run(ctx);
         let written = finished.map(|finished| {
             let name = || script.hex().to_vec();
             engine.write(finished, name, &mut ctx.reply, &mut host)
@@ -162,8 +185,15 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
     let server = ctx.server;
     let is_compatible = flags.has(Flags::COMPATIBLE);
     let no_writes = flags.has(Flags::NO_WRITES);
+    if ctx.session.is_of_feed() {
+        return Ok(Limits {
+            is_read_only: is_read_only || no_writes,
+            is_full: false,
+            is_stale: false,
+        });
+    }
     // A script without a first line is refused when it calls a command that writes.
-    let may_not_write = !is_compatible && !no_writes && !ctx.session.is_of_feed;
+    let may_not_write = !is_compatible && !no_writes;
     if let Some(error) = refuses_writes(server).filter(|_| may_not_write) {
         return Err(error.into());
     }
@@ -190,12 +220,34 @@ fn limits(ctx: &mut Ctx<'_, '_>, flags: Flags, is_read_only: bool) -> Result<Lim
     })
 }
 
+/// Memory for a script that a primary or an append-only file contains. It ended where it ran first.
+const FEED_MEMORY_BYTES: usize = 1 << 40;
+
+/// Returns the number of bytes that a script may allocate.
+fn memory_bytes(ctx: &Ctx<'_, '_>) -> usize {
+    match ctx.session.is_of_feed() {
+        true => FEED_MEMORY_BYTES,
+        false => ctx.server.config.number(Id::ScriptMemoryLimit) as usize,
+    }
+}
+
+/// Records that a command of a feed has run its script to the end, whatever its result is. A script
+/// that was ended because the server stops has not.
+fn note_run(ctx: &mut Ctx<'_, '_>) {
+    let is_ended = is_stopping(ctx.server);
+    if let Some(feed) = &mut ctx.session.feed {
+        feed.has_run_script = !is_ended;
+    }
+}
+
 /// Runs a script in the state that commands of a script expect, and restores the session.
 fn call_in_script<'a, 'v, R>(ctx: &mut Ctx<'a, 'v>, work: impl FnOnce(&mut Ctx<'a, 'v>) -> R) -> R {
     let blocking_state =
         std::mem::replace(&mut ctx.session.blocking_state, BlockingState::MustReply);
     let (db, protocol) = (ctx.session.db, ctx.session.protocol);
-    let result = work(ctx);
+    ctx.session.runs_script = true;
+    let result = at_one_instant(ctx, work);
+    ctx.session.runs_script = false;
     ctx.session.db = db;
     ctx.session.protocol = protocol;
     ctx.session.blocking_state = blocking_state;
@@ -240,7 +292,7 @@ fn script(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// Compiles a script and adds it to the cache.
 fn load(ctx: &mut Ctx<'_, '_>, text: &[u8]) {
     let scripting = &ctx.server.scripting;
-    let memory_bytes = ctx.server.config.number(Id::ScriptMemoryLimit) as usize;
+    let memory_bytes = memory_bytes(ctx);
     let compiled = Script::parse(text).and_then(|script| {
         if scripting.cache.get(script.digest()).is_none() {
             scripting.with_engine(memory_bytes, |engine| engine.check(script.code()))??;

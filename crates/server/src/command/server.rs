@@ -39,7 +39,8 @@ fn info(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
 }
 
 fn time(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
-    let now_us = ctx.server.clock.now_us();
+    let instant = ctx.session.instant_us;
+    let now_us = instant.unwrap_or_else(|| ctx.server.clock.now_us());
     ctx.reply.array(2);
     ctx.reply.bulk((now_us / 1_000_000).to_string().as_bytes());
     ctx.reply.bulk((now_us % 1_000_000).to_string().as_bytes());
@@ -83,7 +84,8 @@ pub fn memory(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> bool {
             .reply
             .verbatim("txt", b"The allocator's statistics are not available.\n"),
         (b"doctor", 2) => {
-            let text = ctx.unlocked(doctor::memory);
+            let table = ctx.table;
+            let text = ctx.unlocked(|server| doctor::memory(server, table));
             ctx.reply.verbatim("txt", text.as_bytes());
         }
         (b"stats", 2) => memory_stats(ctx),

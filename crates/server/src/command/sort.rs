@@ -154,9 +154,10 @@ fn in_order(
     request: &Request<'_>,
 ) -> Result<Vec<Vec<u8>>, Refusal> {
     let range = request.range(elements.len());
-    // A set is sorted before it is stored even without an order, so that the result is
-    // deterministic.
-    let is_forced = !request.sorts && kind == Some(Kind::Set) && request.destination.is_some();
+    // A set is sorted before it is stored and for a script even without an order, so that the
+    // result is deterministic.
+    let needs_order = request.destination.is_some() || ctx.session.runs_script;
+    let is_forced = !request.sorts && kind == Some(Kind::Set) && needs_order;
     if !request.sorts && !is_forced {
         elements.truncate(range.end);
         elements.drain(..range.start);

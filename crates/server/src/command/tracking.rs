@@ -1,8 +1,10 @@
 //! The subcommands of CLIENT for caches of clients (TRACKING, CACHING, TRACKINGINFO, GETREDIR), and
 //! MONITOR.
 
+use super::refusal::OUT_OF_MEMORY;
 use super::table::commands;
 use crate::clients;
+use crate::config::Id;
 use crate::context::{Chosen, Ctx, Run, Spec};
 use crate::monitor;
 use crate::session::Session;
@@ -11,7 +13,7 @@ use crate::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::state::Server;
 use crate::tracking::{Mode, PREFIXES_MAX, TrackingOptions};
 use std::sync::Arc;
-use store::View;
+use store::{Tick, View};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -32,6 +34,9 @@ pub(super) fn tracking(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {
         );
     }
     let options = match read_tracking(ctx, args) {
+        Ok(Some(_)) if ctx.server.keyspace.is_outside_full() => {
+            return ctx.reply.error(OUT_OF_MEMORY);
+        }
         Ok(options) => options,
         Err(why) => return ctx.reply.error(&why),
     };
@@ -118,10 +123,10 @@ fn read_tracking(ctx: &Ctx<'_, '_>, args: Args<'_>) -> Result<Option<TrackingOpt
     };
     if let Some(before) = ctx.session.tracking.as_deref() {
         check_switch(before, &options)?;
-        // Further prefixes are added to those of earlier calls.
-        let added = std::mem::take(&mut options.prefixes);
-        options.prefixes = before.prefixes.clone();
-        options.prefixes.extend(added);
+        // Further prefixes are added to those of earlier calls. Without one, all keys are included.
+        if !options.prefixes.is_empty() {
+            options.prefixes.extend_from_slice(&before.prefixes);
+        }
     }
     if options.mode == Mode::Broadcast {
         check_prefixes(&mut options.prefixes)?;
@@ -153,13 +158,12 @@ fn check_switch(before: &TrackingOptions, after: &TrackingOptions) -> Result<(),
     ))
 }
 
-/// Removes duplicates and refuses prefixes of which one begins with another.
+/// Sorts prefixes, and refuses them if one begins with another or equals it.
 fn check_prefixes(prefixes: &mut Vec<Vec<u8>>) -> Result<(), String> {
     if prefixes.is_empty() {
         prefixes.push(Vec::new());
     }
     prefixes.sort_unstable();
-    prefixes.dedup();
     // After sorting, a prefix of another one stands directly before one that begins with it.
     match prefixes.windows(2).find(|two| two[1].starts_with(&two[0])) {
         None if prefixes.len() > PREFIXES_MAX => Err(too_many_prefixes()),
@@ -249,8 +253,7 @@ pub(super) fn describe(ctx: &mut Ctx<'_, '_>) {
     let redirect = tracking.as_ref().map_or(-1, |t| t.redirect as i64);
     reply.integer(redirect);
     reply.bulk(b"prefixes");
-    let mut prefixes = tracking.map_or_else(Vec::new, |tracking| tracking.prefixes);
-    prefixes.retain(|prefix| !prefix.is_empty());
+    let prefixes = tracking.map_or_else(Vec::new, |tracking| tracking.prefixes);
     reply.array(prefixes.len());
     prefixes.iter().for_each(|prefix| reply.bulk(prefix));
 }
@@ -258,7 +261,10 @@ pub(super) fn describe(ctx: &mut Ctx<'_, '_>) {
 /// Records the keys that a command has read, for a client that tracks keys.
 pub fn remember(ctx: &mut Ctx<'_, '_>, spec: &Spec, args: Args<'_>) {
     let is_tracked = |tracking: &TrackingOptions| tracking.tracks_reads();
-    if !spec.has(READONLY) || !ctx.session.tracking.as_deref().is_some_and(is_tracked) {
+    // A script that only reads has recorded the keys that its commands have read.
+    let is_script = matches!(spec.keys, Keys::Script(_));
+    if is_script || !spec.has(READONLY) || !ctx.session.tracking.as_deref().is_some_and(is_tracked)
+    {
         return;
     }
     let (id, db) = (ctx.session.info.id, ctx.session.db);
@@ -273,18 +279,34 @@ pub fn remember_keys(
     keys: Keys,
     args: Args<'_>,
 ) {
-    let keys_max = match server
-        .config
-        .number(crate::config::Id::TrackingTableMaxKeys)
-    {
-        0 => usize::MAX,
-        keys_max => keys_max as usize,
-    };
+    let keys_max = keys_max(server);
     let is_connected = |id: u64| server.clients.get(id).is_some();
     keys.each(args, |index| {
         let key = server.keyspace.key(db, &args[index]);
         view.track(&key, id, keys_max, &is_connected);
     });
+}
+
+/// Returns the maximum number of tracked keys.
+fn keys_max(server: &Server) -> usize {
+    match server.config.number(Id::TrackingTableMaxKeys) {
+        0 => usize::MAX,
+        keys_max => keys_max as usize,
+    }
+}
+
+/// Maximum number of keys of a shard that are invalidated at once because they are too many.
+const EXCESS_PER_CALL: usize = 1024;
+
+/// Invalidates tracked keys of a shard that exceed `tracking-table-max-keys`, which CONFIG SET may
+/// have reduced. If another thread holds the shard, the next call does it.
+pub fn limit(server: &Server, shard: usize, now: Tick) {
+    if let Some(mut view) = server.keyspace.try_lock_one(shard, now) {
+        view.limit_tracked(keys_max(server), EXCESS_PER_CALL);
+        if view.has_invalidated() {
+            send(server, &mut view, 0);
+        }
+    }
 }
 
 /// Ends the effect of CLIENT CACHING after a command, except within a transaction.

@@ -5,7 +5,7 @@
 //! take the keyspace's locks themselves (INFO, CONFIG SET, CLIENT UNBLOCK) release them in between;
 //! see `Ctx::unlocked`.
 
-use super::inner::Caller;
+use super::inner::{Caller, at_one_instant};
 use super::table::commands;
 use super::tracking;
 use super::work;
@@ -17,14 +17,14 @@ use crate::pubsub::QUEUED_MAX;
 use crate::queue::Transaction;
 use crate::saving::work::refuses_writes;
 use crate::session::Session;
-use crate::spec::flag::{FAST, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE};
+use crate::spec::flag::{FAST, KEEPS, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE};
 use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use crate::watches::AT_ONCE_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::number::parse_i64;
-use wire::{Args, Reply};
+use wire::{Args, CutOff, Reply};
 
 /// Work of adding or removing a subscription, which takes about two microseconds.
 const NAME_UNITS: u64 = 20;
@@ -39,7 +39,7 @@ pub const TABLE: &[Spec] = commands! {
         "Executes all commands of the transaction.";
     "discard" 1, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::Watched, "2.0.0", Run::slab(discard),
         "Discards the transaction.";
-    "watch" -2, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::Range(1, -1, 1), "2.2.0",
+    "watch" -2, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE | KEEPS, Keys::Range(1, -1, 1), "2.2.0",
         Run::slab(watch).in_steps(),
         "Makes the next transaction fail if one of the given keys changes before it.";
     "unwatch" 1, NOSCRIPT | LOADING | STALE | FAST, Keys::Watched, "2.2.0", Run::slab(unwatch),
@@ -55,6 +55,7 @@ pub fn queue(
     reply: &mut Reply<'_>,
 ) -> bool {
     let limit = server.config.number(Id::QueryBufferLimit) as usize;
+    let is_of_feed = session.is_of_feed();
     let Some(transaction) = &mut session.transaction else {
         return false;
     };
@@ -71,7 +72,7 @@ pub fn queue(
         ));
         return false;
     }
-    if transaction.heap_bytes() > limit && !session.is_of_feed {
+    if transaction.heap_bytes() > limit && !is_of_feed {
         // The transaction will not run, so its queue is freed at once.
         **transaction = Transaction::default();
         transaction.is_broken = true;
@@ -175,7 +176,7 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
     let Some(transaction) = ctx.session.transaction.take() else {
         return ctx.reply.error("ERR EXEC without MULTI");
     };
-    let is_of_feed = ctx.session.is_of_feed;
+    let is_of_feed = ctx.session.is_of_feed();
     // This comes first, because it may release the locks.
     let Some(is_full) = is_full_for(ctx, &transaction) else {
         ctx.session.transaction = Some(transaction);
@@ -211,27 +212,68 @@ fn run_queued(ctx: &mut Ctx<'_, '_>) {
             "EXECABORT Transaction discarded because of: its estimated work exceeds atomic-work-limit",
         );
     }
+    if exceeds_output(ctx, &transaction) {
+        return ctx.reply.buffer().cut(CutOff::Limit);
+    }
     ctx.reply.array(transaction.len());
     let blocking_state = std::mem::take(&mut ctx.session.blocking_state);
     ctx.session.runs_transaction = true;
-    let mut done = 0u64;
-    for (index, args) in transaction.iter() {
-        let (spec, chosen) = (ctx.table[index as usize], ctx.table.choose(index, args));
-        // Commands before this one may have made its values larger than they were when the sum was
-        // estimated.
-        let units = done.saturating_add(units_of(ctx, ctx.session.db, spec, args));
-        if !is_of_feed && work::is_beyond_limit(ctx.server, units) {
-            ctx.refuse_inner(Some(chosen), BEYOND_LIMIT, Caller::Transaction);
-            continue;
+    let mut done = 0;
+    at_one_instant(ctx, |ctx| {
+        for (index, args) in transaction.iter() {
+            done = run_next(ctx, index, args, done);
         }
-        done = units;
-        // After the reply was cut off, only writes have an effect.
-        if !(ctx.reply.is_full() && spec.has(flag::READONLY)) {
-            ctx.run_inner(chosen, args, Caller::Transaction);
-        }
-    }
+    });
     ctx.session.runs_transaction = false;
     ctx.session.blocking_state = blocking_state;
+}
+
+/// Whether the commands only reply with values, which are longer than the output may be. Then they
+/// are not copied.
+fn exceeds_output(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> bool {
+    let (db, mut len) = (ctx.session.db, 0usize);
+    for (index, args) in transaction.iter() {
+        let spec = ctx.table[index as usize];
+        match work::values_len(ctx.server, ctx.view.view, db, spec, args) {
+            Some(more) => len = len.saturating_add(more),
+            None => return false,
+        }
+    }
+    len > ctx.reply.buffer().room()
+}
+
+/// Runs a queued command if the limit of a transaction leaves enough work for it after `done`.
+/// Returns the work that is done then.
+fn run_next(ctx: &mut Ctx<'_, '_>, index: SpecIndex, args: Args<'_>, done: u64) -> u64 {
+    let (spec, chosen) = (ctx.table[index as usize], ctx.table.choose(index, args));
+    let limit = match ctx.session.is_of_feed() {
+        true => None,
+        false => work::limit(ctx.server),
+    };
+    // Commands before this one may have made its values larger than they were when the sum was
+    // estimated.
+    let units = done.saturating_add(units_of(ctx, ctx.session.db, spec, args));
+    if limit.is_some_and(|limit| units > limit) {
+        ctx.refuse_inner(Some(chosen), BEYOND_LIMIT, Caller::Transaction);
+        return done;
+    }
+    let is_read = spec.has(flag::READONLY);
+    if is_read && ctx.reply.is_full() {
+        // After the reply was cut off, only writes have an effect.
+        return units;
+    }
+    // The estimate of a read does not look at each value.
+    let position = ctx.reply.position();
+    if let Some(limit) = limit.filter(|_| is_read) {
+        ctx.reply.begin_step(work::reply_bytes(limit - done));
+    }
+    ctx.run_inner(chosen, args, Caller::Transaction);
+    if ctx.reply.end_step() {
+        ctx.reply.truncate(position);
+        ctx.refuse_inner(Some(chosen), BEYOND_LIMIT, Caller::Transaction);
+    }
+    let reply_len = ctx.reply.position().saturating_sub(position);
+    units.max(done.saturating_add(work::reply_units(reply_len)))
 }
 
 /// Makes room for the commands. Returns whether memory is full for one of them, and `None` if the
@@ -243,7 +285,7 @@ fn is_full_for(ctx: &mut Ctx<'_, '_>, transaction: &Transaction) -> Option<bool>
     };
     // A script makes no room itself, because that may release the locks.
     let (grows, may_grow) = (is_any(flag::DENYOOM), is_any(MAY_WRITE));
-    match !ctx.session.is_of_feed && (grows || may_grow) {
+    match !ctx.session.is_of_feed() && (grows || may_grow) {
         true => ctx.make_room().map(|is_full| is_full && grows),
         false => Some(false),
     }

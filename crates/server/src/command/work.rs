@@ -13,6 +13,9 @@ use wire::number::parse_i64;
 
 /// Number of bytes in a unit of work.
 const UNIT_BYTES: usize = 512;
+/// Work of a byte of a reply, compared with one that is only read: it is copied to new memory, and
+/// the first access to a page takes longer than the copy.
+const REPLY_COST: usize = 4;
 /// Number of pairs of bytes that LCS compares in a unit of work.
 const PAIRS_PER_UNIT: u64 = 100;
 /// Number of bytes of a dump in a unit of work: about one element.
@@ -80,10 +83,46 @@ pub fn bytes(units: u64) -> usize {
     usize::try_from(units.saturating_mul(UNIT_BYTES as u64)).unwrap_or(usize::MAX)
 }
 
+/// Returns the number of bytes of a reply that are this much work.
+#[inline]
+pub fn reply_bytes(units: u64) -> usize {
+    bytes(units) / REPLY_COST
+}
+
+/// Returns the work of a reply of this many bytes.
+#[inline]
+pub fn reply_units(bytes: usize) -> u64 {
+    (bytes.saturating_mul(REPLY_COST) / UNIT_BYTES) as u64
+}
+
+/// Returns the number of bytes of the values that GET or MGET of this database replies with; `None`
+/// for other commands.
+pub fn values_len(
+    server: &Server,
+    view: &mut View<'_>,
+    db: u8,
+    spec: &Spec,
+    args: Args<'_>,
+) -> Option<usize> {
+    if !matches!(spec.name, "get" | "mget") {
+        return None;
+    }
+    let len = |name: &[u8]| match view.peek(&server.keyspace.key(db, name)) {
+        Ok(Some(value)) => value.len(),
+        _ => 0,
+    };
+    Some(args.from(1).iter().map(len).sum())
+}
+
+/// Returns the maximum work of one step; `None` if it is not limited.
+pub fn limit(server: &Server) -> Option<u64> {
+    let limit = u64::try_from(server.config.number(Id::AtomicWorkLimit)).ok()?;
+    (limit > 0).then_some(limit)
+}
+
 /// Whether this much work is too much for one step.
 pub fn is_beyond_limit(server: &Server, units: u64) -> bool {
-    let limit = server.config.number(Id::AtomicWorkLimit) as u64;
-    limit > 0 && units > limit
+    limit(server).is_some_and(|limit| units > limit)
 }
 
 /// The sizes of the values of all keys.

@@ -6,7 +6,8 @@
 
 use super::file::{self, Directive};
 use super::table::{IGNORED, Param, REFUSED, TABLE};
-use super::{Config, Kind, find};
+use super::words::SEGMENT_ENGINE;
+use super::{Config, Id, Kind, Value, find};
 use crate::glob;
 use policy::names::did_you_mean;
 use std::borrow::Cow;
@@ -19,6 +20,9 @@ pub const VARIABLE_PREFIX: &str = "MAYFLY_";
 const RENAME: &str = "rename-command";
 /// Directive that defines one user.
 const USER: &str = "user";
+/// Save points of a start with a configuration file in which nothing sets them, as in Redis. A
+/// server that loaded the snapshot file and saved nothing would lose what has changed since.
+const SAVE_POINTS: &str = "3600 1 300 100 60 10000";
 /// Variable that names the configuration file.
 pub const FILE_VARIABLE: &str = "MAYFLY_CONFIG";
 
@@ -93,6 +97,11 @@ pub fn load(config: &Config, sources: &Sources<'_>) -> Outcome {
                 .push(format!("{}: {error}", directive.place)),
         }
     }
+    if sources.file.is_some() && add_save_points(config, &directives) {
+        outcome.warnings.push(format!(
+            "no setting 'save': the save points of Redis hold ({SAVE_POINTS}); save \"\" disables snapshots"
+        ));
+    }
     if !ineffective.is_empty() {
         let groups = ineffective.iter();
         let groups = groups.map(|(reason, names)| format!("{} ({reason})", names.join(", ")));
@@ -103,13 +112,26 @@ pub fn load(config: &Config, sources: &Sources<'_>) -> Outcome {
     outcome
 }
 
+/// Sets the save points of Redis for a configuration file, unless a directive sets save points or
+/// the engine has no snapshots. Returns whether it has set them.
+pub(super) fn add_save_points(config: &Config, directives: &[Directive]) -> bool {
+    let param = &TABLE[Id::Save as usize];
+    let has_own = directives.iter().any(|one| is_same(&one.name, param.name));
+    let is_wanted = !has_own && config.number(Id::Engine) != SEGMENT_ENGINE;
+    if is_wanted {
+        config.put(param.id, &Value::Text(SAVE_POINTS.to_owned()));
+    }
+    is_wanted
+}
+
 /// Describes what is wrong in the number of a setting's values. A file without a value would set an
 /// empty password, and one whose password contains a blank, as quotes are missing, another one. A
-/// value of the command line is one argument.
+/// value of the command line is one argument. As in Redis, save points may be none.
 fn wrong_count(directive: &Directive) -> Option<String> {
     let param = find(&directive.name)?;
     let is_secret = param.kind == Kind::Secret && !directive.place.starts_with("--");
     match directive.words.len() {
+        0 if param.kind == Kind::SavePoints => None,
         0 => Some(format!("{}: expected a value", param.name)),
         2.. if is_secret => Some(format!(
             "{}: expected one value; a value with blanks needs quotes",
@@ -248,7 +270,6 @@ fn shown(param: &Param, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Id;
 
     #[test]
     fn settings_are_accepted_ignored_or_refused() {
@@ -271,6 +292,7 @@ mod tests {
             ("cluster-enabled", "yes", "not supported: the only"),
             ("save", "900", "Invalid save parameters"),
             ("dbfilename", "a/b", "can't be a path"),
+            ("appendfilename", "a\nb", "control characters"),
             ("loadmodule", "x.so", "modules are not supported"),
             ("maxmemmory", "1", "did you mean 'maxmemory'"),
             ("port", "70000", "between 0 and 65535"),
@@ -290,7 +312,7 @@ mod tests {
     #[test]
     fn the_command_line_precedes_the_environment_and_both_precede_the_file() {
         let path = std::env::temp_dir().join(format!("mayfly-load-{}.conf", std::process::id()));
-        let text = "port nonsense\nio-threads 3\ntimeout 1\nmaxclients 7\nlazyfree-lazy-expire no\nhz 10\nhz 10\n";
+        let text = "port nonsense\nio-threads 3\ntimeout 1\nmaxclients 7\nlazyfree-lazy-expire no\nhz 10\nhz 10\nsave 60 5\n";
         std::fs::write(&path, text).expect("a file can be written");
         let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let config = Config::default();
@@ -360,6 +382,44 @@ mod tests {
         assert_eq!((password.as_str(), problems.as_str()), ("two words", ""));
         assert_eq!(load_text("requirepass ''\n").1, "");
         let _ = std::fs::remove_file(&path);
+    }
+
+    /// A configuration of Redis without save points, such as Debian's, loaded the snapshot file and
+    /// never wrote it.
+    #[test]
+    fn a_file_without_save_points_has_those_of_redis() {
+        let path = std::env::temp_dir().join(format!("mayfly-points-{}.conf", std::process::id()));
+        let load_text = |text: &str, command_line: &[(&'static str, &'static str)]| {
+            std::fs::write(&path, text).expect("a file can be written");
+            let config = Config::default();
+            let sources = Sources {
+                file: Some(&path),
+                command_line: command_line.to_vec(),
+                ..Sources::default()
+            };
+            let outcome = load(&config, &sources);
+            assert_eq!(outcome.problems, Vec::<String>::new(), "{text}");
+            let is_named = outcome.warnings.iter().any(|one| one.contains(SAVE_POINTS));
+            (config.text(Id::Save), is_named)
+        };
+        let points = (SAVE_POINTS.to_owned(), true);
+        let own = |text: &str| (text.to_owned(), false);
+        assert_eq!(load_text("port 1\n", &[]), points);
+        assert_eq!(load_text("save 60 5\n", &[]), own("60 5"));
+        for none in [
+            "save\n",
+            "save \"\"\n",
+            "SAVE ''\n",
+            "save 60 5\nsave\n",
+            "engine segment\n",
+        ] {
+            assert_eq!(load_text(none, &[]), own(""), "{none}");
+        }
+        assert_eq!(load_text("port 1\n", &[("save", "")]), own(""));
+        let _ = std::fs::remove_file(&path);
+        let config = Config::default();
+        load(&config, &Sources::default());
+        assert_eq!(config.text(Id::Save), "");
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub fn rewrite(
         // A line that the command line overrides may be invalid; it has no value then.
         let _ = load::set(&before, &directive.name, &directive.value());
     }
+    load::add_save_points(&before, &reading.directives);
     let place = format!("{}:", path.display());
     let text = updated(&text, &place, &reading, &before, config);
     let users = reading.directives.iter().filter(|one| one.name == USER);
@@ -272,6 +273,17 @@ mod tests {
         let (text, again) = rewritten("last-line", text, &[], change);
         assert_eq!(text, "include more.conf\n# end\nmaxclients 900\n");
         assert_eq!(again.number(Id::MaxClients), 900);
+    }
+
+    #[test]
+    fn save_points_of_a_file_that_has_none_are_written_when_they_change() {
+        let (text, again) = rewritten("no-points", "timeout 5\n", &[], |_| {});
+        assert_eq!(text, "timeout 5\n");
+        assert!(!again.text(Id::Save).is_empty());
+        let change = |config: &Config| config.put(Id::Save, &Value::Text(String::new()));
+        let (text, again) = rewritten("points-off", "timeout 5\n", &[], change);
+        assert!(text.ends_with("save \"\"\n"), "{text}");
+        assert_eq!(again.text(Id::Save), "");
     }
 
     /// A password from the environment was written into the configuration file.

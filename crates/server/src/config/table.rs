@@ -157,10 +157,10 @@ settings! {
     StreamMaxBytes "stream-node-max-bytes", Bytes(0, MAX), "4096", true, "Size of a block of a stream in bytes beyond which it takes no further entry; 0 means 1 MiB.";
     StreamIdempotenceSeconds "stream-idmp-duration", Int(1, 86400), "100", true, "Number of seconds for which a new stream recognizes messages of a producer that are sent again (XADD with IDMP); XCFGSET changes it for one stream.";
     StreamIdempotenceSize "stream-idmp-maxsize", Int(1, 10000), "100", true, "Maximum number of messages of each producer that a new stream recognizes; XCFGSET changes it for one stream.";
-    DumpHashFormat "dump-hash-ttl-format", Choice(HASH_FORMATS), "redis", true, "Format in which DUMP writes hashes whose fields have expiration times: redis (7.4 and later) or valkey (9 and later). RESTORE reads both.";
+    DumpHashFormat "dump-hash-ttl-format", Choice(HASH_FORMATS), "redis", true, "Format in which DUMP, snapshot files and the base of the append-only file contain hashes whose fields have expiration times: redis (7.4 and later) or valkey (9 and later). Neither reads the format of the other. A replica receives the format that it reads, and RESTORE and loads read both.";
     TrackingTableMaxKeys "tracking-table-max-keys", Int(0, MAX), "1000000", true, "Maximum number of keys that are recorded as cached by clients (CLIENT TRACKING); beyond it other keys are invalidated. 0 means no limit.";
-    SlowlogLogSlowerThan "slowlog-log-slower-than", Int(-1, MAX), "10000", true, "Minimum duration in microseconds of commands that SLOWLOG records; -1 disables it.";
-    SlowlogMaxLen "slowlog-max-len", Int(0, 1_000_000), "128", true, "Maximum number of entries in SLOWLOG.";
+    SlowlogLogSlowerThan "slowlog-log-slower-than" or "commandlog-execution-slower-than", Int(-1, MAX), "10000", true, "Minimum duration in microseconds of commands that SLOWLOG records; -1 disables it.";
+    SlowlogMaxLen "slowlog-max-len" or "commandlog-slow-execution-max-len", Int(0, 1_000_000), "128", true, "Maximum number of entries in SLOWLOG.";
     LongCommandThreshold "long-command-threshold", Int(-1, MAX), "10000", true, "Estimated work of a command, in elements or units of 512 bytes, beyond which it runs on a thread of its own while other clients are served; -1 runs all commands at once. See [long commands](../guide/long-commands.md).";
     AtomicWorkLimit "atomic-work-limit", Int(0, MAX), "10000000", true, "Maximum estimated work of what is one step for other clients: a transaction, or a command with more than 1,024 keys. The unit is that of long-command-threshold, and each command and each key counts as one at least. What exceeds it is refused; 0 means no limit.";
     LatencyMonitorThreshold "latency-monitor-threshold", Int(0, MAX), "0", true, "Minimum duration in milliseconds of events that LATENCY records; 0 disables it.";
@@ -195,18 +195,18 @@ settings! {
     KeyMemoryHistograms "key-memory-histograms", Bool, "no", true, "Without effect: there are no histograms of memory by key.";
     SanitizeDump "sanitize-dump-payload", Choice(SANITIZE), "no", true, "Without effect: RESTORE always checks the whole value.";
     HideUserData "hide-user-data-from-log", Bool, "no", true, "Without effect: the log contains no keys and no values.";
-    Lookahead "lookahead", Int(1, 2_147_483_647), "16", true, "Without effect: keys of all commands that were received together are prefetched.";
+    Lookahead "lookahead" or "prefetch-batch-max-size", Int(0, 2_147_483_647), "16", true, "Without effect: keys of all commands that were received together are prefetched.";
     NewConnections "max-new-connections-per-cycle", Int(1, 1000), "10", true, "Without effect: connections are accepted in batches between requests.";
     CrashLog "crash-log-enabled", Bool, "yes", true, "Without effect: a crash is always logged.";
     CrashMemcheck "crash-memcheck-enabled", Bool, "yes", true, "Without effect: memory is not tested after a crash.";
     LogLevel "loglevel", Choice(LOG_LEVELS), "notice", true, "Least severe level that is logged: debug, verbose, notice, warning or nothing.";
-    LogFormat "log-format", Choice(LOG_FORMATS), "text", false, "Format of the log: text, or one JSON object per line.";
+    LogFormat "log-format", Choice(LOG_FORMATS), "text", false, "Format of the log: text, which Valkey calls legacy, or one JSON object per line.";
     LogFile "logfile", Text, "", false, "File that the log is appended to; empty means standard error.";
     Databases "databases", Int(1, 256), "16", false, "Number of databases. Unused ones take no memory. The segment engine has one.";
-    Save "save", SavePoints, "", true, "When a snapshot is written in the background: pairs of seconds and changes. With 300 100, after 300 seconds if there were 100 changes. Empty disables it, and a stop of the server without a snapshot is the default then.";
+    Save "save", SavePoints, "", true, "When a snapshot is written in the background: pairs of seconds and changes. With 300 100, after 300 seconds if there were 100 changes. Empty disables it, and a stop of the server without a snapshot is the default then. With a configuration file, and without this setting anywhere, the save points of Redis hold: 3600 1 300 100 60 10000.";
     LoadThreads "load-threads", Int(0, 64), "0", true, "Number of threads that load a snapshot file; 0 means one per core, at most 8.";
     DbFilename "dbfilename", FileName, "dump.rdb", false, "Name of the snapshot file.";
-    Dir "dir", Text, ".", false, "Folder of the snapshot file.";
+    Dir "dir", Text, ".", false, "Folder of the snapshot file and the append-only file. Relative paths in other settings begin there.";
     RdbChecksum "rdbchecksum", Bool, "yes", false, "Whether snapshots are written with a checksum.";
     StopWritesOnError "stop-writes-on-bgsave-error", Bool, "yes", true, "Whether writes are refused while save points are set and the last snapshot has failed.";
     AppendOnly "appendonly", Bool, "no", true, "Whether every change is added to the append-only file. See [persistence](../guide/persistence.md#the-append-only-file).";
@@ -216,21 +216,23 @@ settings! {
     AofRewritePercentage "auto-aof-rewrite-percentage", Int(0, MAX), "100", true, "Growth of the append-only file in percent of its size after the last rewrite at which it is rewritten; 0 disables it.";
     AofRewriteMinSize "auto-aof-rewrite-min-size", Bytes(0, MAX), "64mb", true, "Minimum size of the append-only file in bytes at which it is rewritten by itself.";
     AofLoadTruncated "aof-load-truncated", Bool, "yes", true, "Whether an append-only file that ends within a command is cut there and loaded at the start.";
+    AofLoadCorruptTailMax "aof-load-corrupt-tail-max-size", Bytes(0, MAX), "0", true, "Maximum number of bytes at the end of the append-only file, from damage other than a truncation on, that are removed so that the server starts; 0 means that the start is refused.";
     ReplicaOf "replicaof" or "slaveof", Text, "", false, "Host and port of the primary that this server follows; empty means that it is a primary. See [replication](../guide/replication.md).";
-    MasterUser "masteruser", Text, "", true, "User of the primary as which this server authenticates; empty means the default user.";
-    MasterAuth "masterauth", Secret, "", true, "Password with which this server authenticates at its primary; empty means none.";
+    MasterUser "masteruser" or "primaryuser", Text, "", true, "User of the primary as which this server authenticates; empty means the default user.";
+    MasterAuth "masterauth" or "primaryauth", Secret, "", true, "Password with which this server authenticates at its primary; empty means none.";
     ReplicaReadOnly "replica-read-only" or "slave-read-only", Bool, "yes", true, "Whether a replica refuses writes of its clients.";
     ReplicaServeStale "replica-serve-stale-data" or "slave-serve-stale-data", Bool, "yes", true, "Whether a replica without a connection to its primary serves the data that it has; if not, it answers MASTERDOWN.";
     ReplicaIgnoreMaxMemory "replica-ignore-maxmemory" or "slave-ignore-maxmemory", Bool, "yes", true, "Whether a replica evicts nothing and leaves eviction to its primary.";
     ReplicaPriority "replica-priority" or "slave-priority", Int(0, 2_147_483_647), "100", true, "Rank of this replica for Sentinel: lower numbers are promoted first, 0 never.";
     ReplicaAnnounceIp "replica-announce-ip" or "slave-announce-ip", Text, "", true, "Address of this replica that its primary reports; empty means that of the connection.";
     ReplicaAnnouncePort "replica-announce-port" or "slave-announce-port", Int(0, 65535), "0", true, "Port of this replica that its primary reports; 0 means port.";
-    ReplBacklogSize "repl-backlog-size", Bytes(16384, MAX), "1mb", true, "Number of bytes of the feed that are kept for replicas that connect again.";
+    ReplBacklogSize "repl-backlog-size", Bytes(1, MAX), "1mb", true, "Number of bytes of the feed that are kept for replicas that connect again; at least 16 KiB are.";
     ReplBacklogTtl "repl-backlog-ttl", Int(0, MAX), "3600", true, "Seconds without a replica after which the backlog is freed; 0 means never.";
     ReplTimeout "repl-timeout", Int(1, 2_147_483_647), "60", true, "Seconds without a byte after which a primary or a replica is disconnected.";
     ReplPingPeriod "repl-ping-replica-period" or "repl-ping-slave-period", Int(1, 2_147_483_647), "10", true, "Seconds between two pings of a primary to its replicas.";
     MinReplicasToWrite "min-replicas-to-write" or "min-slaves-to-write", Int(0, 2_147_483_647), "0", true, "Number of replicas that must have acknowledged within min-replicas-max-lag, so that writes are accepted; 0 disables it.";
     MinReplicasMaxLag "min-replicas-max-lag" or "min-slaves-max-lag", Int(0, 2_147_483_647), "10", true, "Maximum age in seconds of the acknowledgements that min-replicas-to-write counts.";
+    ImportMode "import-mode", Fixed(&["no"]), "no", false, "Valkey's import of keys by a tool, during which nothing expires, is not supported.";
     ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", false, "Cluster mode is not supported.";
     ShutdownTimeout "shutdown-timeout", Int(0, 2_147_483_647), "10", true, "Maximum time in seconds for which a stop waits until clients have taken their replies.";
     Daemonize "daemonize", Bool, "no", false, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
@@ -258,6 +260,35 @@ pub const IGNORED: &[(&[&str], &str)] = &[
         "the log goes to standard error, which service managers pass on, or to logfile",
     ),
     (&["ignore-warnings"], "there are no such warnings"),
+    (
+        &["commandlog-*"],
+        "commands are recorded by their duration, not by the size of requests and replies",
+    ),
+    (
+        &["extended-redis-compatibility"],
+        "names and versions of Redis are always reported",
+    ),
+    (
+        &["availability-zone"],
+        "INFO and HELLO report no availability zone",
+    ),
+    (&["hash-seed"], "hashes have a random seed"),
+    (
+        &["unixsocketgroup"],
+        "local sockets belong to the group of the process",
+    ),
+    (
+        &["log-timestamp-format"],
+        "the log has one form of timestamps",
+    ),
+    (
+        &["max-new-tls-connections-per-cycle"],
+        "connections are accepted in batches between requests",
+    ),
+    (
+        &["mptcp", "rdma-*", "socket-mark-id", "bind-source-addr"],
+        "connections are plain ones of TCP and local sockets, whose addresses the system chooses",
+    ),
     (&["io-threads-do-reads"], "data threads read and write"),
     (
         &["oom-score-adj*", "disable-thp", "*cpulist"],
@@ -275,11 +306,19 @@ pub const IGNORED: &[(&[&str], &str)] = &[
             "replica-*",
             "slave-*",
             "propagation-error-behavior",
+            "dual-channel-replication-enabled",
         ],
         "replication has one form",
     ),
-    (&["cluster-*"], "there is no cluster mode"),
+    (
+        &["cluster-*", "slot-migration-*"],
+        "there is no cluster mode",
+    ),
     (&["hash-max-zipmap-*"], "there is no such form"),
+    (
+        &["active-defrag-*"],
+        "sparse pages are always compacted in the background",
+    ),
 ];
 
 /// Settings of Redis that cannot be ignored safely, with the reason for which they are refused.

@@ -64,13 +64,11 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
             .map(|place| Value::Number(place as i64))
             .ok_or_else(|| one_of(words.iter().copied())),
         Kind::Permissions => permissions(text),
-        Kind::FileName if text.is_empty() || text.contains('/') => {
-            Err("the file name can't be a path, just a filename".into())
-        }
         Kind::Secret if text.len() > PASSWORD_BYTES_MAX => Err(format!(
             "argument must have at most {PASSWORD_BYTES_MAX} bytes"
         )),
-        Kind::Text | Kind::Secret | Kind::FileName => Ok(Value::Text(text.to_owned())),
+        Kind::Text | Kind::Secret => Ok(Value::Text(text.to_owned())),
+        Kind::FileName => file_name(text).map(|_| Value::Text(text.to_owned())),
         Kind::Address => address(text).map(|_| Value::Text(text.to_owned())),
         Kind::SavePoints => {
             let text = if text == "\"\"" { "" } else { text.trim() };
@@ -96,6 +94,17 @@ pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
                 ))
             }
         }
+    }
+}
+
+/// Checks the name of a file in `dir`. A manifest has a line for each file.
+fn file_name(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.contains('/') {
+        return Err("the file name can't be a path, just a filename".into());
+    }
+    match text.contains(char::is_control) {
+        true => Err("the file name can't contain control characters".into()),
+        false => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@
 pub const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "nothing"];
 
 /// Words of `log-format`.
-pub const LOG_FORMATS: &[&str] = &["text", "json"];
+pub const LOG_FORMATS: &[&str] = &["text", "json", "legacy"];
 /// Index of JSON in [`LOG_FORMATS`].
 pub const JSON_LOG: usize = 1;
 

@@ -1,8 +1,13 @@
 //! Executes the commands of a feed: those of an append-only file or of a primary.
 //!
 //! They were executed before, so that they are not checked again: no rights, no memory limit, no
-//! pause. They run at a given instant that precedes all deadlines that were in force, because what
-//! has expired is deleted by commands of the feed itself.
+//! pause, no limit of a script. Two instants decide what they do. TTLs, IDs and idle times count
+//! from the time that the caller passes. The horizon precedes all deadlines, because what has
+//! expired is deleted by commands of the feed itself.
+//!
+//! A command that cannot be executed as it was before ends the feed: it is unknown or malformed, or
+//! it was refused, although only commands that have changed something are in a feed. A script that
+//! fails does not: its effects until then are the same here, and it may have failed before, too.
 
 use super::long::needs;
 use super::shards::{LockedShards, lock_for, wake_owners};
@@ -10,12 +15,14 @@ use super::{context, publish};
 use crate::blocking;
 use crate::command::effects::ITEM_MARK;
 use crate::command::{self, tracking, transaction};
+use crate::context::Chosen;
 use crate::locks::lock;
+use crate::replication::EARLIEST;
 use crate::session::Session;
-use crate::spec::{SpecIndex, flag};
+use crate::spec::flag;
 use crate::state::Server;
-use std::collections::HashMap;
-use std::time::Duration;
+use crate::timing;
+use std::time::{Duration, Instant};
 use store::{Event, ItemHead, NewDeadline, Tick};
 use wire::{Args, Output, Reply};
 
@@ -26,23 +33,27 @@ const RETRY_PAUSE: Duration = Duration::from_millis(1);
 pub struct Applier<'s> {
     server: &'s Server,
     session: Session,
-    /// Commands by their own names, whatever `rename-command` says.
-    commands: HashMap<&'static str, SpecIndex>,
     held: LockedShards<'s>,
     out: Output,
     events: Vec<Event>,
 }
 
 impl<'s> Applier<'s> {
-    /// Creates the state at the beginning of a feed.
+    /// Creates the state at the beginning of an append-only file. Its commands are not counted.
     pub fn new(server: &'s Server) -> Self {
-        let all = command::table().iter().enumerate();
+        Applier::with(server, Session::of_feed(usize::MAX))
+    }
+
+    /// Creates the state at the beginning of a primary's feed. Its commands are counted with those
+    /// of the first worker.
+    pub fn of_primary(server: &'s Server) -> Self {
+        Applier::with(server, Session::of_feed(0))
+    }
+
+    fn with(server: &'s Server, session: Session) -> Self {
         Applier {
             server,
-            session: Session::of_feed(),
-            commands: all
-                .map(|(index, spec)| (spec.name, index as SpecIndex))
-                .collect(),
+            session,
             held: LockedShards::default(),
             out: Output::default(),
             events: Vec::new(),
@@ -71,26 +82,35 @@ impl<'s> Applier<'s> {
         self.session.end_transaction();
     }
 
-    /// Executes one command at an instant. The caller holds no shard.
+    /// Executes one command at a time. The caller holds no shard.
     ///
     /// # Errors
-    /// The command does not exist or was refused. The message is for the log.
+    /// The command cannot be executed as it was before. The message names it.
     pub fn apply(&mut self, args: Args<'_>, now: Tick) -> Result<(), String> {
-        let name = args.name().to_ascii_lowercase();
-        let known = std::str::from_utf8(&name).ok();
-        let index = known.and_then(|name| self.commands.get(name)).copied();
-        let Some(index) = index else {
-            return Err(format!("there is no command '{}'", name.escape_ascii()));
-        };
-        let chosen = command::table().choose(index, args);
-        let spec = chosen.spec;
-        if !chosen.accepts(args.len()) || chosen.is_unknown {
-            return Err(format!("wrong number of arguments for '{}'", spec.name));
+        let chosen = choose(args)?;
+        let worker = self.session.info.worker;
+        if worker == usize::MAX || self.queues(chosen) {
+            return self.run(chosen, args, now);
         }
-        let is_of_feed = chosen.flags() & (flag::WRITE | flag::MAY_WRITE) != 0
+        let start = Instant::now();
+        let result = self.run(chosen, args, now);
+        let nanos = Some(start.elapsed().as_nanos() as u64);
+        let counted = chosen.counted().unwrap_or(chosen.index);
+        timing::count_alone(self.server, worker, counted, nanos, result.is_err());
+        result
+    }
+
+    /// Whether a command waits for the end of a transaction.
+    fn queues(&self, chosen: Chosen) -> bool {
+        self.session.transaction.is_some() && !chosen.spec.has(flag::NO_QUEUE)
+    }
+
+    fn run(&mut self, chosen: Chosen, args: Args<'_>, now: Tick) -> Result<(), String> {
+        let (spec, flags) = (chosen.spec, chosen.flags());
+        let is_of_feed = flags & (flag::WRITE | flag::MAY_WRITE) != 0
             || matches!(
                 spec.name,
-                "select" | "multi" | "exec" | "script" | "pfcount"
+                "select" | "multi" | "exec" | "discard" | "script" | "pfcount"
             );
         match spec.name {
             "ping" | "replconf" => return Ok(()),
@@ -103,18 +123,22 @@ impl<'s> Applier<'s> {
                 return Ok(());
             }
             _ if is_of_feed => {}
+            // It would change nothing.
+            _ if flags & flag::READONLY != 0 => return Ok(()),
             _ => return Err(format!("'{}' does not belong there", spec.name)),
         }
         self.out.clear();
         let server = self.server;
-        if self.session.transaction.is_some() && !spec.has(flag::NO_QUEUE) {
+        if self.queues(chosen) {
             let mut reply = Reply::new(&mut self.out, self.session.protocol);
-            transaction::queue(server, &mut self.session, (index, spec), args, &mut reply);
+            let queued = (chosen.index, spec);
+            transaction::queue(server, &mut self.session, queued, args, &mut reply);
             return self.result(spec.name);
         }
         loop {
             lock_for(server, &mut self.held, &self.session, spec, args, None);
             let mut view = lock(&server.keyspace, &self.held.locks, now);
+            view.set_horizon(EARLIEST);
             let session = &mut self.session;
             if server.long.is_active()
                 && server
@@ -124,7 +148,7 @@ impl<'s> Applier<'s> {
                 drop(view);
                 std::thread::sleep(RETRY_PAUSE);
                 if server.stops() {
-                    return Ok(());
+                    return Err(format!("'{}' waits, and the server stops", spec.name));
                 }
                 continue;
             }
@@ -132,6 +156,8 @@ impl<'s> Applier<'s> {
             let (space, locks) = (&server.keyspace, &self.held.locks);
             let mut ctx = context(server, space, &mut view, locks, session, None, reply);
             (spec.run.slab)(&mut ctx, args);
+            // Clients are served at the present time.
+            view.set_now(server.clock.now());
             if view.has_invalidated() {
                 tracking::send(server, &mut view, 0);
             }
@@ -154,14 +180,12 @@ impl<'s> Applier<'s> {
         };
     }
 
-    fn result(&self, name: &str) -> Result<(), String> {
-        match self.out.strip_prefix(b"-") {
-            None => Ok(()),
-            Some(error) => Err(format!(
-                "'{name}' was refused: {}",
-                String::from_utf8_lossy(error).trim_end()
-            )),
-        }
+    /// Returns the reason why the last command, or one that it has run, was not executed.
+    fn result(&mut self, name: &str) -> Result<(), String> {
+        self.session.note_feed_reply(name, &self.out);
+        let feed = self.session.feed.as_mut();
+        let failure = feed.and_then(|feed| feed.take_failure());
+        failure.map_or(Ok(()), Err)
     }
 
     /// Gives a string the head of a memcached item.
@@ -181,10 +205,44 @@ impl<'s> Applier<'s> {
         let space = &self.server.keyspace;
         let key = space.key(self.session.db, name);
         let mut view = space.lock_one(space.shard_of(&key), now);
+        view.set_horizon(EARLIEST);
         if let Ok(Some(value)) = view.peek(&key) {
             let value = value.to_vec();
             view.put_item(&key, &head, &value, NewDeadline::Keep);
             view.pass_cas(&key, head.cas);
         }
     }
+}
+
+/// Returns the command that the arguments name.
+///
+/// # Errors
+/// There is none, or it has another number of arguments.
+fn choose(args: Args<'_>) -> Result<Chosen, String> {
+    let table = command::table();
+    let unknown = |what| format!("there is no {what} '{}'", name_of(args));
+    let index = table.lookup_own(args.name());
+    let chosen = table.choose(index.ok_or_else(|| unknown("command"))?, args);
+    match chosen {
+        _ if chosen.is_unknown => Err(unknown("subcommand")),
+        _ if !chosen.accepts(args.len()) => {
+            Err(format!("wrong number of arguments for '{}'", name_of(args)))
+        }
+        _ => Ok(chosen),
+    }
+}
+
+/// Longest part of a name in a message.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Returns the name of a command, with the name of a subcommand, for messages.
+fn name_of(args: Args<'_>) -> String {
+    let is_container = |index| command::table()[index as usize].has(flag::CONTAINER);
+    let has_word = command::table()
+        .lookup_own(args.name())
+        .is_some_and(is_container);
+    let words = args.iter().take(1 + usize::from(has_word));
+    let shown = words.map(|word| &word[..word.len().min(NAME_BYTES_MAX)]);
+    let shown: Vec<String> = shown.map(|word| word.escape_ascii().to_string()).collect();
+    shown.join(" ").to_ascii_lowercase()
 }

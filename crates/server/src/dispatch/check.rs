@@ -22,7 +22,16 @@ use wire::{Args, Protocol, Reply};
 pub const BLOCKING_KEYS_MAX: usize = 4096;
 /// Maximum number of arguments of a command without keys that does not run in steps.
 pub const KEYLESS_ARGUMENTS_MAX: usize = 16_384;
-/// Number of arguments up to which these bounds need not be checked.
+/// Maximum number of arguments of the commands that compare each of them with all settings,
+/// commands or clients.
+const COSTLY: &[(&str, usize)] = &[
+    ("client|kill", 128),
+    ("command|docs", 512),
+    ("command|info", 512),
+    ("config|get", 256),
+    ("latency|histogram", 512),
+];
+/// Number of arguments up to which these bounds need not be checked, except for containers.
 const ARGUMENTS_MANY: usize = 4096;
 
 /// Checks the conditions that every command must meet before it runs or is queued: arity,
@@ -98,8 +107,8 @@ fn check_all(
         None if chosen.is_unknown => return Err(unknown_subcommand(spec, args)),
         _ => {}
     }
-    if args.len() > ARGUMENTS_MANY {
-        check_count(spec, args)?;
+    if args.len() > ARGUMENTS_MANY || spec.has(flag::CONTAINER) {
+        check_count(chosen, args)?;
     }
     if !session.is_authenticated && !spec.has(flag::NO_AUTH) && server.needs_password() {
         return Err("NOAUTH Authentication required.".into());
@@ -142,17 +151,20 @@ fn check_all(
 
 /// Checks the bounds of commands that are one step and access many names.
 #[cold]
-fn check_count(spec: &Spec, args: Args<'_>) -> Result<(), String> {
-    let name = spec.name;
+fn check_count(chosen: Chosen, args: Args<'_>) -> Result<(), String> {
+    let spec = chosen.spec;
+    let name = chosen.subcommand.map_or(spec.name, |(_, own)| own.name);
     if spec.has(flag::BLOCKING) && spec.keys.count(args) > BLOCKING_KEYS_MAX {
         return Err(format!(
             "ERR '{name}' accepts at most {BLOCKING_KEYS_MAX} keys"
         ));
     }
     let is_one_step = !matches!(spec.run.work, Work::Confirmed | Work::Unsubscribes(_));
-    if spec.keys == Keys::None && is_one_step && args.len() > KEYLESS_ARGUMENTS_MAX {
+    let costly = COSTLY.iter().find(|(costly, _)| *costly == name);
+    let count_max = costly.map_or(KEYLESS_ARGUMENTS_MAX, |(_, count_max)| *count_max);
+    if spec.keys == Keys::None && is_one_step && args.len() > count_max {
         return Err(format!(
-            "ERR '{name}' accepts at most {KEYLESS_ARGUMENTS_MAX} arguments"
+            "ERR '{name}' accepts at most {count_max} arguments"
         ));
     }
     Ok(())

@@ -32,7 +32,7 @@ use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self, tracking, work};
 use crate::config::Id;
 use crate::context::{Spec, Work};
-use crate::locks::{Locks, Room, lock, make_room};
+use crate::locks::{Locks, Room, lock, lock_now, make_room};
 use crate::long::{Job, Task};
 use crate::memcached;
 use crate::message::Message;
@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use store::{Lease, Loan, Removed, Tick, View};
 use wire::number::parse_i64;
-use wire::{Args, Output, Reply, Span};
+use wire::{Args, CutOff, Output, Reply, Span};
 
 /// Maximum number of keys of a long command. A command on more keys runs at once, within
 /// `atomic-work-limit`, because moving the values would take as long.
@@ -139,12 +139,33 @@ pub(super) fn reply_bytes_max(server: &Server, spec: &Spec, args: &Args<'_>) -> 
         return None;
     }
     if has_many_keys(spec, args) {
-        let units = u64::try_from(server.config.number(Id::AtomicWorkLimit)).ok()?;
-        return (units > 0).then(|| work::bytes(units).max(REPLY_BYTES_MIN));
+        return work::limit(server).map(|units| work::reply_bytes(units).max(REPLY_BYTES_MIN));
     }
     let units = u64::try_from(server.config.number(Id::LongCommandThreshold)).ok()?;
     // A reply is written to new memory: the first access to a page takes as long as the copy.
     Some((work::bytes(units) / 2).max(REPLY_BYTES_MIN))
+}
+
+/// Cuts the output off if a command with many keys would reply with values that are longer, so that
+/// they are not copied. Returns whether it has.
+#[inline]
+pub(super) fn exceeds_output(
+    server: &Server,
+    view: &mut View<'_>,
+    db: u8,
+    spec: &Spec,
+    args: &Args<'_>,
+    out: &mut Output,
+) -> bool {
+    if args.len() <= KEYS_MAX {
+        return false;
+    }
+    let len = work::values_len(server, view, db, spec, *args);
+    let exceeds = len.is_some_and(|len| len > out.room());
+    if exceeds {
+        out.cut(CutOff::Limit);
+    }
+    exceeds
 }
 
 /// Whether a command has more keys than a long command may have.
@@ -405,7 +426,7 @@ impl<'s> Executor<'s> {
             Some(view) => begin(server, view, &Locks::All, session, spec, call, out),
             None => {
                 lock_for(server, held, session, spec, call.args(), None);
-                let mut view = lock(&server.keyspace, &held.locks, now);
+                let mut view = lock_now(&server.keyspace, &server.clock, &held.locks, now);
                 let begun = begin(server, &mut view, &held.locks, session, spec, call, out);
                 publish(server, &mut view, &mut self.events);
                 begun
@@ -549,7 +570,8 @@ fn begin<'v>(
         names.insert(Box::from(&args[index]));
     });
     // A stop, FAILOVER or REPLICAOF may have begun since the command was found to be long.
-    if is_late(server, session, (spec, spec.flags), server.clock.moment()) {
+    let call_of = (spec, spec.flags, args);
+    if is_late(server, session, call_of, server.clock.moment()) {
         session.ticket = Some(server.long.wait(session.ticket));
         server.long.request_retries();
         server.wake_all();
@@ -584,6 +606,7 @@ fn begin<'v>(
         is_tracked,
         now,
         reply: Output::new(server.config.output_max(session.class())),
+        has_changed: false,
         nanos: 0,
     };
     server.long.push(Task::Run(Box::new(job)));
@@ -624,6 +647,9 @@ fn put_back(server: &Server, view: &mut View<'_>, job: &mut Job) -> Vec<Removed>
     let mut other = job.annex.lock_all(view.now());
     for lease in &job.leases {
         view.take_back(lease, &mut other, &mut lost);
+    }
+    if job.has_changed && !job.leases.iter().any(Lease::is_changed) {
+        view.count_redelivery();
     }
     let args = job.call.args();
     let mut first = None;
@@ -676,6 +702,7 @@ fn run_in(server: &Server, job: &mut Job, session: &mut Session, spec: &Spec, no
     let locks = Locks::All;
     let mut ctx = context(server, &job.annex, &mut view, &locks, session, None, reply);
     (spec.run.slab)(&mut ctx, job.call.args());
+    job.has_changed = view.changes() > 0;
     drop(view);
     job.reply = bytes;
 }

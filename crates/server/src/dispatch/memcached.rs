@@ -9,7 +9,7 @@ use crate::command::refusal::NO_PRIMARY;
 use crate::config::Id;
 use crate::engine::Strings;
 use crate::engine::slab::Slab;
-use crate::locks::{Locks, lock};
+use crate::locks::{Locks, lock, lock_now};
 use crate::memcached::{self, Progress};
 use crate::saving::work::refuses_writes;
 use crate::session::Session;
@@ -71,16 +71,16 @@ fn choose_shards(
 /// Locks the chosen shards, or all of them for a write that finds memory full, because room is made
 /// in any shard. The write must not release its shards for that after it was found not to be held.
 fn lock_with_room<'s>(
-    space: &'s Keyspace,
+    server: &'s Server,
     held: &mut LockedShards<'_>,
     may_write: bool,
     now: Tick,
 ) -> View<'s> {
-    let mut view = lock(space, &held.locks, now);
+    let mut view = lock_now(&server.keyspace, &server.clock, &held.locks, now);
     if may_write && held.locks != Locks::All && view.is_out_of_memory() {
         drop(view);
         held.locks = Locks::All;
-        view = lock(space, &held.locks, now);
+        view = lock_now(&server.keyspace, &server.clock, &held.locks, now);
     }
     view
 }
@@ -234,7 +234,7 @@ impl Executor<'_> {
             return run_on(turn, view, space, &Locks::All);
         }
         choose_shards(server, held, request, keys, hashes, input);
-        let mut view = lock_with_room(space, held, may_write, self.now);
+        let mut view = lock_with_room(server, held, may_write, self.now);
         // A stop, FAILOVER or REPLICAOF may have begun before the shards were locked.
         if server.is_replica() && is_refused(server, request, turn.out) {
             return Progress::Done;
@@ -274,12 +274,7 @@ impl Executor<'_> {
         if server.pause.holds(true, self.moment) {
             return false;
         }
-        Slab {
-            view: &mut view,
-            space,
-            locks: &locks,
-        }
-        .remove(&key);
+        Slab::new(&mut view, space, &locks).remove(&key);
         if server.feed.is_on() {
             // A view that was just created has counted no change before.
             effects::add_items(server, &mut view, key.db, 0, std::iter::once(key));

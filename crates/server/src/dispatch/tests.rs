@@ -1,9 +1,11 @@
 //! Tests of dispatch without sockets.
 
 mod expired;
+mod fed;
 mod held;
 mod logins;
 mod names;
+mod replayed;
 
 use super::*;
 use crate::clock::Clock;
@@ -50,6 +52,79 @@ impl Bench {
             assert_eq!(reply.replace("\r\n", " ").trim_end(), *expected, "{line}");
         }
     }
+}
+
+/// Regression: commands whose keys follow a word or a number of keys of a script had no
+/// specification of their keys. These are Redis's.
+#[test]
+fn keys_behind_words_and_counts_are_specified() {
+    let index = |at: &str| format!("begin_search type index spec index {at}");
+    let word = |word: &str, from: &str| {
+        format!("begin_search type keyword spec keyword {word} startfrom {from}")
+    };
+    let range = |last: &str, limit: &str| {
+        format!("find_keys type range spec lastkey {last} keystep 1 limit {limit}")
+    };
+    let count = "find_keys type keynum spec keynumidx 0 firstkey 1 keystep 1";
+    let one = format!("{} {}", index("1"), range("0", "0"));
+    let unknown = "begin_search type unknown spec find_keys type unknown spec".to_owned();
+    let mut bench = Bench::new();
+    for (name, searches) in [
+        ("eval", vec![format!("{} {count}", index("2"))]),
+        ("fcall_ro", vec![format!("{} {count}", index("2"))]),
+        (
+            "xread",
+            vec![format!("{} {}", word("STREAMS", "1"), range("-1", "2"))],
+        ),
+        (
+            "xreadgroup",
+            vec![format!("{} {}", word("STREAMS", "4"), range("-1", "2"))],
+        ),
+        (
+            "georadius",
+            vec![
+                one.clone(),
+                format!("{} {}", word("STORE", "6"), range("0", "0")),
+                format!("{} {}", word("STOREDIST", "6"), range("0", "0")),
+            ],
+        ),
+        ("sort", vec![one.clone(), unknown.clone(), unknown.clone()]),
+        ("sort_ro", vec![one, unknown]),
+    ] {
+        let reply = bench.run(&["COMMAND", "INFO", name]);
+        let is_word = |line: &&str| !line.starts_with(['*', '$', '+']) && !line.is_empty();
+        let words: Vec<&str> = reply.lines().filter(is_word).collect();
+        let words = words.join(" ").replace(" :", " ");
+        let found: Vec<&str> = words.split("flags ").skip(1).map(str::trim).collect();
+        assert_eq!(found, searches, "{name}");
+    }
+}
+
+/// Regression: TIME moved within a script.
+#[test]
+fn all_commands_of_a_script_or_transaction_have_one_time() {
+    let mut bench = Bench::new();
+    bench.server.clock = Clock::System;
+    let code = "local a = redis.call('time') for i = 1, 100000 do end local b = redis.call('time') \
+                redis.call('set', 'k', 1, 'px', 5000) \
+                local at = redis.call('pexpiretime', 'k') - 5000 \
+                local ms = a[1] * 1000 + math.floor(a[2] / 1000) \
+                return {a[1] - b[1], a[2] - b[2], at - ms}";
+    let reply = bench.run(&["EVAL", code, "0"]);
+    assert_eq!(reply, "*3\r\n:0\r\n:0\r\n:0\r\n");
+    for line in ["MULTI", "TIME", "EVAL code 0", "TIME"] {
+        bench.run(
+            &line
+                .split(' ')
+                .map(|word| if word == "code" { code } else { word })
+                .collect::<Vec<_>>(),
+        );
+    }
+    let reply = bench.say("EXEC");
+    let times: Vec<&str> = reply.split("*2\r\n").skip(1).collect();
+    assert_eq!(times.len(), 2, "{reply}");
+    assert!(times[0].starts_with(times[1]), "{reply}");
+    assert!(bench.session.instant_us.is_none() && !bench.session.runs_script);
 }
 
 /// Regression: the client stayed in the transaction, so that its next commands were queued.
@@ -173,14 +248,16 @@ fn memory_is_checked_once_per_transaction() {
     // was refused.
     let mut bench = Bench::new();
     let value = "v".repeat(100_000);
-    bench.table(&[("config set maxmemory 40000", "+OK")]);
-    for line in ["multi", &format!("set a {value}"), "set b 1"] {
+    // Each value fits alone.
+    bench.table(&[("config set maxmemory 120000", "+OK")]);
+    let set = |key: &str| format!("set {key} {value}");
+    for line in ["multi", &set("a"), &set("b"), "set c 1"] {
         bench.say(line);
     }
     bench.table(&[
-        ("exec", "*2 +OK +OK"),
+        ("exec", "*3 +OK +OK +OK"),
         (
-            "set c 1",
+            "set d 1",
             "-OOM command not allowed when used memory > 'maxmemory'.",
         ),
     ]);

@@ -5,12 +5,14 @@ mod items;
 use super::condition::Condition;
 use super::{Facts, Strings};
 use crate::command::lifetime::{Conditions, DeadlineChange, When, deadline, is_past};
-use crate::command::refusal::{Refusal, check_memory};
+use crate::command::refusal::{OUT_OF_MEMORY, Refusal, check_memory};
 use crate::config::{Config, Id};
 use crate::locks::{Locks, Room, make_room};
 use crate::stats::Stats;
 use std::ops::{Deref, DerefMut};
-use store::{Class, Counters, DbFacts, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Tick, View};
+use store::{
+    Class, Counters, DbFacts, Instants, Key, Keyspace, Kind, MemoryFacts, NewDeadline, Tick, View,
+};
 use wire::Reply;
 use wire::number::{Text, parse_i64};
 use wire::request::BULK_BYTES_MAX;
@@ -28,6 +30,8 @@ pub struct Slab<'a, 'v> {
     pub space: &'v Keyspace,
     /// Which shards `view` holds.
     pub locks: &'a Locks,
+    /// Whether a log or a primary has executed the command before, so that no value is too large.
+    pub is_of_feed: bool,
 }
 
 impl<'v> Deref for Slab<'_, 'v> {
@@ -47,9 +51,15 @@ impl<'v> DerefMut for Slab<'_, 'v> {
 }
 
 impl<'a, 'v> Slab<'a, 'v> {
-    /// Creates the access to locked shards.
+    /// Creates the access of a client to locked shards.
     pub fn new(view: &'a mut View<'v>, space: &'v Keyspace, locks: &'a Locks) -> Self {
-        Slab { view, space, locks }
+        let is_of_feed = false;
+        Slab {
+            view,
+            space,
+            locks,
+            is_of_feed,
+        }
     }
 }
 
@@ -65,6 +75,24 @@ impl Slab<'_, '_> {
     #[inline]
     pub fn is_full(&mut self) -> bool {
         self.make_room() == Room::None
+    }
+
+    /// Whether a value of this many bytes must be refused, because it does not fit into `maxmemory`
+    /// even if all keys are evicted. The request has `given_len` bytes of it.
+    pub fn is_too_large(&self, len: usize, given_len: usize) -> bool {
+        !self.is_of_feed && !self.space.can_hold(len, given_len)
+    }
+
+    /// Returns an error unless a value may become this long. The request has `given_len` bytes of
+    /// it.
+    ///
+    /// # Errors
+    /// The value does not fit into `maxmemory`, or cannot be allocated.
+    pub fn check_growth(&self, len: usize, given_len: usize) -> Result<(), Refusal> {
+        if self.is_too_large(len, given_len) {
+            return Err(Refusal::Message(OUT_OF_MEMORY));
+        }
+        check_memory(len)
     }
 
     /// Stores a value and publishes the event. With a deadline in the past it stores the value and
@@ -130,6 +158,11 @@ impl Strings for Slab<'_, '_> {
     #[inline]
     fn now(&self) -> Tick {
         self.view.now()
+    }
+
+    #[inline]
+    fn instants(&self) -> Instants {
+        self.view.instants()
     }
 
     #[inline]
@@ -201,7 +234,7 @@ impl Strings for Slab<'_, '_> {
                 if len > BULK_BYTES_MAX {
                     return Err(Refusal::TooLong);
                 }
-                check_memory(len)?;
+                self.check_growth(len, value.len())?;
                 self.view
                     .edit(key, |bytes| bytes.extend_from_slice(value))?;
                 len
@@ -292,7 +325,7 @@ impl Strings for Slab<'_, '_> {
         if !old.is_some_and(|old| conditions.hold(old, when)) {
             return Ok(false);
         }
-        if is_past(when, self.view.now()) {
+        if is_past(when, self.view.horizon()) {
             self.view.expire_now(key);
         } else {
             self.view.set_deadline(key, Some(deadline(when)));

@@ -72,11 +72,17 @@ fn a_file_that_fails_for_long_leaves_a_gap_instead_of_blocking() {
     feed.add_file();
     assert!(!feed.set_file_failing(true));
     let value = "v".repeat(1 << 20);
+    feed.append_executed(b"*1\r\n$4\r\nPING\r\n", Tick(1));
     for _ in 0..70 {
         feed.append(0, args(&["SET", "a", &value]));
     }
     assert!(feed.set_file_failing(false));
     assert!(feed.lag(FILE) < FILE_LAG_MAX);
+    assert_eq!(
+        feed.take_instant(0),
+        (None, None),
+        "its command was dropped"
+    );
     feed.add_file();
     assert!(!feed.set_file_failing(false));
 }
@@ -106,4 +112,27 @@ fn blocks_are_used_again_and_freed_when_there_is_nothing_to_read() {
     let short = Duration::from_nanos(1);
     assert_eq!(feed.read(id, &mut bytes, short), Taken::Nothing);
     assert!(feed.kept().1 < 200_000);
+}
+
+#[test]
+fn the_file_gets_each_instant_at_the_position_of_its_first_command() {
+    let feed = Feed::default();
+    feed.append_executed(b"0123", Tick(1));
+    assert_eq!(feed.take_instant(0), (None, None), "there is no file");
+    feed.add_file();
+    for at in [1, 1, 2, 2, 3] {
+        feed.append_executed(b"0123", Tick(at));
+    }
+    assert_eq!(feed.take_instant(4), (Some(Tick(1)), Some(12)));
+    assert_eq!(feed.take_instant(4), (None, Some(12)));
+    // Without the bytes from position 12 on.
+    assert_eq!(feed.take_instant(16), (None, Some(20)));
+    assert_eq!(feed.take_instant(20), (Some(Tick(3)), None));
+    // A new file begins.
+    assert_eq!(feed.cut(), 24);
+    feed.append_executed(b"0123", Tick(3));
+    assert_eq!(feed.take_instant(24), (Some(Tick(3)), None));
+    feed.append_executed(b"0123", Tick(4));
+    feed.restart_at(28);
+    assert_eq!(feed.take_instant(28), (None, None));
 }

@@ -17,6 +17,8 @@ pub struct Report<'a> {
     pub(super) census: Option<&'a Census>,
 }
 
+const LINE_BREAKS: [char; 2] = ['\r', '\n'];
+
 impl<'a> Report<'a> {
     /// Creates an empty report.
     pub(super) fn new(
@@ -33,9 +35,16 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Writes a line `name:value`.
+    /// Writes a line `name:value`. Line breaks in the value, such as in the name of a primary,
+    /// become blanks, so that they do not begin another field.
     pub(crate) fn field(&mut self, name: &str, value: impl std::fmt::Display) {
-        let _ = write!(self.text, "{name}:{value}\r\n");
+        let start = self.text.len();
+        let _ = write!(self.text, "{name}:{value}");
+        if self.text[start..].contains(LINE_BREAKS) {
+            let line = self.text.split_off(start).replace(LINE_BREAKS, " ");
+            self.text.push_str(&line);
+        }
+        self.text.push_str("\r\n");
     }
 
     fn now(&self) -> Tick {
@@ -92,5 +101,23 @@ impl<'a> Report<'a> {
     pub(super) fn tracked_counts(&self) -> (usize, usize) {
         let keyspace = || self.server.keyspace.tracked_counts();
         self.census.map_or_else(keyspace, |census| census.tracked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::command;
+    use crate::config::Config;
+
+    #[test]
+    fn a_value_with_line_breaks_is_one_field() {
+        // Regression: REPLICAOF and REPLCONF could add fields to INFO by line breaks in a host.
+        let server = Server::new(Config::default(), Clock::manual(1)).expect("valid settings");
+        let mut report = Report::new(&server, command::table(), None);
+        report.field("master_host", "a\r\nrole:master\nb");
+        report.field("port", 1);
+        assert_eq!(report.text, "master_host:a  role:master b\r\nport:1\r\n");
     }
 }

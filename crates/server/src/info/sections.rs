@@ -8,7 +8,7 @@ use crate::aof::work::buffered_bytes;
 use crate::clients::flag;
 use crate::config::words::NOT_SUPERVISED;
 use crate::config::{Id, bytes_for_people, value};
-use crate::replication::{Phase, PrimaryState};
+use crate::replication::{Phase, PrimaryState, primary};
 use crate::stats::WorkerStats;
 use crate::{process, supervisor};
 use std::sync::atomic::Ordering::Relaxed;
@@ -93,7 +93,10 @@ pub(super) fn clients(report: &mut Report<'_>) {
     report.field("clients_in_timeout_table", server.blocking.with_deadline());
     report.field("total_watched_keys", watched);
     report.field("total_blocking_keys", report.waited_keys());
-    report.field("total_blocking_keys_on_nokey", 0);
+    report.field(
+        "total_blocking_keys_on_nokey",
+        server.blocking.failing_keys(),
+    );
     report.field("no_evict_clients", protected);
 }
 
@@ -198,6 +201,7 @@ pub(super) fn persistence(report: &mut Report<'_>) {
     report.field("rdb_last_cow_size", saving.last_peak_bytes);
     report.field("rdb_last_load_keys_expired", loading.expired.load(Relaxed));
     report.field("rdb_last_load_keys_loaded", loading.keys.load(Relaxed));
+    report.field("rdb_last_load_keys_empty", loading.empty.load(Relaxed));
     let aof = report.server.aof.facts();
     let status = |has_failed: bool| if has_failed { "err" } else { "ok" };
     report.field("aof_enabled", u8::from(aof.is_on));
@@ -360,7 +364,8 @@ fn keys(report: &mut Report<'_>) {
 fn events(report: &mut Report<'_>) {
     let stats = &report.server.stats;
     let unexpected = stats.unexpected_commands.load(Relaxed);
-    report.field("unexpected_error_replies", 0);
+    let refused = report.server.replication.refused_commands.load(Relaxed);
+    report.field("unexpected_error_replies", refused);
     report.field("unknown_commands", unexpected);
     let errors = stats.error_replies.load(Relaxed);
     report.field("total_error_replies", errors);
@@ -441,7 +446,7 @@ pub(super) fn replication(report: &mut Report<'_>) {
     let (first, _) = server.feed.kept();
     let is_kept = replication.has_replicas() || replication.is_replica();
     report.field("repl_backlog_active", u8::from(is_kept));
-    let size = server.config.number(Id::ReplBacklogSize);
+    let size = primary::backlog_bytes(&server.config);
     report.field("repl_backlog_size", size);
     report.field("repl_backlog_first_byte_offset", first + 1);
     report.field("repl_backlog_histlen", position.saturating_sub(first));
@@ -467,6 +472,9 @@ fn replica_role(report: &mut Report<'_>, primary: &PrimaryState) {
     if !primary.is_connected {
         let down = primary.down_since.elapsed().as_secs();
         report.field("master_link_down_since_seconds", down);
+    }
+    if let Some(why) = &primary.refusal {
+        report.field("master_link_refused_command", why);
     }
     report.field("slave_priority", server.config.number(Id::ReplicaPriority));
     let is_read_only = server.config.is_on(Id::ReplicaReadOnly);

@@ -7,15 +7,17 @@ use crate::loading::Loading;
 use crate::loading::batch::{BYTES_MAX, Batch, Content, Entry, RAW_BYTES_MAX};
 use crate::loading::storing::{Failure, Storer};
 use crate::loading::threads::{EndOnDrop, Queue};
+use crate::replication::{EARLIEST, primary};
 use crate::state::Server;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, Builder};
 use std::time::Instant;
 use store::{ItemHead, Key, Tick};
 use wire::dump::ValueType;
+use wire::number::parse_i64;
 use wire::rdb::{ITEM_FIELD, Item, Kind, Reader};
 
 /// Number of keys after which the time and the progress are updated.
@@ -36,12 +38,8 @@ fn seconds(server: &Server) -> u64 {
 
 /// Returns the path of the snapshot file.
 pub fn path(server: &Server) -> PathBuf {
-    let config = &server.config;
-    Path::new(&config.text(Id::Dir)).join(config.text(Id::DbFilename))
+    server.config.path(Id::DbFilename).into()
 }
-
-/// Name of the snapshot that the process before a restart has left, which has no path.
-const INHERITED: &str = "the snapshot of the restart";
 
 /// Opens the snapshot file, or what the process before a restart has left, and begins to refuse
 /// commands on keys, before the first client is served. Returns `None` if there is no file, or if
@@ -50,12 +48,14 @@ const INHERITED: &str = "the snapshot of the restart";
 /// # Errors
 /// The file exists and cannot be read.
 pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
-    if let Some(file) = server.restart.take_inherited() {
-        return begin(server, INHERITED.to_owned(), file).map(Some);
+    let inherited = server.restart.inherited();
+    if inherited.is_some() && server.segments.is_some() {
+        return Err("the segment engine cannot load the keys of the process before".to_owned());
     }
-    let path = path(server);
+    let is_inherited = inherited.is_some();
+    let path = inherited.unwrap_or_else(|| path(server));
     let file = match File::open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound && !is_inherited => return Ok(None),
         opened => opened.map_err(|error| format!("{}: {error}", path.display()))?,
     };
     if server.segments.is_some() {
@@ -65,6 +65,7 @@ pub fn prepare(server: &Server) -> Result<Option<Source>, String> {
         );
         return Ok(None);
     }
+    server.loading.is_from_file.store(true, Relaxed);
     begin(server, path.display().to_string(), file).map(Some)
 }
 
@@ -98,13 +99,14 @@ pub fn load(
     name: &str,
     source: impl io::Read,
     total_bytes: u64,
+    origin: Origin,
 ) -> Result<(), String> {
     let loading = &server.loading;
     loading.begin(seconds(server));
     loading.total_bytes.store(total_bytes, Relaxed);
     let begun = Begun(loading);
     let changes = server.keyspace.changes();
-    let result = load_parts(server, name, source, false);
+    let result = load_parts(server, name, source, origin);
     server
         .saving
         .ignore_changes(server.keyspace.changes().wrapping_sub(changes));
@@ -135,7 +137,7 @@ pub fn reload(server: &Server, flushes: bool) -> Result<(), &'static str> {
         }
         // What was changed is not in the feed.
         server.aof.distrust();
-        load(server, &name, file, bytes)
+        load(server, &name, file, bytes, Origin::Other)
     });
     loaded.map_err(|error| {
         log::warn!("DEBUG RELOAD: {error}");
@@ -145,17 +147,24 @@ pub fn reload(server: &Server, flushes: bool) -> Result<(), &'static str> {
 
 /// What was read of a source.
 pub struct Loaded<R> {
-    /// Instant at which the file was written, so that nothing in it had expired. A file without a
-    /// time has an early one.
-    pub instant: Tick,
     /// Offset behind the snapshot.
     pub offset: u64,
     /// The source and the bytes that were read beyond the snapshot.
     pub rest: (R, Vec<u8>),
 }
 
-/// Loads a snapshot within a load that has begun. In a base of an append-only file nothing counts
-/// as expired.
+/// What a snapshot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The file with which the server starts. Its history is continued, if it has one.
+    Start,
+    /// What a feed follows, such as the base of an append-only file. Nothing counts as expired.
+    Base,
+    /// Any other.
+    Other,
+}
+
+/// Loads a snapshot within a load that has begun.
 ///
 /// # Errors
 /// As [`load`].
@@ -163,12 +172,13 @@ pub fn load_parts<R: io::Read>(
     server: &Server,
     name: &str,
     source: R,
-    is_base: bool,
+    origin: Origin,
 ) -> Result<Loaded<R>, String> {
     let loading = &server.loading;
     let start = Instant::now();
     let mut loader = Loader::new(server, source);
-    if is_base {
+    loader.is_start = origin == Origin::Start;
+    if origin == Origin::Base {
         loader.begin_base();
     }
     let threads = thread_count(server);
@@ -178,17 +188,20 @@ pub fn load_parts<R: io::Read>(
     };
     result.map_err(|error| format!("{name}: {error}"))?;
     log::info!(
-        "loaded {} keys from {name} in {:.3} s with {}; {} had expired",
+        "loaded {} keys from {name} in {:.3} s with {}; {} had expired{}",
         loading.keys.load(Relaxed),
         start.elapsed().as_secs_f64(),
         match threads {
             1 => "one thread".to_owned(),
             _ => format!("{threads} threads"),
         },
-        loading.expired.load(Relaxed)
+        loading.expired.load(Relaxed),
+        match loading.empty.load(Relaxed) {
+            0 => String::new(),
+            empty => format!(", {empty} were empty collections"),
+        }
     );
     Ok(Loaded {
-        instant: loader.now,
         offset: loader.reader.offset(),
         rest: loader.reader.into_parts(),
     })
@@ -241,6 +254,10 @@ struct Loader<'s, R> {
     now: Tick,
     /// Whether the instant is that of the file, and not the present.
     is_base: bool,
+    /// Whether the server starts with the file.
+    is_start: bool,
+    /// Identifier of the file's history.
+    history: Option<String>,
     /// Whether nothing is stored.
     is_trial: bool,
     keys: u64,
@@ -277,6 +294,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
             batches,
             now,
             is_base: false,
+            is_start: false,
+            history: None,
             is_trial: false,
             keys: 0,
         }
@@ -285,7 +304,19 @@ impl<'s, R: io::Read> Loader<'s, R> {
     /// Sets the instant to that of the file, which is read with its fields.
     fn begin_base(&mut self) {
         self.is_base = true;
-        self.set_now(Tick(1));
+        self.set_now(EARLIEST);
+    }
+
+    /// Continues the history of the file at a position. The file stands for the keys that replicas
+    /// have there, so that what has expired since then is loaded, and removed with a deletion.
+    fn continue_history(&mut self, position: Option<u64>) {
+        if let Some((id, position)) = self.history.take().zip(position)
+            && self.keys == 0
+            && primary::continue_history(self.server, &id, position)
+        {
+            log::info!("replicas at position {position} of the history {id} can continue");
+            self.begin_base();
+        }
     }
 
     fn set_now(&mut self, now: Tick) {
@@ -360,6 +391,13 @@ impl<'s, R: io::Read> Loader<'s, R> {
                         let ms = seconds.saturating_mul(1000).max(1);
                         self.set_now(Tick(ms).min(self.server.clock.now()));
                     }
+                    b"repl-id" if self.is_start => {
+                        self.history = Some(String::from_utf8_lossy(value).into_owned());
+                    }
+                    b"repl-offset" if self.is_start => {
+                        let position = parse_i64(value).and_then(|at| u64::try_from(at).ok());
+                        self.continue_history(position);
+                    }
                     _ => field(self.server, name, value),
                 },
                 Item::ModuleField(name) => return Err(at(module(&name))),
@@ -430,13 +468,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
         }
         let read = self.reader.value(&mut self.storer.restored);
         read.map_err(|error| error.to_string())?;
-        let checked = self.storer.check(&key, offset);
-        checked.map_err(|failure| failure.why)?;
-        if self.is_trial {
-            return Ok(());
-        }
-        if self.storer.restored.has_expired() {
-            self.server.loading.expired.fetch_add(1, Relaxed);
+        let has_content = self.storer.has_content(&key, offset);
+        if !has_content.map_err(|failure| failure.why)? || self.is_trial {
             return Ok(());
         }
         if let Some(value) = self.storer.restored.string()
@@ -496,7 +529,8 @@ impl<'s, R: io::Read> Loader<'s, R> {
             self.set_now(self.server.clock.now());
         }
         loading.loaded_bytes.store(self.reader.offset(), Relaxed);
-        let stored = self.keys.saturating_sub(loading.expired.load(Relaxed));
+        let not_stored = loading.expired.load(Relaxed) + loading.empty.load(Relaxed);
+        let stored = self.keys.saturating_sub(not_stored);
         loading.keys.store(stored, Relaxed);
     }
 }

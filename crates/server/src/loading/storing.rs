@@ -4,7 +4,7 @@ use crate::command::key::dump::Restored;
 use crate::loading::batch::{Batch, COUNT_MAX, Content, Entry};
 use crate::state::Server;
 use std::sync::atomic::Ordering::Relaxed;
-use store::{Key, NewDeadline, Tick, View};
+use store::{Key, Keyspace, NewDeadline, Tick, View};
 
 /// A value that cannot be loaded.
 #[derive(Debug)]
@@ -50,26 +50,31 @@ impl<'s> Storer<'s> {
                 offset: head.offset,
                 why: error.to_string(),
             })?;
-            self.check(&entry.key, head.offset)?;
-            if self.restored.has_expired() {
-                self.server.loading.expired.fetch_add(1, Relaxed);
+            if !self.has_content(&entry.key, head.offset)? {
                 continue;
             }
-            let mut view = space.lock_one(space.shard_of(&entry.key), batch.now);
+            let mut view = view(space, &entry.key, batch.now);
             self.restored.store(&mut view, &entry.key, entry.deadline);
         }
         self.store_strings(&mut strings, batch.now);
         Ok(())
     }
 
-    /// Returns an error if the value that was built last, which begins at `offset`, contradicts
-    /// itself.
+    /// Whether the value that was built last, which begins at `offset`, is to be stored. One that
+    /// is empty or has expired is counted.
     ///
     /// # Errors
-    /// An element occurs twice.
-    pub fn check(&self, key: &Key<'_>, offset: u64) -> Result<(), Failure> {
+    /// The value contradicts itself: an element occurs twice.
+    pub fn has_content(&self, key: &Key<'_>, offset: u64) -> Result<bool, Failure> {
+        if self.restored.is_empty() {
+            self.server.loading.skip_empty(key);
+            return Ok(false);
+        }
         if self.restored.is_sound() {
-            return Ok(());
+            let has_expired = self.restored.has_expired();
+            let expired = &self.server.loading.expired;
+            expired.fetch_add(has_expired.into(), Relaxed);
+            return Ok(!has_expired);
         }
         let why = format!(
             "offset {offset}: expected distinct elements, found two of one name, in the value of \
@@ -86,7 +91,7 @@ impl<'s> Storer<'s> {
             return;
         };
         let space = &self.server.keyspace;
-        let mut view = space.lock_one(space.shard_of(&first.key), now);
+        let mut view = view(space, &first.key, now);
         for entry in &*strings {
             view.prefetch_bucket(&entry.key);
         }
@@ -116,7 +121,7 @@ impl<'s> Storer<'s> {
         now: Tick,
     ) {
         let space = &self.server.keyspace;
-        let mut view = space.lock_one(space.shard_of(key), now);
+        let mut view = view(space, key, now);
         match self.restored.string() {
             Some(value) => put(
                 &mut view,
@@ -130,6 +135,14 @@ impl<'s> Storer<'s> {
             None => self.restored.store(&mut view, key, deadline),
         }
     }
+}
+
+/// Locks the shard of a key. On a replica, what is stored is the primary's, so that nothing has
+/// expired for it.
+fn view<'s>(space: &'s Keyspace, key: &Key<'_>, now: Tick) -> View<'s> {
+    let mut view = space.lock_one(space.shard_of(key), now);
+    view.set_horizon(Tick(0));
+    view
 }
 
 /// Stores a string.

@@ -4,6 +4,7 @@
 use super::turn::{DATABASE, Progress, Turn};
 use crate::command::config;
 use std::fmt::Write as _;
+use wire::memcached::KEY_BYTES_MAX;
 use wire::memcached::text::line;
 
 /// Least memory limit in megabytes that `cache_memlimit` accepts, as in memcached.
@@ -155,6 +156,9 @@ fn list_some(turn: &mut Turn<'_, ()>, form: Dump, cursor: u64, left: &mut u64) -
         if *left == 0 {
             break;
         }
+        if matches!(form, Dump::Items(_)) && !is_word(&bytes) {
+            continue;
+        }
         *left -= 1;
         let ends_s = facts.deadline.map(|deadline| deadline.0.div_ceil(1000));
         let out = &mut *turn.out;
@@ -185,6 +189,12 @@ fn list_some(turn: &mut Turn<'_, ()>, form: Dump, cursor: u64, left: &mut u64) -
         }
     }
     next
+}
+
+/// Whether a key, or a part of one, can stand in a line as it is. Keys of other protocols and of
+/// binary requests may contain blanks and line breaks.
+pub(super) fn is_word(key: &[u8]) -> bool {
+    key.len() <= KEY_BYTES_MAX && !key.iter().any(u8::is_ascii_whitespace)
 }
 
 /// Encodes a key as in a URI: letters, digits, `-`, `.`, `_` and `~` stay.

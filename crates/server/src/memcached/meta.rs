@@ -40,7 +40,7 @@ fn answer_of<E: Items>(turn: &mut Turn<'_, E>, shown: &Item<'_>, value: &[u8]) {
         _ => OF_ARITHMETIC,
     };
     item(turn.out, meta, turn.input, letters, shown);
-    if meta.has(b'v') {
+    if shown.has_value {
         turn.out.extend_from_slice(value);
         turn.out.extend_from_slice(b"\r\n");
     }
@@ -141,9 +141,6 @@ pub(super) fn get<E: Items>(turn: &mut Turn<'_, E>) {
             return turn.count_get(false);
         }
     }
-    if meta.has(b'v') {
-        turn.out.extend_from_slice(b"\r\n");
-    }
     match meta.has(b'T') {
         true => turn.count_touch(true),
         false => turn.count_get(true),
@@ -180,6 +177,12 @@ fn touch_first<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> Option<Deadli
     Some(Deadlines { before, since })
 }
 
+/// Whether the reply to `mg` contains the value of an item with this cas number. With the number of
+/// flag C, the client has that value already.
+fn sends_value(meta: &Meta, cas: u64) -> bool {
+    meta.has(b'v') && !(meta.has(b'C') && meta.cas == cas)
+}
+
 /// Reads an item and marks it: as fetched, and with a winner if this client wins.
 fn read<E: Items>(
     turn: &mut Turn<'_, E>,
@@ -198,8 +201,10 @@ fn read<E: Items>(
         idle: meta.has(b'l'),
         is_peek: meta.has(b'u'),
     };
-    turn.engine.read(key, fields, turn.out, |out, facts| {
+    let (mut is_sent, mut value_at) = (false, 0);
+    let is_there = turn.engine.read(key, fields, turn.out, |out, facts| {
         let head = facts.head;
+        is_sent = sends_value(&meta, head.cas);
         let was = match touched {
             Some(touched) => seconds_until(touched.before, flags.now),
             None => facts.seconds_left(flags.now),
@@ -215,6 +220,7 @@ fn read<E: Items>(
         let shown = Item {
             key: sent,
             len: facts.len,
+            has_value: is_sent,
             client_flags: head.client_flags,
             cas: head.cas,
             ttl_seconds: flags.ttl_before(b't', was, false),
@@ -225,8 +231,16 @@ fn read<E: Items>(
             is_taken: head.has_winner,
         };
         item(out, &meta, flags.input, OF_GET, &shown);
+        value_at = out.len();
         marked
-    })
+    })?;
+    match is_sent {
+        true => turn.out.extend_from_slice(b"\r\n"),
+        // The engine has appended the value before its cas number could be compared.
+        false if is_there => turn.out.truncate(value_at),
+        false => {}
+    }
+    Ok(is_there)
 }
 
 /// Returns the cas number that the client has chosen.
@@ -249,6 +263,7 @@ fn miss<E: Items>(turn: &mut Turn<'_, E>, key: &Key<'_>) -> bool {
         StoreOutcome::Yes(stored) => {
             let shown = Item {
                 key: turn.sent_key(0),
+                has_value: sends_value(&meta, stored.cas),
                 cas: stored.cas,
                 ttl_seconds: Flags::of(turn).ttl_of_new(stored.deadline),
                 has_won: true,
@@ -431,6 +446,7 @@ fn reply_count<E: Items>(
     let shown = Item {
         key: turn.sent_key(0),
         len: text.as_bytes().len(),
+        has_value: turn.request.meta.has(b'v'),
         client_flags: head.client_flags,
         cas: head.cas,
         ttl_seconds,

@@ -7,6 +7,7 @@
 use super::admin::Dump;
 use super::turn::{DATABASE, Progress, Turn};
 use super::{VERSION, admin};
+use crate::clients::flag;
 use crate::config::Id;
 use crate::process;
 use crate::state::Server;
@@ -122,7 +123,7 @@ pub(super) fn run(turn: &mut Turn<'_, ()>) -> Progress {
             rows.row("sizes_status", "disabled");
             return Progress::Done;
         }
-        b"conns" => connections(server, &mut rows),
+        b"conns" => connections(server, turn.session.info.id, &mut rows),
         b"extstore" => {}
         b"detail" => {
             detail(server, second, &mut rows);
@@ -307,16 +308,26 @@ fn slabs(server: &Server, rows: &mut Rows<'_>) {
     );
 }
 
-fn connections(server: &Server, rows: &mut Rows<'_>) {
+/// Lists the connections of clients with the states of memcached that they resemble. `own` is the
+/// client that sends the request.
+fn connections(server: &Server, own: u64, rows: &mut Rows<'_>) {
     let now = server.clock.moment();
     for info in server.clients.list() {
         let fd = info.fd;
-        rows.row(&format!("{fd}:addr"), format_args!("tcp:{}", info.address));
-        rows.row(
-            &format!("{fd}:listen_addr"),
-            format_args!("tcp:{}", info.local_address),
-        );
+        let is_local = info.flags.load(Relaxed) & flag::LOCAL != 0;
+        let shown = |address: &str| match address.strip_suffix(":0").filter(|_| is_local) {
+            Some(path) => format!("unix:{path}"),
+            None => format!("tcp:{address}"),
+        };
+        let state = match info.input_bytes.load(Relaxed) {
+            _ if info.id == own => "conn_parse_cmd",
+            0 => "conn_read",
+            _ => "conn_nread",
+        };
         let idle_ms = now.0.saturating_sub(info.active_ms.load(Relaxed));
+        rows.row(&format!("{fd}:addr"), shown(&info.address));
+        rows.row(&format!("{fd}:listen_addr"), shown(&info.local_address));
+        rows.row(&format!("{fd}:state"), state);
         rows.row(&format!("{fd}:secs_since_last_cmd"), idle_ms / 1000);
     }
 }
@@ -330,6 +341,9 @@ fn detail(server: &Server, word: Option<&[u8]>, rows: &mut Rows<'_>) {
         Some(b"dump") => {
             let mut text = Output::default();
             for (prefix, counts) in prefixes.all() {
+                if !admin::is_word(&prefix) {
+                    continue;
+                }
                 text.extend_from_slice(b"PREFIX ");
                 text.extend_from_slice(&prefix);
                 let crate::stats::PrefixCounts {

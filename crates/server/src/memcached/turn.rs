@@ -256,14 +256,12 @@ impl<'a, E: Items> Turn<'a, E> {
     }
 
     pub fn count_delete(&self, key: &Key<'_>, outcome: RemoveOutcome) {
+        self.server
+            .stats
+            .prefixes
+            .count(key.bytes, PrefixEvent::Delete);
         match outcome {
-            RemoveOutcome::Yes => {
-                self.server
-                    .stats
-                    .prefixes
-                    .count(key.bytes, PrefixEvent::Delete);
-                self.add(|counts| &counts.delete_hits);
-            }
+            RemoveOutcome::Yes => self.add(|counts| &counts.delete_hits),
             RemoveOutcome::NotFound => self.add(|counts| &counts.delete_misses),
             _ => {}
         }

@@ -110,6 +110,7 @@ pub const FIELDS: &[Field] = &[
     field("rdb_last_cow_size", "rdb_last_cow_size_bytes", Gauge, Number, "Highest number of bytes queued for the last snapshot.", "rdb_last_cow_size_bytes"),
     field("rdb_last_load_keys_expired", "rdb_last_load_expired_keys", Gauge, Number, "Number of keys that had expired before the last load.", "rdb_last_load_expired_keys"),
     field("rdb_last_load_keys_loaded", "rdb_last_load_loaded_keys", Gauge, Number, "Number of keys that the last load has stored.", "rdb_last_load_loaded_keys"),
+    field("rdb_last_load_keys_empty", "rdb_last_load_empty_keys", Gauge, Number, "Number of keys that the last load has skipped, because their collections have no elements.", ""),
     field("loading_start_time", "loading_start_timestamp_seconds", Gauge, Number, "Start of the present load.", ""),
     field("loading_total_bytes", "loading_total_bytes", Gauge, Number, "Size of the file that is being loaded.", ""),
     field("loading_loaded_bytes", "loading_loaded_bytes", Gauge, Number, "Number of bytes that the present load has read.", ""),

@@ -18,7 +18,7 @@ use crate::clients::flag;
 use crate::clock::Moment;
 use crate::command;
 use crate::config::Id;
-use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome, shown_index};
+use crate::dispatch::{BATCH_CALLS_MAX, Call, Executor, Outcome};
 use crate::freeing;
 use crate::message::Publication;
 use crate::net::batch_item::BatchItem;
@@ -201,7 +201,7 @@ pub struct Connection {
     pub is_listed: bool,
     /// Whether the connection is in the worker's list of leaving connections.
     pub is_leaving: bool,
-    /// Whether a leaving connection is closed without executing its further commands.
+    /// Whether the connection is closed without executing its further commands.
     pub is_cut_off: bool,
     /// Whether the connection is in the worker's list of those that wait for a long command.
     pub is_waiting: bool,
@@ -271,6 +271,13 @@ impl Connection {
     /// Records that the client has closed its sending side.
     pub fn hang_up(&mut self) {
         self.is_hung_up = true;
+    }
+
+    /// Makes the connection close without executing further commands. What the socket accepts at
+    /// once is sent before.
+    pub fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        self.session.is_closing = true;
     }
 
     /// Executes pending commands, reads once, executes the commands read, and sends the replies.
@@ -355,6 +362,8 @@ impl Connection {
                 None => Next::Blocked,
             };
         }
+        // Its worker has not received the message yet.
+        self.session.is_closing |= self.session.info.is_killed();
         if self.session.is_closing || output.len() - self.sent > self.backpressure_bytes {
             return Next::Wait;
         }
@@ -370,7 +379,7 @@ impl Connection {
         }
         let mut input = std::mem::take(&mut scratch.input);
         scratch.traffic.reads += 1;
-        let result = self.receive(&mut input, scratch);
+        let result = self.receive(executor.server(), &mut input, scratch);
         self.log_in_by_certificate(executor.server());
         let next = match result {
             Ok(0) => Next::Close,
@@ -432,7 +441,7 @@ impl Connection {
         }
         let mut input = std::mem::take(&mut scratch.input);
         scratch.traffic.reads += 1;
-        let result = self.receive(&mut input, scratch);
+        let result = self.receive(executor.server(), &mut input, scratch);
         self.may_have_more = false;
         let next = match result {
             Ok(0) => Next::Close,
@@ -683,24 +692,16 @@ impl Connection {
                 }
             }
             self.command_count += 1;
+            self.session.is_closing |= self.session.info.is_killed();
             if self.session.is_closing || output.is_cut_off() {
                 return (Some(Stop::Closing), input.len());
             }
             if self.session.is_blocked() {
-                let info = &self.session.info;
-                let index = call.index.expect("it ran");
-                info.command.store(shown_index(index, args), Relaxed);
                 return (Some(Stop::Blocked), call.start + call.len);
             }
             if executor.is_turn_spent() {
                 return (Some(Stop::Continues), call.start + call.len);
             }
-        }
-        if let Some(call) = calls.last()
-            && let Some(index) = call.index
-        {
-            let index = shown_index(index, call.args(input, spans));
-            self.session.info.command.store(index, Relaxed);
         }
         (None, input.len())
     }
@@ -731,6 +732,8 @@ impl Connection {
             self.output = output;
             return next;
         }
+        // A client that is cut off receives what its socket accepts at once.
+        let next = if self.is_cut_off { Next::Close } else { next };
         let is_last = next == Next::Close;
         let mut left = if is_last {
             SENT_AT_CLOSE

@@ -149,7 +149,7 @@ impl Listeners {
             (Id::UnixSocket, "unix"),
             (Id::MemcachedSocket, "memcached-unix"),
         ] {
-            let path = config.text(id);
+            let path = config.path(id);
             if !path.is_empty() {
                 lines.push(format!("name={name},bind={path}"));
             }
@@ -241,6 +241,7 @@ impl Listeners {
             }
             .unwrap_or_default(),
             fd: stream.as_raw_fd(),
+            presence: Some(stream.presence()),
             worker,
             slot,
         }
@@ -270,7 +271,7 @@ fn check_paths(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     let ids = [Id::UnixSocket, Id::MemcachedSocket];
     for id in ids {
-        let path = config.text(id);
+        let path = config.path(id);
         if path.is_empty() {
             continue;
         }
@@ -287,7 +288,7 @@ fn check_paths(config: &Config) -> Vec<String> {
         };
         problems.push(format!("{} '{path}': {problem}", TABLE[id as usize].name));
     }
-    let [path, other] = ids.map(|id| config.text(id));
+    let [path, other] = ids.map(|id| config.path(id));
     if !path.is_empty() && path == other {
         let [name, other] = ids.map(|id| TABLE[id as usize].name);
         problems.push(format!("{other} '{path}': {name} is the same path"));
@@ -311,7 +312,7 @@ fn bind_path(
     protocol: PortProtocol,
     inherited: &mut Handover,
 ) -> Result<Option<(Port, Listener)>, String> {
-    let text = config.text(path);
+    let text = config.path(path);
     if text.is_empty() {
         return Ok(None);
     }

@@ -312,7 +312,7 @@ impl TlsStream {
                     append(&mut self.outgoing, alert)?;
                 }
                 self.has_failed = true;
-                return Err(violation(error));
+                return Err(violation(explained(&error)));
             }
         }
         if !self.is_established && !self.state.is_handshaking() {
@@ -342,6 +342,19 @@ fn append<D>(outgoing: &mut Vec<u8>, mut data: EncodeTlsData<'_, D>) -> io::Resu
     outgoing.resize(start + size, 0);
     data.encode(&mut outgoing[start..]).map_err(violation)?;
     Ok(())
+}
+
+/// Describes an error. Of the version of a certificate the library shows the name of a type only.
+fn explained(error: &rustls::Error) -> String {
+    const VERSION: &str = "UnsupportedCertVersion";
+    let text = error.to_string();
+    match text.contains(VERSION) {
+        true => text.replace(
+            VERSION,
+            "its certificate is of X.509 version 1, expected version 3",
+        ),
+        false => text,
+    }
 }
 
 fn violation(why: impl std::fmt::Display) -> io::Error {

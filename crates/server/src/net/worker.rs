@@ -105,6 +105,8 @@ pub struct Worker {
     searched_at_bytes: u64,
     periodic_at: Instant,
     periodic_count: u64,
+    /// Whether the log has named queues whose keys may be evicted.
+    has_named_queues: bool,
     /// Census of the keyspace that is not complete yet. Only the first worker takes it.
     census: Option<Box<Census>>,
 }
@@ -150,6 +152,7 @@ impl Worker {
             searched_at_bytes: 0,
             periodic_at: Instant::now(),
             periodic_count: 0,
+            has_named_queues: false,
             census: None,
         })
     }
@@ -309,6 +312,7 @@ impl Worker {
     /// Serves the ready connections. Returns the time at which expiry last ran.
     fn turn(&mut self, events: &Events, executor: &mut Executor<'_>, start: Instant) -> Instant {
         let mut expired_at = start;
+        self.flush_at(executor);
         self.handshakes_left = HANDSHAKES_PER_TURN;
         self.serve_leaving(executor);
         self.close_vanished(events, executor);
@@ -412,6 +416,10 @@ impl Worker {
             self.handshakes_left -= 1;
         }
         let next = connection.serve(executor, &mut self.scratch);
+        if executor.is_turn_spent() {
+            // The next connection must not receive what has expired meanwhile.
+            executor.set_now(executor.server().clock.now());
+        }
         self.after(index, next, executor);
     }
 
@@ -482,13 +490,17 @@ impl Worker {
         }
     }
 
+    /// Closes a connection, unless a reply to its blocked command is on its way.
     fn close(&mut self, index: usize, executor: &mut Executor<'_>) {
+        if !self.end_wait(index, executor) {
+            return;
+        }
         let Some(mut connection) = self.connections[index].take() else {
             return;
         };
         let _ = self.poll.registry().deregister(&mut connection.stream);
         connection.release(executor, &mut self.scratch);
-        self.remove_timeout(index, &connection.session);
+        self.remove_delay(index, &connection.session);
         executor.forget(&mut connection.session);
         let server = executor.server();
         server.clients.remove(connection.session.info.id);

@@ -269,6 +269,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::Config;
     use crate::message::Subscriber;
+    use crate::replication::SnapshotForm;
     use store::{NewDeadline, Tick};
 
     const NOW: u64 = 1_700_000_000_000;
@@ -284,6 +285,9 @@ mod tests {
             address: "127.0.0.1".to_owned(),
             port: 1,
             is_old: false,
+            form: SnapshotForm::default(),
+            is_snapshot_only: false,
+            unread: None,
             phase: Phase::Follows,
             reader: 0,
             acked,

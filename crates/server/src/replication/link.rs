@@ -1,10 +1,10 @@
 //! The server as a replica: the thread that follows the primary.
 
 use super::stream::{Stream, refusal};
-use super::{EARLIEST, PrimaryState, failover, removal};
+use super::{EARLIEST, PrimaryState, failover, removal, role};
 use crate::config::Id;
 use crate::dispatch::apply::Applier;
-use crate::loading::file::{self as snapshots, Begun};
+use crate::loading::file::{self as snapshots, Begun, Origin};
 use crate::saving::{temporary, work as saving};
 use crate::state::Server;
 use std::fs::{self, File};
@@ -26,9 +26,9 @@ const CHANGE_PAUSE: Duration = Duration::from_millis(10);
 const LINE_BYTES_MAX: usize = 4096;
 /// Number of bytes per read.
 const READ_BYTES: usize = 256 << 10;
-/// Commands of the primary run this long before the present, so that what has expired by this
-/// server's clock and not by the primary's is found.
-const SKEW_MS: u64 = 24 * 3_600_000;
+/// Maximum time between two attempts after commands of the primary that could not be executed. It
+/// doubles up to this with each of them, unless the connection lasted longer.
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 fn is_current(server: &Server, number: u64) -> bool {
     !server.stops() && server.replication.state().primary_number == number
@@ -57,22 +57,22 @@ pub fn run(server: &Server) {
 fn follow(server: &Server, number: u64) {
     let mut last_error = String::new();
     // The primary's stream goes on with the selected database after an interruption.
-    let mut applier = Applier::new(server);
+    let mut applier = Applier::of_primary(server);
+    let mut refused_pause = PAUSE;
     while is_current(server, number) {
+        let begun_at = Instant::now();
         let result = Link::connect(server, number).and_then(|mut link| link.run(&mut applier));
         server.replication.is_connected.store(false, Relaxed);
-        let was_connected = {
-            let mut was = false;
-            change(server, number, |primary| {
-                was = primary.is_connected;
-                primary.is_connected = false;
-                primary.is_syncing = false;
-                if was {
-                    primary.down_since = Instant::now();
-                }
-            });
-            was
-        };
+        let (mut was_connected, mut is_refused) = (false, false);
+        change(server, number, |primary| {
+            was_connected = primary.is_connected;
+            is_refused = was_connected && primary.refusal.is_some();
+            primary.is_connected = false;
+            primary.is_syncing = false;
+            if was_connected {
+                primary.down_since = Instant::now();
+            }
+        });
         if is_current(server, number) {
             failover::disconnected(server);
         }
@@ -89,7 +89,14 @@ fn follow(server: &Server, number: u64) {
         }
         let down = server.replication.primary().map(|p| p.down_since.elapsed());
         removal::free_alone(server, down.unwrap_or_default());
-        server.replication.sleep(number, PAUSE);
+        if begun_at.elapsed() > REFUSED_PAUSE_MAX {
+            refused_pause = PAUSE;
+        }
+        if is_refused {
+            refused_pause = (refused_pause * 2).min(REFUSED_PAUSE_MAX);
+        }
+        let pause = if is_refused { refused_pause } else { PAUSE };
+        server.replication.sleep(number, pause);
     }
 }
 
@@ -116,6 +123,8 @@ impl<'s> Link<'s> {
         let timeout = Duration::from_secs(server.config.number(Id::ReplTimeout) as u64);
         let is_wanted = || is_current(server, number);
         let stream = Stream::open(server, (&primary.host, primary.port), PAUSE, is_wanted)?;
+        // A request to close the previous connection does not concern this one.
+        server.replication.must_reconnect.store(false, Relaxed);
         Ok(Link {
             server,
             number,
@@ -129,6 +138,9 @@ impl<'s> Link<'s> {
 
     /// Receives some bytes. Returns false if there are none at present.
     fn receive(&mut self) -> io::Result<bool> {
+        if self.server.replication.must_reconnect.swap(false, Relaxed) {
+            return Err(wrong("CLIENT KILL has closed it".to_owned()));
+        }
         let before = self.input.len();
         self.input.resize(before + READ_BYTES, 0);
         let result = self.stream.read(&mut self.input[before..]);
@@ -195,7 +207,7 @@ impl<'s> Link<'s> {
     fn run(&mut self, applier: &mut Applier<'s>) -> io::Result<()> {
         self.greet()?;
         if self.synchronize()? {
-            *applier = Applier::new(self.server);
+            *applier = Applier::of_primary(self.server);
             applier.select(self.server.loading.stream_db.load(Relaxed));
         }
         // The position precedes a transaction of which only a part was received: it comes again.
@@ -410,7 +422,8 @@ impl<'s> Link<'s> {
         std::thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             scope.spawn(move || {
-                let loaded = snapshots::load_parts(server, "the primary's snapshot", file, true);
+                let loaded =
+                    snapshots::load_parts(server, "the primary's snapshot", file, Origin::Base);
                 server.scripting.free_functions();
                 // The receiver exists until this thread has ended.
                 let _ = sender.send(loaded.map(|_| ()));
@@ -441,6 +454,7 @@ impl<'s> Link<'s> {
         let server = self.server;
         change(server, self.number, |primary| {
             (primary.is_connected, primary.has_synced) = (true, true);
+            primary.refusal = None;
         });
         server.replication.is_connected.store(true, Relaxed);
         if !server.keyspace.has_removal_limit() {
@@ -500,14 +514,14 @@ impl<'s> Link<'s> {
         parser: &mut Parser,
     ) -> (bool, io::Result<bool>) {
         let (mut at, mut spans, mut is_requested) = (0, Vec::new(), false);
-        let now = Tick(self.server.clock.now().0.saturating_sub(SKEW_MS).max(1));
+        let now = self.server.clock.now();
         while at < input.len() {
             let end = match parser.parse(&mut input[at..], &mut spans) {
                 Ok(Parsed::Command { consumed }) => {
                     let args = Args::new(&input[at..at + consumed], &spans);
                     is_requested |= args.is(0, "replconf") && args.is(1, "getack");
-                    if let Err(error) = applier.apply(args, now) {
-                        log::warn!("a command of the primary: {error}");
+                    if let Err(why) = applier.apply(args, now) {
+                        return (at > 0, Err(self.refuse(why)));
                     }
                     spans.clear();
                     at + consumed
@@ -519,7 +533,7 @@ impl<'s> Link<'s> {
                     return (at > 0, Err(error));
                 }
             };
-            self.pass_on(&input[at..end], applier.is_in_transaction());
+            self.pass_on(&input[at..end], applier.is_in_transaction(), now);
             at = end;
         }
         input.drain(..at);
@@ -527,19 +541,34 @@ impl<'s> Link<'s> {
         (at > 0, Ok(is_requested))
     }
 
-    /// Adds the bytes of a command to the feed. Those of a transaction are added when it ends, so
-    /// that neither a file nor a replica, and no position, begins or ends within one.
-    fn pass_on(&mut self, bytes: &[u8], is_in_transaction: bool) {
+    /// Records that a command of the primary cannot be executed. Returns the error with which the
+    /// connection ends.
+    fn refuse(&self, why: String) -> io::Error {
+        let replication = &self.server.replication;
+        replication.refused_commands.fetch_add(1, Relaxed);
+        role::give_up_position(self.server, self.number);
+        change(self.server, self.number, |primary| {
+            primary.refusal = Some(why.clone());
+        });
+        wrong(format!(
+            "a command of the primary cannot be executed: {why}; a snapshot follows"
+        ))
+    }
+
+    /// Adds the bytes of a command, which was executed at `now`, to the feed. Those of a
+    /// transaction are added when it ends, so that neither a file nor a replica, and no position,
+    /// begins or ends within one.
+    fn pass_on(&mut self, bytes: &[u8], is_in_transaction: bool, now: Tick) {
         if is_in_transaction {
             self.transaction.extend_from_slice(bytes);
             return;
         }
         if self.transaction.is_empty() {
-            self.server.feed.append_raw(bytes);
+            self.server.feed.append_executed(bytes, now);
             return;
         }
         self.transaction.extend_from_slice(bytes);
-        self.server.feed.append_raw(&self.transaction);
+        self.server.feed.append_executed(&self.transaction, now);
         self.transaction = Vec::new();
     }
 }
@@ -553,5 +582,33 @@ fn flush_all(server: &Server) {
     let mut view = server.keyspace.lock_all(server.clock.now());
     for db in 0..server.keyspace.databases() {
         view.flush(db as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::replication::role;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_request_to_close_a_connection_does_not_close_the_next_one() {
+        // Regression: if the connection ended by itself at the time of CLIENT KILL, the next one
+        // was closed, too.
+        let server = Server::new(Config::default(), Clock::manual(1)).expect("valid settings");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        role::follow(&server, "127.0.0.1", port);
+        let number = server.replication.number();
+        change(&server, number, |primary| primary.is_connected = true);
+        assert!(role::reconnect(&server));
+        let mut link = Link::connect(&server, number).expect("the port accepts");
+        let (mut primary, _) = listener.accept().expect("there is a connection");
+        primary.write_all(b"+OK\r\n").expect("there is room");
+        assert!(link.receive().expect("it is open"));
+        assert!(role::reconnect(&server));
+        assert!(link.receive().is_err(), "it is to be closed");
     }
 }

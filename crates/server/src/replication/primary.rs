@@ -1,11 +1,11 @@
 //! The server as a primary: accepting replicas, their snapshots, acknowledgements and limits.
 
 use super::waits::Wait;
-use super::{Announced, ID_DIGITS, Phase, ReplicaState};
+use super::{Announced, EARLIEST, ID_DIGITS, Phase, ReplicaState, SnapshotForm};
 use crate::clients::ClientInfo;
 use crate::clock::Moment;
 use crate::command::effects;
-use crate::config::{ClientClass, Id};
+use crate::config::{ClientClass, Config, Id};
 use crate::message::{Message, Subscriber};
 use crate::saving::Then;
 use crate::saving::queue::Plan;
@@ -13,11 +13,13 @@ use crate::saving::temporary;
 use crate::state::Server;
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::View;
+use wire::rdb::{HEADER_BYTES, Version};
 use wire::{Output, Reply};
 
 /// Time without replicas after which the feed is no longer kept.
@@ -64,6 +66,9 @@ pub fn accept(
         address: announced.address.clone().unwrap_or(host),
         port: announced.port,
         is_old: announced.is_old,
+        form: announced.form,
+        is_snapshot_only: announced.is_snapshot_only,
+        unread: None,
         phase: match reader {
             Some(_) => Phase::Follows,
             None => Phase::Waits,
@@ -115,8 +120,16 @@ pub fn request_snapshot(server: &Server) {
     server.replication.state().has_snapshot = false;
 }
 
-/// Begins the snapshot for replicas, for which all shards are locked: from now on they read the
-/// feed.
+/// Minimum of `repl-backlog-size`. Smaller values are accepted and have no effect, as in Redis.
+const BACKLOG_BYTES_MIN: i64 = 16 << 10;
+
+/// Returns the number of bytes of the feed that are kept for replicas that connect again.
+pub fn backlog_bytes(config: &Config) -> u64 {
+    config.number(Id::ReplBacklogSize).max(BACKLOG_BYTES_MIN) as u64
+}
+
+/// Begins the snapshot for replicas that request the same one, for which all shards are locked:
+/// from now on they read the feed. Others wait for the next snapshot.
 ///
 /// # Errors
 /// No replica waits any longer.
@@ -126,9 +139,7 @@ pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> 
     } else {
         effects::set_feed(server, view, true);
     }
-    server
-        .feed
-        .set_backlog(server.config.number(Id::ReplBacklogSize) as u64);
+    server.feed.set_backlog(backlog_bytes(&server.config));
     let position = server.feed.cut();
     let mut state = server.replication.state();
     let id = state.id.clone();
@@ -136,9 +147,12 @@ pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> 
         true => state.stream_db,
         false => 0,
     };
+    let waits = |replica: &ReplicaState| matches!(replica.phase, Phase::Waits);
+    let first = state.replicas.values().find(|replica| waits(replica));
+    let form = first.map_or_else(SnapshotForm::default, |replica| replica.form);
     let mut count = 0;
     for replica in state.replicas.values_mut() {
-        if !matches!(replica.phase, Phase::Waits) {
+        if !waits(replica) || replica.form != form {
             continue;
         }
         let reader = server.feed.add_reader(position);
@@ -159,10 +173,53 @@ pub fn begin_snapshot(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> 
     }
     server.replication.full_syncs.fetch_add(count, Relaxed);
     plan.name = temporary::name(&server.run_id);
+    plan.is_valkey = form.is_valkey;
+    plan.has_keys = form.has_keys;
+    if !form.has_libraries {
+        plan.libraries.clear();
+    }
+    add_fields(plan, stream_db, id, position);
+    Ok(())
+}
+
+fn add_fields(plan: &mut Plan, stream_db: u8, id: String, position: u64) {
     plan.fields.push(("repl-stream-db", stream_db.to_string()));
     plan.fields.push(("repl-id", id));
     plan.fields.push(("repl-offset", position.to_string()));
-    Ok(())
+}
+
+/// Adds the history and its position to the snapshot of a stop, for which all shards are locked, if
+/// the feed is kept for replicas: after the next start they continue there. Then the file includes
+/// what has expired and was not removed, because the feed has no deletion of it yet.
+pub fn add_history(server: &Server, view: &mut View<'_>, plan: &mut Plan) {
+    if server.is_replica() || !server.feed.is_on() {
+        return;
+    }
+    effects::add_all_removals(server, view);
+    let state = server.replication.state();
+    if state.replicas.is_empty() && state.no_replicas_since.is_none() {
+        return;
+    }
+    add_fields(plan, 0, state.id.clone(), server.feed.end());
+    plan.now = EARLIEST;
+}
+
+/// Makes the history of the snapshot file that is loaded at the start the earlier one of this
+/// server, before the first key is stored: what expires or is evicted from now on is in the feed.
+/// Returns false if the server is a replica or its feed has begun.
+pub fn continue_history(server: &Server, id: &str, position: u64) -> bool {
+    let is_id = id.len() == ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let mut view = server.keyspace.lock_all(server.clock.now());
+    let mut state = server.replication.state();
+    if !is_id || server.is_replica() || server.feed.is_on() {
+        return false;
+    }
+    state.earlier = Some((id.to_owned(), position));
+    state.no_replicas_since = Some(Instant::now());
+    server.feed.restart_at(position);
+    server.feed.set_backlog(backlog_bytes(&server.config));
+    effects::set_feed(server, &mut view, true);
+    true
 }
 
 /// Passes a complete snapshot to the replicas that wait for it, or disconnects them.
@@ -173,6 +230,7 @@ pub fn end_snapshot(server: &Server, is_complete: bool) {
     // The file exists as long as it is open.
     let _ = fs::remove_file(&path);
     let length = opened.as_ref().and_then(|file| file.metadata().ok());
+    let version = opened.as_ref().and_then(version_of);
     let file = opened.map(Arc::new).zip(length.map(|found| found.len()));
     let mut state = server.replication.state();
     state.has_snapshot = false;
@@ -181,7 +239,10 @@ pub fn end_snapshot(server: &Server, is_complete: bool) {
             continue;
         };
         match &file {
-            Some((file, len)) => replica.phase = Phase::Receives(position, Arc::clone(file), *len),
+            Some((file, len)) => {
+                replica.phase = Phase::Receives(position, Arc::clone(file), *len);
+                replica.unread = version.filter(|_| !replica.is_snapshot_only);
+            }
             None => {
                 let Subscriber {
                     worker,
@@ -194,6 +255,13 @@ pub fn end_snapshot(server: &Server, is_complete: bool) {
     }
     drop(state);
     server.wake_all();
+}
+
+/// Returns the version of a snapshot file.
+fn version_of(file: &File) -> Option<Version> {
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0).ok()?;
+    Version::read(header)
 }
 
 /// Records that a replica has received its snapshot.
@@ -212,6 +280,7 @@ pub fn acknowledge(server: &Server, client: u64, position: u64, in_file: Option<
             return;
         };
         replica.acked = position;
+        replica.unread = None;
         replica.acked_file = in_file.unwrap_or(replica.acked_file);
         replica.acked_at = Instant::now();
     }
@@ -231,11 +300,14 @@ pub fn forget(server: &Server, client: u64) {
     let Some(replica) = state.replicas.remove(&client) else {
         return;
     };
-    log::info!(
-        "replica {}:{} has disconnected",
-        replica.address,
-        replica.port
-    );
+    let name = format!("replica {}:{}", replica.address, replica.port);
+    match replica.unread {
+        None => log::info!("{name} has disconnected"),
+        // It requests a snapshot again and again if it cannot read one.
+        Some(version) => log::warn!(
+            "{name} has disconnected before it acknowledged its snapshot in {version}; if this repeats, its log has the reason, such as a version that it cannot read"
+        ),
+    }
     if replica.reader > 0 {
         server.feed.remove_reader(replica.reader);
     }
@@ -272,7 +344,7 @@ pub fn check(server: &Server, is_second: bool) {
     }
     server.feed.set_backlog(
         match replication.has_replicas() || replication.is_replica() {
-            true => config.number(Id::ReplBacklogSize) as u64,
+            true => backlog_bytes(config),
             false => backlog_without_replicas(server),
         },
     );
@@ -318,7 +390,7 @@ fn backlog_without_replicas(server: &Server) -> u64 {
         limit
     };
     if since.elapsed().as_secs() < limit {
-        return server.config.number(Id::ReplBacklogSize) as u64;
+        return backlog_bytes(&server.config);
     }
     let mut view = server.keyspace.lock_all(server.clock.now());
     let mut state = server.replication.state();
@@ -341,8 +413,11 @@ pub fn new_id() -> String {
 
 /// Sends the bytes that keep the connection of each replica alive.
 pub fn ping(server: &Server) {
-    // A replica that takes over must have the whole feed.
-    if server.replication.is_replica() || server.replication.failover().is_some() {
+    // A replica that takes over must have the whole feed, and one that continues after a stop must
+    // have no more than its snapshot.
+    let is_stopping = server.saving.stop_in_progress().is_some();
+    let replication = &server.replication;
+    if replication.is_replica() || replication.failover().is_some() || is_stopping {
         return;
     }
     if server.replication.has_replicas() {

@@ -22,6 +22,9 @@
 //! nor of a Mayfly primary, whose scripts and long commands on several threads run at the instant
 //! at which they began.
 //!
+//! Keys that clients of a writable replica have written expire by its own clock, because the
+//! primary does not know them. A client's write removes what it finds expired.
+//!
 //! A replica that becomes a primary before the deletions have come gives up the history that it
 //! followed, too: its replicas and its append-only file need a snapshot.
 //!

@@ -43,6 +43,7 @@ pub(super) fn follow_when(
             has_synced: false,
             last_byte: now,
             down_since: now,
+            refusal: None,
             number: state.primary_number,
         });
         let was_replica = replication.is_replica.swap(true, Relaxed);
@@ -118,6 +119,26 @@ pub fn promote_if<E>(server: &Server, check: impl FnOnce() -> Result<(), E>) -> 
     log::info!("this server is a primary now");
     server.wake_all();
     Ok(())
+}
+
+/// Gives up the position of a replica in the history of its present primary, because its keys may
+/// differ: it requests a snapshot at the next synchronization.
+pub(super) fn give_up_position(server: &Server, number: u64) {
+    let mut state = server.replication.state();
+    if state.primary_number == number {
+        (state.id, state.earlier) = (primary::new_id(), None);
+    }
+}
+
+/// Closes the connection to the primary, which is opened again and continues where it was. Returns
+/// false if there is none.
+pub fn reconnect(server: &Server) -> bool {
+    let primary = server.replication.primary();
+    let is_connected = primary.is_some_and(|primary| primary.is_connected);
+    if is_connected {
+        server.replication.must_reconnect.store(true, Relaxed);
+    }
+    is_connected
 }
 
 /// Makes a replica request a snapshot, because its keys differ from those of its primary.

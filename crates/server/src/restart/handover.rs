@@ -1,5 +1,5 @@
-//! Passing of listening sockets and an open file to the program that is executed in place of this
-//! process.
+//! Passing of listening sockets and the path of a snapshot to the program that is executed in place
+//! of this process.
 //!
 //! They are sent as one message to a socket pair, with the descriptors as ancillary data. The
 //! receiving end becomes the standard input of the new program, which reads the message there. So a
@@ -9,9 +9,10 @@
 //! the queue of the receiving end. A server reads nothing else from its standard input.
 //!
 //! ```text
-//! message = version NUL, then for each descriptor a word and NUL:
-//!           resp | resp-tls | memcached | memcached-tls | http | snapshot
+//! message = version NUL, then words, each with NUL; those of sockets have a descriptor each:
+//!           resp | resp-tls | memcached | memcached-tls | http
 //!           unix:PROTOCOL:INODE:PATH   local socket; INODE is the number of its file
+//!           snapshot:PATH              file with all keys; no descriptor
 //! ```
 
 use crate::message::{Port, PortProtocol};
@@ -20,7 +21,6 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use socket2::SockRef;
-use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// Version of the message. A program of another version refuses the option [`OPTION`], and with it
 /// the check of the settings that precedes a restart.
-pub const VERSION: &str = "1";
+pub const VERSION: &str = "2";
 /// Option of a program that finds a message at its standard input. Its value is the version.
 pub const OPTION: &str = "restarted";
 
@@ -38,7 +38,7 @@ const DESCRIPTORS_MAX: usize = 128;
 /// Maximum length of a message.
 const BYTES_MAX: usize = 32 << 10;
 
-const SNAPSHOT: &str = "snapshot";
+const SNAPSHOT: &str = "snapshot:";
 const HTTP: &str = "http";
 const LOCAL: &str = "unix:";
 
@@ -112,11 +112,11 @@ impl Place {
     }
 }
 
-/// Sockets and a file for the next process, or from the one before.
+/// Sockets and a snapshot for the next process, or from the one before.
 #[derive(Debug, Default)]
 pub struct Handover {
     sockets: Vec<(Place, OwnedFd)>,
-    snapshot: Option<File>,
+    snapshot: Option<PathBuf>,
 }
 
 impl Handover {
@@ -126,13 +126,20 @@ impl Handover {
     }
 
     /// Sets the snapshot to be loaded.
-    pub fn set_snapshot(&mut self, file: File) {
-        self.snapshot = Some(file);
+    pub fn set_snapshot(&mut self, path: PathBuf) {
+        self.snapshot = Some(path);
     }
 
-    /// Returns the snapshot to be loaded, the first time.
-    pub fn take_snapshot(&mut self) -> Option<File> {
-        self.snapshot.take()
+    /// Returns the snapshot to be loaded.
+    pub fn snapshot(&self) -> Option<&Path> {
+        self.snapshot.as_deref()
+    }
+
+    /// Closes the sockets and removes the snapshot, because there is no next process.
+    pub fn discard(self) {
+        if let Some(path) = &self.snapshot {
+            super::remove(path);
+        }
     }
 
     /// Returns the socket for TCP connections that listens at this address, the first time. Port 0
@@ -188,10 +195,9 @@ impl Handover {
             text.push('\0');
             descriptors.push(socket.as_fd());
         }
-        if let Some(file) = &self.snapshot {
-            text.push_str(SNAPSHOT);
-            text.push('\0');
-            descriptors.push(file.as_fd());
+        if let Some(path) = &self.snapshot {
+            // The setting `dir` is text.
+            text.push_str(&format!("{SNAPSHOT}{}\0", path.to_string_lossy()));
         }
         if descriptors.len() > DESCRIPTORS_MAX || text.len() > BYTES_MAX {
             return Err(io::Error::other("there are too many listening sockets"));
@@ -237,13 +243,14 @@ impl Handover {
         }
         let mut handover = Handover::default();
         for word in words {
+            if let Some(path) = word.strip_prefix(SNAPSHOT) {
+                handover.set_snapshot(path.into());
+                continue;
+            }
+            let place = Place::parse(word).ok_or_else(|| invalid(word))?;
             let descriptor = descriptors.next();
             let descriptor = descriptor.ok_or_else(|| invalid("descriptors are missing"))?;
-            match Place::parse(word) {
-                _ if word == SNAPSHOT => handover.snapshot = Some(File::from(descriptor)),
-                Some(place) => handover.add_socket(place, descriptor),
-                None => return Err(invalid(word)),
-            }
+            handover.add_socket(place, descriptor);
         }
         Ok(handover)
     }
@@ -252,7 +259,7 @@ impl Handover {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Seek, Write};
+    use std::fs::{self, File};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixListener;
 
@@ -284,14 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn sockets_and_a_file_arrive_and_connections_wait_meanwhile() {
+    fn sockets_and_a_path_arrive_and_connections_wait_meanwhile() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let path = std::env::temp_dir().join(format!("mayfly-handover-{}", std::process::id()));
         let local = UnixListener::bind(&path).expect("a free path");
-        let mut file = File::create_new(path.with_extension("rdb")).expect("a new file");
-        file.write_all(b"keys").expect("a file");
-        let reader = File::open(path.with_extension("rdb")).expect("a file");
+        let snapshot = path.with_extension("rdb");
+        fs::write(&snapshot, b"keys").expect("a new file");
         let mut handover = Handover::default();
         handover.add_socket(RESP, listener.into());
         let place = Place::Local {
@@ -300,7 +306,7 @@ mod tests {
             path: path.clone(),
         };
         handover.add_socket(place, local.into());
-        handover.set_snapshot(reader);
+        handover.set_snapshot(snapshot.clone());
         let receiver = handover.send().expect("a message");
         drop(handover);
         let _client = TcpStream::connect(address).expect("it waits in the backlog");
@@ -316,15 +322,12 @@ mod tests {
         let resp = PortProtocol::Resp;
         assert!(arrived.take_local(&path, resp, 6).is_none(), "another file");
         assert!(arrived.take_local(&path, resp, 5).is_some());
-        let mut text = String::new();
-        let mut snapshot = arrived.take_snapshot().expect("the file");
-        assert_eq!(snapshot.stream_position().expect("a file"), 0);
-        snapshot.read_to_string(&mut text).expect("a file");
-        assert_eq!(text, "keys");
+        assert_eq!(arrived.snapshot(), Some(&*snapshot));
+        arrived.discard();
+        assert!(!snapshot.exists(), "it would be out of date");
         let again = Handover::receive(&receiver).expect_err("there was one message");
         assert!(again.contains("version ''"), "{again}");
-        let _ = std::fs::remove_file(path.with_extension("rdb"));
-        let _ = std::fs::remove_file(path);
+        let _ = fs::remove_file(path);
     }
 
     #[test]
@@ -332,7 +335,7 @@ mod tests {
         let file = File::open("/dev/null").expect("a device");
         let error = Handover::receive(&file).expect_err("it is no socket");
         assert!(error.contains("--restarted is for restarts"), "{error}");
-        for text in ["2\0", "1\0resp\0", "1\0nonsense\0"] {
+        for text in ["1\0", "2\0resp\0", "2\0nonsense\0"] {
             let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
             let pair = socketpair(family, kind, SocketFlags::CLOEXEC, None);
             let (sender, receiver) = pair.expect("sockets");

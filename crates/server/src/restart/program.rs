@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const CHECK_TIME_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks at a check that has not ended.
 const CHECK_PAUSE: Duration = Duration::from_millis(5);
-/// Maximum number of bytes of a check's errors that are read.
-const ERROR_BYTES_MAX: u64 = 16 << 10;
+/// Maximum number of bytes of a check's output that are read.
+const OUTPUT_BYTES_MAX: u64 = 16 << 10;
 
 /// A program with its arguments and its environment.
 #[derive(Clone, Debug)]
@@ -72,17 +72,19 @@ impl Program {
         command
     }
 
-    /// Runs the program to check its settings and whether it accepts what is handed over.
+    /// Runs the program to check its settings and whether it accepts what is handed over. Returns
+    /// what it prints: the path of the file from which it loads keys at a start
+    /// ([`crate::config::Config::keys_path`]).
     ///
     /// # Errors
     /// The program cannot be executed, refuses its settings, or takes too long. The message is
     /// meant for users.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<PathBuf, String> {
         let shown = self.path.display();
         let mut command = self.restart(&self.path);
         command.arg("--check-config").env_remove("NOTIFY_SOCKET");
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::piped());
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawned = command.spawn();
         let mut child = spawned.map_err(|error| format!("{shown} cannot be executed: {error}"))?;
         let start = Instant::now();
@@ -101,19 +103,20 @@ impl Program {
             }
         };
         if status.success() {
-            return Ok(());
+            return Ok(text_of(child.stdout.take()).into());
         }
-        let mut bytes = Vec::new();
-        if let Some(errors) = child.stderr.take() {
-            // What is missing is missing in the message only.
-            let _ = errors.take(ERROR_BYTES_MAX).read_to_end(&mut bytes);
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        Err(format!(
-            "{shown} refuses its settings ({status}): {}",
-            text.trim()
-        ))
+        let text = text_of(child.stderr.take());
+        Err(format!("{shown} refuses its settings ({status}): {text}"))
     }
+}
+
+/// Reads the output of a program that has ended. A part of it that cannot be read is missing.
+fn text_of(output: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(output) = output {
+        let _ = output.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
 /// Returns the path of the program with this name, as a shell finds it.
@@ -145,8 +148,8 @@ mod tests {
     #[test]
     fn a_check_passes_the_options_and_reports_errors() {
         // Regression: the environment was that of the process, in which passwords are overwritten.
-        let script = r#"test "$0 $1" = "--restarted=1 --check-config" && test -z "$NOTIFY_SOCKET" && test "$SECRET" = "a b" && test -z "$CARGO_MANIFEST_DIR""#;
-        assert_eq!(shell(script).check(), Ok(()));
+        let script = r#"test "$0 $1" = "--restarted=2 --check-config" && test -z "$NOTIFY_SOCKET" && test "$SECRET" = "a b" && test -z "$CARGO_MANIFEST_DIR" && echo /a/b"#;
+        assert_eq!(shell(script).check(), Ok("/a/b".into()));
         let error = shell("echo port is taken >&2; exit 3").check();
         let error = error.expect_err("it has failed");
         assert!(error.starts_with("/bin/sh refuses its settings"), "{error}");

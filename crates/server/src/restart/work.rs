@@ -68,7 +68,7 @@ fn prepare(server: &Server, number: u64, request: Request) -> Result<(), String>
         request.cause,
         program.path.display()
     );
-    program.check()?;
+    let keys_path = program.check()?;
     if !restart.proceed(number) {
         return Err(CANCELLED.to_owned());
     }
@@ -80,6 +80,9 @@ fn prepare(server: &Server, number: u64, request: Request) -> Result<(), String>
         // The segments are in their file when the workers have ended.
         None if server.segments.is_some() => None,
         Some(true) => Some(false),
+        // Settings that differ from those of the file, or a file that was changed, may lead the
+        // program to other keys. Then a snapshot is handed over.
+        None if server.config.keys_path() != keys_path => Some(true),
         None if has_file => None,
         None => Some(!work::has_points(server)),
     };

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use store::{Batch, Loan, SnapshotSink, Tick};
+use wire::rdb::Version;
 
 /// Number of queued bytes at which the walk pauses.
 const PAUSE_BYTES: usize = 4 << 20;
@@ -39,12 +40,17 @@ pub struct Plan {
     /// Whether the file is read by the next process only. It gets no other name, and nothing waits
     /// for the disk.
     pub is_temporary: bool,
+    /// Whether the snapshot of the restart that has led to this process is removed when the file is
+    /// complete, because the next start loads this one.
+    pub ends_restart: bool,
     /// Instant of the snapshot.
     pub now: Tick,
     /// Whether the file has a checksum.
     pub is_checked: bool,
     /// Whether hashes whose fields have deadlines are written for Valkey.
     pub is_valkey: bool,
+    /// Whether the file has the keys.
+    pub has_keys: bool,
     /// Names and values of additional fields.
     pub fields: Vec<(&'static str, String)>,
     /// Code of the function libraries.
@@ -58,6 +64,8 @@ pub struct Written {
     pub keys: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
+    /// Version of its format.
+    pub version: Version,
 }
 
 /// Work for the thread that writes snapshots.

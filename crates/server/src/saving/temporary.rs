@@ -1,5 +1,6 @@
 //! Temporary files of snapshots, users and settings: their names, their permissions, and the
-//! removal of those that a crash has left.
+//! removal of those that a crash has left. The snapshot of a restart has another name when it is
+//! complete, because it may be the only copy of the keys.
 //!
 //! Several servers may use one folder, also in containers, where all have the same process id.
 //! Therefore the name has 64 random bits, and a file of this name is never opened if it exists: it
@@ -19,6 +20,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "temp-mayfly-";
+/// Start of the name of a restart's snapshot that is complete.
+const RESTART_PREFIX: &str = "restart-mayfly-";
 const SUFFIX: &str = ".rdb";
 /// Length of the random part of a name, which is a hexadecimal number.
 const RANDOM_LEN: usize = 16;
@@ -134,14 +137,46 @@ pub fn remove_stale(folder: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
+/// Gives a complete file that [`create`] has made a name that [`remove_stale`] does not remove.
+/// Returns its absolute path, which the next process opens.
+///
+/// # Errors
+/// An error of the file system.
+pub fn keep_for_restart(path: &Path) -> io::Result<PathBuf> {
+    let random = random_of(path, PREFIX).unwrap_or_default();
+    let kept = path.with_file_name(format!("{RESTART_PREFIX}{random}{SUFFIX}"));
+    let kept = std::path::absolute(kept)?;
+    fs::rename(path, &kept)?;
+    Ok(kept)
+}
+
+/// Returns the snapshots of restarts in a folder. Nothing has loaded them.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn of_restarts(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if random_of(&path, RESTART_PREFIX).is_some() {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
 /// Whether a path ends in a name that [`create`] makes.
 fn is_temporary(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let random = name.and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
-    random.is_some_and(|random| {
-        let is_hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        random.len() == RANDOM_LEN && random.bytes().all(is_hexadecimal)
-    })
+    random_of(path, PREFIX).is_some()
+}
+
+/// Returns the random part of a file's name that begins with a prefix.
+fn random_of<'p>(path: &'p Path, prefix: &str) -> Option<&'p str> {
+    let name = path.file_name().and_then(|name| name.to_str())?;
+    let random = name.strip_prefix(prefix)?.strip_suffix(SUFFIX)?;
+    let is_hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_random = random.len() == RANDOM_LEN && random.bytes().all(is_hexadecimal);
+    is_random.then_some(random)
 }
 
 fn is_unlocked_file(path: &Path) -> bool {
@@ -207,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_temporary_files_that_no_server_writes_are_removed() {
+    fn only_incomplete_files_that_no_server_writes_are_removed() {
         let folder = Folder::new("stale");
         let (stale, file) = create(&folder.0).expect("a file");
         drop(file);
@@ -217,7 +252,11 @@ mod tests {
         for path in &others {
             fs::write(path, "content").expect("a file");
         }
+        let (complete, _) = create(&folder.0).expect("a third file");
+        let kept = keep_for_restart(&complete).expect("the folder is the owner's");
         assert_eq!(remove_stale(&folder.0).expect("a folder"), 1);
+        assert!(kept.exists() && !complete.exists());
+        assert_eq!(of_restarts(&folder.0).expect("a folder"), [kept]);
         assert!(!stale.exists());
         assert!(written.exists() && others.iter().all(|path| path.exists()));
     }

@@ -48,21 +48,53 @@ pub fn request(server: &Server, cause: String, then: Then) -> Result<(), &'stati
     Ok(())
 }
 
-/// Requests a snapshot if save points are set, because all keys were removed: otherwise a crash
-/// before the next save point would bring them back. If another snapshot is in progress, this one
-/// follows it.
-pub fn request_after_flush(server: &Server) {
+/// Requests a snapshot if save points are set, because a crash before the next save point would
+/// bring back old keys or lose all. If another snapshot is in progress, this one follows it.
+/// `cause` is for the log.
+pub fn request_soon(server: &Server, cause: &'static str) {
     if !has_points(server) {
         return;
     }
-    server.saving.state().was_flushed = true;
+    server.saving.state().due = Some(cause);
     // If it is refused, the periodic check of save points tries again.
-    let _ = request(server, "all keys were removed".to_owned(), Then::Nothing);
+    let _ = request(server, cause.to_owned(), Then::Nothing);
+}
+
+/// Continues after the load of a snapshot that the process before a restart has left. It stays
+/// until another file has its keys: the append-only file, whose first base the load has requested,
+/// or the snapshot file. A server that writes neither needs no file.
+pub fn follow_restart(server: &Server) {
+    if server.restart.inherited().is_none() || server.config.is_on(Id::AppendOnly) {
+        return;
+    }
+    match has_points(server) {
+        true => request_soon(server, "the keys are from the process before the restart"),
+        false => server.restart.end_inherited(),
+    }
 }
 
 /// Whether save points are set and the engine has snapshots.
 pub fn has_points(server: &Server) -> bool {
     server.segments.is_none() && !server.config.text(Id::Save).is_empty()
+}
+
+/// Logs that changes are lost if the keys come from the snapshot file and nothing writes it again:
+/// after the load, or before a stop with the number of `changes`, if there are any.
+pub fn warn_unsaved(server: &Server, changes: Option<u64>) {
+    let is_from_file = server.loading.is_from_file.load(Relaxed);
+    if !is_from_file || has_points(server) || server.config.is_on(Id::AppendOnly) {
+        return;
+    }
+    let path = server.config.path(Id::DbFilename);
+    match changes {
+        None => log::warn!(
+            "changes of the keys from {path} are not saved, because there are neither save points (save) nor an append-only file (appendonly)"
+        ),
+        Some(0) => {}
+        Some(changes) => log::warn!(
+            "{changes} changes of the keys from {path} are discarded, because there are neither save points (save) nor an append-only file (appendonly)"
+        ),
+    }
 }
 
 /// Begins the requested snapshot, unless a long command runs, another snapshot is in progress, the
@@ -95,10 +127,11 @@ pub fn begin(server: &Server, now: Tick) {
     state.started = Some(Instant::now());
     state.started_changes = changes;
     state.is_cancelled = false;
-    state.includes_flush = is_of_file && std::mem::take(&mut state.was_flushed);
+    state.begun_due = state.due.take_if(|_| is_of_file);
     server.long.hold();
     let mut plan = Plan {
         epoch,
+        ends_restart: is_of_file && !server.config.is_on(Id::AppendOnly),
         ..plan(server, now)
     };
     let prepared = match then {
@@ -106,6 +139,7 @@ pub fn begin(server: &Server, now: Tick) {
         Then::Replicas => primary::begin_snapshot(server, &mut view, &mut plan),
         Then::Stop { goal, .. } => {
             plan.is_temporary = is_temporary(goal);
+            primary::add_history(server, &mut view, &mut plan);
             Ok(())
         }
         _ => Ok(()),
@@ -115,6 +149,8 @@ pub fn begin(server: &Server, now: Tick) {
         drop(view);
         return end(server, epoch, Err(error));
     }
+    // Copies lack what has expired at this instant, as the file does.
+    view.set_now(plan.now);
     saving.queue.begin(plan);
     let queue = Arc::clone(&saving.queue);
     let sink: Arc<dyn SnapshotSink> = Arc::new(Sink { queue, epoch });
@@ -150,9 +186,11 @@ pub fn plan(server: &Server, now: Tick) -> Plan {
         folder: PathBuf::from(server.config.text(Id::Dir)),
         name: server.config.text(Id::DbFilename),
         is_temporary: false,
+        ends_restart: false,
         now,
         is_checked: server.config.is_on(Id::RdbChecksum),
         is_valkey: server.config.number(Id::DumpHashFormat) == 1,
+        has_keys: true,
         fields: fields.into(),
         libraries: libraries
             .values()
@@ -286,7 +324,17 @@ pub fn end(server: &Server, epoch: u32, result: Result<Written, String>) {
     state.last_took = took;
     state.last_peak_bytes = saving.queue.peak_bytes();
     let is_file = request.is_of_file();
-    state.was_flushed |= state.includes_flush && !is_saved;
+    state.due = state.due.or(state.begun_due.filter(|_| !is_saved));
+    if let Ok(written) = &result
+        && (is_file || matches!(request.then, Then::Rewritten))
+        && let Some(readers) = written.version.readers()
+        && !std::mem::replace(&mut state.has_named_readers, true)
+    {
+        log::warn!(
+            "the file is in {}, which {readers}; dump-hash-ttl-format says in which form hashes with deadlines of fields are written",
+            written.version
+        );
+    }
     match &result {
         Ok(_) if !is_file => log::info!(
             "snapshot complete: {:.3} s",
@@ -329,7 +377,7 @@ pub fn check_points(server: &Server) {
     if !has_points(server) {
         return;
     }
-    let (changes, seconds, was_flushed) = {
+    let (changes, seconds, due) = {
         let changes = server.keyspace.changes();
         let state = server.saving.state();
         let failed = state.failed_at;
@@ -340,11 +388,11 @@ pub fn check_points(server: &Server) {
         (
             changes.wrapping_sub(state.saved_changes),
             (server.clock.now().0 / 1000).saturating_sub(state.last_save),
-            state.was_flushed,
+            state.due,
         )
     };
-    if was_flushed {
-        return request_after_flush(server);
+    if let Some(cause) = due {
+        return request_soon(server, cause);
     }
     let points = SavePoint::parse_all(&server.config.text(Id::Save)).unwrap_or_default();
     let is_reached = |point: &&SavePoint| changes >= point.changes && seconds > point.seconds;
@@ -418,7 +466,32 @@ pub fn prepare(server: &Server) -> Result<(), String> {
             _ => {}
         }
     }
+    report_restarts(server, folder);
     Ok(())
+}
+
+/// Names the snapshots of restarts in a folder whose keys may be in no other file.
+fn report_restarts(server: &Server, folder: &Path) {
+    let inherited = server.restart.inherited();
+    // If the folder cannot be read, that is in the log.
+    let paths = temporary::of_restarts(folder).unwrap_or_default();
+    let is_other =
+        |path: &&PathBuf| path.file_name() != inherited.as_deref().and_then(Path::file_name);
+    // The append-only file would be loaded in preference.
+    let first = match server.config.is_on(Id::AppendOnly) {
+        true => {
+            let folder = folder.join(server.config.text(Id::AppendDirName));
+            format!("move the folder {} away and ", folder.display())
+        }
+        false => String::new(),
+    };
+    for path in paths.iter().filter(is_other) {
+        log::warn!(
+            "{} has the keys of a server that has not completed its restart; {first}rename it to {} to load it at a start, or remove it",
+            path.display(),
+            server.config.text(Id::DbFilename)
+        );
+    }
 }
 
 /// Stops the server, after a snapshot if one is wanted and no file is being loaded. `wants` is
@@ -443,6 +516,10 @@ pub fn stop(
         RestartPhase::None | RestartPhase::Checking => {}
     }
     if server.loading.is_on() || !wants.unwrap_or_else(|| has_points(server)) {
+        if wants.is_none() {
+            let changes = server.keyspace.changes();
+            warn_unsaved(server, Some(server.saving.facts(changes).changes));
+        }
         server.stop();
         return Ok(false);
     }

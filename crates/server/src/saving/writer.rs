@@ -111,6 +111,9 @@ impl SnapshotFile {
 
     /// Writes an entry. An error is returned by [`SnapshotFile::check`].
     fn entry(&mut self, record: &Record<'_>, scene: &Scene<'_>) {
+        if !self.plan.has_keys {
+            return;
+        }
         if self.database != Some(record.db) {
             self.writer.database(u64::from(record.db));
             self.database = Some(record.db);
@@ -147,25 +150,28 @@ impl SnapshotFile {
         Ok(self.written(tail_bytes))
     }
 
-    /// Completes the file without a name. Returns it, too, open for reading from its beginning.
+    /// Completes the file for the process after a restart. Returns its path, too.
     ///
     /// # Errors
     /// An error of the file system, or `may_end` has returned false when all bytes are written.
-    fn complete_nameless(mut self, may_end: impl FnOnce() -> bool) -> io::Result<(Written, File)> {
+    fn complete_for_restart(
+        mut self,
+        may_end: impl FnOnce() -> bool,
+    ) -> io::Result<(Written, PathBuf)> {
         let tail_bytes = self.finish()?;
-        let file = File::open(&self.path)?;
-        fs::remove_file(&self.path)?;
-        self.is_complete = true;
-        match may_end() {
-            true => Ok((self.written(tail_bytes), file)),
-            false => Err(cancelled()),
+        self.path = temporary::keep_for_restart(&self.path)?;
+        if !may_end() {
+            return Err(cancelled());
         }
+        self.is_complete = true;
+        Ok((self.written(tail_bytes), self.path.clone()))
     }
 
     fn written(&self, tail_bytes: u64) -> Written {
         Written {
             keys: self.keys,
             bytes: self.output.bytes + tail_bytes,
+            version: self.writer.version(),
         }
     }
 
@@ -254,11 +260,18 @@ pub fn perform(server: &Server, file: &mut Option<SnapshotFile>, task: Task) {
                 };
                 let may_end = || server.saving.complete(server, epoch);
                 let written = match file.plan.is_temporary {
-                    true => file.complete_nameless(may_end).map(|(written, file)| {
-                        server.restart.keep_snapshot(file);
+                    true => file.complete_for_restart(may_end).map(|(written, path)| {
+                        server.restart.keep_snapshot(path);
                         written
                     }),
-                    false => file.complete(may_end),
+                    false => {
+                        let ends_restart = file.plan.ends_restart;
+                        let written = file.complete(may_end);
+                        if ends_restart && written.is_ok() {
+                            server.restart.end_inherited();
+                        }
+                        written
+                    }
                 };
                 let result = written.map_err(|error| format!("{}: {error}", path.display()));
                 end(server, epoch, result);

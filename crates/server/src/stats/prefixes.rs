@@ -16,7 +16,7 @@ pub enum PrefixEvent {
     Get(bool),
     /// A storage command.
     Set,
-    /// A deletion of a key.
+    /// A request to delete a key, which existed or did not.
     Delete,
 }
 
@@ -29,7 +29,7 @@ pub struct PrefixCounts {
     pub hits: u64,
     /// Number of storage commands.
     pub sets: u64,
-    /// Number of deleted keys.
+    /// Number of requests to delete a key.
     pub deletes: u64,
 }
 

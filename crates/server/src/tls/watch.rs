@@ -30,7 +30,7 @@ impl State {
     /// Looks at the files that the settings name.
     pub(super) fn of(config: &Config) -> State {
         let file = |id| {
-            let path = config.text(id);
+            let path = config.path(id);
             let found = fs::metadata(&path).ok().map(|found| {
                 let (seconds, nanos) = (found.mtime(), found.mtime_nsec());
                 (found.dev(), found.ino(), seconds, nanos, found.size())

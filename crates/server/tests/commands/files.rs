@@ -3,7 +3,7 @@
 use crate::random::Random;
 use crate::redis::{self, Redis, RedisClient};
 use crate::script::{Bench, START, sorted, words};
-use server::loading::file::load;
+use server::loading::file::{Origin, load};
 use std::io::Read;
 use std::sync::atomic::Ordering;
 use wire::Protocol;
@@ -49,7 +49,14 @@ fn string(writer: &mut Writer, key: &str, value: &str, deadline: Option<u64>) {
 
 fn loaded(file: &[u8], threads: &str) -> Bench {
     let bench = bench(threads);
-    load(&bench.server, "a file", file, file.len() as u64).expect("a sound file");
+    load(
+        &bench.server,
+        "a file",
+        file,
+        file.len() as u64,
+        Origin::Other,
+    )
+    .expect("a sound file");
     bench.server.keyspace.check();
     bench
 }
@@ -58,6 +65,32 @@ fn check(bench: &mut Bench, rows: &[(&str, &str)]) {
     for (command, reply) in rows {
         assert_eq!(bench.run(&words(command)), *reply, "{command}");
     }
+}
+
+/// Regression: the limit of FUNCTION LOAD, then 500 ms of wall time, was the same for files, the
+/// append-only file and primaries. A library that a client had loaded could keep a slower or busier
+/// machine from starting.
+#[test]
+fn a_library_that_takes_long_is_refused_from_a_client_only() {
+    let mut bench = bench("1");
+    let mut rounds = 64_000_000_u64;
+    let code = loop {
+        let code = format!(
+            "#!lua name=l\nfor i = 1, {rounds} do end\nredis.register_function('f', function() return 7 end)"
+        );
+        let reply = bench.run(&["FUNCTION", "LOAD", "REPLACE", &code].map(Into::into));
+        if reply.contains("FUNCTION LOAD timeout") {
+            break code;
+        }
+        assert_eq!(reply, "\"l\"");
+        rounds *= 2;
+    };
+    let file = file(|writer| writer.library(code.as_bytes()));
+    // The thread of the call loads it again.
+    check(&mut loaded(&file, "1"), &[("FCALL f 0", "7")]);
+    bench.session.feed = Some(Box::default());
+    let reply = bench.run(&["FUNCTION", "LOAD", "REPLACE", &code].map(Into::into));
+    assert_eq!(reply, "\"l\"");
 }
 
 #[test]
@@ -122,6 +155,124 @@ fn counts(bench: &Bench) -> (u64, u64) {
     )
 }
 
+/// Returns a file of a version with items as they are, and a string behind them.
+fn raw_file(header: &[u8; 9], items: &[&[u8]]) -> Vec<u8> {
+    [
+        header,
+        &items.concat()[..],
+        b"\x00\x04last\x04here\xFF\0\0\0\0\0\0\0\0",
+    ]
+    .concat()
+}
+
+/// Faults of Redis before 7.0 have left collections without elements in files. One of them refused
+/// the whole file, whereas Redis skips them.
+#[test]
+fn empty_collections_are_skipped_and_counted() {
+    let listpack = b"\x07\x07\0\0\0\0\0\xFF";
+    let ziplist = b"\x0B\x0B\0\0\0\x0A\0\0\0\0\0\xFF";
+    let items: &[&[u8]] = &[
+        b"\x01\x01a\0\x02\x01b\0\x03\x01c\0\x04\x01d\0\x05\x01e\0",
+        b"\x0E\x01f\0\x12\x01g\0\x12\x01h\x01\x02",
+        listpack,
+        b"\x10\x01i",
+        listpack,
+        b"\x11\x01j",
+        listpack,
+        b"\x14\x01k",
+        listpack,
+        b"\x0A\x01l",
+        ziplist,
+        b"\x0C\x01m",
+        ziplist,
+        b"\x0D\x01n",
+        ziplist,
+        b"\x18\x01o\0\0\0\0\0\0\0\0\0",
+        b"\x19\x01p\0\0\0\0\0\0\0\0",
+        listpack,
+    ];
+    for threads in THREADS {
+        let mut bench = loaded(&raw_file(b"REDIS0012", items), threads);
+        check(&mut bench, &[("DBSIZE", "1"), ("GET last", "\"here\"")]);
+        assert_eq!(counts(&bench), (1, 0), "{threads} threads");
+        let info = bench.run(&words("INFO persistence"));
+        assert!(info.contains("rdb_last_load_keys_empty:16"), "{info}");
+    }
+}
+
+/// Trimming in early versions of Redis 5 stored wrong lengths, which refused the whole file.
+#[test]
+fn a_stream_whose_length_is_wrong_has_the_entries_of_the_file() {
+    for (len, last_id) in [(0, (1, 2)), (1, (1, 2)), (5, (1, 2)), (2, (1, 1))] {
+        let file = file(|writer| {
+            for form in [StreamForm::Plain, StreamForm::Timed] {
+                let mut stream = StreamWriter::new(form);
+                for number in [1, 2] {
+                    stream.entry((1, number), [(&b"f"[..], &b"v"[..])].into_iter());
+                }
+                let numbers = StreamNumbers {
+                    len,
+                    last_id,
+                    entries_added: Some(len),
+                    ..StreamNumbers::default()
+                };
+                stream.numbers(&numbers, 0);
+                writer.stream(&[b'0' + form as u8], None, stream);
+            }
+        });
+        for threads in THREADS {
+            let mut bench = loaded(&file, threads);
+            for key in [StreamForm::Plain, StreamForm::Timed].map(|form| form as u8) {
+                check(
+                    &mut bench,
+                    &[
+                        (&format!("XLEN {key}"), "2"),
+                        (&format!("XADD {key} 1-2 f v"), TOO_SMALL),
+                        (&format!("XADD {key} 1-3 f v"), "\"1-3\""),
+                        (
+                            &format!("XRANGE {key} 1-2 1-2"),
+                            "[[\"1-2\" [\"f\" \"v\"]]]",
+                        ),
+                    ],
+                );
+            }
+        }
+    }
+}
+
+const TOO_SMALL: &str =
+    "-ERR The ID specified in XADD is equal or smaller than the target stream top item";
+
+/// Types 22 and 23 refused the whole file.
+#[test]
+fn hashes_of_release_candidates_of_redis_7_4_are_loaded() {
+    let at = (START.0 + 10_000).to_be_bytes();
+    let packed = b"\x1F\x1F\0\0\0\x06\0\x81f\x02\x81v\x02\xF4";
+    let items: &[&[u8]] = &[
+        b"\x16\x01h\x02\x81",
+        &at,
+        b"\x01f\x01v\0\x01g\x01w",
+        b"\x17\x01p",
+        packed,
+        &(START.0 + 10_000).to_le_bytes(),
+        b"\x09\x81g\x02\x81w\x02\0\x01\xFF",
+    ];
+    let items = items.concat();
+    for threads in THREADS {
+        let mut bench = loaded(&raw_file(b"REDIS0012", &[&items]), threads);
+        for key in ["h", "p"] {
+            check(
+                &mut bench,
+                &[
+                    (&format!("HMGET {key} f g"), "[\"v\" \"w\"]"),
+                    (&format!("HPTTL {key} FIELDS 2 f g"), "[10000 -1]"),
+                ],
+            );
+        }
+        check(&mut bench, &[("GET last", "\"here\"")]);
+    }
+}
+
 #[test]
 fn a_key_that_exists_is_replaced() {
     let file = file(|writer| string(writer, "s", "value", None));
@@ -129,7 +280,7 @@ fn a_key_that_exists_is_replaced() {
         let mut bench = bench(threads);
         bench.run(&words("RPUSH s a b"));
         bench.run(&words("SET other 1"));
-        load(&bench.server, "a file", &file[..], 0).expect("a sound file");
+        load(&bench.server, "a file", &file[..], 0, Origin::Other).expect("a sound file");
         check(
             &mut bench,
             &[("GET s", "\"value\""), ("GET other", "\"1\"")],
@@ -163,7 +314,7 @@ fn items_of_memcached_keep_their_flags() {
 fn what_cannot_be_loaded_is_named_with_its_offset() {
     let error = |file: &[u8], threads: &str| {
         let bench = bench(threads);
-        let result = load(&bench.server, "a file", file, 0);
+        let result = load(&bench.server, "a file", file, 0, Origin::Other);
         bench.server.keyspace.check();
         assert!(!bench.server.loading.is_on());
         result.expect_err("it is refused")
@@ -348,7 +499,7 @@ fn contents(bench: &mut Bench) -> Vec<String> {
 /// keys, and the contents if the file was accepted.
 fn outcome(file: &[u8], threads: &str) -> (Result<(), String>, (u64, u64), Vec<String>) {
     let mut bench = bench(threads);
-    let result = load(&bench.server, "a file", file, 0);
+    let result = load(&bench.server, "a file", file, 0, Origin::Other);
     bench.server.keyspace.check();
     assert!(!bench.server.loading.is_on());
     match result {
@@ -477,7 +628,7 @@ fn a_file_of_redis_is_loaded_with_all_its_values() {
         read.expect("SAVE has written a file");
         let mut ours = Bench::new(Protocol::Resp2, now, 1);
         set_threads(&ours, THREADS[seed as usize / 3 % 2]);
-        load(&ours.server, "a file of Redis", &file[..], 0).expect("a sound file");
+        load(&ours.server, "a file of Redis", &file[..], 0, Origin::Other).expect("a sound file");
         ours.server.keyspace.check();
         for database in ["0", "9"] {
             let select = format!("SELECT {database}");

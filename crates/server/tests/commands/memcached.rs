@@ -433,13 +433,29 @@ fn statistics_count_what_memcached_counts() {
 fn prefixes_are_counted_on_request() {
     let server = server("1");
     let batch = b"stats detail on\r\nget a:b\r\nset a:b 0 0 1\r\nx\r\nget a:b k\r\ndelete a:b\r\n\
-        stats detail dump\r\nstats detail x\r\nstats detail off\r\n";
+        delete a:absent\r\nstats detail dump\r\nstats detail x\r\nstats detail off\r\n";
     assert_eq!(
         answers(&server, batch),
         "OK\r\nEND\r\nSTORED\r\nVALUE a:b 0 1\r\nx\r\nEND\r\nDELETED\r\n\
-        PREFIX a get 2 hit 1 set 1 del 1\r\nEND\r\n\
+        NOT_FOUND\r\nPREFIX a get 2 hit 1 set 1 del 2\r\nEND\r\n\
         CLIENT_ERROR usage: stats detail on|off|dump\r\nOK\r\n"
     );
+}
+
+#[test]
+fn keys_with_line_breaks_add_no_lines_to_lists() {
+    // Regression: a key that a binary request or another protocol had stored was written as it is,
+    // so that what follows a line break in it looked like an item.
+    let server = server("1");
+    let key = "a\r\nITEM forged:b";
+    answers(&server, b"stats detail on\r\nset plain:k 0 0 1\r\nx\r\n");
+    bytes_of(&server, &request(0x01, &[0; 8], key, b"value"));
+    let items = answers(&server, b"stats cachedump 1 0\r\n");
+    assert_eq!(items, "ITEM plain:k [1 b; 0 s]\r\nEND\r\n");
+    let prefixes = answers(&server, b"stats detail dump\r\n");
+    assert_eq!(prefixes, "PREFIX plain get 0 hit 0 set 1 del 0\r\nEND\r\n");
+    let keys = answers(&server, b"lru_crawler mgdump all\r\n");
+    assert!(keys.contains("mg a%0D%0AITEM%20forged%3Ab\r\n"), "{keys}");
 }
 
 /// A list of many items is written in parts and contains each item.
@@ -511,6 +527,27 @@ fn answers_or_refusal(server: &Server, input: &str) -> String {
             other => panic!("{other:?}"),
         },
         _ => answers(server, input.as_bytes()),
+    }
+}
+
+/// Regression: the flag was ignored.
+#[test]
+fn a_meta_get_sends_no_value_that_the_client_has() {
+    for server in engines() {
+        let batch = b"ms k 2 E77\r\n12\r\nmg k C77 v c s\r\nmg k C76 v c\r\nmg k c C77\r\n\
+            mg k v u C77\r\nmg none v C77\r\nmg new N30 E9 C9 v c\r\nma k C77 v E78\r\n\
+            mg k C77 v t T30 c\r\nmg k C78 v t T60 c\r\nmn\r\n";
+        assert_eq!(
+            answers(&server, batch),
+            "HD\r\nHD c77 s2\r\nVA 2 c77\r\n12\r\nHD c77\r\n\
+            HD\r\nEN\r\nHD c9 W\r\nVA 2\r\n13\r\n\
+            VA 2 t-1 c78\r\n13\r\nHD t30 c78\r\nMN\r\n"
+        );
+        let stale = b"md k I T30 E80\r\nmg k C80 v c\r\nmg k C80 v c\r\nmn\r\n";
+        assert_eq!(
+            answers(&server, stale),
+            "HD\r\nHD c80 X W\r\nHD c80 Z X\r\nMN\r\n"
+        );
     }
 }
 

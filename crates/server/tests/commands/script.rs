@@ -94,7 +94,7 @@ pub fn parse(text: &str, start: Tick) -> Vec<Row> {
     rows
 }
 
-fn expand_instants(text: &str, start: Tick) -> String {
+pub fn expand_instants(text: &str, start: Tick) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(open) = rest.find('{') {

@@ -53,10 +53,9 @@ impl Keyspace {
         cell.evictable_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the memory is over its limit and may be evicted. What the host holds beyond its own
-    /// limit for a moment is no reason to evict.
+    /// Whether the memory is over its limit and may be evicted.
     fn lacks_memory(&self) -> bool {
-        self.shared.memory.is_over_at_rest() && !self.is_frozen()
+        self.shared.memory.is_over() && !self.is_frozen()
     }
 
     /// Returns the minimum number of evictable bytes of the shards that yield: more than a share of

@@ -226,13 +226,12 @@ impl Locked {
         if self.is_unsaved_large(db, slot) {
             return self.expire_unsaved(db, slot, index_state, now, shared);
         }
+        let is_published = shared.is_notifying() || self.is_observed();
         let data = self.dbs[db as usize]
             .as_mut()
             .expect("the database holds the entry");
         cache::Entries::begin(&mut data.entries, now);
         let is_recorded = self.journal.is_some();
-        let is_observed = !self.watched.is_empty() || self.tracked.is_some() || is_recorded;
-        let is_published = shared.is_notifying() || is_observed;
         let key = is_published.then(|| data.entries.key(slot).to_vec());
         let mut count = 0;
         let names = ChangedElements::of_expired(is_recorded, shared.names_elements());

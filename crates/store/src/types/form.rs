@@ -188,7 +188,7 @@ impl<L: LargeElements> ElementForm<L> {
         if let Form::Packed(packed) = self {
             match packed.find_or_count(member) {
                 Ok(element) => {
-                    let (at, is_expired) = (element.at, !element.is_live(scene.now));
+                    let (at, is_expired) = (element.at, !element.is_live(scene.horizon));
                     packed.set_tail(at, value);
                     if is_expired {
                         packed.set_deadline(at, None);
@@ -211,7 +211,7 @@ impl<L: LargeElements> ElementForm<L> {
         if tail != Tail::Nothing {
             members.set_value(slot, value);
         }
-        let is_expired = !members.is_live(slot, scene.now);
+        let is_expired = !members.is_live(slot, scene.horizon);
         if is_expired {
             members.set_deadline(slot, None, scene);
         }
@@ -296,7 +296,7 @@ impl<L: LargeElements> ElementForm<L> {
             Some(new)
         };
         match self {
-            Form::Packed(packed) => packed.update_deadline(member, scene.now, choose),
+            Form::Packed(packed) => packed.update_deadline(member, scene.horizon, choose),
             Form::Large(large) => large.members_mut().update_deadline(member, scene, choose),
         }
     }
@@ -445,17 +445,17 @@ macro_rules! element_methods {
 
             #[doc = concat!("Returns the number of live ", $element, "s.")]
             pub fn len(&self, scene: &Scene<'_>) -> usize {
-                self.form.len(scene.now)
+                self.form.len(scene.horizon)
             }
 
             #[doc = concat!("Returns whether no ", $element, " is live.")]
             pub fn is_empty(&self, scene: &Scene<'_>) -> bool {
-                self.form.is_empty(scene.now)
+                self.form.is_empty(scene.horizon)
             }
 
             #[doc = concat!("Removes a live ", $element, ". Returns whether there was one. An expired one stays until it is removed as such, so that its expiry is counted and notified.")]
             pub fn remove(&mut self, member: &[u8], scene: &Scene<'_>) -> bool {
-                let is_removed = self.form.remove(member, scene.now);
+                let is_removed = self.form.remove(member, scene.horizon);
                 if is_removed {
                     scene.note_change(member);
                 }
@@ -465,7 +465,7 @@ macro_rules! element_methods {
             #[doc = concat!("Returns the deadline of a live ", $element, ": `None` without such a ", $element, ", `Some(None)` without a deadline.")]
             #[inline]
             pub fn deadline(&self, member: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>> {
-                self.form.deadline(member, scene.now)
+                self.form.deadline(member, scene.horizon)
             }
 
             #[doc = concat!("Returns whether some ", $element, " may have a deadline.")]

@@ -32,7 +32,7 @@ impl Hash {
     /// Returns the value of a live field.
     #[inline]
     pub fn get(&self, field: &[u8], scene: &Scene<'_>) -> Option<&[u8]> {
-        self.form.get(field, scene.now)
+        self.form.get(field, scene.horizon)
     }
 
     /// Sets the value of a field and removes the field's deadline. Returns whether the field is
@@ -87,11 +87,11 @@ impl Hash {
     ) {
         match &self.form {
             Form::Packed(packed) => packed
-                .live(scene.now)
+                .live(scene.horizon)
                 .for_each(|e| each(e.member, e.tail, e.deadline)),
             Form::Large(members) => {
                 let elements = members.elements();
-                members.each_live(scene.now, &mut |slot| {
+                members.each_live(scene.horizon, &mut |slot| {
                     let (field, value) = elements.element(slot);
                     each(field, value, elements.deadline(slot));
                 });
@@ -112,7 +112,7 @@ impl Hash {
     ) {
         match &self.form {
             Form::Packed(packed) => {
-                let timed = packed.live(scene.now);
+                let timed = packed.live(scene.horizon);
                 let timed = timed.filter_map(|e| Some((e.deadline?, e.member)));
                 let is_meant = |(at, _): &(Tick, _)| (first..=last).contains(at);
                 let mut fields: Vec<_> = timed.filter(is_meant).collect();
@@ -123,7 +123,7 @@ impl Hash {
             Form::Large(members) => {
                 let elements = members.elements();
                 let each = &mut |deadline, slot| each(elements.member(slot), deadline);
-                members.each_by_deadline((first, last), (offset, count), scene.now, each);
+                members.each_by_deadline((first, last), (offset, count), scene.horizon, each);
             }
         }
     }
@@ -138,7 +138,7 @@ impl Hash {
         scene: &Scene<'_>,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> u64 {
-        self.form.scan(cursor, count, scene.now, each)
+        self.form.scan(cursor, count, scene.horizon, each)
     }
 
     /// Passes up to `count` distinct live fields with their values to `each`, chosen uniformly.
@@ -151,7 +151,7 @@ impl Hash {
     ) {
         match &self.form {
             Form::Packed(packed) => {
-                let mut all: Vec<_> = packed.live(scene.now).collect();
+                let mut all: Vec<_> = packed.live(scene.horizon).collect();
                 let count = count.min(all.len());
                 // The first steps of a Fisher-Yates shuffle, unless all fields are wanted.
                 for at in 0..count {
@@ -167,7 +167,7 @@ impl Hash {
                     let (field, value) = members.elements().element(slot);
                     each(field, value);
                 };
-                members.sample(count, scene.now, random, pass);
+                members.sample(count, scene.horizon, random, pass);
             }
         }
     }
@@ -182,7 +182,7 @@ impl Hash {
         random: &mut dyn FnMut() -> u64,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) {
-        let now = scene.now;
+        let now = scene.horizon;
         self.form.sample_with_repeats(count, now, random, each);
     }
 }

@@ -47,7 +47,7 @@ impl Set {
     pub fn contains(&self, member: &[u8], scene: &Scene<'_>) -> bool {
         match &self.form {
             Form::Integers(integers) => integers.position(member).is_some(),
-            Form::Strings(form) => form.contains(member, scene.now),
+            Form::Strings(form) => form.contains(member, scene.horizon),
         }
     }
 
@@ -112,7 +112,7 @@ impl Set {
                 }
                 found.is_some()
             }
-            Form::Strings(form) => form.remove(member, scene.now),
+            Form::Strings(form) => form.remove(member, scene.horizon),
         };
         if is_removed {
             scene.note_change(member);
@@ -124,7 +124,7 @@ impl Set {
     pub fn len(&self, scene: &Scene<'_>) -> usize {
         match &self.form {
             Form::Integers(integers) => integers.len(),
-            Form::Strings(form) => form.len(scene.now),
+            Form::Strings(form) => form.len(scene.horizon),
         }
     }
 
@@ -132,7 +132,7 @@ impl Set {
     pub fn is_empty(&self, scene: &Scene<'_>) -> bool {
         match &self.form {
             Form::Integers(integers) => integers.len() == 0,
-            Form::Strings(form) => form.is_empty(scene.now),
+            Form::Strings(form) => form.is_empty(scene.horizon),
         }
     }
 
@@ -141,12 +141,12 @@ impl Set {
     fn all(&self, scene: &Scene<'_>, mut each: impl FnMut(&[u8]) -> bool) -> bool {
         match &self.form {
             Form::Integers(integers) => integers.iter().all(|n| each(Digits::of(n).as_bytes())),
-            Form::Strings(ElementForm::Packed(packed)) => {
-                packed.live(scene.now).all(|element| each(element.member))
-            }
+            Form::Strings(ElementForm::Packed(packed)) => packed
+                .live(scene.horizon)
+                .all(|element| each(element.member)),
             Form::Strings(ElementForm::Large(members)) => {
                 let elements = members.elements();
-                let mut live = members.live(scene.now);
+                let mut live = members.live(scene.horizon);
                 live.all(|slot| each(elements.member(slot)))
             }
         }
@@ -175,7 +175,7 @@ impl Set {
             self.each(scene, each);
             return 0;
         };
-        form.scan(cursor, count, scene.now, |member, _| each(member))
+        form.scan(cursor, count, scene.horizon, |member, _| each(member))
     }
 
     /// Passes `count` distinct live members to `each`, or all if there are fewer. Every selection
@@ -189,7 +189,7 @@ impl Set {
     ) {
         if let Form::Strings(ElementForm::Large(members)) = &self.form {
             let pass = &mut |slot| each(members.elements().member(slot));
-            return members.sample(count, scene.now, random, pass);
+            return members.sample(count, scene.horizon, random, pass);
         }
         let mut left = self.len(scene);
         let mut wanted = count.min(left);
@@ -224,7 +224,7 @@ impl Set {
             Form::Integers(_) => {}
             Form::Strings(form) => {
                 let each = |member: &[u8], _: &[u8]| each(member);
-                form.sample_with_repeats(count, scene.now, random, each);
+                form.sample_with_repeats(count, scene.horizon, random, each);
             }
         }
     }
@@ -234,7 +234,7 @@ impl Set {
     pub fn deadline(&self, member: &[u8], scene: &Scene<'_>) -> Option<Option<Tick>> {
         match &self.form {
             Form::Integers(_) => self.contains(member, scene).then_some(None),
-            Form::Strings(form) => form.deadline(member, scene.now),
+            Form::Strings(form) => form.deadline(member, scene.horizon),
         }
     }
 

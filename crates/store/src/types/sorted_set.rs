@@ -47,22 +47,22 @@ fn compare(score: f64, member: &[u8], other_score: f64, other: &[u8]) -> Orderin
 impl SortedSet {
     /// Returns the score of a live member.
     pub fn score(&self, member: &[u8], scene: &Scene<'_>) -> Option<f64> {
-        self.form.get(member, scene.now).map(score_of)
+        self.form.get(member, scene.horizon).map(score_of)
     }
 
     /// Returns the rank and the score of a live member.
     pub fn rank(&self, member: &[u8], scene: &Scene<'_>) -> Option<(usize, f64)> {
         match &self.form {
-            Form::Packed(packed) => small::rank(packed, member, scene.now),
-            Form::Large(many) => many.rank(member, scene.now),
+            Form::Packed(packed) => small::rank(packed, member, scene.horizon),
+            Form::Large(many) => many.rank(member, scene.horizon),
         }
     }
 
     /// Returns the ranks of the members in an interval.
     pub fn ranks(&self, interval: &Interval<'_>, scene: &Scene<'_>) -> Range<usize> {
         match &self.form {
-            Form::Packed(packed) => small::ranks(packed, interval, scene.now),
-            Form::Large(many) => many.ranks(interval, scene.now),
+            Form::Packed(packed) => small::ranks(packed, interval, scene.horizon),
+            Form::Large(many) => many.ranks(interval, scene.horizon),
         }
     }
 
@@ -76,8 +76,8 @@ impl SortedSet {
         each: impl FnMut(&[u8], f64),
     ) {
         match &self.form {
-            Form::Packed(packed) => small::each(packed, ranks, is_reverse, scene.now, each),
-            Form::Large(many) => many.each(ranks, is_reverse, scene.now, each),
+            Form::Packed(packed) => small::each(packed, ranks, is_reverse, scene.horizon, each),
+            Form::Large(many) => many.each(ranks, is_reverse, scene.horizon, each),
         }
     }
 
@@ -94,7 +94,7 @@ impl SortedSet {
         if let Form::Packed(packed) = &mut self.form {
             match packed.find_or_count(member) {
                 Ok(element) => {
-                    let is_live = element.is_live(scene.now);
+                    let is_live = element.is_live(scene.horizon);
                     let (at, deadline) = (element.at, element.deadline.filter(|_| is_live));
                     packed.remove(at);
                     small::insert(packed, member, score, deadline);
@@ -118,8 +118,8 @@ impl SortedSet {
             self.each(ranks.clone(), false, scene, each);
         }
         match &mut self.form {
-            Form::Packed(packed) => small::remove_ranks(packed, ranks, scene.now),
-            Form::Large(many) => many.remove_ranks(ranks, scene.now),
+            Form::Packed(packed) => small::remove_ranks(packed, ranks, scene.horizon),
+            Form::Large(many) => many.remove_ranks(ranks, scene.horizon),
         }
     }
 
@@ -134,7 +134,7 @@ impl SortedSet {
         mut each: impl FnMut(&[u8], f64),
     ) -> u64 {
         let each = |member: &[u8], tail: &[u8]| each(member, score_of(tail));
-        self.form.scan(cursor, count, scene.now, each)
+        self.form.scan(cursor, count, scene.horizon, each)
     }
 }
 

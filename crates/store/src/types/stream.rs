@@ -18,7 +18,7 @@ mod log;
 mod producers;
 
 pub use block::{Entry, Fields, NewFields};
-pub use delivery::{AutoClaimed, Claim, Delivery};
+pub use delivery::{AutoClaimed, Claim, Claimed, Delivery};
 pub use group::{Consumer, ConsumerIndex, Expired, Group, Pending};
 pub use id::StreamId;
 pub use producers::{IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, IdempotenceFacts};
@@ -76,10 +76,29 @@ pub struct Trim {
 pub enum Removed {
     /// There is no such entry.
     Missing,
+    /// There is no such entry, and groups no longer list it as pending.
+    Forgotten,
     /// The entry was removed.
     Done,
     /// The entry is referenced by a group and was not removed.
     Referenced,
+}
+
+/// Result of a trim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Number of entries that were removed.
+    pub entries: u64,
+    /// Number of places in lists of pending entries that were removed. It is 0 unless the trim
+    /// deletes references.
+    pub references: usize,
+}
+
+impl Trimmed {
+    /// Whether the trim has changed nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Trimmed::default()
+    }
 }
 
 /// A stream. Reading methods never return an entry whose deadline has passed.
@@ -218,18 +237,38 @@ impl Body {
         is_referenced(&self.groups, id, is_expired)
     }
 
-    /// Removes entries from all lists of pending entries.
-    fn forget(&mut self, ids: &[StreamId]) {
+    /// Removes entries from all lists of pending entries. Returns the number of places removed.
+    fn forget(&mut self, ids: &[StreamId]) -> usize {
+        self.on_pending(|group| ids.iter().filter(|id| group.remove(**id)).count())
+    }
+
+    /// Removes the entries up to an ID from all lists of pending entries. Returns the number of
+    /// places removed, apart from those of expired entries.
+    fn forget_up_to(&mut self, last: StreamId, horizon: Tick) -> usize {
+        let expired = self.expired(horizon);
+        self.on_pending(|group| {
+            let mut count = 0;
+            while let Some((id, _)) = group.first_from(StreamId::MIN)
+                && id <= last
+            {
+                count += usize::from(group.remove(id) && !expired.contains(id));
+            }
+            count
+        })
+    }
+
+    /// Runs an operation on each group with pending entries, and counts the groups' bytes. Returns
+    /// the sum of the results.
+    fn on_pending(&mut self, mut work: impl FnMut(&mut Group) -> usize) -> usize {
+        let mut sum = 0;
         for group in self.groups.values_mut() {
-            if group.pending_len() == 0 {
-                continue;
+            if group.pending_len() > 0 {
+                let before = group.heap_bytes();
+                sum += work(group);
+                self.group_bytes = self.group_bytes + group.heap_bytes() - before;
             }
-            let before = group.heap_bytes();
-            for id in ids {
-                group.remove(*id);
-            }
-            self.group_bytes = self.group_bytes + group.heap_bytes() - before;
         }
+        sum
     }
 
     /// Removes the pending entries before the floor, one per step of the budget, and takes a step
@@ -339,13 +378,13 @@ fn is_referenced(groups: &BTreeMap<Box<[u8]>, Group>, id: StreamId, is_expired: 
 impl Stream {
     /// Returns the number of entries.
     pub fn len(&self, scene: &Scene<'_>) -> usize {
-        self.body.len(scene.now)
+        self.body.len(scene.horizon)
     }
 
     /// Returns the number of stored entries if own deadlines of some have passed, and 0 otherwise.
     pub fn overdue_len(&self, scene: &Scene<'_>) -> usize {
         let log = &self.body.log;
-        match log.nearest().is_some_and(|nearest| nearest < scene.now) {
+        match log.nearest().is_some_and(|nearest| nearest < scene.horizon) {
             true => log.len(),
             false => 0,
         }
@@ -382,7 +421,7 @@ impl Stream {
     /// Sets the maximum age in milliseconds; 0 for none. Entries that have expired by the present
     /// one stay expired.
     pub fn set_max_age(&mut self, ms: u64, scene: &Scene<'_>) {
-        self.body.floor = self.body.live(scene.now).line;
+        self.body.floor = self.body.live(scene.horizon).line;
         self.body.max_age_ms = ms;
     }
 
@@ -395,12 +434,12 @@ impl Stream {
 
     /// Returns the ID of the first entry; the smallest ID without entries.
     pub fn first_id(&self, scene: &Scene<'_>) -> StreamId {
-        self.body.first_id(scene.now)
+        self.body.first_id(scene.horizon)
     }
 
     /// Returns the ID of the last entry, which may be smaller than the last ID that was added.
     pub fn last_entry_id(&self, scene: &Scene<'_>) -> Option<StreamId> {
-        if !self.body.may_hold_dead(scene.now) {
+        if !self.body.may_hold_dead(scene.horizon) {
             return self.body.log.last();
         }
         Some(
@@ -425,7 +464,7 @@ impl Stream {
 
     /// Returns whether an entry with this ID would be older than the maximum age.
     pub fn is_too_old(&self, id: StreamId, scene: &Scene<'_>) -> bool {
-        id < self.body.live(scene.now).line
+        id < self.body.live(scene.horizon).line
     }
 
     /// Adds an entry. Its ID must be larger than the last one.
@@ -460,7 +499,7 @@ impl Stream {
 
     /// Returns the entry with an ID.
     pub fn get(&self, id: StreamId, scene: &Scene<'_>) -> Option<Entry<'_>> {
-        self.body.live(scene.now).get(&self.body.log, id)
+        self.body.live(scene.horizon).get(&self.body.log, id)
     }
 
     /// Returns the entries from one ID to another, both included, in order.
@@ -470,7 +509,7 @@ impl Stream {
         to: StreamId,
         scene: &Scene<'_>,
     ) -> impl Iterator<Item = Entry<'_>> {
-        let entries = self.body.live(scene.now).from(&self.body.log, from);
+        let entries = self.body.live(scene.horizon).from(&self.body.log, from);
         entries.take_while(move |entry| entry.id <= to)
     }
 
@@ -481,44 +520,56 @@ impl Stream {
         to: StreamId,
         scene: &Scene<'_>,
     ) -> impl Iterator<Item = Entry<'_>> {
-        let entries = self.body.live(scene.now).back(&self.body.log, to);
+        let entries = self.body.live(scene.horizon).back(&self.body.log, to);
         entries.take_while(move |entry| entry.id >= from)
     }
 
     /// Removes an entry.
     pub fn remove(&mut self, id: StreamId, references: References, scene: &Scene<'_>) -> Removed {
         let body = &mut *self.body;
-        let live = body.live(scene.now);
+        let live = body.live(scene.horizon);
         let is_live = live.get(&body.log, id).is_some();
         // An expired entry stays until the expiry removes it, so that it is counted.
         let is_expired = !is_live && (id < live.line || body.log.get(id).is_some());
-        match references {
+        let forgotten = match references {
             References::Acknowledged if body.is_referenced(id, is_expired) => {
                 return Removed::Referenced;
             }
             References::Delete => body.forget(&[id]),
-            _ => {}
-        }
+            _ => 0,
+        };
         if !is_live {
-            return Removed::Missing;
+            return match forgotten > 0 && !is_expired {
+                true => Removed::Forgotten,
+                false => Removed::Missing,
+            };
         }
         body.log.remove(id);
         body.max_deleted_id = body.max_deleted_id.max(id);
         Removed::Done
     }
 
-    /// Removes entries from the front. Returns their number.
-    pub fn trim_to(&mut self, trim: &Trim, scene: &Scene<'_>) -> u64 {
-        match trim.references {
-            References::Keep => self.trim_blocks(trim, scene),
+    /// Removes entries from the front. If references are deleted, those of the entries in the
+    /// trimmed range that were deleted before are deleted, too.
+    pub fn trim_to(&mut self, trim: &Trim, scene: &Scene<'_>) -> Trimmed {
+        let (entries, last) = match trim.references {
+            References::Keep => (self.trim_blocks(trim, scene), None),
             _ => self.trim_entries(trim, scene),
+        };
+        let references = match (trim.references, last) {
+            (References::Delete, Some(last)) => self.body.forget_up_to(last, scene.horizon),
+            _ => 0,
+        };
+        Trimmed {
+            entries,
+            references,
         }
     }
 
-    /// Trims whatever groups refer to.
+    /// Trims whatever groups refer to. Returns the number of removed entries.
     fn trim_blocks(&mut self, trim: &Trim, scene: &Scene<'_>) -> u64 {
         let body = &mut *self.body;
-        let (len, mut removed) = (body.len(scene.now) as u64, 0);
+        let (len, mut removed) = (body.len(scene.horizon) as u64, 0);
         let hidden = body.log.len() as u64 - len;
         while let Some(front) = body.log.front() {
             let count = front.len() as u64;
@@ -556,42 +607,49 @@ impl Stream {
             }
         }
         if hidden > 0 {
-            return self.trim_entries(trim, scene);
+            return self.trim_entries(trim, scene).0;
         }
         removed
     }
 
-    /// Trims entry by entry, because groups or expired entries must be respected.
-    fn trim_entries(&mut self, trim: &Trim, scene: &Scene<'_>) -> u64 {
+    /// Trims entry by entry, because groups or expired entries must be respected. Returns the
+    /// number of removed entries and the last ID of the trimmed range, which ends at the ID of the
+    /// trim or at the first entry that is left.
+    fn trim_entries(&mut self, trim: &Trim, scene: &Scene<'_>) -> (u64, Option<StreamId>) {
         let (mut len, mut removed) = (self.len(scene) as u64, 0);
-        let live = self.body.live(scene.now);
+        let live = self.body.live(scene.horizon);
         let body = &mut *self.body;
-        let (mut is_done, mut forgotten) = (false, Vec::new());
+        let (mut is_done, mut is_cut) = (false, false);
         let mut next = Some(live.line);
         while let Some(from) = next.filter(|_| !is_done) {
             next = body.log.remove_from_block(from, |entry| {
                 if is_done || !live.is_met(entry) {
                     return false;
                 }
-                is_done = trim.limit.is_some_and(|limit| removed >= limit)
-                    || match trim.to {
-                        TrimTo::Length(max) => len <= max,
-                        TrimTo::Id(to) => entry.id >= to,
-                    };
+                let is_beyond = match trim.to {
+                    TrimTo::Length(max) => len <= max,
+                    TrimTo::Id(to) => entry.id >= to,
+                };
+                is_done = is_beyond || trim.limit.is_some_and(|limit| removed >= limit);
+                is_cut = is_done && !is_beyond;
                 let is_kept = trim.references == References::Acknowledged
                     && is_referenced(&body.groups, entry.id, false);
                 if is_done || is_kept {
                     return false;
                 }
-                if trim.references == References::Delete {
-                    forgotten.push(entry.id);
-                }
                 (len, removed) = (len - 1, removed + 1);
                 true
             });
         }
-        body.forget(&forgotten);
-        removed
+        let last = match trim.to {
+            TrimTo::Id(to) if !is_cut => to.previous(),
+            _ if removed == 0 => None,
+            _ => match live.from(&body.log, StreamId::MIN).next() {
+                Some(first) => first.id.previous(),
+                None => Some(body.last_id),
+            },
+        };
+        (removed, last)
     }
 
     /// Returns the deadline of the entry with the ID in `text`, its own or by the maximum age:

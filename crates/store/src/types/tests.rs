@@ -179,6 +179,7 @@ impl<S: Subject> Model<S> {
     fn scene(&self) -> Scene<'_> {
         Scene {
             now: self.now,
+            horizon: self.now,
             limits: &self.limits,
             hash_key: [1, 2],
             expiry: &self.expiry,
@@ -191,6 +192,7 @@ impl<S: Subject> Model<S> {
     pub fn with<R>(&mut self, work: impl FnOnce(&mut S, &Scene<'_>) -> R) -> R {
         let scene = Scene {
             now: self.now,
+            horizon: self.now,
             limits: &self.limits,
             hash_key: [1, 2],
             expiry: &self.expiry,

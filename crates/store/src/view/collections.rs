@@ -3,11 +3,11 @@
 //! A collection is passed to a closure. Its form afterwards decides how it is stored: in the key's
 //! block, as one allocation, or in a structure of its own. An empty collection deletes the key.
 
-use super::{NewDeadline, View};
+use super::{NewDeadline, Purpose, View};
 use crate::collection::{ChangedElements, Collection, Representation, Scene};
 use crate::item::WrongType;
 use crate::object::{InObject, Object, is_lent, kind_of};
-use crate::shard::{EditedValue, IndexState, Removal, Room, file};
+use crate::shard::{EditedValue, IndexState, Removal, Room, file, is_dead};
 use crate::shared::{Db, Key};
 use crate::tracking::InvalidationCause;
 use crate::types::{Hash, List, Set, SortedSet, Stream};
@@ -82,7 +82,10 @@ impl<'a> View<'a> {
 
     /// Returns the conditions under which commands operate on collections in this view.
     pub fn scene(&self) -> Scene<'a> {
-        self.space.shared().scene(self.now)
+        Scene {
+            horizon: self.horizon,
+            ..self.space.shared().scene(self.now)
+        }
     }
 
     fn read_collection<C: InObject, R>(
@@ -198,11 +201,13 @@ impl<'a> View<'a> {
     ) -> Result<R, WrongType> {
         // Expired elements are removed first, because that may move entries.
         for key in keys {
-            self.live(key);
+            let _ = self.live_or_dead(key, Purpose::Read);
         }
+        let now = self.horizon;
         let value_of = |key: &Key<'_>| {
             let db = self.peek_db(key)?;
-            Some(db.value(db.find(key.hash, key.bytes)?))
+            let slot = db.find(key.hash, key.bytes)?;
+            (!is_dead(db, slot, now)).then(|| db.value(slot))
         };
         let mut unpacked = Vec::with_capacity(keys.len());
         for key in keys {
@@ -343,7 +348,7 @@ impl<'a> View<'a> {
     /// Copies an entry of any type to the key `to`, with its deadlines. `to` may be in another
     /// shard or database. Returns false if `from` does not exist.
     pub fn copy(&mut self, from: &Key<'_>, to: &Key<'_>) -> bool {
-        let Some(slot) = self.live(from) else {
+        let Ok(slot) = self.live_or_dead(from, Purpose::Read) else {
             return false;
         };
         let scene = self.scene();

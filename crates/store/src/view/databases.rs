@@ -32,7 +32,7 @@ impl View<'_> {
         count: usize,
         each: &mut dyn FnMut(&[u8], Kind),
     ) -> u64 {
-        let now = self.now();
+        let now = self.horizon();
         let guards = self.all();
         let mut reported = 0;
         let mut shard = (cursor >> 48) as usize;
@@ -69,7 +69,7 @@ impl View<'_> {
     /// position on, and the result is `None` if all of them have expired. Needs all shards.
     pub fn random_key(&mut self, db: u8, random: u64) -> Option<Vec<u8>> {
         let len = self.len(db) as u64;
-        let now = self.now();
+        let now = self.horizon();
         let mut state = random;
         for _ in 0..if len > 0 { 100 } else { 0 } {
             // The step of a 64-bit linear congruential generator (Knuth's MMIX constants).
@@ -112,6 +112,7 @@ impl View<'_> {
             locked.mark_db_watchers(db, None, space.shared());
             locked.flushes += 1;
             locked.lifetimes.forget_all();
+            locked.forget_local(db);
             let number = || space.shared().next_event();
             locked.waiting.mark_all_ready([db, db], number);
             has_ready |= locked.waiting.has_ready();
@@ -133,9 +134,9 @@ impl View<'_> {
         let mut has_ready = false;
         for locked in self.all() {
             locked.swap(a, b, space.shared());
-            locked.changes += 1;
             has_ready |= locked.waiting.has_ready();
         }
+        self.all()[0].changes += 1;
         self.has_ready |= has_ready;
         self.forget_tracked();
         self.changes += 1;

@@ -86,7 +86,7 @@ impl View<'_> {
     /// are left. The next access to the collection would remove all of them, because removals are
     /// recorded.
     pub fn purge_some(&mut self, key: &Key<'_>) -> bool {
-        let now = self.now;
+        let now = self.horizon;
         let (space, shard, locked) = self.parts(key);
         let shared = space.shared();
         let Some(db) = locked.dbs.get_mut(key.db as usize).and_then(Option::as_mut) else {
@@ -117,6 +117,13 @@ impl View<'_> {
             let db = locked.db(key.db).expect("the database holds the slot");
             is_due(db, slot)
         })
+    }
+
+    /// Counts that pending entries of a stream were delivered again. Readers of the record repeat
+    /// it. As in Redis, the key does not count as written: watchers and clients that cache it are
+    /// not notified.
+    pub fn count_redelivery(&mut self) {
+        self.changes += 1;
     }
 
     /// Returns the number of changes by commands through this view. Shards that it has released and

@@ -4,7 +4,7 @@
 //! value remains in the entry meanwhile. Where removals are recorded, that of such an entry is
 //! recorded when its value comes back ([`View::take_back`]).
 
-use super::View;
+use super::{Purpose, View};
 use crate::collection::Scene;
 use crate::journal::{Lost, Removed};
 use crate::lent::Lent;
@@ -176,7 +176,7 @@ impl View<'_> {
     /// Replaces the value of a live entry by a [`Lent`] one. Returns the value and the key's own
     /// deadline.
     fn lend_value(&mut self, key: &Key<'_>) -> Option<(Object, Option<Tick>)> {
-        let slot = self.live(key)?;
+        let slot = self.live_or_dead(key, Purpose::Read).ok()?;
         let (space, _, locked) = self.parts(key);
         locked.preserve(key.db, slot, space.shared());
         self.lend_slot(key, slot)
@@ -303,8 +303,8 @@ impl View<'_> {
 
     /// Returns the slot of an entry whose value was lent. Removes the entry if it has expired.
     fn lent_slot(&mut self, key: &Key<'_>) -> Option<Slot> {
-        // While keys do not expire, an expired one is still in the table.
-        self.live(key);
+        // While nothing is removed, an expired entry is still in the table.
+        let _ = self.live_or_dead(key, Purpose::Read);
         let slot = self.find(key)?;
         let value = self.db(key).value(slot);
         matches!(value, Value::Outside(Object::Lent(_))).then_some(slot)
@@ -348,7 +348,7 @@ impl View<'_> {
         let found = self.find(key);
         match (from.take_value(key), found) {
             // The key expired here, with its event, before the command ended.
-            (Some((object, Some(own))), None) if part.was_present && self.now > own => {
+            (Some((object, Some(own))), None) if part.was_present && self.horizon > own => {
                 let (space, _, locked) = from.parts(key);
                 locked.defer_drop(Some(object), space.shared());
             }

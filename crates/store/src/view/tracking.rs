@@ -76,6 +76,20 @@ impl View<'_> {
         }
     }
 
+    /// Invalidates tracked keys of the locked shards, at most `budget` of each shard, while the
+    /// shard has more than its part of `keys_max`.
+    pub fn limit_tracked(&mut self, keys_max: usize, budget: usize) {
+        let share = keys_max.div_ceil(self.space.shard_count());
+        let mut has_pending = false;
+        self.each_locked(|locked| {
+            if let Some(tracked) = &mut locked.tracked {
+                tracked.limit(share, budget);
+                has_pending |= tracked.has_pending();
+            }
+        });
+        self.has_invalidated |= has_pending;
+    }
+
     /// Forgets the tracked keys of all shards and queues an invalidation of all keys. Needs all
     /// shards.
     pub(super) fn forget_tracked(&mut self) {

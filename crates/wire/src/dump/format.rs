@@ -3,8 +3,7 @@
 /// Bytes of version and checksum.
 pub(super) const FOOTER_BYTES: usize = 2 + 8;
 
-/// Numbers of the types. In release candidates of Redis 7.4, 22 has another meaning; the payload's
-/// version distinguishes the two.
+/// Numbers of the types.
 pub(crate) mod code {
     pub const STRING: u8 = 0;
     pub const LIST: u8 = 1;
@@ -34,8 +33,12 @@ pub(crate) mod code {
     pub const SET_LISTPACK: u8 = 20;
     /// A stream whose consumers have two times, since Redis 7.2.
     pub const STREAM_TIMED: u8 = 21;
-    /// Valkey's hash with deadlines: each after its field and value.
+    /// Valkey's hash with deadlines: each after its field and value. In a version of Redis, a hash
+    /// with deadlines as release candidates of Redis 7.4 wrote it: each before its field.
     pub const HASH_VALKEY: u8 = 22;
+    /// A hash with deadlines, packed, as release candidates of Redis 7.4 wrote it: without the
+    /// earliest one in front.
+    pub const HASH_CANDIDATE_LISTPACK: u8 = 23;
     /// Redis's hash with deadlines: the earliest one, then each, relative to it, before its field.
     pub const HASH_REDIS: u8 = 24;
     /// Redis's hash with deadlines, packed: fields, values and deadlines after the earliest one.
@@ -78,6 +81,7 @@ pub fn may_have_deadlines(payload: &[u8]) -> bool {
     use code::*;
     let may = [
         HASH_VALKEY,
+        HASH_CANDIDATE_LISTPACK,
         HASH_REDIS,
         HASH_REDIS_LISTPACK,
         STREAM_MESSAGES,

@@ -302,7 +302,14 @@ fn ziplist_entry<'b>(input: &mut Input<'b>, before: Before) -> Read<Entry<'b>> {
 
 fn zipmap_entry<'b>(input: &mut Input<'b>, before: Before) -> Read<Entry<'b>> {
     let bytes = match input.byte()? {
-        ZIPMAP_LONG => u32::from_le_bytes(input.array()?) as usize,
+        ZIPMAP_LONG => {
+            let long = u32::from_le_bytes(input.array()?) as usize;
+            // As in Redis, a length that fits the byte must not be longer than it.
+            if long < usize::from(ZIPMAP_LONG) {
+                return Err(DumpError::Body);
+            }
+            long
+        }
         END => return Err(DumpError::Body),
         few => few.into(),
     };

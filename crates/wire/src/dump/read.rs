@@ -9,8 +9,9 @@ use super::value::{DumpError, Element, Sink, ValueType};
 use crate::number::parse_f64;
 
 /// Reads the value in a payload and passes it to `sink`, element by element. After an error the
-/// sink has received an unusable part. `room_bytes` bounds the total size to which compressed
-/// strings may expand.
+/// sink has received an unusable part. A collection may be empty: faults of earlier servers have
+/// written such values, and the receiver decides what becomes of them. `room_bytes` bounds the
+/// total size to which compressed strings may expand.
 ///
 /// ```
 /// use wire::dump::{DumpError, Element, Encoding, Sink, ValueType, Writer, read};
@@ -74,12 +75,13 @@ pub(crate) fn type_of(code: u8, version: u16) -> Option<ValueType> {
         | code::SORTED_SET_ZIPLIST
         | code::SORTED_SET_LISTPACK
         | code::SORTED_SET_DEADLINES => ValueType::SortedSet,
-        code::HASH_VALKEY if version < version::VALKEY => return None,
+        code::HASH_CANDIDATE_LISTPACK if version >= version::VALKEY => return None,
         code::HASH
         | code::HASH_ZIPMAP
         | code::HASH_ZIPLIST
         | code::HASH_LISTPACK
         | code::HASH_VALKEY
+        | code::HASH_CANDIDATE_LISTPACK
         | code::HASH_REDIS
         | code::HASH_REDIS_LISTPACK => ValueType::Hash,
         code::STREAM
@@ -139,6 +141,8 @@ impl<B: Body, S: Sink> Reader<'_, B, S> {
             code::HASH_VALKEY if version >= version::VALKEY => {
                 self.plain(ValueType::Hash, Behind, Scores::None)
             }
+            // Release candidates of Redis 7.4 wrote whole deadlines, of which 0 is none.
+            code::HASH_VALKEY => self.plain(ValueType::Hash, Before(1), Scores::None),
             code::HASH_REDIS => {
                 let first = u64::from_le_bytes(self.input.array()?);
                 self.plain(ValueType::Hash, Before(first), Scores::None)
@@ -151,6 +155,9 @@ impl<B: Body, S: Sink> Reader<'_, B, S> {
             code::SET_LISTPACK => self.packed(ValueType::Set, false, listpack),
             code::SORTED_SET_LISTPACK => self.packed(ValueType::SortedSet, false, listpack),
             code::HASH_LISTPACK => self.packed(ValueType::Hash, false, listpack),
+            code::HASH_CANDIDATE_LISTPACK if version < version::VALKEY => {
+                self.packed(ValueType::Hash, true, listpack)
+            }
             code::HASH_REDIS_LISTPACK => {
                 // The earliest deadline, which the entries contain again.
                 self.input.array::<8>()?;
@@ -175,9 +182,6 @@ impl<B: Body, S: Sink> Reader<'_, B, S> {
     /// Reads a count and that number of elements.
     fn plain(&mut self, kind: ValueType, deadlines: Deadlines, scores: Scores) -> Read<()> {
         let count = self.input.length()?;
-        if count == 0 {
-            return Err(DumpError::Body);
-        }
         self.sink.begin(kind);
         let (mut names, mut values, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..count {
@@ -262,8 +266,7 @@ impl<B: Body, S: Sink> Reader<'_, B, S> {
         self.sink.begin(kind);
         let mut scratch = Vec::new();
         let bytes = self.input.string(&mut scratch)?;
-        let count = entries(self.sink, kind, has_deadlines, open(bytes)?)?;
-        (count > 0).then_some(()).ok_or(DumpError::Body)
+        entries(self.sink, kind, has_deadlines, open(bytes)?)
     }
 
     /// Reads a list in several parts: packed ones, or single elements.
@@ -272,36 +275,35 @@ impl<B: Body, S: Sink> Reader<'_, B, S> {
         const PACKED: u64 = 2;
         let pieces = self.input.length()?;
         self.sink.begin(ValueType::List);
-        let (mut scratch, mut count) = (Vec::new(), 0);
+        let mut scratch = Vec::new();
         for _ in 0..pieces {
             let (container, open): (u64, Open) = match code {
                 code::LIST_ZIPLISTS => (PACKED, ziplist),
                 _ => (self.input.length()?, listpack),
             };
             let bytes = self.input.string(&mut scratch)?;
-            count += match container {
+            match container {
                 PACKED => entries(self.sink, ValueType::List, false, open(bytes)?)?,
                 SINGLE if !bytes.is_empty() => {
                     let name = bytes;
                     let value = Element::default();
                     self.sink.element(&Element { name, ..value });
-                    1
                 }
                 _ => return Err(DumpError::Body),
-            };
+            }
         }
-        (count > 0).then_some(()).ok_or(DumpError::Body)
+        Ok(())
     }
 }
 
-/// Passes the elements of packed entries to the sink, and returns their number.
+/// Passes the elements of packed entries to the sink.
 fn entries(
     sink: &mut impl Sink,
     kind: ValueType,
     has_deadlines: bool,
     mut all: Entries<'_>,
-) -> Read<usize> {
-    let (mut names, mut values, mut count) = (Vec::new(), Vec::new(), 0);
+) -> Read<()> {
+    let (mut names, mut values) = (Vec::new(), Vec::new());
     while let Some(name) = all.next() {
         let mut element = Element {
             name: name?.text(&mut names),
@@ -320,7 +322,6 @@ fn entries(
             };
         }
         sink.element(&element);
-        count += 1;
     }
-    Ok(count)
+    Ok(())
 }

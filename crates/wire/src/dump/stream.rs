@@ -56,7 +56,8 @@ fn time(input: &mut impl Body) -> Read<i64> {
 /// Reads a stream of a type.
 pub(super) fn read(input: &mut impl Body, kind: u8, receive: Receive<'_>) -> Read<()> {
     let (mut scratch, mut key, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..input.length()? {
+    let listpacks = input.length()?;
+    for _ in 0..listpacks {
         let master = raw_id(&mut Input::new(input.string(&mut key)?, 0))?;
         input.copy_string(&mut bytes, &mut scratch)?;
         read_listpack(input, master, &bytes, receive)?;
@@ -71,6 +72,7 @@ pub(super) fn read(input: &mut impl Body, kind: u8, receive: Receive<'_>) -> Rea
         (numbers.first_id, numbers.max_deleted_id) = (id(input)?, id(input)?);
         numbers.entries_added = Some(input.length()?);
     }
+    ensure(listpacks > 0 || numbers.len == 0)?;
     ensure(receive(&StreamPart::Numbers(numbers)))?;
     for _ in 0..input.length()? {
         read_group(input, kind, receive)?;

@@ -50,7 +50,8 @@ pub type DumpId = (u64, u64);
 /// Numbers of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamNumbers {
-    /// Number of entries.
+    /// Number of entries. Faults of earlier servers have written wrong ones, so that a reader
+    /// counts the entries itself.
     pub len: u64,
     /// Largest ID ever added.
     pub last_id: DumpId,

@@ -226,6 +226,24 @@ fn one_key(
     Ok(request)
 }
 
+/// Parses the line of a storage command except for the length of its data block. As in memcached
+/// 1.6.45, further words are ignored.
+pub(super) fn storage(
+    verb: Verb,
+    line: &[u8],
+    words: &Words,
+    spans: &mut Vec<Span>,
+) -> Result<Request, &'static str> {
+    let mut request = one_key(verb, line, words, spans)?;
+    let flags = unsigned(words.get(line, 2)).and_then(|flags| u32::try_from(flags).ok());
+    request.client_flags = flags.ok_or(BAD_FORMAT)?;
+    request.exptime = exptime(words.get(line, 3)).ok_or(BAD_FORMAT)?;
+    if verb == Verb::Cas {
+        request.number = unsigned(words.get(line, 5)).ok_or(BAD_FORMAT)?;
+    }
+    Ok(request)
+}
+
 fn delete(line: &[u8], words: &Words, spans: &mut Vec<Span>) -> Result<Request, &'static str> {
     // An old version of the protocol has a time of 0 there.
     let is_old = words.get(line, 2) == b"0";

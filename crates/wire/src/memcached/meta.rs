@@ -10,6 +10,8 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// Bytes of the value.
     pub len: usize,
+    /// Whether the reply contains the value.
+    pub has_value: bool,
     /// The client's own 32 bits.
     pub client_flags: u32,
     /// CAS number.
@@ -58,10 +60,10 @@ pub const OF_GET: &[u8] = b"Okcfhlst";
 /// Properties that `ma` returns.
 pub const OF_ARITHMETIC: &[u8] = b"Okct";
 
-/// Appends those properties of an item that are in `shown`: `VA` if the value was requested (`v`),
+/// Appends those properties of an item that are in `shown`: `VA` if the reply contains the value,
 /// which must follow with a line end, and otherwise `HD`.
 pub fn item(out: &mut Output, meta: &Meta, input: &[u8], shown: &[u8], item: &Item<'_>) {
-    if meta.has(b'v') {
+    if item.has_value {
         out.extend_from_slice(b"VA ");
         out.push_u64(item.len as u64);
     } else {

@@ -3,7 +3,7 @@
 
 use super::binary::{self, Found, Status};
 use super::line::{
-    BAD_FORMAT, NO_SUCH_COMMAND, Words, exptime, find, is_http, is_key, listed, meta_line, simple,
+    BAD_FORMAT, NO_SUCH_COMMAND, Words, find, is_http, is_key, listed, meta_line, simple, storage,
     unsigned,
 };
 use super::request::{Header, KEY_BYTES_MAX, Mode, Request, Verb};
@@ -37,6 +37,8 @@ pub enum Complaint {
     Http,
     /// A stream in the binary protocol contains something else. There is no reply.
     Magic,
+    /// A line does not end within its maximum length. As in memcached, there is no reply.
+    Endless,
 }
 
 /// Reply to a request that is refused.
@@ -377,7 +379,8 @@ impl Parser {
         }
     }
 
-    /// Parses `set` and similar commands: a line with the length of a data block.
+    /// Parses `set` and similar commands: a line with the length of a data block. If the line is
+    /// refused and states a length, the block is skipped, so that it is not taken for commands.
     fn store(
         &mut self,
         verb: Verb,
@@ -387,47 +390,27 @@ impl Parser {
         input: &[u8],
         spans: &mut Vec<Span>,
     ) -> Parsed {
-        let refused = |line| Parsed::Refused {
-            consumed,
-            refusal: Refusal {
-                is_noreply: words.is_noreply && line != NO_SUCH_COMMAND,
-                ..Refusal::line(line)
-            },
+        let len = announced(line, words, 4);
+        let request = match len {
+            Some(_) => storage(verb, line, words, spans),
+            None => Err(BAD_FORMAT),
         };
-        let count = if verb == Verb::Cas { 6 } else { 5 };
-        if words.count != count && words.count != count + 1 {
-            return refused(NO_SUCH_COMMAND);
+        match request {
+            Ok(request) => {
+                let stale = (verb == Verb::Set).then_some(words.spans[1]);
+                self.block(request, consumed, len.unwrap_or(0) as usize, stale, input)
+            }
+            Err(line) => {
+                self.skip = len.map_or(0, |len| len + 2);
+                Parsed::Refused {
+                    consumed,
+                    refusal: Refusal {
+                        is_noreply: words.is_noreply,
+                        ..Refusal::line(line)
+                    },
+                }
+            }
         }
-        let mut request = Request::of(verb, spans);
-        request.is_noreply = words.is_noreply;
-        let number = |index: usize| words.get(line, index);
-        let (Some(flags), Some(exptime), Some(len)) =
-            (unsigned(number(2)), exptime(number(3)), unsigned(number(4)))
-        else {
-            return refused(BAD_FORMAT);
-        };
-        let flags = u32::try_from(flags);
-        let cas = if verb == Verb::Cas {
-            unsigned(number(5))
-        } else {
-            Some(0)
-        };
-        let (Some(cas), true) = (cas, is_key(number(1))) else {
-            return refused(BAD_FORMAT);
-        };
-        if len > ANNOUNCED_BYTES_MAX {
-            return refused(BAD_FORMAT);
-        }
-        let Ok(flags) = flags else {
-            // memcached accepts such flags, so that the block must not be taken for commands.
-            self.skip = len + 2;
-            return refused(BAD_FORMAT);
-        };
-        spans.push(words.spans[1]);
-        request.key_count = 1;
-        (request.client_flags, request.exptime, request.number) = (flags, exptime, cas);
-        let stale = (verb == Verb::Set).then_some(words.spans[1]);
-        self.block(request, consumed, len as usize, stale, input)
     }
 
     /// Parses the data block after a line of `at` bytes.
@@ -472,10 +455,7 @@ impl Parser {
         input: &[u8],
         spans: &mut Vec<Span>,
     ) -> Parsed {
-        let len = match words.count {
-            0..=2 => None,
-            _ => unsigned(words.get(line, 2)).filter(|&len| len <= ANNOUNCED_BYTES_MAX),
-        };
+        let len = announced(line, words, 2);
         let request = match len {
             Some(_) => meta_line(Verb::MetaSet, line, words, 3, spans),
             None => Err(BAD_FORMAT),
@@ -497,6 +477,12 @@ impl Parser {
     }
 }
 
+/// Returns the length of a data block, which is the word of a line with this index; `None` if it is
+/// missing or not a length.
+fn announced(line: &[u8], words: &Words, index: usize) -> Option<u64> {
+    unsigned(words.get(line, index)).filter(|&len| len <= ANNOUNCED_BYTES_MAX)
+}
+
 /// Parses keys of a line that was split.
 fn more_keys(
     verb: Verb,
@@ -516,11 +502,11 @@ fn begins_with_list(input: &[u8]) -> bool {
     starts.iter().any(|start| input.starts_with(start))
 }
 
-/// Refuses a line without an end. The rest of the input belongs to it.
+/// Refuses a line without an end within its maximum length. The rest of the input belongs to it.
 #[cold]
 fn too_long(input: &[u8]) -> Parsed {
     Parsed::Refused {
         consumed: input.len(),
-        refusal: Refusal::fatal(Complaint::Line("CLIENT_ERROR line too long")),
+        refusal: Refusal::fatal(Complaint::Endless),
     }
 }

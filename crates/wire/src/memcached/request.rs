@@ -109,7 +109,8 @@ pub struct Meta {
     pub(super) present: u64,
     /// All flags as they were sent, for replies that repeat them in order.
     pub words: Span,
-    /// `C`: CAS number that the item must have. In a binary request 0 means that there is none.
+    /// `C`: CAS number that the item must have; for `mg`, at which the value is not sent. In a
+    /// binary request 0 means that there is none.
     pub cas: u64,
     /// `E`: CAS number that the item gets.
     pub new_cas: u64,

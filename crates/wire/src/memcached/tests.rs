@@ -100,7 +100,11 @@ fn invalid_requests_get_the_error_texts_of_memcached() {
         ("\r\n", "ERROR", false),
         ("get\r\n", "ERROR", false),
         ("GET a\r\n", "ERROR", false),
-        ("set k 0 0\r\n", "ERROR", false),
+        (
+            "set k 0 0\r\n",
+            "CLIENT_ERROR bad command line format",
+            false,
+        ),
         (
             "set k 0 0 -1\r\n",
             "CLIENT_ERROR bad command line format",
@@ -224,18 +228,44 @@ fn a_request_that_was_refused_for_its_length_can_be_parsed_again() {
 }
 
 #[test]
-fn the_block_of_a_set_with_flags_that_are_too_large_is_not_a_command() {
-    // Regression: the value was executed.
-    let input =
-        b"set k 4294967296 0 9\r\nflush_all\r\nadd k 99999999999 0 4 noreply\r\nquit\r\nmn\r\n";
-    for piece in [1, 5, input.len()] {
-        let wanted = [
-            refused("CLIENT_ERROR bad command line format", false, None),
-            refused("CLIENT_ERROR bad command line format", true, None),
-            request(Verb::MetaNoop, &[], "", (0, 0, 0)),
-        ];
-        assert_eq!(parse_all(input, piece), wanted);
+fn the_block_of_a_refused_line_is_not_a_command() {
+    // Regression: the value of a set with a wrong word, or of a cas without its number, was
+    // executed, so that a pipeline got one reply too many.
+    let long_key = "k".repeat(251);
+    for (line, is_noreply) in [
+        ("set k 4294967296 0 4", false),
+        ("add k 99999999999 0 4 noreply", true),
+        ("replace k -1 0 4", false),
+        ("append k x 0 4", false),
+        ("prepend k 0 x 4", false),
+        ("set k 0 9223372036854775808 4", false),
+        ("cas k 0 0 4", false),
+        ("cas k 0 0 4 noreply", true),
+        ("cas k 0 0 4 x", false),
+        ("cas k 0 0 4 -1 noreply", true),
+        (&format!("set {long_key} 0 0 4"), false),
+    ] {
+        let input = format!("{line}\r\nquit\r\nmn\r\n");
+        let error = "CLIENT_ERROR bad command line format";
+        for piece in [1, 5, input.len()] {
+            let wanted = [
+                refused(error, is_noreply, None),
+                request(Verb::MetaNoop, &[], "", (0, 0, 0)),
+            ];
+            assert_eq!(parse_all(input.as_bytes(), piece), wanted, "{line}");
+        }
     }
+}
+
+#[test]
+fn further_words_of_a_storage_command_are_ignored() {
+    // Regression: such a line was refused, and its block was executed.
+    let input = b"set k 1 2 4 5 6 7 8 9\r\nquit\r\ncas k 1 2 4 5 6 7 8 9\r\nquit\r\n";
+    let wanted = [
+        request(Verb::Set, &["k"], "quit", (1, 2, 0)),
+        request(Verb::Cas, &["k"], "quit", (1, 2, 5)),
+    ];
+    assert_eq!(parse_all(input, input.len()), wanted);
 }
 
 #[test]
@@ -251,7 +281,7 @@ fn the_block_of_a_refused_meta_set_is_not_a_command() {
 #[test]
 fn a_line_without_end_closes_the_connection_and_a_long_list_of_keys_does_not() {
     let line = "x".repeat(LINE_BYTES_MAX + 1);
-    let wanted = [refused("CLIENT_ERROR line too long", false, None)];
+    let wanted = [Outcome::Refused(Complaint::Endless, false, None)];
     assert_eq!(parse_all(line.as_bytes(), 100), wanted);
     let keys = "get ".to_owned() + &"key ".repeat(4000) + "\r\n";
     match &parse_all(keys.as_bytes(), 1000)[..] {
@@ -438,6 +468,7 @@ fn meta_flags_are_read_and_repeated_in_their_order() {
     let item = meta::Item {
         key: b"a2V5",
         len: 2,
+        has_value: true,
         client_flags: 5,
         cas: 12,
         ttl_seconds: None,

@@ -404,11 +404,11 @@ fn errors_name_the_offset_and_what_was_expected() {
              of the file",
         ),
         (
-            unchecked(b"REDIS0009", b"\x16\x01k"),
-            "offset 9: expected an item or a type of value, found number 22 in Redis's version 9",
+            unchecked(b"REDIS0009", b"\x1B\x01k"),
+            "offset 9: expected an item or a type of value, found number 27 in Redis's version 9",
         ),
         (
-            unchecked(b"REDIS0009", b"\xFE\x05\x01\x01k\x00"),
+            unchecked(b"REDIS0009", b"\xFE\x05\x01\x01k\x90"),
             "offset 15: expected a list (type 1), the value of key 'k' in database 5, found other \
              bytes",
         ),

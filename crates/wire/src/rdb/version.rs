@@ -78,6 +78,17 @@ impl Version {
         }
     }
 
+    /// Describes the servers that load a file of this version, unless Redis and Valkey both do.
+    pub fn readers(self) -> Option<&'static str> {
+        match self {
+            Version::Redis(..version::REDIS) => None,
+            Version::Redis(version::REDIS) => Some("only Mayfly and Redis since 7.4 load"),
+            Version::Redis(_) => Some("only Mayfly and Redis since 8.6 load"),
+            Version::Valkey(_) => Some("only Mayfly and Valkey since 9 load"),
+            Version::Mayfly(_) => Some("only Mayfly loads"),
+        }
+    }
+
     /// Whether a file that begins with these bytes is a snapshot, of any version, also of one that
     /// this server cannot read. Six bytes are enough.
     #[must_use]
@@ -123,6 +134,15 @@ mod tests {
             assert_eq!((one.and(two), two.and(one)), (both, both), "{one} {two}");
             assert_eq!(Version::read(both.header()), Some(both));
             assert!(Version::is_begun(&both.header()[..6]), "{both}");
+        }
+        for (version, readers) in [
+            (Redis(11), None),
+            (Redis(12), Some("only Mayfly and Redis since 7.4 load")),
+            (Redis(13), Some("only Mayfly and Redis since 8.6 load")),
+            (Valkey(80), Some("only Mayfly and Valkey since 9 load")),
+            (Mayfly(1), Some("only Mayfly loads")),
+        ] {
+            assert_eq!(version.readers(), readers, "{version}");
         }
         assert_eq!(Redis(9).header(), *b"REDIS0009");
         assert_eq!(Valkey(80).header(), *b"VALKEY080");

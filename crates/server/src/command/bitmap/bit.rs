@@ -1,6 +1,6 @@
 //! Commands on single bits: GETBIT, SETBIT.
 
-use crate::command::refusal::{Answer, Refusal, check_memory};
+use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use store::Class;
 use wire::Args;
@@ -61,7 +61,7 @@ pub fn setbit(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     if was_set != is_set || old_len.is_none_or(|len| len <= at) {
         if old_len.is_none_or(|len| len <= at) {
-            check_memory(at + 1)?;
+            ctx.view.check_growth(at + 1, 0)?;
         }
         ctx.view.edit(&key, |bytes| {
             if bytes.len() <= at {

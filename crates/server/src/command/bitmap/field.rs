@@ -1,11 +1,11 @@
 //! Integers of any width within a string: BITFIELD, BITFIELD_RO.
 
 use super::bit;
-use crate::command::refusal::{Answer, Refusal, check_memory};
+use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use store::Class;
-use wire::Args;
 use wire::number::parse_i64;
+use wire::{Args, Reply};
 
 /// Width of an integer field and whether it is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,12 +198,12 @@ impl FieldOperation {
         Window::read(bytes, self.width, self.offset).number(self.width)
     }
 
-    /// Executes the operation. Returns the number for the reply and whether the field has changed.
-    fn run(&self, bytes: &mut [u8]) -> (Option<i64>, bool) {
-        let window = Window::read(bytes, self.width, self.offset);
-        let old = window.number(self.width);
+    /// Returns the number for the reply, and the number to be written if it differs from the
+    /// present one.
+    fn result(&self, bytes: &[u8]) -> (Option<i64>, Option<i64>) {
+        let old = Window::read(bytes, self.width, self.offset).number(self.width);
         let (wanted, overflow) = match self.action {
-            Action::Get => return (Some(old), false),
+            Action::Get => return (Some(old), None),
             // The 64 bits of the number are taken as unsigned.
             Action::Set(number, overflow) if !self.width.is_signed => {
                 (i128::from(number as u64), overflow)
@@ -212,14 +212,22 @@ impl FieldOperation {
             Action::Add(number, overflow) => (i128::from(old) + i128::from(number), overflow),
         };
         let Some(new) = self.width.fit(wanted, overflow) else {
-            return (None, false);
+            return (None, None);
         };
-        window.write(bytes, self.width, new);
         let replied = match self.action {
             Action::Add(..) => new,
             _ => old,
         };
-        (Some(replied), old != new)
+        (Some(replied), (old != new).then_some(new))
+    }
+
+    /// Executes the operation. Returns the number for the reply and whether the field has changed.
+    fn run(&self, bytes: &mut [u8]) -> (Option<i64>, bool) {
+        let (reply, new) = self.result(bytes);
+        if let Some(new) = new {
+            Window::read(bytes, self.width, self.offset).write(bytes, self.width, new);
+        }
+        (reply, new.is_some())
     }
 }
 
@@ -239,7 +247,16 @@ pub fn bitfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let old_len = ctx.view.peek(&key)?.map(<[u8]>::len);
     let has_grown = old_len.is_none_or(|old| old < len);
     if has_grown {
-        check_memory(len)?;
+        ctx.view.check_growth(len, 0)?;
+    }
+    if !has_grown {
+        let bytes = ctx.view.get(&key)?.unwrap_or(&[]);
+        let results = operations.iter().map(|operation| operation.result(bytes));
+        let results: Vec<_> = results.collect();
+        if results.iter().all(|(_, new)| new.is_none()) {
+            write_replies(&mut ctx.reply, results.into_iter().map(|(reply, _)| reply));
+            return Ok(());
+        }
     }
     let mut has_changed = false;
     let replies = ctx.view.edit(&key, |bytes| {
@@ -260,14 +277,18 @@ pub fn bitfield(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if has_changed {
         ctx.view.notify(Class::String, "setbit", &key);
     }
-    ctx.reply.array(replies.len());
-    for reply in replies {
-        match reply {
-            Some(number) => ctx.reply.integer(number),
-            None => ctx.reply.null(),
+    write_replies(&mut ctx.reply, replies.into_iter());
+    Ok(())
+}
+
+fn write_replies(reply: &mut Reply<'_>, replies: impl ExactSizeIterator<Item = Option<i64>>) {
+    reply.array(replies.len());
+    for number in replies {
+        match number {
+            Some(number) => reply.integer(number),
+            None => reply.null(),
         }
     }
-    Ok(())
 }
 
 /// `BITFIELD_RO key [GET type offset …]`

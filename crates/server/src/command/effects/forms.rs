@@ -44,7 +44,8 @@ pub enum Form {
     /// The command of this name with the key in the reply, and a count if the reply has several
     /// elements.
     ServedBy(&'static str),
-    /// `LPOP`, `RPOP`, `ZPOPMIN` or `ZPOPMAX` on the key in the reply of BLMPOP or BZMPOP.
+    /// `LPOP`, `RPOP`, `ZPOPMIN` or `ZPOPMAX` on the key in the reply of LMPOP, ZMPOP or their
+    /// blocking forms.
     ServedMany,
     /// The command of this name with the arguments except the timeout at the given index.
     Without(&'static str, usize),
@@ -52,6 +53,12 @@ pub enum Form {
     Added,
     /// `XTRIM key MINID = first`.
     Trimmed,
+    /// The result of BITOP, unless Redis 2.6 has the operation.
+    Bits,
+    /// The IDs that XDELEX has deleted. As `Same` if it also removes references.
+    EntriesDeleted,
+    /// XGROUP without the number of entries read, and then with it.
+    GroupNumbered,
     /// The pending entries that the command has delivered or claimed, as they are now.
     Delivered,
     /// As `Same`; it concerns the function libraries, not keys.
@@ -62,7 +69,16 @@ impl Form {
     /// Whether a command that has changed something is added as it is.
     #[inline]
     pub fn is_same(self, args: Args<'_>) -> bool {
-        self == Form::Same || self == Form::Set && args.len() == 3
+        match self {
+            Form::Same => true,
+            Form::Set => args.len() == 3,
+            Form::Bits => ["and", "or", "xor", "not"]
+                .iter()
+                .any(|word| args.is(1, word)),
+            Form::EntriesDeleted => args.is(2, "delref"),
+            Form::GroupNumbered => !(5..args.len()).any(|at| args.is(at, "entriesread")),
+            _ => false,
+        }
     }
 }
 
@@ -89,12 +105,15 @@ fn form_of(name: &str) -> Form {
         "brpop" => Form::ServedBy("RPOP"),
         "bzpopmin" => Form::ServedBy("ZPOPMIN"),
         "bzpopmax" => Form::ServedBy("ZPOPMAX"),
-        "blmpop" | "bzmpop" => Form::ServedMany,
+        "lmpop" | "zmpop" | "blmpop" | "bzmpop" => Form::ServedMany,
         "blmove" => Form::Without("LMOVE", 5),
         "brpoplpush" => Form::Without("RPOPLPUSH", 3),
         "blmovem" => Form::Without("LMOVEM", 5),
         "xadd" => Form::Added,
         "xtrim" => Form::Trimmed,
+        "bitop" => Form::Bits,
+        "xdelex" => Form::EntriesDeleted,
+        "xgroup" => Form::GroupNumbered,
         "xreadgroup" | "xclaim" | "xautoclaim" => Form::Delivered,
         "function" => Form::Library,
         _ => Form::Same,

@@ -10,7 +10,7 @@ use crate::feed::{Batch, named};
 use crate::spec::Keys;
 use std::collections::BTreeMap;
 use store::stream::{Pending, StreamId};
-use store::{Hash, Key, Kind, Set, SortedSet, Stream, Tick};
+use store::{Hash, Key, Kind, Lost, Removed, Set, SortedSet, Stream, Tick};
 use wire::Args;
 use wire::dump::may_have_deadlines;
 use wire::number::Text;
@@ -22,6 +22,8 @@ pub struct Rewrite<'c, 'a, 'v> {
     args: Args<'c>,
     db: u8,
     batch: &'c mut Batch,
+    /// What has expired until the end of the command. Its deletions are in the batch.
+    removed: &'c [Removed],
 }
 
 /// Deadline of an element: absent, none, or an instant.
@@ -34,6 +36,16 @@ struct ElementCommands {
     persist: &'static [u8],
     delete: &'static [u8],
     word: &'static [u8],
+}
+
+/// Returns the ID before which a trim removes all entries and references, if it has one.
+fn exact_id<'a>(options: Args<'a>) -> Option<&'a [u8]> {
+    let at = (0..options.len()).find(|at| options.is(*at, "minid"))? + 1;
+    match options.get(at)? {
+        b"~" => None,
+        b"=" => options.get(at + 1),
+        id => Some(id),
+    }
 }
 
 fn commands_of(kind: Kind) -> Option<ElementCommands> {
@@ -54,7 +66,12 @@ fn commands_of(kind: Kind) -> Option<ElementCommands> {
 
 impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
     /// Creates the rewriting of a command.
-    pub fn new(ctx: &'c mut Ctx<'a, 'v>, ran: Ran<'c>, batch: &'c mut Batch) -> Self {
+    pub fn new(
+        ctx: &'c mut Ctx<'a, 'v>,
+        ran: Ran<'c>,
+        batch: &'c mut Batch,
+        removed: &'c [Removed],
+    ) -> Self {
         let db = ctx.session.db;
         Rewrite {
             ctx,
@@ -62,6 +79,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             args: ran.args,
             db,
             batch,
+            removed,
         }
     }
 
@@ -87,6 +105,22 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         self.batch.add(self.db, args);
     }
 
+    /// Adds the deletion of an absent key, unless it has expired by this command, so that its
+    /// deletion is there.
+    fn add_deleted(&mut self, name: &[u8]) {
+        let is_key = |one: &&Removed| one.db == self.db && *one.key == *name;
+        let mut removed = self.removed.iter().filter(is_key);
+        if !removed.any(|one| !matches!(one.lost, Lost::Elements(..))) {
+            self.add(&[b"DEL", name]);
+        }
+    }
+
+    /// Whether absent elements of a key may be present where the feed is read. What has expired is
+    /// deleted there, except in a large collection that a snapshot has not saved.
+    fn may_hold_absent(&mut self, key: &Key<'_>) -> bool {
+        self.ctx.view.is_unsaved_large(key)
+    }
+
     /// Adds the effect. A form that needs a reply that was cut off falls back to the state of the
     /// keys.
     pub fn write(&mut self, form: Form) {
@@ -98,17 +132,22 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
     fn try_write(&mut self, form: Form) -> Option<()> {
         let args = self.args;
         match form {
-            Form::Same | Form::Library => {
-                let spec = self.ctx.table[self.ran.index as usize];
-                self.batch.add_iter(self.db, named(spec.name, args));
-            }
+            Form::Same | Form::Library => self.same(),
             Form::Set | Form::String => self.string(&args[1]),
             Form::Strings => self.strings(),
             Form::Deadline => self.deadline(),
             Form::Deleted => self.add(&[b"DEL", &args[1]]),
             Form::FieldsDeleted => {
                 let fields = self.counted(2)?;
-                self.with_names(&[b"HDEL", &args[1]], fields);
+                let reply = self.reply();
+                let reply = Value::parse(&reply)?;
+                let values = reply.elements().iter();
+                let found = fields
+                    .iter()
+                    .zip(values)
+                    .filter(|(_, value)| **value != Value::Null);
+                let found: Vec<&[u8]> = found.map(|(field, _)| field).collect();
+                self.in_parts(&[b"HDEL", &args[1]], &found, &[]);
             }
             Form::State => return None,
             Form::Stored => {
@@ -147,9 +186,17 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             }
             Form::Added => self.added()?,
             Form::Trimmed => self.trim(args.from(2))?,
+            Form::Bits => self.string(&args[2]),
+            Form::EntriesDeleted => self.entries_deleted()?,
+            Form::GroupNumbered => self.group_numbered()?,
             Form::Delivered => self.delivered()?,
         }
         Some(())
+    }
+
+    fn same(&mut self) {
+        let spec = self.ctx.table[self.ran.index as usize];
+        self.batch.add_iter(self.db, named(spec.name, self.args));
     }
 
     /// Adds commands with at most [`NAMES_PER_COMMAND`] names each. There may be more names than a
@@ -158,13 +205,6 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         for names in names.chunks(NAMES_PER_COMMAND) {
             self.add(&[head, names, tail].concat());
         }
-    }
-
-    /// Adds a command with names after its first arguments.
-    fn with_names(&mut self, head: &[&[u8]], names: Args<'_>) {
-        let mut args = head.to_vec();
-        args.extend(names.iter());
-        self.add(&args);
     }
 
     /// Returns the names after `WORD number`, which is searched from an index on.
@@ -182,7 +222,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         let deadline = self.ctx.view.deadline(&key).flatten();
         let deadline = deadline.map(|deadline| Text::unsigned(deadline.0));
         let Ok(Some(value)) = self.ctx.view.peek(&key) else {
-            return self.add(&[b"DEL", name]);
+            return self.add_deleted(name);
         };
         match &deadline {
             Some(text) => {
@@ -205,7 +245,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         let name = self.arg(1);
         let key = self.ctx.key(name);
         match self.ctx.view.deadline(&key) {
-            None => self.add(&[b"DEL", name]),
+            None => self.add_deleted(name),
             Some(None) => self.add(&[b"PERSIST", name]),
             Some(Some(deadline)) => {
                 let text = Text::unsigned(deadline.0);
@@ -262,12 +302,12 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         let name = self.arg(1);
         let key = self.ctx.key(name);
         let Some(kind) = self.ctx.view.kind(&key) else {
-            self.add(&[b"DEL", name]);
+            self.add_deleted(name);
             return Some(());
         };
         let deadlines = self.deadlines_of(&key, kind, names)?;
         let commands = commands_of(kind)?;
-        self.write_deadlines(&commands, &deadlines, names);
+        self.write_deadlines(&key, &commands, &deadlines, names);
         Some(())
     }
 
@@ -299,15 +339,19 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
 
     fn write_deadlines(
         &mut self,
+        key: &Key<'_>,
         commands: &ElementCommands,
         deadlines: &[ElementDeadline],
         names: Args<'_>,
     ) {
-        let key = self.arg(1);
         let mut groups: BTreeMap<ElementDeadline, Vec<&[u8]>> = BTreeMap::new();
         for (name, deadline) in names.iter().zip(deadlines) {
             groups.entry(*deadline).or_default().push(name);
         }
+        if !self.may_hold_absent(key) {
+            groups.remove(&None);
+        }
+        let key = self.arg(1);
         for (deadline, names) in groups {
             let count = Text::unsigned(names.len() as u64);
             let at = Text::unsigned(deadline.flatten().map_or(0, |deadline| deadline.0));
@@ -344,9 +388,10 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             names.iter().map(one).collect::<Vec<_>>()
         };
         let Ok(Some(values)) = self.ctx.view.read_hash(&key, read) else {
-            self.add(&[b"DEL", name]);
+            self.add_deleted(name);
             return Some(());
         };
+        let may_hold_absent = self.may_hold_absent(&key);
         let mut set: Vec<&[u8]> = vec![b"HSET", name];
         let mut deadlines: BTreeMap<Tick, Vec<&[u8]>> = BTreeMap::new();
         let mut gone: Vec<&[u8]> = vec![b"HDEL", name];
@@ -358,7 +403,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
                         deadlines.entry(*deadline).or_default().push(field);
                     }
                 }
-                None => gone.push(field),
+                None if may_hold_absent => gone.push(field),
+                None => {}
             }
         }
         for command in [set, gone] {
@@ -387,7 +433,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         };
         let key = self.ctx.key(&args[1]);
         let Some(deadlines) = self.deadlines_of(&key, Kind::Set, names) else {
-            self.add(&[b"DEL", &args[1]]);
+            self.add_deleted(&args[1]);
             return Some(());
         };
         let mut present: Vec<&[u8]> = vec![b"SADD", &args[1]];
@@ -396,7 +442,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         if present.len() > 2 {
             self.add(&present);
         }
-        self.write_deadlines(&commands_of(Kind::Set)?, &deadlines, names);
+        self.write_deadlines(&key, &commands_of(Kind::Set)?, &deadlines, names);
         Some(())
     }
 
@@ -411,8 +457,10 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         Some(())
     }
 
+    /// Adds the removal of what LMPOP, ZMPOP or their blocking forms have returned.
     fn served_many(&mut self) -> Option<()> {
         let args = self.args;
+        let at = usize::from(self.command().starts_with('b')) + 1;
         let reply = self.reply();
         let reply = Value::parse(&reply)?;
         let [key, elements] = reply.elements() else {
@@ -425,8 +473,8 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             ("max", "ZPOPMAX"),
         ];
         let command = words.iter().find_map(|(word, command)| {
-            let count: usize = std::str::from_utf8(&args[2]).ok()?.parse().ok()?;
-            args.is(3 + count, word).then_some(command)
+            let count: usize = std::str::from_utf8(&args[at]).ok()?.parse().ok()?;
+            args.is(at + 1 + count, word).then_some(command)
         })?;
         let count = Text::unsigned(elements.elements().len() as u64);
         self.add(&[command.as_bytes(), key.text(), count.as_bytes()]);
@@ -507,14 +555,52 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
             (!stream.is_empty(scene)).then(|| stream.first_id(scene).to_string())
         };
         let first = self.ctx.view.read_stream(&key, read).ok()??;
-        let mut args: Vec<&[u8]> = match &first {
-            Some(first) => vec![b"XTRIM", name, b"MINID", b"=", first.as_bytes()],
+        let id = exact_id(options).or(first.as_ref().map(String::as_bytes));
+        let mut args: Vec<&[u8]> = match id {
+            Some(id) => vec![b"XTRIM", name, b"MINID", b"=", id],
             None => vec![b"XTRIM", name, b"MAXLEN", b"=", b"0"],
         };
         if has("delref") {
             args.push(b"DELREF");
         }
         self.add(&args);
+        Some(())
+    }
+
+    /// Adds the removal of the entries that XDELEX has deleted.
+    fn entries_deleted(&mut self) -> Option<()> {
+        if Form::EntriesDeleted.is_same(self.args) {
+            self.same();
+            return Some(());
+        }
+        let ids = self.counted(2)?;
+        let reply = self.reply();
+        let reply = Value::parse(&reply)?;
+        let results = ids.iter().zip(reply.elements());
+        let deleted = results.filter(|(_, result)| result.text() == b"1");
+        let deleted: Vec<&[u8]> = deleted.map(|(id, _)| id).collect();
+        self.in_parts(&[b"XDEL", self.arg(1)], &deleted, &[]);
+        Some(())
+    }
+
+    /// Adds XGROUP CREATE or XGROUP SETID without the number of entries read, which servers before
+    /// Redis 7 refuse, and then this number.
+    fn group_numbered(&mut self) -> Option<()> {
+        let args = self.args;
+        let Some(at) = (5..args.len()).find(|at| args.is(*at, "entriesread")) else {
+            self.same();
+            return Some(());
+        };
+        let (name, group, id, read) = (&args[2], &args[3], &args[4], args.get(at + 1)?);
+        let set = [&b"XGROUP"[..], b"SETID", name, group, id];
+        if args.is(1, "create") {
+            let has_option = (5..args.len()).any(|at| args.is(at, "mkstream"));
+            let create = [&b"XGROUP"[..], b"CREATE", name, group, id, b"MKSTREAM"];
+            self.add(&create[..create.len() - usize::from(!has_option)]);
+        } else {
+            self.add(&set);
+        }
+        self.add(&[&set[..], &[b"ENTRIESREAD", read]].concat());
         Some(())
     }
 
@@ -612,6 +698,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
                 None => gone.push(id.to_string()),
             }
         }
+        let has_claims = !groups.is_empty();
         for ((time, count), ids) in groups {
             let (time, count) = (Text::unsigned(time), Text::unsigned(u64::from(count)));
             let ids: Vec<&[u8]> = ids.iter().map(String::as_bytes).collect();
@@ -629,13 +716,20 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         }
         let gone: Vec<&[u8]> = gone.iter().map(String::as_bytes).collect();
         self.in_parts(&[b"XACK", name, group], &gone, &[]);
+        let set = [&b"XGROUP"[..], b"SETID", name, group, last.as_bytes()];
+        self.group_id(&set, has_claims, entries_read);
+        Some(())
+    }
+
+    /// Adds the last ID that a group has delivered, and how many entries these are. Servers before
+    /// Redis 7 refuse the second, and read the first from LASTID of XCLAIM, too.
+    fn group_id(&mut self, set: &[&[u8]], has_claims: bool, entries_read: Option<u64>) {
+        if !has_claims || entries_read.is_none() {
+            self.add(set);
+        }
         if let Some(read) = entries_read {
             let read = Text::unsigned(read);
-            let args = [&b"XGROUP"[..], b"SETID", name, group, last.as_bytes()];
-            self.add(&[&args[..], &[&b"ENTRIESREAD"[..], read.as_bytes()]].concat());
-        } else {
-            self.add(&[b"XGROUP", b"SETID", name, group, last.as_bytes()]);
+            self.add(&[set, &[&b"ENTRIESREAD"[..], read.as_bytes()]].concat());
         }
-        Some(())
     }
 }

@@ -77,9 +77,9 @@ fn reply(ctx: &mut Ctx<'_, '_>, codes: &[i64]) {
 
 /// Returns the deadline to store. A past one becomes the previous millisecond, so that the element
 /// has expired and is removed like other expired elements.
-pub fn stored_deadline(when: When, now: Tick) -> Tick {
-    if is_past(when, now) {
-        Tick(now.0.saturating_sub(1))
+pub fn stored_deadline(when: When, horizon: Tick) -> Tick {
+    if is_past(when, horizon) {
+        Tick(horizon.0.saturating_sub(1))
     } else {
         deadline(when)
     }
@@ -119,7 +119,7 @@ pub fn expire<C: Timed>(
     let (mut outcome, mut codes) = (Outcome::default(), Vec::new());
     C::edit(ctx.view.view, &key, |elements, scene| {
         let request = request.as_ref().ok()?;
-        let is_late = is_past(request.when, now);
+        let is_late = is_past(request.when, scene.horizon);
         codes.reserve(request.names.len());
         for name in request.names.iter() {
             let mut code = ABSENT;
@@ -129,7 +129,8 @@ pub fn expire<C: Timed>(
                     true if is_late => DELETED,
                     true => DONE,
                 };
-                (code != CONDITION_UNMET).then_some(Some(stored_deadline(request.when, now)))
+                let deadline = stored_deadline(request.when, scene.horizon);
+                (code != CONDITION_UNMET).then_some(Some(deadline))
             });
             outcome.is_set |= code == DONE;
             outcome.is_past |= code == DELETED;

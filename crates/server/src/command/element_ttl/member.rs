@@ -65,14 +65,16 @@ fn set_deadline<C: Timed>(
     member: &[u8],
     when: i64,
 ) -> Result<bool, Refusal> {
-    let (now, when) = (ctx.view.now(), when.min(C::DEADLINE_MAX));
+    let (horizon, when) = (ctx.view.horizon(), when.min(C::DEADLINE_MAX));
     let edited = C::edit(ctx.view.view, key, |elements, scene| {
         elements
-            .update_deadline(member, scene, |_| Some(Some(stored_deadline(when, now))))
+            .update_deadline(member, scene, |_| {
+                Some(Some(stored_deadline(when, horizon)))
+            })
             .then_some(())
     })?;
     if edited.is_some() {
-        let is_past = is_past(when, now);
+        let is_past = is_past(when, horizon);
         let is_set = !is_past;
         publish_expiration::<C>(ctx, key, Outcome { is_set, is_past });
     }

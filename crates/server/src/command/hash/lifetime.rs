@@ -9,7 +9,7 @@ use crate::command::element_ttl::family::{
 use crate::command::lifetime::{Lifetime, When, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::{Class, Hash, Scene, Tick};
+use store::{Class, Hash, Instants, Scene, Tick};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -102,7 +102,7 @@ pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if options.lifetime == Lifetime::Keep {
         return Err(Refusal::Syntax);
     }
-    let now = ctx.view.now();
+    let Instants { now, horizon } = ctx.view.instants();
     let when = options.when(now, "hgetex")?;
     let key = ctx.key(&args[1]);
     ctx.reply.array(options.names().len());
@@ -115,7 +115,7 @@ pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         replied += 1;
     };
     let changes = when.is_some() || options.lifetime == Lifetime::Persist;
-    let deadline = when.map(|when| stored_deadline(when, now));
+    let deadline = when.map(|when| stored_deadline(when, horizon));
     let mut edited = None;
     if changes {
         // Counts a hit or a miss.
@@ -149,7 +149,7 @@ pub fn hgetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         match when {
             None => ctx.view.notify(Class::Hash, Hash::WORDS.persist, &key),
             Some(when) => {
-                let is_past = is_past(when, now);
+                let is_past = is_past(when, horizon);
                 let is_set = !is_past;
                 publish_expiration::<Hash>(ctx, &key, Outcome { is_set, is_past });
             }
@@ -167,9 +167,9 @@ pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     if options.lifetime == Lifetime::Persist {
         return Err(Refusal::Syntax);
     }
-    let now = ctx.view.now();
+    let Instants { now, horizon } = ctx.view.instants();
     let when = options.when(now, "hsetex")?;
-    let deadline = when.map(|when| stored_deadline(when, now));
+    let deadline = when.map(|when| stored_deadline(when, horizon));
     let key = ctx.key(&args[1]);
     let is_there = options.key.map(|_| ctx.view.kind(&key).is_some());
     let may_set = options.key == is_there;
@@ -199,7 +199,7 @@ pub fn hsetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     })?;
     if let Some(edited) = &edited {
         ctx.edited(&key, edited, Class::Hash, "hset");
-        let is_past = when.is_some_and(|when| is_past(when, now));
+        let is_past = when.is_some_and(|when| is_past(when, horizon));
         let is_set = when.is_some();
         publish_expiration::<Hash>(ctx, &key, Outcome { is_set, is_past });
     }

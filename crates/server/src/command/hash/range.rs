@@ -65,7 +65,7 @@ impl Range {
         let at = |ttl: u64| Tick(scene.now.0.saturating_add(ttl));
         let times = (at(self.min_ms), at(self.max_ms));
         hash.each_by_deadline(times, (self.offset, self.count), scene, &mut |field, at| {
-            fields.push((at.0 - scene.now.0, field));
+            fields.push((at.0.saturating_sub(scene.now.0), field));
         });
         fields
     }

@@ -171,16 +171,18 @@ pub fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let mut restored = Restored::new(ctx.view.scene());
     let room = ctx.server.config.number(Id::ProtoMaxBulkLen) as usize;
     dump::read(&args[3], room, &mut restored).map_err(refusal)?;
-    if !restored.is_sound() {
+    if restored.is_empty() || !restored.is_sound() {
         return Err(refusal(DumpError::Body));
     }
-    if restored.has_expired() || deadline.is_some_and(|deadline| now > deadline) {
+    if restored.has_expired() || deadline.is_some_and(|deadline| ctx.view.horizon() > deadline) {
         if ctx.view.delete(&key) {
             ctx.view.notify(Class::Generic, "del", &key);
         }
         ctx.reply.ok();
         return Ok(());
     }
+    ctx.view
+        .check_growth(restored.string_len(), args[3].len())?;
     restored.store(ctx.view.view, &key, deadline);
     ctx.view.notify(Class::New, "new", &key);
     ctx.view.notify(Class::Generic, "restore", &key);
@@ -261,6 +263,8 @@ pub struct Restored<'s> {
     value: Value,
     bytes: Vec<u8>,
     scene: Scene<'s>,
+    /// Whether the payload has elements.
+    has_elements: bool,
     /// Number of elements that have not expired.
     live: usize,
     /// Whether no field or member of a set has occurred twice.
@@ -298,6 +302,7 @@ impl<'s> Restored<'s> {
             value: Value::String,
             bytes: Vec::new(),
             scene,
+            has_elements: false,
             live: 0,
             is_distinct: true,
             fields: FieldFilter(Box::new([0; 64])),
@@ -306,7 +311,7 @@ impl<'s> Restored<'s> {
 
     /// Sets the instant that decides which elements have expired.
     pub fn set_now(&mut self, now: Tick) {
-        self.scene.now = now;
+        (self.scene.now, self.scene.horizon) = (now, now);
     }
 
     /// Whether no element occurs twice and, in a stream, each pending entry has a consumer.
@@ -318,6 +323,20 @@ impl<'s> Restored<'s> {
             Value::SortedSet(set) => set.len(&self.scene),
         };
         len == self.live
+    }
+
+    /// Whether the value is a collection without elements, which faults of earlier servers have
+    /// written. A stream may have no entries.
+    pub fn is_empty(&self) -> bool {
+        !self.has_elements && !matches!(self.value, Value::Stream(_))
+    }
+
+    /// Returns the length of a string; 0 for other types.
+    fn string_len(&self) -> usize {
+        match self.value {
+            Value::String => self.bytes.len(),
+            _ => 0,
+        }
     }
 
     /// Whether all elements have expired.
@@ -363,7 +382,7 @@ impl<'s> Restored<'s> {
 
 impl Sink for Restored<'_> {
     fn begin(&mut self, kind: dump::ValueType) {
-        (self.live, self.is_distinct) = (0, true);
+        (self.has_elements, self.live, self.is_distinct) = (false, 0, true);
         self.bytes.clear();
         self.fields.0.fill(0);
         self.value = match kind {
@@ -379,7 +398,8 @@ impl Sink for Restored<'_> {
     fn element(&mut self, element: &Element<'_>) {
         let (name, scene) = (element.name, &self.scene);
         let deadline = element.deadline.map(Tick);
-        if deadline.is_some_and(|deadline| scene.now > deadline) {
+        self.has_elements = true;
+        if deadline.is_some_and(|deadline| scene.horizon > deadline) {
             return;
         }
         self.live += 1;

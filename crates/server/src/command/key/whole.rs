@@ -4,7 +4,7 @@ use super::generic::database_at;
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use crate::engine::Strings;
-use crate::saving::work::request_after_flush;
+use crate::saving::work::request_soon;
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -23,7 +23,7 @@ pub fn flushall<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer 
     for db in 0..ctx.server.engine().databases() {
         ctx.view.flush(db as u8);
     }
-    request_after_flush(ctx.server);
+    request_soon(ctx.server, "all keys were removed");
     ctx.reply.ok();
     Ok(())
 }

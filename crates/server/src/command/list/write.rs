@@ -111,13 +111,18 @@ pub fn lrem(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 pub fn ltrim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let key = ctx.key(&args[1]);
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
+    let mut is_found = false;
     let edited = ctx.view.edit_list(&key, false, |list, scene| {
+        is_found = true;
         let (start, count) = range(start, stop, list.len());
-        Some(list.keep(start, count, scene))
+        (count < list.len()).then(|| list.keep(start, count, scene))
     })?;
     if let Some(edited) = edited {
         ctx.edited(&key, &edited, Class::List, "ltrim");
         ctx.view.defer_drop_list(&key, edited.result);
+    } else if is_found {
+        // As in Redis, also if nothing was removed.
+        ctx.view.notify(Class::List, "ltrim", &key);
     }
     ctx.reply.ok();
     Ok(())

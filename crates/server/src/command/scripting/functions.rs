@@ -1,7 +1,7 @@
 //! Functions: FCALL, FCALL_RO and FUNCTION.
 
-use super::host::{IdleHost, ScriptHost};
-use super::{call_in_script, key_count, kill, limits};
+use super::host::{IdleHost, Origin, ScriptHost};
+use super::{call_in_script, key_count, kill, limits, memory_bytes, note_run};
 use crate::command::refusal::{Answer, Refusal};
 use crate::command::subcommand::{help, refuse_subcommand};
 use crate::config::Id;
@@ -71,11 +71,13 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
         other => other?,
     };
     let (server, name) = (ctx.server, &args[1]);
-    let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
+    let memory_bytes = memory_bytes(ctx);
     let start = ctx.reply.position();
     let result = server.scripting.with_functions(memory_bytes, |engine| {
         let libraries = &server.scripting.libraries;
-        let found = engine.find_function(libraries, name, || IdleHost::loading(server))?;
+        let found = engine.find_function(libraries, name, || {
+            IdleHost::loading(server, Origin::Registry)
+        })?;
         let flags = found.ok_or_else(|| "ERR Function not found".to_owned())?;
         let limits = limits(ctx, flags, is_read_only)?;
         let (finished, mut host) = call_in_script(ctx, |ctx| {
@@ -83,6 +85,7 @@ pub fn fcall(ctx: &mut Ctx<'_, '_>, args: Args<'_>, is_read_only: bool) -> Answe
             let finished = engine.call_function(name, key_count, args.from(3), &mut host);
             (finished, host.into_idle())
         });
+        note_run(ctx);
         let written = finished
             .map(|finished| engine.write(finished, || name.to_vec(), &mut ctx.reply, &mut host));
         ctx.session.is_error_counted = written?;
@@ -158,11 +161,11 @@ fn run(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 }
 
 /// Runs the code of a library on this thread to find its functions.
-fn try_library(server: &Server, code: &[u8]) -> Result<Library, String> {
+fn try_library(server: &Server, code: &[u8], origin: Origin) -> Result<Library, String> {
     let memory_bytes = server.config.number(Id::ScriptMemoryLimit) as usize;
     let mut library = Library::parse(code)?;
     server.scripting.with_functions(memory_bytes, |engine| {
-        engine.try_library(&mut library, &mut IdleHost::loading(server))
+        engine.try_library(&mut library, &mut IdleHost::loading(server, origin))
     })??;
     Ok(library)
 }
@@ -177,18 +180,26 @@ fn insert(map: &mut LibraryMap, library: Library, replaces: bool) -> Result<(), 
     Ok(())
 }
 
+/// Returns the origin of a library that a session sends.
+fn origin(ctx: &Ctx<'_, '_>) -> Origin {
+    match ctx.session.is_of_feed() {
+        true => Origin::Server,
+        false => Origin::Client,
+    }
+}
+
 /// Adds the library of a snapshot file, or replaces one of the same name.
 ///
 /// # Errors
 /// The code is not that of a library, or a function has the name of another library's function.
 pub fn load_library(server: &Server, code: &[u8]) -> Result<(), String> {
-    let library = try_library(server, code)?;
+    let library = try_library(server, code, Origin::Server)?;
     let libraries = &server.scripting.libraries;
     libraries.change(|map| insert(map, library, true))
 }
 
 fn load(ctx: &mut Ctx<'_, '_>, code: &[u8], replaces: bool) -> Result<(), String> {
-    let library = try_library(ctx.server, code)?;
+    let library = try_library(ctx.server, code, origin(ctx))?;
     ctx.reply.bulk(&library.name);
     let libraries = &ctx.server.scripting.libraries;
     libraries.change(|map| insert(map, library, replaces))
@@ -204,7 +215,8 @@ fn restore(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Result<(), String> {
     }
     let codes = read_libraries(&args[2])
         .map_err(|_| "ERR DUMP payload version or checksum are wrong".to_owned())?;
-    let try_code = |code: &Vec<u8>| try_library(ctx.server, code);
+    let origin = origin(ctx);
+    let try_code = |code: &Vec<u8>| try_library(ctx.server, code, origin);
     let restored: Result<Vec<Library>, String> = codes.iter().map(try_code).collect();
     let restored = restored?;
     ctx.server.scripting.libraries.change(|map| {

@@ -3,12 +3,15 @@
 use crate::command;
 use crate::command::inner::Caller;
 use crate::command::permission::check;
-use crate::command::refusal::OUT_OF_MEMORY;
+use crate::command::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
+use crate::command::work;
 use crate::config::Id;
 use crate::context::{Chosen, Ctx};
+use crate::notices::Kind;
 use crate::saving::work::refuses_writes;
-use crate::spec::flag;
+use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
+use log::Level;
 use rustix::time::{ClockId, clock_gettime};
 use script::Host;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,13 +33,19 @@ pub struct Limits {
 const CALLS_MAX: u32 = 16;
 /// Number of commands before the first reading.
 const FIRST_CALLS_MAX: u32 = 4;
+/// Estimated work of a command before and after which the clock is read.
+const LONG_UNITS: u64 = 10_000;
 /// Duration of this many commands from which the clock is read after each.
 const LONG_CALLS: Duration = Duration::from_millis(5);
 
 /// Time of a running script, and what ends it.
 pub struct Watch<'s> {
     server: &'s Server,
+    /// Whether the script is ended only by a stop, because it ended where it ran first.
+    is_of_feed: bool,
     has_written: bool,
+    /// Whether SCRIPT KILL may end the script.
+    is_busy: bool,
     /// Time of the first tick.
     since: Option<Instant>,
     /// Commands until the clock is read.
@@ -45,11 +54,18 @@ pub struct Watch<'s> {
     called_at: Option<Instant>,
 }
 
+/// Whether scripts are ended, because the server stops. A snapshot before waits for their locks.
+pub fn is_stopping(server: &Server) -> bool {
+    server.stops() || server.pause.is_for_stop()
+}
+
 impl<'s> Watch<'s> {
-    fn new(server: &'s Server) -> Self {
+    fn new(server: &'s Server, is_of_feed: bool) -> Self {
         Watch {
             server,
+            is_of_feed,
             has_written: false,
+            is_busy: false,
             since: None,
             calls_left: FIRST_CALLS_MAX,
             called_at: None,
@@ -59,7 +75,7 @@ impl<'s> Watch<'s> {
     /// Returns the reason for which a script that has just run a command must end.
     fn after_call(&mut self) -> Option<&'static str> {
         self.calls_left -= 1;
-        if self.calls_left > 0 && !self.is_stopping() {
+        if self.calls_left > 0 && !is_stopping(self.server) {
             return None;
         }
         let now = Instant::now();
@@ -69,30 +85,41 @@ impl<'s> Watch<'s> {
         self.tick(now)
     }
 
-    /// Whether scripts are ended, because the server stops. A snapshot before waits for their
-    /// locks.
-    fn is_stopping(&self) -> bool {
-        self.server.stops() || self.server.pause.is_for_stop()
-    }
-
     fn tick(&mut self, now: Instant) -> Option<&'static str> {
-        if self.is_stopping() {
-            if self.has_written {
-                log::warn!("a script that had written was ended, because the server stops");
-            }
-            return Some("ERR Script ended because the server stops");
+        if let Some(reason) = self.stop() {
+            return Some(reason);
         }
-        let scripting = &self.server.scripting;
-        let since = *self.since.get_or_insert(now);
-        let elapsed_ms = now.duration_since(since).as_millis() as i64;
-        let config = &self.server.config;
-        let limit_ms = config.number(Id::ScriptTimeLimit);
-        if limit_ms > 0 && elapsed_ms >= limit_ms {
-            return Some("ERR Script ended because it exceeded script-time-limit");
-        }
-        if elapsed_ms < config.number(Id::BusyReplyThreshold) {
+        if self.is_of_feed {
             return None;
         }
+        let elapsed = now.duration_since(*self.since.get_or_insert(now));
+        let is_long = time_limit(self.server).is_some_and(|limit| elapsed >= limit);
+        if is_long {
+            return Some(TOO_LONG);
+        }
+        self.kill(elapsed)
+    }
+
+    /// Returns the reason for which a script must end, if the server stops.
+    fn stop(&self) -> Option<&'static str> {
+        if !is_stopping(self.server) {
+            return None;
+        }
+        if self.has_written {
+            log::warn!("a script that had written was ended, because the server stops");
+        }
+        Some("ERR Script ended because the server stops")
+    }
+
+    /// Permits SCRIPT KILL when a script has run for longer than `busy-reply-threshold`. Returns
+    /// the reason if a client has requested the end.
+    fn kill(&mut self, elapsed: Duration) -> Option<&'static str> {
+        let threshold_ms = self.server.config.number(Id::BusyReplyThreshold);
+        if (elapsed.as_millis() as i64) < threshold_ms {
+            return None;
+        }
+        self.is_busy = true;
+        let scripting = &self.server.scripting;
         scripting.is_busy.store(true, Relaxed);
         scripting.has_written.store(self.has_written, Relaxed);
         let is_killed = scripting.is_killed.swap(false, Relaxed);
@@ -103,7 +130,7 @@ impl<'s> Watch<'s> {
 impl Drop for Watch<'_> {
     /// Ends the state of a script that ran too long.
     fn drop(&mut self) {
-        if self.since.is_some() {
+        if self.is_busy {
             let scripting = &self.server.scripting;
             scripting.is_busy.store(false, Relaxed);
             scripting.is_killed.store(false, Relaxed);
@@ -122,7 +149,7 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
     /// Creates the host of one script.
     pub fn new(ctx: &'r mut Ctx<'a, 'v>, limits: Limits) -> Self {
         ScriptHost {
-            watch: Watch::new(ctx.server),
+            watch: Watch::new(ctx.server, ctx.session.is_of_feed()),
             ctx,
             limits,
         }
@@ -132,14 +159,20 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
     pub fn into_idle(self) -> IdleHost<'a> {
         IdleHost {
             watch: self.watch,
-            loads_since: None,
+            limit: Limit::Script,
         }
     }
 
     fn run(&mut self, args: Args<'_>, protocol: Protocol, out: &mut Output) {
         self.ctx.session.protocol = protocol;
-        let Some(chosen) = find(args) else {
+        let Some(chosen) = self.find(args) else {
             let text = "ERR Unknown Redis command called from script";
+            if let Some(feed) = &mut self.ctx.session.feed {
+                let name = args.name().escape_ascii();
+                feed.fail(format!(
+                    "a script calls '{name}', which does not exist here"
+                ));
+            }
             return self.ctx.refuse_inner(None, text, Caller::Script(out));
         };
         if let Some(text) = self.refusal(chosen, args) {
@@ -151,8 +184,23 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
                 .ctx
                 .refuse_inner(Some(chosen), text, Caller::Script(out));
         }
+        if let Some(text) = self.begin_long(chosen, args) {
+            let caller = Caller::Script(out);
+            return self.ctx.refuse_inner(Some(chosen), text, caller);
+        }
         self.watch.has_written |= chosen.flags() & flag::WRITE != 0;
         self.ctx.run_inner(chosen, args, Caller::Script(out));
+    }
+
+    /// Returns the command and the subcommand that a script names. A script of a feed uses the
+    /// commands' own names.
+    fn find(&self, args: Args<'_>) -> Option<Chosen> {
+        let table = command::table();
+        let index = match self.ctx.session.is_of_feed() {
+            true => table.lookup_own(args.name()),
+            false => table.lookup(args.name()),
+        };
+        choose(index?, args)
     }
 
     /// Removes the expired elements of the large collections that a command names and that the
@@ -176,6 +224,23 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
         None
     }
 
+    /// Reads the clock before and after a command that takes long, because the time limit ends a
+    /// script between its commands only. Returns the reason why the command is refused: one step of
+    /// a script may be as long as that of a transaction.
+    fn begin_long(&mut self, chosen: Chosen, args: Args<'_>) -> Option<&'static str> {
+        let (server, db) = (self.ctx.server, self.ctx.session.db);
+        let view = &mut *self.ctx.view.view;
+        let units = work::units(server, view, (db, LONG_UNITS), chosen.spec, args);
+        if units <= LONG_UNITS || self.ctx.session.is_of_feed() {
+            return None;
+        }
+        if work::is_beyond_limit(server, units) {
+            return Some(BEYOND_LIMIT);
+        }
+        self.watch.calls_left = 1;
+        self.watch.tick(Instant::now())
+    }
+
     /// Returns the reason why a script may not call a command.
     fn refusal(&self, chosen: Chosen, args: Args<'_>) -> Option<&'static str> {
         if !chosen.accepts(args.len()) {
@@ -193,12 +258,17 @@ impl<'r, 'a, 'v> ScriptHost<'r, 'a, 'v> {
         }
         if flags & flag::WRITE != 0
             && !self.watch.has_written
+            && !self.watch.is_of_feed
             && let Some(error) = refuses_writes(self.ctx.server)
         {
             return Some(error);
         }
         // After its first write a script is not stopped in the middle.
         if self.limits.is_full && flags & flag::DENYOOM != 0 && !self.watch.has_written {
+            return Some(OUT_OF_MEMORY);
+        }
+        let len = || args.iter().map(<[u8]>::len).sum();
+        if flags & flag::DENYOOM != 0 && self.ctx.view.is_too_large(len(), 0) {
             return Some(OUT_OF_MEMORY);
         }
         None
@@ -223,7 +293,7 @@ impl Host for ScriptHost<'_, '_, '_> {
     }
 
     fn log(&mut self, level: u8, text: &[u8]) {
-        log_line(level, text);
+        log_line(self.ctx.server, level, text);
     }
 
     fn cpu_seconds(&mut self) -> f64 {
@@ -235,23 +305,71 @@ impl Host for ScriptHost<'_, '_, '_> {
     }
 }
 
-/// Maximum duration of the loading of a library.
+/// Maximum processor time that a library of a client may take to be loaded.
 const LOAD_MAX: Duration = Duration::from_millis(500);
+/// Reason for the end of a script.
+const TOO_LONG: &str = "ERR Script ended because it exceeded script-time-limit";
+
+/// Returns `script-time-limit`; `None` if there is no limit.
+fn time_limit(server: &Server) -> Option<Duration> {
+    let limit_ms = server.config.number(Id::ScriptTimeLimit).unsigned_abs();
+    (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
+}
+
+/// Origin of a library that is loaded. What the server has accepted once must be accepted again by
+/// a slower or busier machine. So a limit of the wall time would refuse a start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A client sends a new library.
+    Client,
+    /// A call of a function needs a known library, and holds the locks of its command meanwhile.
+    Registry,
+    /// A snapshot, the append-only file or the primary contains the library.
+    Server,
+}
+
+/// Limit of the duration of code that may not call commands.
+enum Limit {
+    /// That of the script.
+    Script,
+    /// Processor time of the thread, from a reading of its clock on, and the reason for the end.
+    Processor {
+        since: Duration,
+        max: Duration,
+        reason: &'static str,
+    },
+    /// Only a stop of the server ends it.
+    Stop,
+}
+
+impl Limit {
+    fn of(server: &Server, origin: Origin) -> Limit {
+        let (max, reason) = match (origin, time_limit(server)) {
+            (Origin::Server, _) | (_, None) => return Limit::Stop,
+            (Origin::Client, Some(_)) => (LOAD_MAX, "ERR FUNCTION LOAD timeout"),
+            (Origin::Registry, Some(max)) => (max, TOO_LONG),
+        };
+        Limit::Processor {
+            since: processor_time(ClockId::ThreadCPUTime),
+            max,
+            reason,
+        }
+    }
+}
 
 /// The server as code sees it that may not call commands: that of a library while it is loaded, and
 /// that of a script while its value is written.
 pub struct IdleHost<'s> {
     watch: Watch<'s>,
-    /// Start of the loading of a library.
-    loads_since: Option<Instant>,
+    limit: Limit,
 }
 
 impl<'s> IdleHost<'s> {
     /// Creates the host of one library that is loaded.
-    pub fn loading(server: &'s Server) -> Self {
+    pub fn loading(server: &'s Server, origin: Origin) -> Self {
         IdleHost {
-            watch: Watch::new(server),
-            loads_since: Some(Instant::now()),
+            watch: Watch::new(server, false),
+            limit: Limit::of(server, origin),
         }
     }
 }
@@ -273,7 +391,7 @@ impl Host for IdleHost<'_> {
     }
 
     fn log(&mut self, level: u8, text: &[u8]) {
-        log_line(level, text);
+        log_line(self.watch.server, level, text);
     }
 
     fn cpu_seconds(&mut self) -> f64 {
@@ -281,43 +399,59 @@ impl Host for IdleHost<'_> {
     }
 
     fn tick(&mut self) -> Option<&'static str> {
-        let now = Instant::now();
-        let is_long = |since: Instant| now.duration_since(since) >= LOAD_MAX;
-        let limit_ms = self.watch.server.config.number(Id::ScriptTimeLimit);
-        if limit_ms > 0 && self.loads_since.is_some_and(is_long) {
-            return Some("ERR FUNCTION LOAD timeout");
+        let Limit::Processor { since, max, reason } = self.limit else {
+            return match self.limit {
+                Limit::Stop => self.watch.stop(),
+                _ => self.watch.tick(Instant::now()),
+            };
+        };
+        if let Some(reason) = self.watch.stop() {
+            return Some(reason);
         }
-        self.watch.tick(now)
+        let elapsed = processor_time(ClockId::ThreadCPUTime).saturating_sub(since);
+        if elapsed >= max {
+            return Some(reason);
+        }
+        self.watch.kill(elapsed)
     }
 }
 
-/// Returns the command and the subcommand that a script names.
-fn find(args: Args<'_>) -> Option<Chosen> {
-    let table = command::table();
-    let chosen = table.choose(table.lookup(args.name())?, args);
+/// Returns a command with the subcommand that the arguments name; `None` if there is no such one.
+fn choose(index: SpecIndex, args: Args<'_>) -> Option<Chosen> {
+    let chosen = command::table().choose(index, args);
     (!chosen.is_unknown).then_some(chosen)
 }
 
 /// Returns the command that `redis.acl_check_cmd` names.
 fn named(args: Args<'_>) -> Result<Chosen, &'static str> {
-    let chosen = find(args).ok_or("Invalid command passed to redis.acl_check_cmd()")?;
+    let index = command::table().lookup(args.name());
+    let chosen = index
+        .and_then(|index| choose(index, args))
+        .ok_or("Invalid command passed to redis.acl_check_cmd()")?;
     match chosen.accepts(args.len()) {
         true => Ok(chosen),
         false => Err("Wrong number of args for redis.acl_check_cmd()"),
     }
 }
 
-fn log_line(level: u8, text: &[u8]) {
-    let text = String::from_utf8_lossy(&text[..text.len().min(1024)]);
-    match level {
-        0 => log::trace!("{text}"),
-        1 => log::debug!("{text}"),
-        2 => log::info!("{text}"),
-        _ => log::warn!("{text}"),
-    }
+fn log_line(server: &Server, level: u8, text: &[u8]) {
+    let level = match level {
+        0 => Level::Trace,
+        1 => Level::Debug,
+        2 => Level::Info,
+        _ => Level::Warn,
+    };
+    let (now, text) = (server.clock.moment(), String::from_utf8_lossy(text));
+    let notices = &server.notices;
+    notices.log(Kind::Script, level, now, format_args!("{text}"));
 }
 
 fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    processor_time(ClockId::ProcessCPUTime).as_secs_f64()
+}
+
+/// Reads a clock of processor time.
+fn processor_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

@@ -7,7 +7,7 @@ use crate::command::element_ttl::family::{
 use crate::command::lifetime::{Base, Lifetime, Unit, is_past};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::{Class, Set, Tick};
+use store::{Class, Instants, Set, Tick};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -25,7 +25,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn parse(args: Args<'a>, now: Tick) -> Result<Request<'a>, Refusal> {
+    fn parse(args: Args<'a>, instants: Instants) -> Result<Request<'a>, Refusal> {
         let is_number = |at| args.get(at).and_then(parse_i64).is_some();
         let is_keyword = |at| {
             [
@@ -35,14 +35,14 @@ impl<'a> Request<'a> {
             .any(|word| args.is(at, word))
         };
         if is_keyword(2) && !(args.is(2, "keepttl") && (is_number(3) || !is_keyword(3))) {
-            Request::parse_words(args, now)
+            Request::parse_words(args, instants)
         } else {
-            Request::parse_seconds(args, now)
+            Request::parse_seconds(args, instants)
         }
     }
 
     /// Parses `[KEEPTTL] seconds member [member …]`, as in Dragonfly.
-    fn parse_seconds(args: Args<'a>, now: Tick) -> Result<Request<'a>, Refusal> {
+    fn parse_seconds(args: Args<'a>, instants: Instants) -> Result<Request<'a>, Refusal> {
         let keeps = args.is(2, "keepttl");
         let at = if keeps { 3 } else { 2 };
         let members = args.from(at + 1);
@@ -52,10 +52,10 @@ impl<'a> Request<'a> {
         if parse_i64(seconds).ok_or(Refusal::NotInteger)? <= 0 {
             return Err(Refusal::ExpireTime("saddex"));
         }
-        let when = instant_of(seconds, Unit::Seconds, Base::Now, now, "saddex")?;
+        let when = instant_of(seconds, Unit::Seconds, Base::Now, instants.now, "saddex")?;
         Ok(Request {
             members,
-            deadline: Some(stored_deadline(when, now)),
+            deadline: Some(stored_deadline(when, instants.horizon)),
             is_past: false,
             keeps,
             condition: None,
@@ -64,7 +64,7 @@ impl<'a> Request<'a> {
 
     /// Parses `[MNX | MXX] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds |
     /// KEEPTTL] MEMBERS n member …` in any order, as in Valkey.
-    fn parse_words(args: Args<'a>, now: Tick) -> Result<Request<'a>, Refusal> {
+    fn parse_words(args: Args<'a>, instants: Instants) -> Result<Request<'a>, Refusal> {
         let words = Set::WORDS;
         let (mut lifetime, mut condition, mut members) = (Lifetime::default(), None, None);
         let mut at = 2;
@@ -87,13 +87,15 @@ impl<'a> Request<'a> {
         }
         let when = match lifetime {
             Lifetime::Persist => return Err(Refusal::Syntax),
-            Lifetime::Until(unit, base, text) => Some(instant_of(text, unit, base, now, "saddex")?),
+            Lifetime::Until(unit, base, text) => {
+                Some(instant_of(text, unit, base, instants.now, "saddex")?)
+            }
             Lifetime::Unspecified | Lifetime::Keep => None,
         };
         Ok(Request {
             members: members.ok_or(Refusal::Message(words.missing))?,
-            deadline: when.map(|when| stored_deadline(when, now)),
-            is_past: when.is_some_and(|when| is_past(when, now)),
+            deadline: when.map(|when| stored_deadline(when, instants.horizon)),
+            is_past: when.is_some_and(|when| is_past(when, instants.horizon)),
             keeps: lifetime == Lifetime::Keep,
             condition,
         })
@@ -105,7 +107,7 @@ impl<'a> Request<'a> {
 /// number of new members. Existing members get the deadline too, unless KEEPTTL is given; without a
 /// deadline they lose theirs.
 pub fn saddex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
-    let request = Request::parse(args, ctx.view.now())?;
+    let request = Request::parse(args, ctx.view.instants())?;
     let key = ctx.key(&args[1]);
     let (mut is_set, mut is_persisted) = (false, false);
     let edited = ctx.view.edit_set(&key, true, |set, scene| {

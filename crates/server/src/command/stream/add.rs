@@ -6,8 +6,8 @@ use crate::command::element_ttl::family::{instant_of, stored_deadline};
 use crate::command::lifetime::{Base, Unit};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use store::stream::{References, StreamId, Trim, TrimTo};
-use store::{Class, Scene, Stream, Tick};
+use store::stream::{References, StreamId, Trim, TrimTo, Trimmed};
+use store::{Class, Instants, Scene, Stream, Tick};
 use wire::Args;
 use wire::number::parse_i64;
 
@@ -234,7 +234,11 @@ struct AddRequest<'a> {
 }
 
 impl<'a> AddRequest<'a> {
-    fn parse(args: Args<'a>, now: Tick, block_entries: i64) -> Result<AddRequest<'a>, Refusal> {
+    fn parse(
+        args: Args<'a>,
+        instants: Instants,
+        block_entries: i64,
+    ) -> Result<AddRequest<'a>, Refusal> {
         let (mut options, mut index, mut id) = (Options::new(), 2, NewId::Next);
         while let Some(word) = args.get(index) {
             if word == b"*" {
@@ -267,8 +271,10 @@ impl<'a> AddRequest<'a> {
         }
         let when = options
             .deadline
-            .map(|(unit, base, text)| instant_of(text, unit, base, now, "xadd"));
-        let deadline = when.transpose()?.map(|when| stored_deadline(when, now));
+            .map(|(unit, base, text)| instant_of(text, unit, base, instants.now, "xadd"));
+        let deadline = when
+            .transpose()?
+            .map(|when| stored_deadline(when, instants.horizon));
         Ok(AddRequest {
             options,
             id,
@@ -309,7 +315,7 @@ impl<'a> AddRequest<'a> {
         Ok(id)
     }
 
-    /// Adds the entry. Returns its ID, whether it is new and the number of trimmed entries.
+    /// Adds the entry, unless a message was sent before.
     fn add(&self, stream: &mut Stream, scene: &Scene<'_>) -> Result<Added, Refusal> {
         let derived;
         let message = match self.options.message {
@@ -323,16 +329,12 @@ impl<'a> AddRequest<'a> {
         let sent = message.and_then(|(producer, text)| stream.find_message(producer, text, scene));
         if let Some(id) = sent {
             stream.count_duplicate();
-            return Ok(Added {
-                id,
-                is_new: false,
-                trimmed: 0,
-            });
+            return Ok(Added::Before(id));
         }
         let id = self.id_in(stream, scene)?;
         if let Some(age) = self.options.max_age_ms {
             // The age is set only if the entry can be added.
-            if id.ms < scene.now.0.saturating_sub(age) {
+            if id.ms < scene.horizon.0.saturating_sub(age) {
                 return Err(TOO_OLD);
             }
             if age != stream.facts().max_age_ms {
@@ -346,20 +348,17 @@ impl<'a> AddRequest<'a> {
         let trimmed = self
             .trim
             .as_ref()
-            .map_or(0, |trim| stream.trim_to(trim, scene));
-        Ok(Added {
-            id,
-            is_new: true,
-            trimmed,
-        })
+            .map_or(0, |trim| stream.trim_to(trim, scene).entries);
+        Ok(Added::New { id, trimmed })
     }
 }
 
 /// Result of an addition.
-struct Added {
-    id: StreamId,
-    is_new: bool,
-    trimmed: u64,
+enum Added {
+    /// The entry was added, and some were trimmed.
+    New { id: StreamId, trimmed: u64 },
+    /// The message had become this entry before.
+    Before(StreamId),
 }
 
 /// Parses the ID of a new entry.
@@ -375,35 +374,36 @@ fn new_id(text: &[u8]) -> Result<NewId, Refusal> {
 /// milliseconds | EXAT seconds | PXAT milliseconds] * | id field value …`
 pub fn xadd(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let scene = ctx.view.scene();
-    let request = AddRequest::parse(args, scene.now, scene.limits.stream_entries())?;
+    let request = AddRequest::parse(args, ctx.view.instants(), scene.limits.stream_entries())?;
     let key = ctx.key(&args[1]);
-    let mut refusal = None;
-    let edited =
-        ctx.view.edit_stream(
-            &key,
-            request.options.may_create,
-            |stream, scene| match request.add(stream, scene) {
-                Ok(added) => Some(added),
-                Err(error) => {
-                    refusal = Some(error);
-                    None
-                }
-            },
-        )?;
+    let (mut refusal, mut before) = (None, None);
+    let edit = |stream: &mut Stream, scene: &Scene<'_>| match request.add(stream, scene) {
+        Ok(Added::New { id, trimmed }) => Some((id, trimmed)),
+        Ok(Added::Before(id)) => {
+            before = Some(id);
+            None
+        }
+        Err(error) => {
+            refusal = Some(error);
+            None
+        }
+    };
+    let edited = ctx
+        .view
+        .edit_stream(&key, request.options.may_create, edit)?;
     if let Some(refusal) = refusal {
         return Err(refusal);
     }
-    let Some(edited) = edited else {
-        ctx.reply.null();
-        return Ok(());
-    };
-    if edited.result.is_new {
-        ctx.edited(&key, &edited, Class::Stream, "xadd");
-        if edited.result.trimmed > 0 {
+    if let Some(edited) = &edited {
+        ctx.edited(&key, edited, Class::Stream, "xadd");
+        if edited.result.1 > 0 {
             ctx.view.notify(Class::Stream, "xtrim", &key);
         }
     }
-    reply::id(&mut ctx.reply, edited.result.id);
+    match edited.map(|edited| edited.result.0).or(before) {
+        Some(id) => reply::id(&mut ctx.reply, id),
+        None => ctx.reply.null(),
+    }
     Ok(())
 }
 
@@ -422,9 +422,10 @@ pub fn xtrim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     ))?;
     let key = ctx.key(&args[1]);
     let edited = ctx.view.edit_stream(&key, false, |stream, scene| {
-        Some(stream.trim_to(&trim, scene)).filter(|count| *count > 0)
+        Some(stream.trim_to(&trim, scene)).filter(|trimmed| !trimmed.is_empty())
     })?;
-    let count = edited.map_or(0, |edited| edited.result);
+    let trimmed: Trimmed = edited.map(|edited| edited.result).unwrap_or_default();
+    let count = trimmed.entries;
     if count > 0 {
         ctx.view.notify(Class::Stream, "xtrim", &key);
     }

@@ -6,7 +6,7 @@ use super::reply::{self, no_key_or_group};
 use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use store::Key;
-use store::stream::{Claim, ConsumerIndex, StreamId};
+use store::stream::{Claim, Claimed, ConsumerIndex, StreamId};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
@@ -125,7 +125,7 @@ pub fn xclaim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
     };
     let consumer = consumer_of(ctx, &key, group, &args[3])?.expect("the group exists");
-    // A command of a feed runs at an early instant.
+    // The times of a log's annotations are whole seconds.
     let latest_ms = now_ms.max(ctx.server.clock.now().0);
     let claim = request.claim(consumer, latest_ms, now_ms);
     let out = &mut ctx.reply;
@@ -134,13 +134,16 @@ pub fn xclaim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             let group = stream.group(group)?;
             (group.last_delivered, group.entries_read)
         };
-        if let Some(id) = request.last_id.filter(|id| *id > last) {
-            stream.set_group(group, id, read);
-        }
+        let mut is_changed = match request.last_id {
+            Some(id) if id > last => stream.set_group(group, id, read),
+            _ => false,
+        };
         reply::array_of(out, |out| {
             let mut len = 0;
             for id in &request.ids {
-                if !stream.claim(group, *id, &claim, scene) {
+                let claimed = stream.claim(group, *id, &claim, scene);
+                is_changed |= claimed != Claimed::Refused;
+                if claimed != Claimed::Done {
                     continue;
                 }
                 len += 1;
@@ -151,7 +154,7 @@ pub fn xclaim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             }
             len
         });
-        Some(())
+        is_changed.then_some(())
     })?;
     Ok(())
 }
@@ -191,25 +194,27 @@ pub fn xautoclaim(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     };
     let begin = ctx.reply.position();
     let out = &mut ctx.reply;
-    let edited = ctx.view.edit_stream(&key, false, |stream, scene| {
-        let mut len = 0;
-        let claimed = stream.auto_claim(group, (from, count), &claim, scene, &mut |entry| {
-            len += 1;
-            match is_id_only {
-                true => reply::id(out, entry.id),
-                false => reply::entry(out, entry),
-            }
-        });
+    ctx.view.edit_stream(&key, false, |stream, scene| {
+        let claimed =
+            stream.auto_claim(
+                group,
+                (from, count),
+                &claim,
+                scene,
+                &mut |entry| match is_id_only {
+                    true => reply::id(out, entry.id),
+                    false => reply::entry(out, entry),
+                },
+            );
         let mut head = out.part();
         let mut writer = Reply::new(&mut head, out.protocol());
         writer.array(3);
         reply::id(&mut writer, claimed.next);
-        writer.array(len);
+        writer.array(claimed.count);
         out.buffer().insert(begin, &head);
         out.array(claimed.missing.len());
         claimed.missing.iter().for_each(|id| reply::id(out, *id));
-        Some(())
+        (claimed.count > 0 || !claimed.missing.is_empty()).then_some(())
     })?;
-    debug_assert!(edited.is_some());
     Ok(())
 }

@@ -134,6 +134,7 @@ fn set_id(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
             .set_group(name, last, options.entries_read)
             .then_some(())
     })?;
+    // As in Redis, also if the group had this ID before.
     ctx.view.notify(Class::Stream, "xgroup-setid", &key);
     ctx.reply.ok();
     Ok(())
@@ -246,17 +247,18 @@ pub fn xsetid(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         if refusal.is_some() {
             return None;
         }
-        stream.set_facts(StreamFacts {
+        let new = StreamFacts {
             last_id: numbers.last_id,
             max_deleted_id: numbers.max_deleted_id.unwrap_or(facts.max_deleted_id),
             entries_added: numbers.entries_added.unwrap_or(facts.entries_added),
             ..facts
-        });
-        Some(())
+        };
+        (new != facts).then(|| stream.set_facts(new))
     })?;
     if let Some(text) = refusal {
         return Err(Refusal::Message(text));
     }
+    // As in Redis, also if the stream had this ID before.
     ctx.view.notify(Class::Stream, "xsetid", &key);
     ctx.reply.ok();
     Ok(())

@@ -296,8 +296,8 @@ pub fn xcfgset(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     ctx.view.edit_stream(&key, false, |stream, _| {
         let facts = stream.idempotence();
-        stream.set_idempotence(seconds.unwrap_or(facts.seconds), size.unwrap_or(facts.size));
-        Some(())
+        let new = (seconds.unwrap_or(facts.seconds), size.unwrap_or(facts.size));
+        (new != (facts.seconds, facts.size)).then(|| stream.set_idempotence(new.0, new.1))
     })?;
     ctx.reply.ok();
     Ok(())

@@ -34,17 +34,18 @@ pub fn xretention(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         true => 0,
         false => max_age(word)?,
     };
+    let mut has_age = false;
     let edited = ctx.view.edit_stream(&key, false, |stream, scene| {
         let before = stream.facts().max_age_ms;
-        let is_changed = age > 0 || before > 0;
-        is_changed.then(|| stream.set_max_age(age, scene))
+        has_age = age > 0 || before > 0;
+        (age != before).then(|| stream.set_max_age(age, scene))
     })?;
     if edited.is_some() {
         ctx.view.notify(Class::Stream, "xretention", &key);
         // Looking up the key removes expired entries.
         ctx.view.kind(&key);
     }
-    ctx.reply.integer(i64::from(edited.is_some()));
+    ctx.reply.integer(i64::from(has_age));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 use super::arguments::{count, plain_id};
 use super::range::write_entries;
 use super::reply;
+use crate::command::lifetime::whole_timeout_ms;
 use crate::command::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use crate::command::work;
 use crate::context::{Ctx, Probe};
@@ -117,12 +118,7 @@ impl<'a> Request<'a> {
                 Ok(2)
             }
             Some(text) if is("BLOCK") => {
-                let ms = wire::number::parse_i64(text).ok_or(Refusal::Message(
-                    "ERR timeout is not an integer or out of range",
-                ))?;
-                let ms =
-                    u64::try_from(ms).map_err(|_| Refusal::Message("ERR timeout is negative"))?;
-                self.block_ms = Some(ms);
+                self.block_ms = Some(whole_timeout_ms(text)?);
                 Ok(2)
             }
             Some(text) if is("COUNT") => {
@@ -423,24 +419,25 @@ fn serve_reader(
         becomes_pending: request.becomes_pending,
     };
     let (group, out) = (reader.group, &mut ctx.reply);
-    let edited = ctx.view.edit_stream(key, false, |stream, scene| {
-        match wanted {
-            Wanted::Behind(id) => {
-                begin_stream(out, key.bytes);
-                write_again(out, stream, group, &delivery, id, scene);
-            }
-            Wanted::Unread => {
-                let idle = request.idle_ms_min;
-                if !has_work(stream, group, idle, scene)? {
-                    return None;
-                }
-                begin_stream(out, key.bytes);
-                write_unread(out, stream, group, &delivery, idle, scene);
-            }
+    let (mut has_reply, mut is_redelivered) = (false, false);
+    ctx.view.edit_stream(key, false, |stream, scene| {
+        if let Wanted::Behind(id) = wanted {
+            has_reply = true;
+            begin_stream(out, key.bytes);
+            is_redelivered = write_again(out, stream, group, &delivery, id, scene);
+            return None;
         }
-        Some(())
+        let idle = request.idle_ms_min;
+        has_reply = has_work(stream, group, idle, scene)?;
+        has_reply.then(|| {
+            begin_stream(out, key.bytes);
+            write_unread(out, stream, group, &delivery, idle, scene);
+        })
     })?;
-    Ok(edited.is_some())
+    if is_redelivered {
+        ctx.view.count_redelivery();
+    }
+    Ok(has_reply)
 }
 
 /// Returns the instant at which the first pending entry of a stream may be claimed; `None` without
@@ -480,7 +477,7 @@ fn has_work(
     Some(oldest.is_some_and(|at| scene.now.0.saturating_sub(at) >= idle))
 }
 
-/// Writes pending entries of a consumer behind an ID.
+/// Writes pending entries of a consumer behind an ID. Returns whether a delivery was counted.
 fn write_again(
     out: &mut Reply<'_>,
     stream: &mut Stream,
@@ -488,12 +485,14 @@ fn write_again(
     delivery: &Delivery,
     id: StreamId,
     scene: &Scene<'_>,
-) {
+) -> bool {
+    let mut is_counted = false;
     reply::array_of(out, |out| {
         let mut len = 0;
         let Some(from) = id.next() else { return 0 };
         stream.deliver_again(group, delivery, from, scene, &mut |id, entry| {
             len += 1;
+            is_counted |= entry.is_some();
             match entry {
                 Some(entry) => reply::entry(out, entry),
                 None => {
@@ -505,6 +504,7 @@ fn write_again(
         });
         len
     });
+    is_counted
 }
 
 /// Writes pending entries that are claimed, then unread ones. With CLAIM each has two further

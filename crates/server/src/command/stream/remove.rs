@@ -37,7 +37,7 @@ pub fn xdel(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
 /// Code of the result of a removal.
 fn code(removed: Removed) -> i64 {
     match removed {
-        Removed::Missing => -1,
+        Removed::Missing | Removed::Forgotten => -1,
         Removed::Done => 1,
         Removed::Referenced => 2,
     }
@@ -58,7 +58,8 @@ fn remove_counted(ctx: &mut Ctx<'_, '_>, args: Args<'_>, group: Option<&[u8]>) -
     // A key of another type is refused first, as in Redis.
     ctx.view.read_stream(&key, |_, _| ())?;
     let request = CountedIds::parse(args.from(2 + usize::from(group.is_some())))?;
-    let (mut codes, mut refusal, mut deleted) = (Vec::new(), None, 0);
+    let (mut codes, mut refusal) = (Vec::new(), None);
+    let (mut deleted, mut is_changed) = (0, false);
     ctx.view.edit_stream(&key, false, |stream, scene| {
         if group.is_some_and(|group| stream.group(group).is_none()) {
             return None;
@@ -74,9 +75,15 @@ fn remove_counted(ctx: &mut Ctx<'_, '_>, args: Args<'_>, group: Option<&[u8]>) -
                 }
             };
             deleted += usize::from(is_deleted);
+            is_changed |= match removed {
+                Removed::Done | Removed::Forgotten => true,
+                // The entry was acknowledged.
+                Removed::Referenced => group.is_some(),
+                Removed::Missing => false,
+            };
             codes.push(code(removed));
         }
-        Some(())
+        is_changed.then_some(())
     })?;
     if let Some(refusal) = refusal {
         return Err(refusal);

@@ -1,6 +1,6 @@
 //! Commands that change a part of a string: APPEND, SETRANGE.
 
-use crate::command::refusal::{Answer, Refusal, check_memory};
+use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
 use crate::engine::Strings;
 use store::Class;
@@ -38,7 +38,7 @@ pub fn setrange(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     }
     let end = grown(offset, value.len())?;
     if end > old_len.unwrap_or(0) {
-        check_memory(end)?;
+        ctx.view.check_growth(end, value.len())?;
     }
     let len = ctx.view.edit(&key, |bytes| {
         if bytes.len() < end {

@@ -112,8 +112,8 @@ pub fn getdel<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
 /// key exists.
 pub fn getex<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
     let lifetime = Lifetime::of_getex(args.from(2))?;
-    let (key, now) = (ctx.key(&args[1]), ctx.view.now());
-    let expiration = || lifetime.deadline_change(now, "getex", NewDeadline::Keep);
+    let (key, instants) = (ctx.key(&args[1]), ctx.view.instants());
+    let expiration = || lifetime.deadline_change(instants, "getex", NewDeadline::Keep);
     ctx.view.reply_and_expire(&key, &mut ctx.reply, expiration)
 }
 

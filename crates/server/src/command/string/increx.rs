@@ -261,9 +261,9 @@ impl Plan<'_> {
 /// publishes `expired`.
 pub fn increx(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
     let plan = Options::parse(args.from(2))?.plan()?;
-    let expiration = plan
-        .lifetime
-        .deadline_change(ctx.view.now(), "increx", NewDeadline::Keep)?;
+    let expiration =
+        plan.lifetime
+            .deadline_change(ctx.view.instants(), "increx", NewDeadline::Keep)?;
     let key = ctx.key(&args[1]);
     let stored = match ctx.view.peek(&key)? {
         None => None,

@@ -95,7 +95,7 @@ pub fn msetex(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {
         }
         index += taken;
     }
-    let expiration = lifetime.deadline_change(ctx.view.now(), "msetex", NewDeadline::Clear)?;
+    let expiration = lifetime.deadline_change(ctx.view.instants(), "msetex", NewDeadline::Clear)?;
     let chosen = || pairs(args, 2).take(count as usize);
     let may_write = wants_present.is_none_or(|present| {
         chosen().all(|(name, _)| {

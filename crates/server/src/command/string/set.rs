@@ -58,9 +58,9 @@ pub fn set<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {
         return Ok(());
     }
     let wish = Wish::parse(args)?;
-    let expiration = wish
-        .lifetime
-        .deadline_change(ctx.view.now(), "set", NewDeadline::Clear)?;
+    let expiration =
+        wish.lifetime
+            .deadline_change(ctx.view.instants(), "set", NewDeadline::Clear)?;
     let old = wish.is_get.then_some(&mut ctx.reply);
     let is_stored = ctx
         .view
@@ -100,7 +100,7 @@ fn store_until<E: Strings>(
     command: &'static str,
 ) -> Answer {
     let lifetime = Lifetime::Until(unit, Base::Now, &args[2]);
-    let expiration = lifetime.deadline_change(ctx.view.now(), command, NewDeadline::Clear)?;
+    let expiration = lifetime.deadline_change(ctx.view.instants(), command, NewDeadline::Clear)?;
     let key = ctx.key(&args[1]);
     ctx.view
         .put(&key, &args[3], expiration, &Condition::Always, None)?;

@@ -50,7 +50,7 @@ impl Segments {
         if config.number(Id::MaxMemory) == 0 {
             config.put(Id::MaxMemory, &crate::config::Value::Number(MEMORY_BYTES));
         }
-        let path = config.text(Id::SegmentFile);
+        let path = config.path(Id::SegmentFile);
         let (cache, file) = match path.as_str() {
             "" => (
                 Segcache::new(&sizes).map_err(|why| in_words(why, &sizes))?,

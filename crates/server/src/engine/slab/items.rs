@@ -57,7 +57,11 @@ impl Items for Slab<'_, '_> {
 
     #[inline]
     fn store(&mut self, key: &Key<'_>, request: &StoreRequest<'_>) -> StoreOutcome {
-        if self.is_full() {
+        if !self
+            .space
+            .can_hold(request.value.len(), request.value.len())
+            || self.is_full()
+        {
             // The value could not be stored. The old item is deleted, because it is out of date.
             if request.mode == Mode::Plain {
                 self.remove(key);
@@ -85,8 +89,12 @@ impl Items for Slab<'_, '_> {
             StoreAction::WriteStale(old) => self.write(key, request, request.value, Some(old)),
             StoreAction::Join(old) => {
                 let there = found.map_or(&[][..], |(_, there)| there);
-                if there.len() + request.value.len() > request.value_bytes_max {
+                let len = there.len() + request.value.len();
+                if len > request.value_bytes_max {
                     return StoreOutcome::TooLarge;
+                }
+                if !self.space.can_hold(len, request.value.len()) {
+                    return StoreOutcome::Full;
                 }
                 let joined = match request.mode {
                     Mode::Prepend => [request.value, there].concat(),

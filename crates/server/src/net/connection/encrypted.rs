@@ -30,14 +30,24 @@ impl Connection {
 
     /// Reads input from the socket.
     #[inline]
-    pub(super) fn receive(&mut self, input: &mut [u8], scratch: &mut Scratch) -> io::Result<usize> {
+    pub(super) fn receive(
+        &mut self,
+        server: &Server,
+        input: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> io::Result<usize> {
         match self.tls {
             None => self.stream.read(input),
-            Some(_) => self.receive_records(input, scratch),
+            Some(_) => self.receive_records(server, input, scratch),
         }
     }
 
-    fn receive_records(&mut self, input: &mut [u8], scratch: &mut Scratch) -> io::Result<usize> {
+    fn receive_records(
+        &mut self,
+        server: &Server,
+        input: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else {
             return Ok(0);
         };
@@ -57,11 +67,15 @@ impl Connection {
                 ErrorKind::InvalidInput | ErrorKind::InvalidData
             )
         {
-            log::debug!(
-                "closing client {} ({}): TLS: {error}",
-                info.id,
-                info.address
-            );
+            let (id, address) = (info.id, &info.address);
+            match was_handshaking {
+                true => server.notices.warn(
+                    Kind::Handshake,
+                    server.clock.moment(),
+                    format_args!("client {id} ({address}): the TLS handshake failed: {error}"),
+                ),
+                false => log::debug!("closing client {id} ({address}): TLS: {error}"),
+            }
             if error.kind() == ErrorKind::InvalidInput {
                 let _ = self.stream.write(match self.memcached {
                     None => b"-ERR this port requires TLS\r\n",

@@ -33,6 +33,9 @@ impl Connection {
                         bytes = format!("${len}\r\n").into_bytes();
                         self.snapshot_sent = Some(0);
                     }
+                    Some(sent) if sent == *len && replica.is_snapshot_only => {
+                        return (Next::Close, false);
+                    }
                     Some(sent) if sent == *len => {
                         self.snapshot_sent = None;
                         primary::follow(server, id);

@@ -28,18 +28,32 @@ impl Worker {
 
     /// Disconnects a client, whatever is unsent. Its further commands are not executed.
     pub(super) fn cut_off(&mut self, index: usize, executor: &mut Executor<'_>) {
-        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
-            return;
-        };
         // A blocked command ends at once, so that no element is popped for it.
-        self.remove_timeout(index, &connection.session);
-        if executor.end_wait(&connection.session) {
-            connection.session.end_wait();
+        if self.end_wait(index, executor)
+            && let Some(connection) = self.connection(index)
+        {
+            connection.cut_off();
+            self.leave(index, executor);
         }
-        connection.is_cut_off = true;
-        connection.session.is_closing = true;
-        self.connections[index] = Some(connection);
-        self.leave(index, executor);
+    }
+
+    /// Ends the wait of a client that is being disconnected. Returns false if the client was served
+    /// before: then its reply is on its way to this worker, and the connection is closed once the
+    /// reply has been sent, so that no element is lost.
+    pub(super) fn end_wait(&mut self, index: usize, executor: &mut Executor<'_>) -> bool {
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
+            return true;
+        };
+        let Some(waiter) = connection.session.waiter().cloned() else {
+            return true;
+        };
+        let has_ended = executor.end_wait(&connection.session);
+        match has_ended {
+            true => drop(connection.session.end_wait()),
+            false => connection.cut_off(),
+        }
+        self.set_timer(index, &waiter, None);
+        has_ended
     }
 
     /// Serves clients that left in earlier iterations. Commands that a client sent before it hung

@@ -66,7 +66,7 @@ impl Worker {
         let mut clients = server.clients.list();
         // Clients that another thread has selected are closed now, because their message waits
         // until the end of this iteration.
-        for info in clients.extract_if(.., |info| info.is_killed.load(Relaxed)) {
+        for info in clients.extract_if(.., |info| info.is_killed()) {
             if info.worker == self.index {
                 self.end_client(&info, executor);
             }
@@ -87,7 +87,7 @@ impl Worker {
             if held <= budget {
                 return;
             }
-            if info.is_killed.swap(true, Relaxed) {
+            if !info.kill() {
                 continue;
             }
             let bytes = held_by(&info);

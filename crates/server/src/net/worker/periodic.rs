@@ -3,10 +3,12 @@
 use super::{PERIODIC_INTERVAL, Worker};
 use crate::aof::work as aof;
 use crate::clock::Moment;
-use crate::command::effects;
+use crate::command::{self, effects, tracking};
 use crate::config::Id;
 use crate::dispatch::Executor;
+use crate::doctor;
 use crate::net::connection::Next;
+use crate::notices::Kind;
 use crate::process;
 use crate::replication::{failover, primary};
 use crate::saving::work as saving;
@@ -29,7 +31,6 @@ impl Worker {
         if self.index == 0 {
             server.stats.sample_rates(server.clock.now_us());
             server.sample_peak();
-            self.flush_at(executor);
             saving::check_points(server);
             aof::check(server);
             let is_second = self.periodic_count.is_multiple_of(10);
@@ -40,8 +41,14 @@ impl Worker {
                 primary::ping(server);
             }
         }
+        if server.tracking.is_on() {
+            executor.finish();
+            let shards = (self.index..server.keyspace.shard_count()).step_by(server.threads);
+            shards.for_each(|shard| tracking::limit(server, shard, executor.now()));
+        }
         if self.index == 0 && self.periodic_count.is_multiple_of(10) {
             self.follow_memory_limit(executor);
+            self.name_queues(executor);
         }
         // Accepting may have failed for lack of file descriptors.
         if self.listeners.has_failed {
@@ -50,6 +57,16 @@ impl Worker {
         if self.periodic_count.is_multiple_of(10) {
             server.scripting.free_removed();
             self.check_clients(executor);
+        }
+    }
+
+    /// Logs once that keys which clients use as queues may be evicted.
+    fn name_queues(&mut self, executor: &Executor<'_>) {
+        if !self.has_named_queues
+            && let Some(text) = doctor::queues_at_risk(executor.server(), command::table())
+        {
+            log::warn!("{text}");
+            self.has_named_queues = true;
         }
     }
 
@@ -73,9 +90,10 @@ impl Worker {
         }
     }
 
-    /// Empties memcached's database when the delay of a `flush_all` has passed and writes are not
-    /// held. Waits for a long command with a ticket, as a client does. A server that has become a
-    /// replica forgets it, as its primary decides what is deleted.
+    /// Empties memcached's database if the delay of a `flush_all` has passed and writes are not
+    /// held. Each worker does so before it serves clients, so that none reads an item later. Waits
+    /// for a long command with a ticket, as a client does. A server that has become a replica
+    /// forgets it, as its primary decides what is deleted.
     pub(super) fn flush_at(&mut self, executor: &mut Executor<'_>) {
         let server = executor.server();
         let at_ms = server.flush_at_ms.load(Relaxed);
@@ -127,6 +145,18 @@ impl Worker {
                 && !connection.session.is_subscriber();
             let is_late = connection.is_handshaking()
                 && now.since(connection.session.info.created) > HANDSHAKE_MS_MAX;
+            if is_late {
+                let info = &connection.session.info;
+                let (id, address) = (info.id, &info.address);
+                server.notices.warn(
+                    Kind::Handshake,
+                    now,
+                    format_args!(
+                        "client {id} ({address}): the TLS handshake failed: it took longer than {} s",
+                        HANDSHAKE_MS_MAX / 1000
+                    ),
+                );
+            }
             if is_idle || is_late {
                 self.cut_off(index, executor);
             } else if connection.pending_bytes() > 0 {

@@ -3,6 +3,7 @@
 use super::{PERIODIC_INTERVAL, Worker};
 use crate::config::Id;
 use crate::dispatch::Executor;
+use crate::message::Message;
 use crate::net::connection::Next;
 use crate::replication::Phase;
 use crate::state::Server;
@@ -43,6 +44,7 @@ impl Worker {
         }
         loop {
             let now = Instant::now();
+            self.take_answers(executor);
             let (mut timeout, mut waits) = (PERIODIC_INTERVAL, false);
             for (index, (sent, since)) in progress.iter_mut().enumerate() {
                 let Some(connection) = self.connections[index].as_mut() else {
@@ -86,6 +88,19 @@ impl Worker {
                 if let Some(connection) = connection {
                     connection.is_cut_off |= event.is_error() || event.is_write_closed();
                 }
+            }
+        }
+    }
+
+    /// Takes the replies of blocked commands that other workers have served before they stopped.
+    fn take_answers(&mut self, executor: &Executor<'_>) {
+        let mut messages = Vec::new();
+        self.server.inboxes[self.index].take(&mut messages);
+        for message in messages {
+            if let Message::Answer(slot, client, reply) = message
+                && let Some(connection) = self.client(slot, client)
+            {
+                connection.answer(reply, executor);
             }
         }
     }

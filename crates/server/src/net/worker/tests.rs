@@ -513,3 +513,104 @@ fn a_removed_set_is_freed_in_successive_iterations() {
     }
     assert_eq!(pending(), 0);
 }
+
+/// Every script and every function was held as a write.
+#[test]
+fn a_pause_of_writes_does_not_hold_scripts_that_declare_to_write_nothing() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut admin, mut reader) = (bench.client(), bench.client());
+    let library = "FUNCTION LOAD \"#!lua name=l\\nredis.register_function{function_name='f',callback=function() return 2 end,flags={'no-writes'}}\\nredis.register_function('g',function() return 3 end)\"\r\n";
+    bench.send(&mut admin, library, "$1\r\nl\r\n");
+    let load = "SCRIPT LOAD \"#!lua flags=no-writes\\nreturn 1\"\r\n";
+    admin.write_all(load.as_bytes()).expect("there is room");
+    let mut reply = [0; 64];
+    let sha = loop {
+        bench.turn();
+        if let Ok(len) = admin.read(&mut reply) {
+            let text = String::from_utf8_lossy(&reply[5..len - 2]).into_owned();
+            assert_eq!(text.len(), 40);
+            break text;
+        }
+    };
+    bench.send(&mut admin, "CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
+    let script = "\"#!lua flags=no-writes\\nreturn 1\"";
+    for call in [
+        format!("EVAL {script} 0"),
+        format!("EVAL_RO {script} 0"),
+        format!("EVALSHA {sha} 0"),
+        format!("EVALSHA_RO {sha} 0"),
+    ] {
+        bench.send(&mut reader, &format!("{call}\r\n"), ":1\r\n");
+    }
+    bench.send(&mut reader, "FCALL F 0\r\nFCALL_RO f 0\r\n", ":2\r\n:2\r\n");
+    let transaction = format!("MULTI\r\nEVAL {script} 0\r\nFCALL f 0\r\nEXEC\r\n");
+    let replies = "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n:2\r\n";
+    bench.send(&mut reader, &transaction, replies);
+    let mut writers = Vec::new();
+    for call in [
+        "EVAL \"return 1\" 0".to_owned(),
+        "EVAL \"#!lua\\nreturn 1\" 0".to_owned(),
+        format!("EVALSHA {} 0", "a".repeat(40)),
+        "FCALL g 0".to_owned(),
+        "FCALL absent 0".to_owned(),
+    ] {
+        let mut writer = bench.client();
+        let before = server.held_clients.load(Relaxed);
+        writer
+            .write_all(format!("{call}\r\n").as_bytes())
+            .expect("there is room");
+        for _ in 0..TURNS_MAX {
+            if server.held_clients.load(Relaxed) > before {
+                break;
+            }
+            bench.turn();
+        }
+        assert_eq!(server.held_clients.load(Relaxed), before + 1, "{call}");
+        writers.push(writer);
+    }
+}
+
+/// The greatest timeouts were accepted and were the same as none.
+#[test]
+fn timeouts_that_are_out_of_range_are_refused() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    bench.send(&mut client, "XGROUP CREATE s g $ MKSTREAM\r\n", "+OK\r\n");
+    for call in [
+        "WAIT 1 9223372036854775807",
+        "WAITAOF 0 1 9223372036854775807",
+        "XREAD BLOCK 9223372036854775807 STREAMS s $",
+        "XREADGROUP GROUP g c BLOCK 9223372036854775807 STREAMS s >",
+        "CLIENT PAUSE 9223372036854775807",
+        "BLPOP k 9223372036854775",
+        "BRPOPLPUSH k to inf",
+        "BZPOPMIN k 9223372036854775",
+        "BLMPOP 9223372036854775 1 k LEFT",
+        "BZMPOP 9223372036854775 1 k MIN",
+        "BLMOVE k to LEFT LEFT 9223372036854775",
+    ] {
+        let refused = "-ERR timeout is out of range\r\n";
+        bench.send(&mut client, &format!("{call}\r\n"), refused);
+    }
+    bench.send(
+        &mut client,
+        "WAIT 1 x\r\n",
+        "-ERR timeout is not an integer or out of range\r\n",
+    );
+    bench.send(
+        &mut client,
+        "WAIT x 1\r\n",
+        "-ERR value is not an integer or out of range\r\n",
+    );
+    for call in [
+        "WAIT 1 -1",
+        "WAITAOF 0 1 -1",
+        "CLIENT PAUSE -1",
+        "BLPOP k -1",
+    ] {
+        let refused = "-ERR timeout is negative\r\n";
+        bench.send(&mut client, &format!("{call}\r\n"), refused);
+    }
+}

@@ -13,11 +13,8 @@ use wire::{Output, Reply};
 const RETRIES_PER_TURN: usize = 64;
 
 impl Worker {
-    /// Removes a client's timeout and its delay.
-    pub(super) fn remove_timeout(&mut self, index: usize, session: &Session) {
-        if let Some(waiter) = session.waiter() {
-            self.set_timer(index, waiter, None);
-        }
+    /// Removes a client's delay.
+    pub(super) fn remove_delay(&mut self, index: usize, session: &Session) {
         if let Some(at) = session.login_at {
             self.delayed.remove(&(at, index, session.info.id));
         }
@@ -28,7 +25,7 @@ impl Worker {
         self.set_timer(index, waiter, waiter.next_moment());
     }
 
-    fn set_timer(&mut self, index: usize, waiter: &Waiter, at: Option<Moment>) {
+    pub(super) fn set_timer(&mut self, index: usize, waiter: &Waiter, at: Option<Moment>) {
         let id = waiter.info.id;
         let before = waiter.timer.swap(at.map_or(NEVER, |at| at.0), Relaxed);
         if before != NEVER {

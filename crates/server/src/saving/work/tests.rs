@@ -4,7 +4,12 @@
 use super::*;
 use crate::clients::Endpoint;
 use crate::clock::{Clock, Moment};
-use crate::dispatch::Executor;
+use crate::config::find;
+use crate::dispatch::{Executor, exec};
+use crate::feed::Taken;
+use crate::loading::file::{self as loading, Origin};
+use crate::replication::primary::{Sync, accept};
+use crate::replication::role;
 use crate::saving::phase::{Phase, Request};
 use crate::saving::tests::{Folder, NOW, read, run};
 use crate::saving::writer::{self, SnapshotFile};
@@ -570,7 +575,7 @@ fn all_keys_that_are_removed_during_a_snapshot_are_saved_by_the_next_one() {
     let mut world = with_request(Kind::Background, true);
     let mut view = world.server.keyspace.lock_all(Tick(NOW));
     view.flush(0);
-    request_after_flush(&world.server);
+    request_soon(&world.server, "all keys were removed");
     drop(view);
     world.keys.clear();
     world.finish();
@@ -586,7 +591,7 @@ fn all_keys_that_are_removed_during_a_snapshot_are_saved_by_the_next_one() {
 #[test]
 fn a_snapshot_that_was_cancelled_after_all_keys_were_removed_begins_again() {
     let mut world = World::with_keys("flush-cancelled", 0);
-    request_after_flush(&world.server);
+    request_soon(&world.server, "all keys were removed");
     world.begin();
     assert_eq!(cancel(&world.server), Ok(true));
     world.finish();
@@ -594,6 +599,58 @@ fn a_snapshot_that_was_cancelled_after_all_keys_were_removed_begins_again() {
     assert!(world.server.saving.is_busy());
     world.finish();
     assert_eq!(world.saves, 1);
+}
+
+/// Returns the path of a file that stands for the snapshot of a restart, in a folder of its own.
+fn inherit(world: &World, folder: &Folder) -> PathBuf {
+    let path = folder.0.join("restart.rdb");
+    fs::write(&path, b"keys").expect("a file");
+    world.server.restart.inherit(Some(path.clone()));
+    path
+}
+
+#[test]
+fn the_snapshot_of_a_restart_stays_until_the_snapshot_file_is_complete() {
+    // Regression: it was removed after the load, and the keys from it count as no changes, so that
+    // no save point was reached.
+    let folder = Folder::new("restart-left");
+    let mut world = World::with_keys("restart-saved", 3);
+    let path = inherit(&world, &folder);
+    fs::remove_dir_all(&world.folder.0).expect("a folder");
+    follow_restart(&world.server);
+    assert!(world.server.saving.is_busy());
+    world.finish();
+    assert!(world.saves == 0 && path.exists());
+    fs::create_dir_all(&world.folder.0).expect("a folder");
+    // The pause after the failure is over.
+    world.server.saving.state().failed_at = None;
+    check_points(&world.server);
+    world.finish();
+    assert_eq!(world.saves, 1);
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_snapshot_of_a_restart_stays_while_the_append_only_file_has_no_base() {
+    let folder = Folder::new("restart-base");
+    let mut world = World::with_keys("restart-file", 3);
+    let path = inherit(&world, &folder);
+    let set = |world: &World, name: &str, value: &str| {
+        let param = find(name).expect("a setting");
+        world.server.config.set(param, value).expect("a value");
+    };
+    set(&world, "appendonly", "yes");
+    follow_restart(&world.server);
+    assert!(!world.server.saving.is_busy());
+    // The next start does not load the snapshot file.
+    world.request(Kind::Save).expect("none is in progress");
+    world.finish();
+    assert!(world.saves == 1 && path.exists());
+    // Without any file, the next start loads no keys in any case.
+    set(&world, "appendonly", "no");
+    set(&world, "save", "");
+    follow_restart(&world.server);
+    assert!(!path.exists());
 }
 
 #[test]
@@ -606,5 +663,72 @@ fn snapshots_for_replicas_and_bases_are_not_cancelled_by_bgsave_cancel() {
         let (epoch, _) = machine.begin(SHARDS).expect("a request");
         assert!(matches!(machine.cancel(), Ended::Nothing));
         assert_eq!(machine.pass(epoch, 0), crate::saving::phase::Passed::Next);
+    }
+}
+
+#[test]
+fn replicas_continue_after_a_stop_and_get_deletions_of_what_has_expired() {
+    // Regression: each start began a history of its own, so that all replicas loaded a snapshot.
+    let mut world = World::with_keys("history", 10);
+    let mut session = Session::default();
+    role::follow(&world.server, "127.0.0.1", 1);
+    role::promote(&world.server);
+    for line in [
+        "SET due v PX 10",
+        "HSET h f v g v",
+        "HPEXPIRE h 10 FIELDS 1 f",
+    ] {
+        run(&world.server, &mut session, line);
+    }
+    world.keys.extend(["due", "h"].map(str::to_owned));
+    let (id, position) = (world.server.replication.ids().0, world.server.feed.end());
+    world.request(Kind::Stop).expect("no stop is in progress");
+    // What is due was not removed yet.
+    begin(&world.server, Tick(NOW + 20));
+    world.begun_keys.clone_from(&world.keys);
+    world.finish();
+    assert!(world.server.stops());
+
+    let config = world.folder.config(&[]);
+    let second = Server::new(config, Clock::manual(NOW + 20)).expect("valid settings");
+    let load = |origin| {
+        let source = loading::prepare(&second).expect("a readable file");
+        let source = source.expect("there is a file");
+        let loaded = loading::load(&second, &source.name, source.file, source.bytes, origin);
+        loaded.expect("a sound file");
+    };
+    load(Origin::Other);
+    assert!(second.replication.ids().1.is_none() && !second.feed.is_on());
+    second.keyspace.lock_all(Tick(NOW + 20)).flush(0);
+    load(Origin::Start);
+    let earlier = second.replication.ids().1;
+    assert_eq!(earlier, Some((id.clone(), position)));
+    for (key, reply) in [("due", "$-1\r\n"), ("h", "$-1\r\n")] {
+        let words: &[&[u8]] = match key {
+            "h" => &[b"HGET", b"h", b"f"],
+            _ => &[b"GET", b"due"],
+        };
+        let mut out = Vec::new();
+        exec(&second, &mut session, words, Tick(NOW + 20), &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), reply, "{key}");
+    }
+    let reader = second.feed.add_reader(position).expect("it is kept");
+    let mut bytes = Vec::new();
+    let taken = second.feed.read(reader, &mut bytes, Duration::ZERO);
+    assert_eq!(taken, Taken::Bytes(position));
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(
+        text.contains("\r\ndue\r\n") && text.contains("HDEL\r\n$1\r\nh\r\n$1\r\nf\r\n"),
+        "{text}"
+    );
+    // Only the position of the file is known of the history.
+    for (wanted, is_partial) in [
+        (position - 1, false),
+        (position, true),
+        (position + 1, false),
+    ] {
+        let info = Session::default().info;
+        let sync = accept(&second, &info, &Default::default(), Some((&id, wanted)));
+        assert_eq!(matches!(sync, Sync::Partial(_)), is_partial, "{wanted}");
     }
 }

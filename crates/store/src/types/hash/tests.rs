@@ -80,7 +80,7 @@ impl Subject for Hash {
         timed.sort_unstable();
         let from = timed
             .get(timed.len() / 3)
-            .map_or(scene.now, |field| field.0);
+            .map_or(scene.horizon, |field| field.0);
         let each = &mut |field: &[u8], at| found.push((at, field.to_vec()));
         hash.each_by_deadline((from, Tick::MAX), (0, usize::MAX), scene, each);
         found.sort_unstable();

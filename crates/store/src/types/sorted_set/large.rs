@@ -74,7 +74,7 @@ impl LargeSortedSet {
         let slot = match members.elements().find(member) {
             None => members.insert(member, &score.to_le_bytes(), scene, order),
             Some(slot) => {
-                if !members.is_live(slot, scene.now) {
+                if !members.is_live(slot, scene.horizon) {
                     members.set_deadline(slot, None, scene);
                 }
                 let old = score_of(members.elements().value(slot));

@@ -38,9 +38,22 @@ pub struct Claim {
     pub may_create: bool,
 }
 
+/// Result of [`Stream::claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// The entry was claimed.
+    Done,
+    /// The entry does not exist in the stream and was removed from the list.
+    Missing,
+    /// Nothing was changed.
+    Refused,
+}
+
 /// Result of [`Stream::auto_claim`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AutoClaimed {
+    /// Number of claimed entries.
+    pub count: usize,
     /// First pending entry that was not examined; the smallest ID if there is none.
     pub next: StreamId,
     /// Pending entries that no longer exist in the stream and were removed from the list.
@@ -95,8 +108,8 @@ impl Body {
         scene: &Scene<'_>,
         work: impl FnOnce(&mut Group, &Around<'_>) -> R,
     ) -> Option<R> {
-        let expired = self.expired(scene.now);
-        let live = self.live(scene.now);
+        let expired = self.expired(scene.horizon);
+        let live = self.live(scene.horizon);
         let group = self.groups.get_mut(name)?;
         let before = group.heap_bytes();
         let log = &self.log;
@@ -108,8 +121,8 @@ impl Body {
     /// Returns the numbers from which distances between IDs are derived.
     fn counts(&self, scene: &Scene<'_>) -> Counts {
         Counts {
-            len: self.len(scene.now) as u64,
-            first: self.first_id(scene.now),
+            len: self.len(scene.horizon) as u64,
+            first: self.first_id(scene.horizon),
             last_id: self.last_id,
             max_deleted_id: self.max_deleted_id,
             entries_added: self.entries_added,
@@ -179,7 +192,7 @@ impl Stream {
 
     /// Returns the entries that have expired and may still be listed as pending.
     pub fn expired(&self, scene: &Scene<'_>) -> Expired {
-        self.body.expired(scene.now)
+        self.body.expired(scene.horizon)
     }
 
     /// Creates a group. Returns false if it exists.
@@ -196,15 +209,16 @@ impl Stream {
         true
     }
 
-    /// Sets how far a group has read. Returns false without such a group.
+    /// Sets how far a group has read. Returns whether that changes a group.
     pub fn set_group(&mut self, name: &[u8], last: StreamId, read: Option<u64>) -> bool {
         let body = &mut *self.body;
         let Some(group) = body.groups.get_mut(name) else {
             return false;
         };
-        group.last_delivered = last;
-        group.entries_read = read.map(|read| read.min(body.entries_added));
-        true
+        let new = (last, read.map(|read| read.min(body.entries_added)));
+        let old = (group.last_delivered, group.entries_read);
+        (group.last_delivered, group.entries_read) = new;
+        new != old
     }
 
     /// Removes a group and returns a stream that holds only that group, to be freed in steps;
@@ -419,16 +433,24 @@ impl Stream {
     }
 
     /// Claims a pending entry for a consumer. Removes it from the list if it is not in the stream.
-    /// Returns whether it was claimed.
-    pub fn claim(&mut self, name: &[u8], id: StreamId, claim: &Claim, scene: &Scene<'_>) -> bool {
+    pub fn claim(
+        &mut self,
+        name: &[u8],
+        id: StreamId,
+        claim: &Claim,
+        scene: &Scene<'_>,
+    ) -> Claimed {
         let claimed = self.body.on_group(name, scene, |group, around| {
-            if around.live.get(around.log, id).is_none() {
-                group.remove(id);
-                return false;
+            let exists = around.live.get(around.log, id).is_some();
+            if exists && claim.apply(group, id, scene.now.0) {
+                Claimed::Done
+            } else if !exists && group.remove(id) {
+                Claimed::Missing
+            } else {
+                Claimed::Refused
             }
-            claim.apply(group, id, scene.now.0)
         });
-        claimed == Some(true)
+        claimed.unwrap_or(Claimed::Refused)
     }
 
     /// Claims up to `count` pending entries from an ID on and passes each to `each`. Examines at
@@ -463,6 +485,7 @@ impl Stream {
                     Some(entry) => {
                         if claim.apply(group, id, scene.now.0) {
                             each(&entry);
+                            result.count += 1;
                             left -= 1;
                         }
                     }

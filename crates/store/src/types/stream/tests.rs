@@ -53,18 +53,30 @@ impl Model {
     }
 
     fn remove(&mut self, id: StreamId, references: References) -> Removed {
+        let mut is_forgotten = false;
         match references {
             References::Acknowledged if self.is_referenced(id) => return Removed::Referenced,
             References::Delete => {
-                self.groups
-                    .values_mut()
-                    .for_each(|group| _ = group.pending.remove(&id));
+                for group in self.groups.values_mut() {
+                    is_forgotten |= group.pending.remove(&id).is_some();
+                }
             }
             _ => {}
         }
         match self.entries.remove(&id) {
             Some(_) => Removed::Done,
+            None if is_forgotten => Removed::Forgotten,
             None => Removed::Missing,
+        }
+    }
+
+    fn pending_len(&self) -> usize {
+        self.groups.values().map(|group| group.pending.len()).sum()
+    }
+
+    fn forget_before(&mut self, end: StreamId) {
+        for group in self.groups.values_mut() {
+            group.pending.retain(|id, _| *id >= end);
         }
     }
 
@@ -251,15 +263,28 @@ impl Pair {
                     limit: None,
                     references,
                 };
-                let count = stream.trim_to(&trim, &scene);
+                let trimmed = stream.trim_to(&trim, &scene);
                 let ids: Vec<_> = model.entries.keys().copied().collect();
-                let before = ids.len();
+                let (before, pending) = (ids.len(), model.pending_len());
                 for id in ids {
                     if model.entries.len() > max {
                         model.remove(id, references);
                     }
                 }
-                assert_eq!(count as usize, before - model.entries.len());
+                let removed = before - model.entries.len();
+                if references == References::Delete && removed > 0 {
+                    let first = model.entries.keys().next();
+                    let first = first.copied().unwrap_or(StreamId::MAX);
+                    model.forget_before(first);
+                }
+                assert_eq!(trimmed.entries as usize, removed);
+                assert_eq!(
+                    trimmed.references,
+                    match references {
+                        References::Delete => pending - model.pending_len(),
+                        _ => 0,
+                    }
+                );
             }
             Op::TrimId(at, references) => {
                 let to = model.nth(at);
@@ -269,12 +294,18 @@ impl Pair {
                     limit: None,
                     references,
                 };
-                let count = stream.trim_to(&trim, &scene);
+                let trimmed = stream.trim_to(&trim, &scene);
                 let ids: Vec<_> = model.entries.range(..to).map(|(id, _)| *id).collect();
+                let pending = model.pending_len();
+                if references == References::Delete {
+                    model.forget_before(to);
+                }
+                let forgotten = pending - model.pending_len();
                 let done = ids
                     .into_iter()
                     .filter(|id| model.remove(*id, references) == Removed::Done);
-                assert_eq!(count as usize, done.count());
+                assert_eq!(trimmed.entries as usize, done.count());
+                assert_eq!(trimmed.references, forgotten);
             }
             Op::TrimAbout(at) => {
                 let max = at % (model.entries.len() + 1);
@@ -284,7 +315,7 @@ impl Pair {
                     limit: Some(100),
                     references: References::Keep,
                 };
-                let count = stream.trim_to(&trim, &scene);
+                let count = stream.trim_to(&trim, &scene).entries;
                 assert!(count <= 100 && model.entries.len() as u64 - count >= max as u64);
                 for _ in 0..count {
                     model.entries.pop_first();
@@ -419,7 +450,7 @@ impl Pair {
                     return;
                 };
                 let (id, claim) = (self.model.nth(at), claim(consumer, idle, may_create));
-                let is_claimed = self.stream.claim(&[g], id, &claim, &scene);
+                let claimed = self.stream.claim(&[g], id, &claim, &scene);
                 let pending = &mut self
                     .model
                     .groups
@@ -427,14 +458,17 @@ impl Pair {
                     .expect("it has a consumer")
                     .pending;
                 if !self.model.entries.contains_key(&id) {
-                    pending.remove(&id);
-                    return assert!(!is_claimed);
+                    let wanted = match pending.remove(&id) {
+                        Some(_) => Claimed::Missing,
+                        None => Claimed::Refused,
+                    };
+                    return assert_eq!(claimed, wanted);
                 }
                 let wanted = match pending.get(&id) {
                     None => may_create.then_some(1),
                     Some((at, count, _)) => (now - at >= idle).then_some(*count),
                 };
-                assert_eq!(is_claimed, wanted.is_some());
+                assert_eq!(claimed == Claimed::Done, wanted.is_some());
                 wanted.map(|count| pending.insert(id, (now, count + 1, c)));
             }
             Op::ClaimIdle(g, c, idle, count) => {

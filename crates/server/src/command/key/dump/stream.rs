@@ -133,7 +133,10 @@ impl RestoredStream {
                 self.len += 1;
                 true
             }
-            StreamPart::Numbers(numbers) => self.numbers(&numbers),
+            StreamPart::Numbers(numbers) => {
+                self.numbers(&numbers);
+                true
+            }
             StreamPart::Group {
                 name,
                 last_id,
@@ -175,20 +178,16 @@ impl RestoredStream {
         }
     }
 
-    fn numbers(&mut self, numbers: &StreamNumbers) -> bool {
-        let facts = self.stream.facts();
-        let last_id = read(numbers.last_id);
-        let is_sound = numbers.len == self.len && facts.last_id <= last_id;
+    /// Receives the numbers. Where they contradict the entries, the entries count.
+    fn numbers(&mut self, numbers: &StreamNumbers) {
+        let last_id = self.stream.facts().last_id.max(read(numbers.last_id));
         self.is_plain = numbers.entries_added.is_none();
-        if is_sound {
-            self.stream.set_facts(StreamFacts {
-                last_id,
-                max_deleted_id: read(numbers.max_deleted_id),
-                entries_added: numbers.entries_added.unwrap_or(self.len),
-                max_age_ms: 0,
-            });
-        }
-        is_sound
+        self.stream.set_facts(StreamFacts {
+            last_id,
+            max_deleted_id: read(numbers.max_deleted_id).min(last_id),
+            entries_added: numbers.entries_added.unwrap_or(0).max(self.len),
+            max_age_ms: 0,
+        });
     }
 
     fn owned(&mut self, id: StreamId) -> bool {

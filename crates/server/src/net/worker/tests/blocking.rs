@@ -329,20 +329,26 @@ impl<'s> Pair<'s> {
     }
 
     fn turn(&mut self) {
-        for (index, bench) in self.benches.iter_mut().enumerate() {
-            inbox::enter(index);
-            let stepped = bench.worker.step(&mut bench.events, &mut bench.executor);
-            stepped.expect("a poll that works");
-        }
+        (0..self.benches.len()).for_each(|worker| self.step(worker));
     }
 
     fn client(&mut self) -> Socket {
-        let before = self.benches[0].worker.server.clients.len();
+        let server = Arc::clone(&self.benches[0].worker.server);
+        let newest = || server.clients.list().last().map(|info| info.id);
+        let before = newest();
         let socket = self.benches[0].client();
-        while self.benches[0].worker.server.clients.len() == before {
+        while newest() == before {
             self.turn();
         }
         socket
+    }
+
+    /// Runs one iteration of one worker.
+    fn step(&mut self, worker: usize) {
+        let bench = &mut self.benches[worker];
+        inbox::enter(worker);
+        let stepped = bench.worker.step(&mut bench.events, &mut bench.executor);
+        stepped.expect("a poll that works");
     }
 
     fn send(&mut self, socket: &mut Socket, commands: &str, reply: &str) {
@@ -551,3 +557,122 @@ fn a_blocked_reader_claims_an_entry_when_it_has_been_idle_long_enough() {
     bench.expect_output(&mut client, NOTHING);
     assert!(bench.worker.waits.is_empty() && server.blocking.is_empty());
 }
+
+/// Runs commands at an instant in the past, as a transaction or a script does that takes long.
+fn run_late(server: &Server, commands: &[&str], began: Tick) {
+    let mut session = Session::new();
+    for command in commands {
+        let mut out = Vec::new();
+        let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        crate::dispatch::exec(server, &mut session, &args, began, &mut out);
+        assert_ne!(
+            out.first(),
+            Some(&b'-'),
+            "{}",
+            String::from_utf8_lossy(&out)
+        );
+    }
+}
+
+/// Clients were served at the instant at which the command had begun that wrote the key. If a
+/// transaction or a script took longer than the TTL that it had set, they received what had
+/// expired.
+#[test]
+fn a_blocked_client_receives_nothing_that_has_expired_during_the_command() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut other = bench.client();
+    let script = "EVAL redis.call('RPUSH','k','a')redis.call('PEXPIRE','k',50) 0";
+    for (call, commands) in [
+        (
+            "BLPOP k 0",
+            &["MULTI", "RPUSH k a", "PEXPIRE k 50", "EXEC"][..],
+        ),
+        (
+            "BLMOVE k to LEFT LEFT 0",
+            &["MULTI", "RPUSH k a", "PEXPIRE k 50", "EXEC"],
+        ),
+        ("BLMPOP 0 2 j k LEFT", &[script]),
+        (
+            "BRPOP k 0",
+            &["RPUSH from a", "PEXPIRE from 50", "RENAME from k"],
+        ),
+        (
+            "BRPOPLPUSH k to 0",
+            &["RPUSH from a", "PEXPIRE from 50", "COPY from k"],
+        ),
+        (
+            "BLPOP k 0",
+            &["SELECT 1", "RPUSH k a", "PEXPIRE k 50", "MOVE k 0"],
+        ),
+        (
+            "BLPOP k 0",
+            &["SELECT 1", "RPUSH k a", "PEXPIRE k 50", "SWAPDB 0 1"],
+        ),
+        (
+            "BZPOPMIN k 0",
+            &["MULTI", "ZADD k 1 a", "PEXPIRE k 50", "EXEC"],
+        ),
+        (
+            "BZMPOP 0 1 k MAX",
+            &["MULTI", "ZADD k 1 a", "ZPEXPIRE k 50 MEMBERS 1 a", "EXEC"],
+        ),
+        (
+            "XREAD BLOCK 0 STREAMS k 0",
+            &["MULTI", "XADD k 1-1 f v", "PEXPIRE k 50", "EXEC"],
+        ),
+        (
+            "XREAD BLOCK 0 STREAMS k 0",
+            &["MULTI", "XADD k 1-1 f v", "XPEXPIRE k 50 IDS 1 1-1", "EXEC"],
+        ),
+    ] {
+        let mut client = bench.client();
+        bench.send(&mut client, &format!("{call}\r\n"), "");
+        let began = server.clock.now();
+        server.clock.pass_ms(300);
+        run_late(&server, commands, began);
+        assert_eq!(server.blocking.len(), 1, "{call} {commands:?}");
+        drop(client);
+        while !server.blocking.is_empty() {
+            bench.turn();
+        }
+        bench.send(&mut other, "FLUSHALL\r\n", "+OK\r\n");
+    }
+    // What has not expired is served.
+    bench.send(&mut other, "BLPOP k 0\r\n", "");
+    let began = server.clock.now();
+    server.clock.pass_ms(300);
+    run_late(
+        &server,
+        &["MULTI", "RPUSH k a", "PEXPIRE k 500", "EXEC"],
+        began,
+    );
+    bench.expect_output(&mut other, &popped("k", "a"));
+}
+
+#[test]
+fn info_counts_the_keys_whose_removal_ends_a_wait() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut clients: Vec<Socket> = (0..4).map(|_| bench.client()).collect();
+    let create = "XGROUP CREATE s g $ MKSTREAM\r\nXGROUP CREATE t g $ MKSTREAM\r\n";
+    bench.send(&mut clients[0], create, "+OK\r\n+OK\r\n");
+    bench.send(&mut clients[0], "BLPOP k 0\r\n", "");
+    bench.send(&mut clients[1], "XREAD BLOCK 0 STREAMS s u $ $\r\n", "");
+    let read = "XREADGROUP GROUP g c BLOCK 0 STREAMS s t > >\r\n";
+    bench.send(&mut clients[2], read, "");
+    bench.send(
+        &mut clients[3],
+        "XREADGROUP GROUP g d BLOCK 0 STREAMS t >\r\n",
+        "",
+    );
+    assert_eq!(
+        (
+            server.keyspace.waited_keys(),
+            server.blocking.failing_keys()
+        ),
+        (4, 2)
+    );
+}
+
+mod ends;

@@ -255,6 +255,36 @@ fn transactions_of_a_feed_are_not_limited_by_the_query_buffer() {
 }
 
 #[test]
+fn values_of_a_feed_may_exceed_maxmemory() {
+    // A value that a primary has stored is not refused, or the replica would lack it.
+    let settings = [("maxmemory", "1mb"), ("replica-ignore-maxmemory", "no")];
+    let (server, listeners) = server(&settings);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let refused = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    bench.send(&mut client, "SETRANGE k 2000000 x\r\n", refused);
+    role::follow(&server, "127.0.0.1", 1);
+    let mut applier = Applier::new(&server);
+    let value = "v".repeat(700_000);
+    for line in [
+        "SETRANGE k 2000000 x",
+        "MULTI",
+        "SETBIT k 24000000 1",
+        "EXEC",
+    ] {
+        apply(&mut applier, line, NOW - HOUR_MS);
+    }
+    for _ in 0..3 {
+        apply(&mut applier, &format!("APPEND l {value}"), NOW - HOUR_MS);
+    }
+    bench.send(
+        &mut client,
+        "STRLEN k\r\nSTRLEN l\r\n",
+        ":3000001\r\n:2100000\r\n",
+    );
+}
+
+#[test]
 fn a_primary_that_becomes_a_replica_ends_all_waits() {
     // Regression: blocked clients stayed blocked. A push or an instant then made their commands
     // change the replica.
@@ -470,4 +500,22 @@ fn function_load_is_held_by_a_stop() {
     assert_eq!(server.held_clients.load(Relaxed), 1);
     server.hold_for_stop(false);
     bench.expect_output(&mut client, "$1\r\nl\r\n");
+}
+
+#[test]
+fn no_item_is_read_once_the_delay_of_a_flush_has_passed() {
+    // Regression: items were flushed by a task that runs every 100 ms, so that the first requests
+    // after the delay still read them.
+    for engine in ["slab", "segment"] {
+        let (server, listeners) = server(&[("engine", engine), ("maxmemory", "64mb")]);
+        let mut bench = Bench::new(&server, listeners);
+        let mut client = bench.client();
+        bench.send(&mut client, "SET k 1\r\n", "+OK\r\n");
+        server.flush_at_ms.store(NOW + 2000, Relaxed);
+        server.clock.pass_ms(1999);
+        bench.send(&mut client, "GET k\r\n", "$1\r\n1\r\n");
+        server.clock.pass_ms(1);
+        bench.send(&mut client, "GET k\r\nSET k 2\r\n", "$-1\r\n+OK\r\n");
+        bench.send(&mut client, "GET k\r\n", "$1\r\n2\r\n");
+    }
 }

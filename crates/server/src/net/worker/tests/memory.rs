@@ -151,7 +151,8 @@ fn the_limit_of_all_clients_may_be_a_percentage() {
 
 #[test]
 fn memory_of_clients_counts_against_maxmemory() {
-    for (policy, keys) in [("noeviction", ":1\r\n"), ("allkeys-lru", ":0\r\n")] {
+    let refusal = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    for (policy, reply) in [("noeviction", refusal), ("allkeys-lru", "+OK\r\n")] {
         let (server, listeners) = server(&[("maxmemory", "4mb"), ("maxmemory-policy", policy)]);
         let mut bench = Bench::new(&server, listeners);
         let (mut client, mut large) = (bench.client(), bench.client());
@@ -161,15 +162,131 @@ fn memory_of_clients_counts_against_maxmemory() {
             &mut large,
             &unfinished(100 << 20, 5 << 20)
         ));
-        let refusal = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
-        // With a policy the keys are evicted first, which is not enough here.
-        bench.send(&mut client, "SET a 2\r\n", refusal);
-        bench.send(&mut client, "DBSIZE\r\n", keys);
+        // Regression: with a policy all keys were evicted, which was not enough. Now they are
+        // evicted for a quarter of the memory only.
+        bench.send(&mut client, "SET a 2\r\n", reply);
+        bench.send(&mut client, "DBSIZE\r\n", ":1\r\n");
+        // Regression: what the server keeps for clients was not refused.
+        for kept in [
+            "SUBSCRIBE c",
+            "PSUBSCRIBE c",
+            "SSUBSCRIBE c",
+            "WATCH a",
+            "CLIENT TRACKING ON",
+        ] {
+            bench.send(&mut client, &format!("{kept}\r\n"), refusal);
+        }
+        bench.send(&mut client, "MULTI\r\n", "+OK\r\n");
+        bench.send(&mut client, "GET a\r\n", refusal);
+        bench.send(&mut client, "DISCARD\r\n", "+OK\r\n");
         drop(large);
         bench.turn();
         bench.turn();
         bench.send(&mut client, "SET b 2\r\n", "+OK\r\n");
     }
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_refused_before_it_evicts() {
+    // Regression: a request of more than maxmemory evicted all keys, even if it was refused.
+    let settings = [("maxmemory", "2mb"), ("maxmemory-policy", "allkeys-lru")];
+    let (server, listeners) = server(&settings);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    for number in 0..100 {
+        let set = format!("SET key:{number} {}\r\n", "x".repeat(1000));
+        bench.send(&mut client, &set, "+OK\r\n");
+    }
+    let refusal = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    let large = "x".repeat(2 << 20);
+    let half = &large[..1_100_000];
+    let script = "return redis.pcall('SET', 'k', string.rep('x', 2500000)).err";
+    let by_script = bulk(&refusal[1..].trim_end());
+    for (words, reply) in [
+        (&["GET", &large][..], "$-1\r\n"),
+        (&["SET", "k", &large], refusal),
+        (&["MSET", "k", half, "l", half, "m", half], refusal),
+        (&["HSET", "k", "f", &large], refusal),
+        (&["RPUSH", "k", half, half], refusal),
+        (&["SETRANGE", "k", "2500000", "x"], refusal),
+        (&["SETBIT", "k", "20000000", "1"], refusal),
+        (&["BITFIELD", "k", "SET", "u8", "20000000", "1"], refusal),
+        (&["EVAL", script, "0"], &by_script),
+        (&["APPEND", "k", half], ":1100000\r\n"),
+        (&["APPEND", "k", half], refusal),
+        (&["UNLINK", "k"], ":1\r\n"),
+    ] {
+        let bulks: String = words.iter().map(bulk).collect();
+        let text = format!("*{}\r\n{bulks}", words.len());
+        assert!(push(&mut bench, &mut client, &text));
+        bench.expect_output(&mut client, reply);
+        for _ in 0..20 {
+            bench.turn();
+        }
+        bench.send(&mut client, "EXISTS key:0 key:50 key:99\r\n", ":3\r\n");
+    }
+    bench.send(&mut client, "DBSIZE\r\n", ":100\r\n");
+}
+
+#[test]
+fn a_value_does_not_count_beside_the_request_that_holds_it() {
+    // Regression: the request was subtracted from maxmemory before the value was compared with the
+    // rest, so that a value of more than half of maxmemory was refused by an empty server.
+    let bulk = |word: &String| format!("${}\r\n{word}\r\n", word.len());
+    for policy in ["noeviction", "allkeys-lru"] {
+        for clients in ["0", "90%"] {
+            let (server, listeners) = server(&[
+                ("maxmemory", "1mb"),
+                ("maxmemory-policy", policy),
+                ("maxmemory-clients", clients),
+            ]);
+            let mut bench = Bench::new(&server, listeners);
+            let mut client = bench.client();
+            let mut write = |name: &str, len, reply| {
+                let words = [name.to_owned(), "k".to_owned(), "x".repeat(len)];
+                let bulks: String = words.iter().map(bulk).collect();
+                let is_sent = push(&mut bench, &mut client, &format!("*3\r\n{bulks}"));
+                assert!(is_sent, "{policy} {clients} {name}");
+                bench.expect_output(&mut client, reply);
+            };
+            write("SET", 600_000, "+OK\r\n");
+            let key = server.keyspace.key(0, b"k");
+            server.keyspace.lock_all(Tick(NOW)).delete(&key);
+            write("SET", 300_000, "+OK\r\n");
+            write("APPEND", 400_000, ":700000\r\n");
+        }
+    }
+}
+
+#[test]
+fn values_that_exceed_the_output_are_not_copied() {
+    // Regression: they were copied up to the limit, in one step, before the client was cut off.
+    let settings = [("client-output-buffer-limit", "normal 1mb 0 0")];
+    let (server, listeners) = server(&settings);
+    let mut bench = Bench::new(&server, listeners);
+    let mut client = bench.client();
+    let set = format!("SET v {}\r\n", "x".repeat(1000));
+    bench.send(&mut client, &set, "+OK\r\n");
+    let hits = |bench: &Bench<'_>| bench.worker.server.keyspace.counters().hits;
+    let gets = format!("MULTI\r\n{}EXEC\r\n", "GET v\r\n".repeat(1100));
+    for request in [format!("MGET{}\r\n", " v".repeat(1100)), gets] {
+        let mut reader = bench.client();
+        let before = hits(&bench);
+        push(&mut bench, &mut reader, &request);
+        bench.turn();
+        assert_eq!(hits(&bench), before);
+        assert_eq!(server.clients.len(), 1, "the client was disconnected");
+    }
+    // What the transaction does before may make the values shorter.
+    let mut reader = bench.client();
+    let request = format!("MULTI\r\nDEL v\r\n{}EXEC\r\n", "GET v\r\n".repeat(1100));
+    let reply = format!(
+        "+OK\r\n{}*1101\r\n:1\r\n{}",
+        "+QUEUED\r\n".repeat(1101),
+        "$-1\r\n".repeat(1100)
+    );
+    bench.send(&mut reader, &request, &reply);
 }
 
 #[test]

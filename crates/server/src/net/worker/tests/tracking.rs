@@ -235,3 +235,66 @@ fn a_monitor_receives_a_command_that_runs_in_steps_once() {
     let lines = format!("{start} {shown}\r\n{start} \"PING\"\r\n");
     bench.expect_output(&mut monitor, &lines);
 }
+
+/// An equal prefix was accepted and dropped.
+#[test]
+fn equal_prefixes_overlap() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let mut reader = bench.client();
+    let overlap = "-ERR Prefix 'yyy' overlaps with an existing prefix 'yyy'. Prefixes for a single client must not overlap.\r\n";
+    let twice = "CLIENT TRACKING ON BCAST PREFIX yyy PREFIX yyy\r\n";
+    bench.send(&mut reader, twice, overlap);
+    bench.send(&mut reader, "CLIENT GETREDIR\r\n", ":-1\r\n");
+    let once = "CLIENT TRACKING ON BCAST PREFIX yyy\r\n";
+    bench.send(&mut reader, once, "+OK\r\n");
+    bench.send(&mut reader, once, overlap);
+    // Without a prefix, all keys are included, also in addition to others.
+    bench.send(&mut reader, "CLIENT TRACKING ON BCAST\r\n", "+OK\r\n");
+    let all = "*6\r\n$5\r\nflags\r\n*2\r\n$2\r\non\r\n$5\r\nbcast\r\n$8\r\nredirect\r\n:0\r\n$8\r\nprefixes\r\n*1\r\n$0\r\n\r\n";
+    bench.send(&mut reader, "CLIENT TRACKINGINFO\r\n", all);
+}
+
+/// The keys of a script that only reads were tracked although the script had not read them.
+#[test]
+fn a_script_that_only_reads_is_tracked_by_what_it_reads() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut reader, mut writer) = (bench.client(), bench.client());
+    let library = "FUNCTION LOAD \"#!lua name=l\\nredis.register_function{function_name='f',callback=function() end,flags={'no-writes'}}\"\r\n";
+    bench.send(&mut writer, library, "$1\r\nl\r\n");
+    track(&mut bench, &mut reader, "");
+    bench.send(&mut reader, "EVAL_RO \"return 1\" 1 a\r\n", ":1\r\n");
+    bench.send(&mut reader, "FCALL_RO f 1 a\r\n", "_\r\n");
+    assert_eq!(server.keyspace.tracked_counts(), (0, 0));
+    let reading = "EVAL_RO \"return redis.call('get',KEYS[2])\" 2 a b\r\n";
+    bench.send(&mut reader, reading, "_\r\n");
+    assert_eq!(server.keyspace.tracked_counts(), (1, 1));
+    bench.send(&mut writer, "MSET a 1 b 1\r\n", "+OK\r\n");
+    bench.expect_output(&mut reader, &invalidate(&["b"]));
+}
+
+/// A smaller table took effect at the next read only.
+#[test]
+fn a_smaller_table_of_tracked_keys_takes_effect_without_a_read() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut reader, mut admin) = (bench.client(), bench.client());
+    track(&mut bench, &mut reader, "");
+    for number in 0..64 {
+        bench.send(&mut reader, &format!("GET k{number}\r\n"), "_\r\n");
+    }
+    let smaller = "CONFIG SET tracking-table-max-keys 1\r\n";
+    bench.send(&mut admin, smaller, "+OK\r\n");
+    let shards = server.keyspace.shard_count();
+    for _ in 0..TURNS_MAX {
+        if server.keyspace.tracked_counts().0 <= shards {
+            break;
+        }
+        bench.turn();
+    }
+    assert!(server.keyspace.tracked_counts().0 <= shards);
+    let mut got = [0; 8192];
+    let len = reader.read(&mut got).expect("invalidations");
+    assert!(got[..len].starts_with(b">2\r\n$10\r\ninvalidate\r\n"));
+}

@@ -198,3 +198,41 @@ fn memcached_needs_a_user_with_all_rights() {
     session.refresh(&server.acl);
     assert!(!session.has_all_rights(&server.acl));
 }
+
+/// The client was shown with its last command before the batch that was denied.
+#[test]
+fn a_denied_command_is_recorded_with_its_name() {
+    let (server, listeners) = server(&[]);
+    let mut bench = Bench::new(&server, listeners);
+    let (mut admin, mut user) = (bench.client(), bench.client());
+    let rules = "ACL SETUSER u on nopass ~a* +@all -set -config|get\r\n";
+    bench.send(&mut admin, rules, "+OK\r\n");
+    bench.send(&mut user, "AUTH u x\r\n", "+OK\r\n");
+    let shown = |command: &str| {
+        let line = server.acl.log.newest(1).remove(0).client;
+        assert!(line.contains(&format!(" cmd={command} ")), "{line}");
+    };
+    let no_key = "-NOPERM No permissions to access a key\r\n";
+    let no_set = "-NOPERM User u has no permissions to run the 'set' command\r\n";
+    bench.send(
+        &mut user,
+        "PING\r\nGET b\r\n",
+        &format!("+PONG\r\n{no_key}"),
+    );
+    shown("get");
+    bench.send(&mut user, "SET a 1\r\n", no_set);
+    shown("set");
+    let no_config = "-NOPERM User u has no permissions to run the 'config|get' command\r\n";
+    bench.send(&mut user, "CONFIG GET x\r\n", no_config);
+    shown("config|get");
+    let denied = "-ERR ACL failure in script: No permissions to access a key\r\n";
+    let script = "EVAL \"return redis.pcall('get','b')\" 0\r\n";
+    bench.send(&mut user, script, denied);
+    shown("eval");
+    // A transaction whose rights have changed.
+    bench.send(&mut user, "MULTI\r\nGET a\r\n", "+OK\r\n+QUEUED\r\n");
+    bench.send(&mut admin, "ACL SETUSER u -get\r\n", "+OK\r\n");
+    let changed = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: no permission to execute the command or subcommand\r\n";
+    bench.send(&mut user, "EXEC\r\n", &format!("*1\r\n{changed}"));
+    shown("exec");
+}

@@ -1,0 +1,125 @@
+//! A command that leaves all keys as they were counts as no change: it fails no transaction that
+//! watches, invalidates no cached key, and adds nothing to the feed. The rows of all tables are
+//! run.
+
+use crate::script::{Bench, START, Step, parse};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use store::Tick;
+use wire::Protocol;
+
+/// Commands that count as changes also if they store what was there before, as in Redis.
+const ALWAYS: [&str; 18] = [
+    "append",
+    "copy",
+    "expire",
+    "expireat",
+    "hgetex",
+    "hpexpireat",
+    "hsetex",
+    "incrbyfloat",
+    "increx",
+    "lmove",
+    "pexpire",
+    "pexpireat",
+    "pexpirememberat",
+    "psetex",
+    "set",
+    "setex",
+    "setrange",
+    "swapdb",
+];
+
+/// Each key with its payload and its deadline.
+type Keys = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<Tick>)>;
+
+fn keys(bench: &Bench) -> Keys {
+    let mut names = Vec::new();
+    for db in 0..16 {
+        let mut view = bench.server.keyspace.lock_all(bench.now);
+        let end = view.scan(db, 0, usize::MAX, &mut |key, _| {
+            names.push((db, key.to_vec()))
+        });
+        assert_eq!(end, 0, "one step lists all keys");
+    }
+    let mut session = server::Session::new();
+    let mut keys = Keys::new();
+    for (db, name) in names {
+        session.db = db;
+        let mut payload = Vec::new();
+        let dump = crate::renamed::sent_name(b"DUMP");
+        server::exec(
+            &bench.server,
+            &mut session,
+            &[&dump, &name],
+            bench.now,
+            &mut payload,
+        );
+        let space = &bench.server.keyspace;
+        let deadline = space.lock_all(bench.now).deadline(&space.key(db, &name));
+        keys.insert((db, name), (payload, deadline.flatten()));
+    }
+    keys
+}
+
+/// Returns the rows of a table that counted as changes without one.
+fn run(name: &str, text: &str) -> Vec<String> {
+    let mut bench = Bench::new(Protocol::Resp2, START, 1);
+    let mut before = keys(&bench);
+    let mut failures = Vec::new();
+    for row in parse(text, START) {
+        let args = match row.step {
+            Step::Advance(ms) => {
+                bench.now.0 += ms;
+                before = keys(&bench);
+                continue;
+            }
+            Step::Events(_) => continue,
+            Step::Command { args, .. } => args,
+        };
+        let flag = Arc::new(AtomicBool::new(false));
+        let space = &bench.server.keyspace;
+        let named = args.iter().map(|arg| (bench.session.db, arg.clone()));
+        let watched: Vec<_> = before.keys().cloned().chain(named).collect();
+        for (db, name) in &watched {
+            space
+                .lock_all(bench.now)
+                .watch(&space.key(*db, name), &flag);
+        }
+        let changes = space.changes();
+        bench.run(&args);
+        let is_changed = bench.server.keyspace.changes() != changes;
+        let after = keys(&bench);
+        let word = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
+        let is_touched = is_changed || flag.load(Ordering::Relaxed);
+        if before == after && is_touched && !ALWAYS.contains(&word.as_str()) {
+            let text = String::from_utf8_lossy(&args.join(&b' ')).into_owned();
+            failures.push(format!("{name}:{}: {text}", row.line));
+        }
+        for (db, name) in &watched {
+            let space = &bench.server.keyspace;
+            space
+                .lock_all(bench.now)
+                .unwatch(&space.key(*db, name), &flag);
+        }
+        before = after;
+    }
+    failures
+}
+
+#[test]
+fn a_command_without_effect_is_no_change() {
+    // Regression: XAUTOCLAIM, XCLAIM, XACKDEL, XDELEX, XSETID and XGROUP SETID without an effect
+    // were changes, as were LTRIM and BITFIELD.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/tables");
+    let mut failures = Vec::new();
+    for file in std::fs::read_dir(folder).expect("the folder of the tables") {
+        let path = file.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let name = path.file_name().expect("a name").to_string_lossy();
+        failures.extend(run(&name, &text));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
