@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 pub enum ClientClass {
     /// Clients of no other class.
     Normal,
-    /// Replicas. There are none here; the class exists because the setting names it.
+    /// Replicas that follow this server.
     Replica,
     /// Clients subscribed to channels or patterns.
     PubSub,

@@ -234,7 +234,7 @@ settings! {
     MinReplicasMaxLag "min-replicas-max-lag" or "min-slaves-max-lag", Int(0, 2_147_483_647), "10", true, "Maximum age in seconds of the acknowledgements that min-replicas-to-write counts.";
     ImportMode "import-mode", Fixed(&["no"]), "no", false, "Valkey's import of keys by a tool, during which nothing expires, is not supported.";
     ClusterEnabled "cluster-enabled", Fixed(&["no"]), "no", false, "Cluster mode is not supported.";
-    ShutdownTimeout "shutdown-timeout", Int(0, 2_147_483_647), "10", true, "Maximum time in seconds for which a stop waits until clients have taken their replies.";
+    ShutdownTimeout "shutdown-timeout", Int(0, 2_147_483_647), "10", true, "Maximum time in seconds for which a stop waits until clients have taken their replies and replicas what was written.";
     Daemonize "daemonize", Bool, "no", false, "Whether the server leaves the terminal and runs in the background once it accepts connections.";
     PidFile "pidfile", Text, "", false, "File that contains the number of the process while the server runs; empty means none, or /run/mayfly.pid with daemonize.";
     Supervised "supervised", Choice(SUPERVISORS), "auto", false, "Whether to notify the service manager of the end of the start and of the stop: systemd and auto notify if the environment names its socket (NOTIFY_SOCKET), no does not.";
@@ -298,7 +298,7 @@ pub const IGNORED: &[(&[&str], &str)] = &[
         &["no-appendfsync-on-rewrite", "aof-*"],
         "the append-only file has one form, and a rewrite does not delay it",
     ),
-    (&["shutdown-*"], "a stop does not wait for replicas"),
+    (&["shutdown-*"], "a signal stops the server as SHUTDOWN without options does"),
     (&["rdb*"], "snapshots are written in one form"),
     (
         &[

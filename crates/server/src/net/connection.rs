@@ -89,7 +89,7 @@ pub struct Traffic {
     pub output_bytes: u64,
     /// Number of reads.
     pub reads: u64,
-    /// More input, or space in the socket's send buffer.
+    /// Number of writes.
     pub writes: u64,
     /// Change of the bytes allocated for the connections' buffers.
     pub held_bytes: i64,
