@@ -298,7 +298,10 @@ pub const IGNORED: &[(&[&str], &str)] = &[
         &["no-appendfsync-on-rewrite", "aof-*"],
         "the append-only file has one form, and a rewrite does not delay it",
     ),
-    (&["shutdown-*"], "a signal stops the server as SHUTDOWN without options does"),
+    (
+        &["shutdown-*"],
+        "a signal stops the server as SHUTDOWN without options does",
+    ),
     (&["rdb*"], "snapshots are written in one form"),
     (
         &[
