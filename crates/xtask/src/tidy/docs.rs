@@ -8,8 +8,9 @@ use super::{Finding, Repository};
 const FOLDERS: [&str; 4] = ["crates/", "docs/", "tests/", ".ci/"];
 
 /// Subcommands of cargo that the docs may show.
-const CARGO: [&str; 10] = [
-    "run", "build", "test", "xtask", "doc", "fmt", "clippy", "bench", "install", "fuzz",
+const CARGO: [&str; 14] = [
+    "run", "build", "check", "test", "xtask", "doc", "fmt", "clippy", "bench", "install", "fuzz",
+    "update", "publish", "yank",
 ];
 
 /// The table of contents from which the site is built.
