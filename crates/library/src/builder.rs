@@ -1,4 +1,4 @@
-//! Configuration of a cache.
+//! Builder of a cache, its settings, and the errors that they can cause.
 
 use crate::cause::Cause;
 use crate::clock::{Clock, ms_of};
@@ -9,33 +9,34 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Hasher of caches that name none: `foldhash` with a random seed per cache.
+/// Default hasher of a cache: `foldhash`, with a random seed per cache.
 pub type RandomState = foldhash::quality::RandomState;
 
-/// Largest number of shards.
+/// Maximum number of shards.
 const SHARDS_MAX: usize = 1 << 16;
 
 /// Function that returns an entry's weight.
 pub(crate) type Weigher<K, V> = dyn Fn(&K, &V) -> u32 + Send + Sync;
-/// See [`crate::shard::Listener`].
+/// Function that is called with each entry that has left; see [`crate::shard::Listener`].
 pub(crate) type Listener<K, V> = dyn Fn(&K, &V, Cause) + Send + Sync;
 
-/// Error in a builder's settings.
+/// Error that [`CacheBuilder::build`] returns for invalid settings.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BuildError {
-    /// The text names no policy, or its knobs are wrong.
+    /// The name of the policy is unknown, or one of its knobs is invalid.
     Policy(policy::knobs::SpecError),
-    /// The policy needs to know future requests, or more bits in an entry than a cache has.
+    /// The policy, given by its name, runs in the simulator only, because it needs future requests
+    /// or more bits per entry than a cache has.
     NotServed(&'static str),
     /// The jitter is not between 0 and 1.
     Jitter(f64),
-    /// The number of shards is 0 or above 65,536.
+    /// The number of shards is 0 or greater than 65,536.
     Shards(usize),
-    /// A setting needs another one.
+    /// Two settings contradict each other.
     Needs {
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
-        /// What it needs.
+        /// State of the other settings that this one requires.
         needed: &'static str,
     },
 }
@@ -64,7 +65,22 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// Settings of a cache that is built with [`CacheBuilder::build`].
+/// Builder of a [`Cache`](crate::Cache), from [`Cache::builder`](crate::Cache::builder).
+///
+/// ```
+/// use mayfly::Cache;
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), mayfly::BuildError> {
+/// let cache: Cache<String, u64> = Cache::builder(10_000)
+///     .ttl(Duration::from_secs(600))
+///     .tti(Duration::from_secs(60))
+///     .policy_named("sieve")
+///     .build()?;
+/// assert_eq!(cache.capacity(), 10_000);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct CacheBuilder<K, V, S = RandomState> {
     pub(crate) capacity: u64,
@@ -111,15 +127,15 @@ impl<K, V> CacheBuilder<K, V> {
 }
 
 impl<K, V, S> CacheBuilder<K, V, S> {
-    /// Makes the capacity a total of weights instead of a number of entries. A weight of 0 counts
-    /// as 1, so that the number of entries is bounded.
+    /// Measures the capacity in weight instead of in entries. `weigher` returns the weight of an
+    /// entry; 0 counts as 1, so that the number of entries is bounded.
     ///
-    /// An entry may weigh as much as the capacity. A heavier one is not stored, and removes an
-    /// entry with its key; the listener is called with it, and [`Stats::too_heavy`](crate::Stats)
-    /// counts it. So that this does not depend on the machine, a cache with a weigher has one
-    /// [shard](CacheBuilder::shards), unless the program says otherwise.
+    /// An entry may weigh as much as the whole capacity. A heavier entry is not stored: it removes
+    /// the present entry with its key, is passed to the listener, and is counted by
+    /// [`Stats::too_heavy`](crate::Stats::too_heavy). A cache with a weigher has a single
+    /// [shard](CacheBuilder::shards) by default, so that this limit is the same on every machine.
     ///
-    /// The function is called once per insertion, without locks.
+    /// The weigher is called once per insertion, without locks.
     ///
     /// ```
     /// # fn main() -> Result<(), mayfly::BuildError> {
@@ -136,8 +152,10 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Sets the eviction policy; S3-FIFO-W by default. A policy is given by its type in
-    /// [`PolicySpec`] with its knobs, or by name with [`CacheBuilder::policy_named`].
+    /// Sets the eviction policy. The default is S3-FIFO-W.
+    ///
+    /// Pass a variant of [`PolicySpec`] with its knobs, or use [`CacheBuilder::policy_named`] to
+    /// choose a policy by its name.
     ///
     /// ```
     /// use mayfly::{Cache, PolicySpec};
@@ -153,94 +171,130 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Sets the eviction policy by its name, with knobs after colons: `"s3fifo:small=0.2"`,
-    /// `"w-tinylfu"`. An unknown name is reported by [`CacheBuilder::build`].
+    /// Sets the eviction policy by its name, with knobs after colons, such as `"w-tinylfu"` or
+    /// `"s3fifo:small=0.2"`. [`CacheBuilder::build`] returns an error if the name is unknown.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), mayfly::BuildError> {
+    /// use mayfly::{BuildError, Cache};
+    ///
+    /// let cache: Cache<u64, u64> = Cache::builder(1_000).policy_named("s3fifo:small=0.2").build()?;
+    /// let wrong = Cache::<u64, u64>::builder(1_000).policy_named("no-such-policy").build();
+    /// assert!(matches!(wrong, Err(BuildError::Policy(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn policy_named(mut self, name: &str) -> Self {
         self.policy = name.parse().map_err(BuildError::Policy);
         self
     }
 
-    /// Sets the time to live: how long after its insertion or replacement an entry expires.
+    /// Sets the time to live (TTL): an entry expires this long after it was inserted or replaced.
+    ///
+    /// ```
+    /// use mayfly::{Cache, Clock, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), mayfly::BuildError> {
+    /// let clock = ManualClock::new();
+    /// let cache: Cache<&str, u32> = Cache::builder(100)
+    ///     .ttl(Duration::from_secs(60))
+    ///     .clock(Clock::Manual(clock.clone()))
+    ///     .build()?;
+    /// cache.insert("key", 1);
+    /// clock.advance(Duration::from_secs(61));
+    /// assert_eq!(cache.get("key"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Sets the time to idle: how long after its last read an entry expires. An entry expires at
-    /// the earlier of both times if there is a TTL, too.
+    /// Sets the time to idle: an entry expires this long after its last read. If the cache also has
+    /// a [TTL](CacheBuilder::ttl), an entry expires at the earlier of the two instants.
     ///
-    /// A read stores a new deadline only if the entry would otherwise expire before its idle time
-    /// has passed. So that few reads do, an entry may stay up to a 64th of the idle time longer.
+    /// An entry may stay up to 1/64 of the idle time longer, so that few reads have to store a new
+    /// deadline.
     pub fn tti(mut self, tti: Duration) -> Self {
         self.tti = Some(tti);
         self
     }
 
-    /// Shortens each TTL by a random share of up to `share`, so that entries inserted together do
-    /// not expire together. No entry expires later than without jitter.
+    /// Shortens each TTL by a random share of up to `share`, from 0 to 1, so that entries inserted
+    /// together do not all expire together. No entry expires later than without jitter.
     pub fn jitter(mut self, share: f64) -> Self {
         self.jitter = share;
         self
     }
 
-    /// Sets a hook that decides each entry's time to live.
+    /// Sets a hook that determines the time to live of each entry; see [`Expiry`] for an example.
     pub fn expiry(mut self, expiry: impl Expiry<K, V> + 'static) -> Self {
         self.expiry = Some(Arc::new(expiry));
         self
     }
 
-    /// Omits the deadline of each entry: 8 bytes less per entry, and 4 in the expiry index.
-    /// Nothing can expire then.
+    /// Builds a cache without deadlines, which saves 8 bytes per entry and 4 in the expiry index.
+    /// No entry can expire.
     pub fn without_expiry(mut self) -> Self {
         self.has_deadlines = false;
         self
     }
 
-    /// Reloads entries ahead of time: during the last `window` before its deadline an entry is
-    /// *stale*. Of the callers of [`Cache::get_with`](crate::Cache::get_with) and its variants, one
-    /// loads a new value; the others get the present one meanwhile.
+    /// Reloads entries before they expire. During the last `window` before its deadline an entry is
+    /// *stale*: one caller of [`Cache::get_with`](crate::Cache::get_with) or one of its variants
+    /// loads a new value, and all others receive the present value meanwhile.
     ///
-    /// With a TTL of 10 minutes and a window of 9, entries have a *soft* TTL of one minute.
+    /// For example, a TTL of 10 minutes with a window of 9 minutes gives entries a *soft* TTL of
+    /// one minute. [`Cache::get_or_refresh`](crate::Cache::get_or_refresh) has an example.
     pub fn refresh_ahead(mut self, window: Duration) -> Self {
         self.refresh_ahead = Some(window);
         self
     }
 
-    /// Remembers for this time that a loader of
-    /// [`Cache::optionally_get_with`](crate::Cache::optionally_get_with) found no value. As many
-    /// such keys are remembered as a tenth of the capacity in entries, at least 16. A cache with a
-    /// weigher takes the [expected entries](CacheBuilder::expected_entries) for its capacity, or
-    /// 10,240 if they are not given.
+    /// Remembers for `ttl` that a loader of
+    /// [`Cache::optionally_get_with`](crate::Cache::optionally_get_with) found no value.
+    ///
+    /// The cache remembers at least 16 such keys, and at most a tenth of the capacity in entries.
+    /// With a weigher, the [expected entries](CacheBuilder::expected_entries) replace the capacity,
+    /// or 10,240 if they are not set.
     pub fn negative_ttl(mut self, ttl: Duration) -> Self {
         self.negative_ttl = Some(ttl);
         self
     }
 
-    /// Says what removes expired entries; a shared thread by default.
+    /// Selects what removes expired entries. The default is [`Timer::Thread`], a thread that all
+    /// caches of the process share.
     pub fn timer(mut self, timer: Timer) -> Self {
         self.timer = timer;
         self
     }
 
-    /// Sets the source of time. With a manual clock, the timer is [`Timer::Manual`].
+    /// Sets the time source. With a manual clock, the timer is always [`Timer::Manual`].
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets a function that is called with each entry that has left, and the cause. It is called
-    /// without locks, by the thread that removed the entry, as soon as that has happened; for
-    /// expired entries that is the timer. It may use the cache.
+    /// Sets a function that is called with each entry that has left the cache, and the cause.
     ///
-    /// Entries that leave by its own calls, of this cache or another one, are reported when it has
-    /// returned, before the operation ends that it was called by. So it may put back what was
-    /// evicted. For each entry that leaves by a call of the program, 100 that leave by calls of
-    /// listeners are reported; those beyond leave at once without a call
-    /// ([`Stats::unreported`](crate::Stats::unreported)), so that an operation ends even if each
-    /// call makes another entry leave.
+    /// The thread that removed the entry calls the listener as soon as the entry has left, without
+    /// locks. For expired entries that is the timer. The listener may use the cache, for example to
+    /// put back an evicted entry.
     ///
-    /// If it panics, the panic reaches the caller of the operation after all entries of that
-    /// operation were handled; a panic in the timer is ignored.
+    /// If the listener itself makes entries leave this cache or another one, they are reported
+    /// after it has returned and before the outer operation ends. A program's call that makes one
+    /// entry leave can cause at most 100 such further reports. Entries beyond that leave without a
+    /// call and are counted by [`Stats::unreported`](crate::Stats::unreported), so that an
+    /// operation ends even if every call of the listener makes another entry leave.
+    ///
+    /// # Panics
+    ///
+    /// A panic of the listener reaches the caller of the operation after all entries of the
+    /// operation have been handled. A panic in the timer is ignored.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use mayfly::{Cache, Cause};
@@ -263,26 +317,29 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         self
     }
 
-    /// Sets the number of parts with a lock for writers, a policy and an index of their own. By
-    /// default there are four per processor and one per 43,008 entries; one alone below 4,096
-    /// entries, and with a weigher.
+    /// Sets the number of shards, from 1 to 65,536. Each shard has its own lock for writers, its
+    /// own policy and its own expiry index.
     ///
-    /// Each has an equal part of the capacity, so that an entry can weigh no more than that: with
-    /// 16 shards, a sixteenth of the capacity. More than one are worthwhile for caches with a
-    /// weigher that several threads write to at the same time.
+    /// The default is four shards per processor and one more per 43,008 entries, but a single shard
+    /// below 4,096 entries or with a weigher.
+    ///
+    /// The capacity is divided evenly, so that no entry can weigh more than one shard's part: with
+    /// 16 shards, a sixteenth of the capacity. With a weigher, more than one shard is worthwhile
+    /// only if several threads write at the same time.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
     }
 
-    /// Sets the number of entries for which tables are made at first, for caches with a weigher. It
-    /// is a hint: tables are made for at most 67 million, and grow.
+    /// Sets the number of entries for which a cache with a weigher allocates its tables at first.
+    /// Tables grow when the number is exceeded. At most 67 million entries are provided for.
     pub fn expected_entries(mut self, count: usize) -> Self {
         self.expected = Some(count);
         self
     }
 
-    /// Says whether look-ups are counted; they are by default. Entries that leave always are.
+    /// Turns the counting of look-ups on or off; it is on by default. Entries that leave are always
+    /// counted.
     pub fn statistics(mut self, is_on: bool) -> Self {
         self.has_statistics = is_on;
         self
@@ -290,8 +347,8 @@ impl<K, V, S> CacheBuilder<K, V, S> {
 
     /// Sets the hash function.
     ///
-    /// It should distribute all 64 bits well: the high half selects the shard, the low one the
-    /// place in its table. Under a function that leaves the high bits alone, such as the identity,
+    /// The function must distribute all 64 bits well, because the high half selects the shard and
+    /// the low half the bucket. If it leaves the high bits constant, as the identity function does,
     /// all keys share one shard and its part of the capacity.
     pub fn hasher<T>(self, hasher: T) -> CacheBuilder<K, V, T> {
         CacheBuilder {
@@ -315,7 +372,7 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         }
     }
 
-    /// Checks the settings and returns the policy.
+    /// Checks the settings and returns the eviction policy.
     pub(crate) fn check(&self) -> Result<PolicySpec, BuildError> {
         let policy = self.policy.clone()?;
         if AnyPolicy::build(&policy, 1, 1).is_none() || policy.needs_future() {
@@ -343,7 +400,8 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         Ok(policy)
     }
 
-    /// Returns the timer. None can follow a manual clock.
+    /// Returns the timer to be used: [`Timer::Manual`] with a manual clock, which no thread can
+    /// follow.
     pub(crate) fn timer_in_use(&self) -> Timer {
         match self.clock {
             Clock::System => self.timer,
@@ -351,7 +409,7 @@ impl<K, V, S> CacheBuilder<K, V, S> {
         }
     }
 
-    /// Idle time in milliseconds.
+    /// Returns the idle time in milliseconds.
     pub(crate) fn tti_ms(&self) -> Option<u64> {
         self.tti.map(ms_of)
     }

@@ -1,4 +1,4 @@
-//! The cache that threads share.
+//! The concurrent cache and its basic operations.
 
 use crate::builder::{BuildError, CacheBuilder, RandomState};
 use crate::clock::{after, ms_of, until};
@@ -19,10 +19,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A concurrent cache. Clones are the same cache.
+/// A concurrent cache with expiry. Clones share the same entries.
 ///
-/// Look-ups take no lock, and write shared memory only to mark an entry that was not marked before.
-/// Expired entries are never returned, and are removed on time without any traffic.
+/// Look-ups take no lock, and write to shared memory only to mark an entry that was not marked
+/// before. Expired entries are never returned, and are removed on time even without any traffic.
 ///
 /// ```
 /// use mayfly::Cache;
@@ -52,7 +52,8 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Creates a cache of this many entries, with the default settings.
+    /// Creates a cache for at most `capacity` entries, with the default settings. Use
+    /// [`Cache::builder`] for other settings.
     pub fn new(capacity: u64) -> Self {
         let builder = CacheBuilder::new(capacity);
         Cache {
@@ -60,8 +61,15 @@ where
         }
     }
 
-    /// Returns the settings of a cache with a capacity in entries, or in weight if a weigher is
-    /// set.
+    /// Returns a builder for a cache with this capacity, measured in entries, or in weight if a
+    /// [weigher](CacheBuilder::weigher) is set.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), mayfly::BuildError> {
+    /// let cache: mayfly::Cache<u64, String> = mayfly::Cache::builder(1_000).policy_named("lru").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(capacity: u64) -> CacheBuilder<K, V> {
         CacheBuilder::new(capacity)
     }
@@ -73,7 +81,15 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Returns a clone of the value, and registers a hit.
+    /// Returns a clone of the value of a key, and registers a hit. Returns `None` if the key is
+    /// absent or its entry has expired.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// assert_eq!(cache.get("key"), Some(1));
+    /// assert_eq!(cache.get("other"), None);
+    /// ```
     #[inline]
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
@@ -84,11 +100,11 @@ where
         self.read(key, V::clone)
     }
 
-    /// Calls `see` with the value and returns its result, and registers a hit. The value need not
-    /// be `Clone`.
+    /// Calls `see` with a reference to the value of a key, returns its result, and registers a hit.
+    /// Unlike [`Cache::get`], it does not require that values are `Clone`.
     ///
-    /// Memory of entries that leave any cache of the process is freed after `see` has returned, so
-    /// that it should be short. It may use the cache.
+    /// `see` may use the cache. It should return soon, because memory of entries that leave any
+    /// cache of the process is not freed until then.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -104,8 +120,8 @@ where
         self.inner.read(key, see)
     }
 
-    /// Returns a clone of the value without registering a hit, nor counting the look-up, nor
-    /// extending an idle time.
+    /// Returns a clone of the value of a key without any effect on the cache: the call registers no
+    /// hit, is not counted, and extends no idle time.
     pub fn peek<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -118,7 +134,7 @@ where
             .map(|seen| seen.found.value.clone())
     }
 
-    /// Whether a live entry has this key. Does not register a hit.
+    /// Returns true if the key has an entry that has not expired. Registers no hit.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -128,7 +144,8 @@ where
         self.inner.find_live(&pinned, key).is_some()
     }
 
-    /// Returns clones of the values of several keys, in their order, and registers the hits.
+    /// Returns clones of the values of several keys, in the order of the keys, and registers the
+    /// hits.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -152,17 +169,36 @@ where
         keys.into_iter().map(value).collect()
     }
 
-    /// Inserts a value, with the builder's time to live. Replaces the value of the key.
+    /// Inserts a value with the builder's time to live, or replaces the present value of the key.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// cache.insert("key", 2);
+    /// assert_eq!(cache.get("key"), Some(2));
+    /// ```
     #[inline]
     pub fn insert(&self, key: K, value: V) {
         let ttl = self.inner.ttl;
         self.store(key, value, ttl);
     }
 
-    /// Inserts a value with a time to live of its own. A time of 0 removes the key.
+    /// Inserts or replaces a value with a time to live of its own. A `ttl` of 0 removes the key
+    /// instead.
     ///
     /// # Panics
-    /// If the cache was built [without expiry](CacheBuilder::without_expiry).
+    ///
+    /// Panics if the cache was built [without expiry](CacheBuilder::without_expiry).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert_with_ttl("session", 7, Duration::from_secs(60));
+    /// assert!(cache.time_to_live("session") > Some(Duration::from_secs(50)));
+    /// ```
     pub fn insert_with_ttl(&self, key: K, value: V, ttl: Duration) {
         assert!(
             self.inner.has_deadlines,
@@ -173,11 +209,11 @@ where
 
     fn store(&self, key: K, value: V, ttl: Option<Duration>) {
         let hash = self.inner.hash(&key);
-        // Nothing is expected, so that nothing can conflict.
+        // `Expect::Anything` cannot conflict with another change.
         let _ = self.inner.store_if(hash, key, value, ttl, Expect::Anything);
     }
 
-    /// Returns references to all live entries, and their remaining times to live, apart from idle
+    /// Returns references to all live entries and their remaining times to live, not counting idle
     /// times.
     #[cfg(feature = "serde")]
     pub(crate) fn live<'a>(
@@ -199,14 +235,21 @@ where
         entries
     }
 
-    /// Stores an entry that was saved.
+    /// Stores an entry that was saved, with its remaining time to live.
     #[cfg(feature = "serde")]
     pub(crate) fn restore(&self, key: K, value: V, ttl: Option<Duration>) {
         self.store(key, value, ttl.filter(|_| self.inner.has_deadlines));
     }
 
-    /// Removes an entry. Returns whether it was there and live. The key is also no longer
-    /// remembered as one [without a value](CacheBuilder::negative_ttl).
+    /// Removes a key, and returns true if it had a live entry. If the key was remembered as one
+    /// [without a value](CacheBuilder::negative_ttl), that is forgotten, too.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// assert!(cache.remove("key"));
+    /// assert!(!cache.remove("key"));
+    /// ```
     pub fn remove<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -216,7 +259,14 @@ where
         self.inner.remove_if(hash, key, Expect::Anything) == Removed::Entry
     }
 
-    /// Removes an entry and returns a clone of its value.
+    /// Removes a key, and returns a clone of its value if it had a live entry.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// assert_eq!(cache.take("key"), Some(1));
+    /// assert_eq!(cache.take("key"), None);
+    /// ```
     pub fn take<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -237,13 +287,14 @@ where
             match self.inner.remove_if(hash, key, expect) {
                 Removed::Entry => return value,
                 Removed::Nothing => return None,
-                // Another thread has replaced, removed or inserted the entry meanwhile.
+                // Another thread has replaced, removed or inserted the entry since the look-up.
                 Removed::Conflict => {}
             }
         }
     }
 
-    /// Returns the time until an entry expires; `None` if it is absent or does not expire.
+    /// Returns the time until the entry of a key expires, or `None` if the key is absent or its
+    /// entry does not expire.
     pub fn time_to_live<Q>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -255,11 +306,25 @@ where
         Some(until(self.inner.now(), deadline))
     }
 
-    /// Sets the time to live of an entry, from now on; `None` means that it does not expire, apart
-    /// from its idle time. Returns whether the entry is there.
+    /// Sets the time to live of an entry, counted from now. With `None`, the entry expires only by
+    /// its idle time, if the cache has one. Returns false if the key has no live entry.
     ///
     /// # Panics
-    /// If the cache was built [without expiry](CacheBuilder::without_expiry).
+    ///
+    /// Panics if the cache was built [without expiry](CacheBuilder::without_expiry).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// assert!(cache.set_ttl("key", Some(Duration::from_secs(60))));
+    /// assert!(cache.time_to_live("key").is_some());
+    /// assert!(cache.set_ttl("key", None));
+    /// assert_eq!(cache.time_to_live("key"), None);
+    /// ```
     pub fn set_ttl<Q>(&self, key: &Q, ttl: Option<Duration>) -> bool
     where
         K: Borrow<Q>,
@@ -275,7 +340,7 @@ where
             let Some(seen) = self.inner.find_live(&pinned, key) else {
                 return false;
             };
-            // Before the deadline is set, which a load that ends in between would replace.
+            // This must precede the new deadline, which a load that ends in between would replace.
             seen.shard.changed(inner.hash(key));
             let now = inner.now();
             let limit = ttl.map(|ttl| after(now, ms_of(ttl)));
@@ -296,24 +361,31 @@ where
         }
     }
 
-    /// Number of entries, including expired ones that are not removed yet.
+    /// Returns the number of entries, including expired ones that have not been removed yet.
     pub fn len(&self) -> usize {
         let shards = self.inner.shards.iter();
         shards.map(|shard| shard.writer().core.len).sum()
     }
 
-    /// Whether there is no entry.
+    /// Returns true if the cache holds no entry, not even an expired one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Capacity in entries, or in weight.
+    /// Returns the capacity, in entries or in weight.
     pub fn capacity(&self) -> u64 {
         self.inner.capacity.load(Relaxed)
     }
 
-    /// Sets the capacity. If it is lower, entries are evicted, a bounded number of them under one
-    /// lock. The number of shards stays.
+    /// Changes the capacity. If the new one is lower, entries are evicted at once, a bounded number
+    /// of them under one lock. The number of shards does not change.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(100);
+    /// (0..100).for_each(|key| cache.insert(key, key));
+    /// cache.set_capacity(10);
+    /// assert!(cache.len() <= 10);
+    /// ```
     pub fn set_capacity(&self, capacity: u64) {
         let inner = &self.inner;
         inner.capacity.store(capacity, Relaxed);
@@ -338,14 +410,14 @@ where
         }
     }
 
-    /// Removes all entries that were there at the time of the call, one lock at a time. Those that
-    /// have expired leave as expired ones. Loads that are under way do not store their values.
+    /// Removes all entries that were present at the time of the call, one shard at a time. Entries
+    /// that had expired are reported as expired. Loads in progress do not store their values.
     pub fn clear(&self) {
         self.invalidate_if(|_, _| true);
         self.inner.expire_all();
     }
 
-    /// Ends all current loads, and forgets all keys without a value.
+    /// Ends all current loads, and forgets all keys that have no value.
     fn forget_unknown(&self) {
         self.inner.shards.iter().for_each(Shard::all_changed);
         if let Some((_, absent)) = &self.inner.negative {
@@ -357,11 +429,11 @@ where
     }
 
     /// Removes the entries for which `is_invalid` returns true, and returns their number. Entries
-    /// inserted during the call may or may not be among them.
+    /// inserted during the call may or may not be checked.
     ///
-    /// The function is called without locks, and no lock is held for more than one removal. It
-    /// cannot be called with values that are being loaded, so that no load that is under way stores
-    /// its value, and keys without a value are forgotten.
+    /// The function is called without locks, and no lock is held for more than one removal. Because
+    /// it cannot see values that are being loaded, loads in progress do not store their values.
+    /// Keys [without a value](CacheBuilder::negative_ttl) are forgotten.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -371,7 +443,7 @@ where
     /// assert_eq!(cache.get("page:1"), Some(2));
     /// ```
     pub fn invalidate_if(&self, mut is_invalid: impl FnMut(&K, &V) -> bool) -> usize {
-        // Before the visit, so that it sees what loads have stored before.
+        // This must precede the visit, so that the visit sees all values that loads have stored.
         self.forget_unknown();
         let mut count = 0;
         self.visit(|seen| {
@@ -385,14 +457,23 @@ where
         count
     }
 
-    /// Calls `see` with each live entry. Entries that stay during the call are seen once; others
-    /// may be. No lock is held.
+    /// Calls `see` with each live entry, without locks. An entry that stays throughout the call is
+    /// visited exactly once; others may be.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert("a", 1);
+    /// cache.insert("b", 2);
+    /// let mut sum = 0;
+    /// cache.for_each(|_, value| sum += value);
+    /// assert_eq!(sum, 3);
+    /// ```
     pub fn for_each(&self, mut see: impl FnMut(&K, &V)) {
         self.visit(|seen| see(seen.found.key, seen.found.value));
     }
 
-    /// Returns clones of all live entries, a shard at a time: each entry that stays during the
-    /// iteration once, others perhaps.
+    /// Returns an iterator over clones of all live entries. It reads one shard at a time: an entry
+    /// that stays throughout the iteration is returned exactly once; others may be.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
@@ -434,10 +515,26 @@ where
         });
     }
 
-    /// Removes all entries that have expired, a slice under one lock, and returns their number.
+    /// Removes all entries that have expired, a bounded number of them under one lock, and returns
+    /// how many it removed.
     ///
-    /// Only needed with [`Timer::Manual`]; with another timer, it removes early what the timer
-    /// would remove soon. It also frees the memory of entries that left before.
+    /// Call it when the timer is [`Timer::Manual`]. With another timer it only does early what the
+    /// timer would do soon. It also frees the memory of entries that left before.
+    ///
+    /// ```
+    /// use mayfly::{Cache, Clock, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), mayfly::BuildError> {
+    /// let clock = ManualClock::new();
+    /// let cache: Cache<&str, u32> =
+    ///     Cache::builder(100).clock(Clock::Manual(clock.clone())).build()?;
+    /// cache.insert_with_ttl("key", 1, Duration::from_secs(5));
+    /// clock.advance(Duration::from_secs(6));
+    /// assert_eq!(cache.expire(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn expire(&self) -> usize {
         let count = self.inner.expire_all();
         if let Some((_, absent)) = &self.inner.negative {
@@ -446,23 +543,25 @@ where
         count
     }
 
-    /// Same as [`Cache::expire`], but removes at most `slices` slices of 128 entries per shard.
-    /// Returns whether more entries are due, for hosts that must not be kept waiting.
+    /// Removes expired entries like [`Cache::expire`], but at most `slices` slices of 128 entries
+    /// per shard, for programs that must not be blocked for long. Returns true if more entries are
+    /// due.
     pub fn expire_within(&self, slices: usize) -> bool {
         let is_more = self.inner.expire_slices(slices).1;
         let absent = self.inner.negative.as_ref();
         absent.is_some_and(|(_, absent)| absent.expire_slices(slices).1) || is_more
     }
 
-    /// Returns the time until [`Cache::expire`] has work; `None` if no entry has a deadline. It may
-    /// be earlier than the next deadline.
+    /// Returns the time until [`Cache::expire`] has work, or `None` if no entry has a deadline. The
+    /// result may be earlier than the next deadline, never later.
     pub fn next_expiry(&self) -> Option<Duration> {
         let due = self.inner.expiry_due();
         (due != u64::MAX).then(|| until(self.inner.now(), Tick(due)))
     }
 
-    /// Returns the task of [`Timer::Task`]: a future that removes expired entries on time, and ends
-    /// when the cache is dropped. The program spawns it on its runtime, with the runtime's sleep:
+    /// Returns the task for [`Timer::Task`]: a future that removes expired entries on time, and
+    /// ends when the cache is dropped. Spawn it on your runtime, and pass the runtime's sleep
+    /// function:
     ///
     /// ```text
     /// tokio::spawn(cache.expiry_task(tokio::time::sleep));
@@ -480,7 +579,16 @@ where
         timer::run_task(inner, self.inner.alarm.clone(), sleep)
     }
 
-    /// Returns counts since the cache was created, and its present size.
+    /// Returns the counters since the cache was created, and its present size.
+    ///
+    /// ```
+    /// let cache = mayfly::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// cache.get("key");
+    /// cache.get("other");
+    /// let stats = cache.stats();
+    /// assert_eq!((stats.hits, stats.misses()), (1, 1));
+    /// ```
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         if let Some(counters) = &self.inner.counters {
@@ -499,7 +607,7 @@ where
         stats
     }
 
-    /// Panics if a structure contradicts itself. For tests; slow.
+    /// Panics if an internal structure contradicts itself. It is slow, and meant for tests.
     #[doc(hidden)]
     pub fn check(&self) {
         for shard in &self.inner.shards {
@@ -523,7 +631,12 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Builds the cache. Fails if a setting is wrong or contradicts another.
+    /// Builds the cache.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the policy is unknown, a setting is out of range, or two settings
+    /// contradict each other; see [`BuildError`].
     pub fn build(self) -> Result<Cache<K, V, S>, BuildError> {
         let policy = self.check()?;
         Ok(Cache {

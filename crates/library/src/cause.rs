@@ -1,15 +1,15 @@
-//! Causes for which entries leave a cache.
+//! Causes of an entry's removal.
 
 /// Cause for which an entry has left the cache, as a removal listener receives it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// Its time to live or its idle time has ended.
+    /// The time to live or the idle time of the entry has ended.
     Expired,
-    /// The cache was full, or did not admit the entry at all.
+    /// The cache was full, or the policy did not admit the entry.
     Evicted,
-    /// An entry with the same key has replaced it.
+    /// Another value was inserted under the same key.
     Replaced,
-    /// It was removed by a call.
+    /// A call removed the entry.
     Removed,
 }
 

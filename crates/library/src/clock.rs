@@ -1,4 +1,5 @@
-//! Instants of a cache: milliseconds of a monotonic clock, or of one that the program moves.
+//! Time sources of a cache: the system's monotonic clock, or a clock that the program moves.
+//! Instants are in milliseconds.
 
 #![cfg_attr(
     all(target_os = "linux", target_pointer_width = "64", not(miri)),
@@ -10,20 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// First instant of every clock, so that an entry may have a deadline that is already over.
+/// First instant of every clock. It is above 0, so that an entry can have a deadline that has
+/// already passed.
 const START_MS: u64 = 1 << 10;
 
-/// Source of a cache's time.
+/// Time source of a cache.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The system's monotonic clock.
     #[default]
     System,
-    /// A clock that only moves when the program says so, for tests and simulations.
+    /// A clock that moves only when the program moves it, for tests and simulations.
     Manual(ManualClock),
 }
 
-/// A clock that stands until it is moved. Clones are the same clock.
+/// A clock that stands still until the program moves it. Clones share the same time.
 ///
 /// ```
 /// use mayfly::{Cache, Clock, ManualClock};
@@ -52,31 +54,32 @@ impl Default for ManualClock {
 }
 
 impl ManualClock {
-    /// Creates a clock.
+    /// Creates a clock that stands at its start.
     pub fn new() -> Self {
         ManualClock(Arc::new(AtomicU64::new(START_MS)))
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward by a span.
     pub fn advance(&self, by: Duration) {
         let later = |ms: u64| Some(ms.saturating_add(ms_of(by)).min(Tick::MAX.0));
         let _ = self.0.fetch_update(SeqCst, SeqCst, later);
     }
 
-    /// Sets the time since the clock was created. It may go back: deadlines stay as they are.
+    /// Sets the time since the clock was created. The clock may go back; deadlines of entries do
+    /// not change with it.
     pub fn set(&self, since_start: Duration) {
         let ms = START_MS.saturating_add(ms_of(since_start));
         self.0.store(ms.min(Tick::MAX.0), SeqCst);
     }
 }
 
-/// Returns a span in milliseconds, rounded up, so that nothing expires early.
+/// Converts a span to milliseconds, rounded up, so that nothing expires early.
 pub(crate) fn ms_of(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Returns the instant after a span; the latest possible one if it is beyond. After no time at all
-/// the entry is dead at once.
+/// Returns the instant `span_ms` after `now`, or the latest possible instant if that is beyond it.
+/// A span of 0 gives a deadline that has already passed.
 pub(crate) fn after(now: Tick, span_ms: u64) -> Tick {
     match span_ms {
         0 => Tick(now.0 - 1),
@@ -89,7 +92,8 @@ pub(crate) fn until(now: Tick, deadline: Tick) -> Duration {
     Duration::from_millis(deadline.0.saturating_sub(now.0))
 }
 
-/// The instant [`START_MS`], and what [`coarse_ms`] has returned then.
+/// Returns the instant [`START_MS`] of the system's clock, and the value of [`coarse_ms`] at that
+/// instant.
 #[inline]
 fn anchor() -> (Instant, u64) {
     static ANCHOR: OnceLock<(Instant, u64)> = OnceLock::new();
@@ -108,19 +112,19 @@ pub(crate) fn system_wait(tick: u64) -> Duration {
     instant.saturating_sub(anchor().0.elapsed())
 }
 
-/// Upper bound of the difference between [`Clock::recent`] and the present instant. The system's
-/// coarse clock advances at each tick of the kernel, every 1 to 10 ms.
+/// Upper bound in milliseconds of the difference between [`Clock::recent`] and the present instant.
+/// The system's coarse clock advances at each tick of the kernel, every 1 to 10 ms.
 pub(crate) const RECENT_MS: u64 = 1_000;
 
-/// Milliseconds of the monotonic clock at the kernel's last tick. It is read in a fifth of the time
-/// of the exact one.
+/// Returns the milliseconds of the monotonic clock at the kernel's last tick, in a fifth of the
+/// time that the exact clock takes.
 ///
-/// By the C library, to which the standard library links, because rustix reads the kernel's shared
-/// object itself, which ends the process under Valgrind.
+/// It calls the C library, to which the standard library links, because rustix reads the kernel's
+/// shared object itself, and that ends the process under Valgrind.
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 #[inline]
 fn coarse_ms() -> u64 {
-    /// `timespec` of systems with 64 bits.
+    /// `timespec` as 64-bit systems define it.
     #[repr(C)]
     struct Time {
         seconds: i64,
@@ -134,7 +138,7 @@ fn coarse_ms() -> u64 {
         seconds: 0,
         nanoseconds: 0,
     };
-    // SAFETY: the declaration is that of the C library, and the pointer is to a value of its type.
+    // SAFETY: the declaration matches the C library's, and the pointer is to a value of its type.
     let status = unsafe { clock_gettime(MONOTONIC_COARSE, &raw mut time) };
     assert_eq!(status, 0, "Linux has this clock since 2.6.32");
     time.seconds as u64 * 1_000 + time.nanoseconds as u64 / 1_000_000
@@ -149,8 +153,8 @@ fn coarse_ms() -> u64 {
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 #[inline]
 pub(crate) fn system_recent() -> Tick {
-    // The first value of the coarse clock was up to a tick old, so that the difference is too large
-    // by as much.
+    // The first value of the coarse clock was up to one tick old, so that the difference may be too
+    // large by one tick.
     Tick(START_MS + coarse_ms().saturating_sub(anchor().1))
 }
 

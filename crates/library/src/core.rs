@@ -1,5 +1,5 @@
-//! The writer's part of a shard that does not depend on the types of keys and values: the policy,
-//! the expiry index, weights and counts. It is compiled once, in this crate.
+//! The part of a shard's writer state that does not depend on the types of keys and values: the
+//! policy, the expiry index, weights and counters. It is compiled once, in this crate.
 
 use crate::cause::Cause;
 use crate::lag::Lag;
@@ -14,10 +14,10 @@ use policy::{
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 const LINK_MASK: u64 = (1 << LINK_BITS) - 1;
-/// Random ways that are looked at before all buckets in turn are.
+/// Number of random slots of the table that a sample tries before it scans the buckets in turn.
 const SAMPLE_TRIES: u64 = 32;
 
-/// Returns the word of a deadline that is not filed.
+/// Returns the word of a row for a deadline that the index has not filed.
 pub(crate) fn word_of(deadline: Option<Tick>) -> u64 {
     deadline.map_or(0, |deadline| {
         debug_assert!((1..=Tick::MAX.0).contains(&deadline.0));
@@ -32,13 +32,13 @@ pub(crate) fn deadline_in(word: u64) -> Option<Tick> {
     (deadline != 0).then_some(Tick(deadline))
 }
 
-/// Keys of entries, for policies that remember hashes.
+/// Source of the hashes of keys, for policies that remember hashes.
 pub(crate) trait Keys {
     /// Returns the hash of the key in a slot.
     fn hash_in(&self, slot: u32) -> u64;
 }
 
-/// The entries of a shard as its algorithms see them. A [`Slot`] of theirs is a position in the
+/// The entries of a shard as the policy and the index see them. Their [`Slot`] is a position in the
 /// table.
 pub(crate) struct View<'a> {
     pub rows: &'a Rows,
@@ -145,25 +145,25 @@ impl Cells<Link> for View<'_> {
     #[inline]
     fn set(&mut self, slot: Slot, link: Link) {
         let word = self.rows.deadline(self.live(slot));
-        // A reader may move the deadline at the same time.
+        // A reader may change the deadline at the same time.
         let set = |word: u64| Some(word & !LINK_MASK | link.pack());
         let _ = word.fetch_update(AcqRel, Acquire, set);
     }
 }
 
-/// Numbers of entries that have left a shard, by cause, and of those that never entered it.
+/// Numbers of entries that have left a shard, by cause, and of entries that were never stored.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Departures {
     pub by_cause: [u64; Cause::COUNT],
     pub inserted: u64,
     pub rejected: u64,
-    /// Rejected ones heavier than the shard's capacity.
+    /// Number of entries rejected because they were heavier than the shard's capacity.
     pub too_heavy: u64,
-    /// Entries that have left without a call of the listener.
+    /// Number of entries that have left without a call of the listener.
     pub unreported: u64,
 }
 
-/// Policy, index and counts of one shard.
+/// Policy, expiry index and counters of one shard.
 pub(crate) struct Core {
     policy: AnyPolicy,
     on_hit: OnHit,
@@ -193,9 +193,10 @@ impl Core {
         }
     }
 
-    /// Returns the set of young entries of a windowed rule of marks.
+    /// Returns the set of young entries, whose hits need no mark, if the policy's marking rule has
+    /// one.
     pub(crate) fn young(&self) -> Option<u64> {
-        // Only a windowed rule has such a set, and whether a rule is windowed does not change.
+        // Only a windowed rule has such a set, and a rule never changes its kind.
         self.marker.young()?;
         self.policy.marker().young()
     }
@@ -205,7 +206,7 @@ impl Core {
         self.requests += 1;
     }
 
-    /// Number of insertions, and of hits that the policy has received.
+    /// Returns the number of requests: insertions, and hits that the policy has received.
     pub(crate) fn requests(&self) -> u64 {
         self.requests
     }
@@ -223,8 +224,8 @@ impl Core {
             tables,
             keys,
             now,
-            // Readers do not count requests, because all would write one line. A policy that stamps
-            // entries with the number of the request gets the time instead.
+            // Readers do not count requests, because they would all write to one cache line. A
+            // policy that stamps entries with the number of the request gets the time instead.
             requests: match self.marker {
                 Marker::Stamp => now.0,
                 _ => self.requests,
@@ -233,12 +234,12 @@ impl Core {
         }
     }
 
-    /// Whether the policy admits an absent key.
+    /// Returns true if the policy admits an absent key.
     pub(crate) fn admits(&mut self, view: &View<'_>, hash: u64, weight: u32) -> bool {
         self.policy.miss(view, hash, weight) == Admit::Yes
     }
 
-    /// Registers an entry that was published.
+    /// Registers an entry that was just published.
     pub(crate) fn inserted(&mut self, view: &mut View<'_>, position: u32) {
         let slot = Slot(position);
         self.len += 1;
@@ -260,12 +261,12 @@ impl Core {
     /// Registers a hit.
     pub(crate) fn hit(&mut self, view: &mut View<'_>, position: u32) {
         if view.is_live(Slot(position)) && self.on_hit != OnHit::Ignore {
-            // It handles marks, too.
+            // `reorder` applies marks, too.
             self.policy.reorder(view, Slot(position));
         }
     }
 
-    /// Chooses an entry to be evicted. The policy no longer holds it.
+    /// Chooses an entry to evict, and removes it from the policy.
     pub(crate) fn victim(&mut self, view: &mut View<'_>) -> Option<u32> {
         loop {
             match self.policy.evict(view, &mut Budget(1 << 16)) {
@@ -288,14 +289,14 @@ impl Core {
         }
     }
 
-    /// Counts an entry that leaves, which is in neither structure any more.
+    /// Counts an entry that leaves, after it was removed from the policy and the index.
     pub(crate) fn left(&mut self, weight: u32, cause: Cause) {
         self.len -= 1;
         self.weight -= u64::from(weight);
         self.departures.by_cause[cause as usize] += 1;
     }
 
-    /// Registers that the deadline of a live entry was changed from `old`.
+    /// Registers that the deadline of a live entry has changed from `old`.
     pub(crate) fn refiled(&mut self, view: &mut View<'_>, position: u32, old: Option<Tick>) {
         let slot = Slot(position);
         match (old, view.deadline(slot)) {
@@ -305,7 +306,7 @@ impl Core {
         }
     }
 
-    /// Registers that the weight of a live entry was changed from `old`.
+    /// Registers that the weight of a live entry has changed from `old`.
     pub(crate) fn reweighed(&mut self, view: &mut View<'_>, position: u32, old: u32) {
         let new = view.weight(Slot(position));
         if new != old {
@@ -314,7 +315,7 @@ impl Core {
         }
     }
 
-    /// Returns an entry whose deadline has passed. The index no longer holds it.
+    /// Returns an entry whose deadline has passed, and removes it from the index.
     pub(crate) fn expired(&mut self, view: &mut View<'_>, budget: &mut Budget) -> Due {
         let Some(wheel) = &mut self.wheel else {
             return Due::Nothing;
@@ -323,7 +324,8 @@ impl Core {
         wheel.pop_expired(view, now, budget)
     }
 
-    /// Registers that an entry has another position. Its old one is vacant in the view.
+    /// Registers that an entry has moved from one position to another. The old position is vacant
+    /// in the view.
     pub(crate) fn moved(&mut self, view: &mut View<'_>, old: u32, new: u32) {
         let (old, new) = (Slot(old), Slot(new));
         self.policy.moved(view, old, new);
@@ -338,25 +340,25 @@ impl Core {
         due.map_or(u64::MAX, |due| due.0)
     }
 
-    /// Upper bound of the number of entries that are dead and still stored.
+    /// Returns an upper bound of the number of expired entries that are still stored.
     pub(crate) fn backlog(&self, now: Tick) -> usize {
         self.wheel.as_ref().map_or(0, |wheel| wheel.backlog(now))
     }
 
-    /// Registers that the clock went back.
+    /// Registers that the clock has gone back.
     pub(crate) fn clock_went_back(&mut self, now: Tick) {
         if let Some(wheel) = &mut self.wheel {
             wheel.clock_went_back(now);
         }
     }
 
-    /// Sets the capacity, and evicts nothing.
+    /// Sets the capacity without evicting anything.
     pub(crate) fn resize(&mut self, capacity: u64) {
         self.capacity = capacity;
         self.policy.resize(capacity);
     }
 
-    /// Heap bytes of policy and index.
+    /// Returns the heap memory of the policy and the index in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.policy.heap_bytes() + self.wheel.as_ref().map_or(0, |wheel| wheel.heap_bytes())
     }

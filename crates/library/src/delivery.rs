@@ -1,19 +1,18 @@
-//! Calls of listeners and drops of values, one after another on each thread.
+//! Order in which a thread calls listeners and drops values.
 //!
-//! A listener, or the destructor of a value, may change a cache, so that other entries leave. If
-//! those were reported within the call that made them leave, a listener that inserts could be
-//! called within itself to any depth. So while a thread reports what one change has made leave, the
-//! *outermost* change, everything that leaves by further changes of the thread waits in a queue of
-//! the thread. The outermost change reports that, too, before it returns.
+//! A listener, or the destructor of a value, may change a cache and thereby make other entries
+//! leave. If those were reported within the same call, a listener that inserts entries could be
+//! called recursively to any depth. Therefore, while a thread reports the entries that one change
+//! (the *outermost* change) has removed, the entries that its further changes remove wait in a
+//! queue of the thread. The outermost change reports them, too, before it returns.
 //!
 //! A listener that makes an entry leave at each of its calls, such as one that puts evicted entries
-//! back into the full cache, would keep the outermost change busy for ever, and no memory could
-//! hold what waits otherwise. So of the entries that further changes make leave, [`CHAIN_MAX`] for
-//! each entry of the outermost change wait to be reported. The others leave at once without a call
-//! of the listener, which ends the chain, and are counted
-//! ([`Stats::unreported`](crate::Stats::unreported)). Changes that report nothing do not wait
-//! either, except those by the destructor of a value that is dropped for such a change: they wait
-//! until that destructor has returned.
+//! back into the full cache, would keep the outermost change busy forever, and its queue would grow
+//! without a bound. Therefore the queue holds at most [`CHAIN_MAX`] entries to report for each
+//! entry of the outermost change. Further entries leave at once without a call of the listener,
+//! which ends the chain, and are counted ([`Stats::unreported`](crate::Stats::unreported)). Changes
+//! with nothing to report are not queued either, with one exception: a change that was made by the
+//! destructor of a dropped value waits until that destructor has returned.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -21,11 +20,12 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::LocalKey;
 
-/// Number of entries that may leave by calls of listeners, and be reported, for each entry that
-/// leaves by a call of the program.
+/// Maximum number of reported entries that calls of listeners make leave, for each entry that a
+/// call of the program makes leave.
 pub(crate) const CHAIN_MAX: usize = 100;
 
-/// Changes whose entries wait. Each call reports the entries of one, or only drops them.
+/// Queue of changes whose entries are not handled yet. Each function reports the entries of one
+/// change, or only drops them.
 type Queue = RefCell<VecDeque<Box<dyn FnOnce(Reports)>>>;
 
 /// Whether a listener is called.
@@ -42,18 +42,18 @@ thread_local! {
     static TO_REPORT: Queue = const { RefCell::new(VecDeque::new()) };
     static IS_DROPPING: Cell<bool> = const { Cell::new(false) };
     static TO_DROP: Queue = const { RefCell::new(VecDeque::new()) };
-    /// First panic of what was called.
+    /// First panic of the functions called so far.
     static PANIC: Cell<Option<Box<dyn Any + Send>>> = const { Cell::new(None) };
 }
 
-/// Whether this thread is reporting what a change has made leave, so that further changes append
-/// to the queue instead.
+/// Returns true while this thread reports the entries of a change, so that further changes must
+/// append to the queue.
 pub(crate) fn is_under_way() -> bool {
     IS_UNDER_WAY.get()
 }
 
-/// Adds a change that has made entries leave during the outermost one, `entry_count` of them to be
-/// reported. `end` is called later, or at once if none is.
+/// Queues a change that was made during the outermost one and has `entry_count` entries to report.
+/// `end` is called later, or at once if there is nothing to report.
 pub(crate) fn append(entry_count: usize, end: impl FnOnce(Reports) + 'static) {
     let left = LEFT.get().checked_sub(entry_count);
     LEFT.set(left.unwrap_or(0));
@@ -61,19 +61,20 @@ pub(crate) fn append(entry_count: usize, end: impl FnOnce(Reports) + 'static) {
     let queue = if is_reported { &TO_REPORT } else { &TO_DROP };
     let mut end: Option<Box<dyn FnOnce(Reports)>> = Some(Box::new(end));
     let _ = queue.try_with(|queue| queue.borrow_mut().extend(end.take()));
-    // The queue is gone while the thread ends.
+    // The queue no longer exists while the thread ends.
     if let Some(end) = end {
         return end(Reports::None);
     }
-    // The destructor of a value that is dropped here may append. A loop needs no stack for that.
+    // The destructor of a value that is dropped here may append to the queue. A loop needs no stack
+    // for that, unlike recursion.
     if !is_reported && !IS_DROPPING.replace(true) {
         end_all(&TO_DROP, Reports::None);
         IS_DROPPING.set(false);
     }
 }
 
-/// Runs the report of the outermost change, of `entry_count` entries that are reported or dropped,
-/// and those of all changes that follow from it. A panic is passed on after all of them.
+/// Runs the report of the outermost change, which reports or drops `entry_count` entries, and the
+/// reports of all changes that follow from it. A panic is passed on after all of them.
 pub(crate) fn run(entry_count: usize, report: impl FnOnce()) {
     IS_UNDER_WAY.set(true);
     LEFT.set(entry_count.saturating_mul(CHAIN_MAX));
@@ -85,7 +86,7 @@ pub(crate) fn run(entry_count: usize, report: impl FnOnce()) {
     }
 }
 
-/// Empties a queue, to which each call may append.
+/// Calls the functions of a queue until it is empty. Each call may append to the queue.
 fn end_all(queue: &'static LocalKey<Queue>, reports: Reports) {
     let next = || queue.try_with(|queue| queue.borrow_mut().pop_front());
     while let Ok(Some(end)) = next() {
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
-    /// A report that causes another one, as often as it is called.
+    /// A report that causes another report each time it is called.
     fn endless(calls: &Rc<Cell<usize>>) {
         calls.set(calls.get() + 1);
         assert!(is_under_way());
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn one_call_of_a_listener_keeps_a_bounded_number_of_entries() {
-        // Regression: all that one call made leave was kept until the call returned.
+        // Regression: everything that one call made leave was kept until the call returned.
         let entry = Rc::new(());
         let (reported, unreported) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let leave = |entry_count| {

@@ -1,4 +1,4 @@
-//! Changes that depend on the present value.
+//! Changes that depend on the present value of a key.
 
 use crate::cache::Cache;
 use crate::epoch::pin;
@@ -6,20 +6,20 @@ use crate::shard::{Expect, Removed};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// What [`Cache::compute`] does with an entry.
+/// Change that the closure of [`Cache::compute`] requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op<V> {
-    /// Leaves it as it is.
+    /// Leaves the entry unchanged.
     Keep,
     /// Stores a value with the builder's time to live.
     Put(V),
     /// Stores a value with a time to live of its own.
     PutWithTtl(V, Duration),
-    /// Removes it.
+    /// Removes the entry.
     Remove,
 }
 
-/// The place of a key, from [`Cache::entry`].
+/// An entry of a key, present or absent, from [`Cache::entry`].
 pub struct Entry<'a, K, V, S> {
     cache: &'a Cache<K, V, S>,
     key: K,
@@ -31,11 +31,12 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Changes an entry depending on its present value, as one step for other threads. Returns
-    /// whether the entry was changed.
+    /// Changes an entry depending on its present value, atomically for other threads. `decide`
+    /// receives the present value, or `None`, and returns the change. Returns true if the entry was
+    /// changed.
     ///
     /// `decide` is called without a lock and may use the cache. If another thread changes the entry
-    /// meanwhile, it is called again.
+    /// meanwhile, `decide` is called again with the new value.
     ///
     /// ```
     /// use mayfly::{Cache, Op};
@@ -54,8 +55,8 @@ where
     pub fn compute(&self, key: K, mut decide: impl FnMut(Option<&V>) -> Op<V>) -> bool {
         let hash = self.inner.hash(&key);
         loop {
-            // While the thread is pinned, the slot of the entry is not used again. That the same
-            // slot is still there means that the entry was not changed.
+            // While the thread is pinned, the slot of the entry is not reused. If the same slot is
+            // still in the table, the entry has not changed.
             let pinned = pin();
             let seen = self.inner.find_live(&pinned, &key);
             let expect = match &seen {
@@ -81,7 +82,7 @@ where
         }
     }
 
-    /// Returns the place of a key.
+    /// Returns the entry of a key, present or absent, for changes in place.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(100);
@@ -104,7 +105,8 @@ where
         &self.key
     }
 
-    /// Replaces a present value by another one, with the builder's time to live.
+    /// Replaces the present value by the result of `modify`, with the builder's time to live. Does
+    /// nothing if the key is absent.
     pub fn and_modify(self, modify: impl Fn(&V) -> V) -> Self {
         self.cache.compute(self.key.clone(), |present| {
             present.map_or(Op::Keep, |value| Op::Put(modify(value)))
@@ -112,7 +114,7 @@ where
         self
     }
 
-    /// Returns the present value; else stores `value` and returns it.
+    /// Returns the present value, or stores `value` and returns it.
     pub fn or_insert(self, value: V) -> V {
         let mut result = value.clone();
         self.cache.compute(self.key, |present| match present {
@@ -128,8 +130,8 @@ where
         result
     }
 
-    /// Returns the present value; else stores and returns that of `load`, as
-    /// [`Cache::get_with`] does.
+    /// Returns the present value, or stores the result of `load` and returns it. Like
+    /// [`Cache::get_with`], it lets only one caller per key load at a time.
     pub fn or_insert_with(self, load: impl FnOnce() -> V) -> V {
         self.cache.get_with(self.key, load)
     }

@@ -1,38 +1,40 @@
-//! Grace periods: when memory that readers may still see can be reused.
+//! Grace periods: they determine when memory that readers may still see can be reused.
 //!
 //! A reader *pins* itself: it stores the current epoch in a cell of its own thread, reads, and
 //! stores 0. A writer unlinks entries, advances the epoch, makes all threads execute a barrier, and
 //! reads all cells. An entry that was unlinked before the advance can be reused when every cell is
 //! 0 or holds the new epoch or a later one:
 //!
-//! - A reader whose store the writer has seen and whose epoch is new has read the epoch after the
-//!   advance, so that it sees what was unlinked before the advance as unlinked.
-//! - A reader whose store the writer has not seen has executed the barrier before that store, so
-//!   that all its reads follow the unlinking.
+//! - If the writer has seen the reader's store and its epoch is new, the reader has read the epoch
+//!   after the advance. Therefore it sees that the entry is unlinked.
+//! - If the writer has not seen the reader's store, the reader has executed the barrier before that
+//!   store. Therefore all its reads follow the unlinking.
 //!
-//! The barrier is asymmetric where the system has `membarrier` (Linux): the writer pays about
-//! 3 µs for each batch of retired entries, a reader two plain stores. Elsewhere, and under Loom and
+//! The barrier is asymmetric where the system has `membarrier` (Linux): the writer pays about 3 µs
+//! for each batch of retired entries, a reader two plain stores. Elsewhere, and under Loom and
 //! Miri, both execute a fence.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
-// The number of a cell is not shared, so that Loom need not explore it.
+// Cells' numbers are not shared between threads, so that Loom need not explore them.
 use std::sync::atomic::AtomicUsize;
 
-/// Number of cells in a block. A process has one block for each 32 threads that run at once.
+/// Number of cells in a block. A process has one block for each 32 threads that read at the same
+/// time.
 const BLOCK: usize = if cfg!(loom) { 3 } else { 32 };
-/// Value of [`Pinned::outer`] for a cell that is returned when the reader leaves.
+/// Value of [`Pinned::outer`] for a cell that is given back when the reader leaves.
 const LENT: u64 = u64::MAX;
 
-/// A thread's cell, on cache lines of its own.
+/// Cell of a thread, on cache lines of its own.
 #[repr(align(128))]
 pub(crate) struct Pin {
     /// Epoch at which the thread pinned itself; 0 while it reads nothing.
     epoch: AtomicU64,
     is_taken: AtomicBool,
-    /// Number of the cell, from the first claim on. Only the cell's thread reads it.
+    /// Number of the cell, set when it is first claimed. Only the thread that owns the cell reads
+    /// it.
     number: AtomicUsize,
 }
 
@@ -41,7 +43,7 @@ struct Block {
     next: OnceLock<Box<Block>>,
 }
 
-/// All cells and the current epoch.
+/// All cells, and the current epoch.
 pub(crate) struct Domain {
     epoch: AtomicU64,
     first: Block,
@@ -59,7 +61,7 @@ macro_rules! constructors {
             }
         }
         impl Domain {
-            /// Creates a domain without readers.
+            /// Creates a domain that has no readers.
             pub(crate) $($const)? fn new() -> Self {
                 Domain {
                     epoch: AtomicU64::new(1),
@@ -93,8 +95,8 @@ impl Block {
 }
 
 impl Domain {
-    /// Takes a free cell and returns its number. The number of cells is that of the threads that
-    /// have used one at the same time.
+    /// Claims a free cell and returns it with its number. There are as many cells as threads have
+    /// used one at the same time.
     pub(crate) fn claim(&self) -> (&Pin, usize) {
         let mut block = &self.first;
         let mut first = 0;
@@ -140,15 +142,16 @@ impl Domain {
         }
     }
 
-    /// Advances the epoch and returns the new one. What the caller has unlinked, or has seen
-    /// unlinked, before the call can be reused once [`Domain::oldest`] is not below it.
+    /// Advances the epoch and returns the new one. Memory that the caller unlinked, or saw
+    /// unlinked, before the call can be reused once [`Domain::oldest`] is at least the new epoch.
     pub(crate) fn advance(&self) -> u64 {
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel) + 1;
         barrier::heavy();
         epoch
     }
 
-    /// Returns the earliest epoch of a reader; `u64::MAX` if there is no reader.
+    /// Returns the earliest epoch at which a reader has pinned itself, or `u64::MAX` if there is no
+    /// reader.
     pub(crate) fn oldest(&self) -> u64 {
         let mut oldest = u64::MAX;
         let mut block = Some(&self.first);
@@ -186,8 +189,9 @@ mod barrier {
             }
         }
 
-        /// Whether `heavy` alone orders readers. It becomes true before the first cache exists, and
-        /// stays true; a reader that has seen false executes a fence, which is always enough.
+        /// Returns true if `heavy` alone orders readers. The result becomes true before the first
+        /// cache exists, and stays true. A reader that has seen false executes a fence, which
+        /// always suffices.
         #[inline(always)]
         pub(in super::super) fn is_asymmetric() -> bool {
             IS_ASYMMETRIC.load(Ordering::Relaxed)
@@ -212,7 +216,7 @@ mod barrier {
     #[cfg(not(loom))]
     pub(super) use kind::prepare;
 
-    /// Orders the reader's store before its reads, as far as `heavy` does not.
+    /// Orders the reader's store before its reads, unless `heavy` does that.
     #[inline(always)]
     pub(super) fn light() {
         if is_asymmetric() {
@@ -231,12 +235,13 @@ mod barrier {
     }
 }
 
-/// Readers of all caches of the process.
+/// Domain of the readers of all caches of the process.
 #[cfg(not(loom))]
 pub(crate) static READERS: Domain = Domain::new();
 
-/// Whether a grace period may begin for a single entry: once per tick of the system's coarse clock
-/// in the process, every 1 to 10 ms, because it costs 3 µs and interrupts all threads that run.
+/// Returns true if a grace period may begin for a single entry: once per tick of the system's
+/// coarse clock in the process, every 1 to 10 ms, because a grace period costs 3 µs and interrupts
+/// all running threads.
 #[cfg(not(loom))]
 pub(crate) fn may_hurry() -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -244,7 +249,7 @@ pub(crate) fn may_hurry() -> bool {
     LAST.load(Ordering::Relaxed) != now && LAST.swap(now, Ordering::Relaxed) != now
 }
 
-/// Prepares the barrier. To be called before the first cache is shared.
+/// Prepares the barrier. Must be called before the first cache is shared.
 #[cfg(not(loom))]
 pub(crate) fn prepare() {
     static DONE: OnceLock<()> = OnceLock::new();
@@ -253,12 +258,12 @@ pub(crate) fn prepare() {
 
 #[cfg(not(loom))]
 thread_local! {
-    /// The thread's cell, once it has one that needs no fence.
+    /// Cell of the thread, once it has one that needs no fence.
     static OWN: Cell<Option<&'static Pin>> = const { Cell::new(None) };
     static RETURN: Return = const { Return(Cell::new(None)) };
 }
 
-/// The thread's cell. It is returned when the thread ends.
+/// Cell of the thread, which is given back when the thread ends.
 struct Return(Cell<Option<&'static Pin>>);
 
 #[cfg(not(loom))]
@@ -271,17 +276,18 @@ impl Drop for Return {
     }
 }
 
-/// Proof that the current thread is pinned: entries that it finds are not reused meanwhile.
+/// Proof that the current thread is pinned: entries that it finds are not reused while the guard
+/// exists.
 pub(crate) trait Guard {
-    /// Small number that no other thread has at the same time.
+    /// Returns a small number that no other thread has at the same time.
     fn number(&self) -> usize;
 }
 
-/// A read, or a part of one.
+/// Guard of a thread that reads, alone or within another read.
 pub(crate) struct Pinned {
     pin: &'static Pin,
     outer: u64,
-    /// A cell belongs to its thread.
+    /// Makes the guard `!Send`, because a cell belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
 
@@ -299,15 +305,15 @@ pub(crate) fn pin() -> Pinned {
     }
 }
 
-/// A read that is not a part of another one, and began without a fence.
+/// Guard of a read that is not within another one and began without a fence.
 #[cfg(not(loom))]
 pub(crate) struct Outermost {
     pin: &'static Pin,
-    /// A cell belongs to its thread.
+    /// Makes the guard `!Send`, because a cell belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
 
-/// Pins the current thread, if it is not pinned, has a cell, and needs no fence. Takes a few
+/// Pins the current thread if it is not pinned, has a cell, and needs no fence. It takes a few
 /// instructions less than [`pin`].
 #[cfg(not(loom))]
 #[inline(always)]
@@ -318,7 +324,8 @@ pub(crate) fn pin_outermost() -> Option<Outermost> {
     }
     let epoch = READERS.epoch.load(Ordering::Acquire);
     pin.epoch.store(epoch, Ordering::Relaxed);
-    // `OWN` is only set where the writer's barrier alone orders readers.
+    // No fence is needed, because `OWN` is set only where the writer's barrier alone orders
+    // readers.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     Some(Outermost {
         pin,
@@ -346,8 +353,8 @@ impl Drop for Outermost {
 #[cfg(not(loom))]
 #[inline(never)]
 fn pin_first() -> Pinned {
-    // While the thread ends, its destructors run in an unknown order. A cell that nothing would
-    // return is lent for one read.
+    // While the thread ends, its destructors run in an unknown order. A cell that no destructor
+    // would give back is lent for one read.
     let kept = RETURN.try_with(|kept| {
         kept.0.get().unwrap_or_else(|| {
             let (pin, _) = READERS.claim();

@@ -1,10 +1,11 @@
-//! Lifetimes that depend on the entry.
+//! Times to live that depend on the entry.
 
 use std::time::Duration;
 
-/// Decides how long an entry stays, when it is inserted, replaced and read. Results are times from
-/// now on; `None` means that the entry does not expire. The defaults keep what the builder or the
-/// call said.
+/// Hook that determines how long an entry stays, when the entry is inserted, replaced and read.
+///
+/// Each method returns a time that starts now; `None` means that the entry does not expire. The
+/// default methods keep the time to live of the builder or the call.
 ///
 /// The methods are called without locks, before the change takes effect. They may use the cache.
 ///
@@ -31,13 +32,13 @@ use std::time::Duration;
 /// # }
 /// ```
 pub trait Expiry<K, V>: Send + Sync {
-    /// Returns the time to live of a new entry. `ttl` is what the call or the builder says.
+    /// Returns the time to live of a new entry. `ttl` is the value from the call or the builder.
     fn after_insert(&self, _key: &K, _value: &V, ttl: Option<Duration>) -> Option<Duration> {
         ttl
     }
 
-    /// Returns the time to live of an entry that replaces one with `remaining` time. `ttl` is what
-    /// the call or the builder says.
+    /// Returns the time to live of an entry that replaces another one, which had the time
+    /// `remaining`. `ttl` is the value from the call or the builder.
     fn after_update(
         &self,
         _key: &K,
@@ -48,13 +49,13 @@ pub trait Expiry<K, V>: Send + Sync {
         ttl
     }
 
-    /// Whether [`Expiry::after_read`] does anything. Reads are faster if it does not.
+    /// Returns true if [`Expiry::after_read`] must be called. Reads are faster if it need not be.
     fn has_reads(&self) -> bool {
         false
     }
 
-    /// Returns the time to live of an entry that was read with `remaining` time. A time that is not
-    /// shorter than before costs no lock.
+    /// Returns the new time to live of an entry that was just read, which had the time `remaining`.
+    /// A time that is not shorter than before is stored without a lock.
     fn after_read(&self, _key: &K, _value: &V, remaining: Option<Duration>) -> Option<Duration> {
         remaining
     }

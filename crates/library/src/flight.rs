@@ -1,12 +1,14 @@
-//! At most one load per key at a time.
+//! Single flight: at most one load per key at a time.
 //!
-//! A caller that finds no value *joins* the key: the first one leads and loads, the others wait
-//! for its result. Callers that come after a change of the key do not wait for a load that began
-//! before it: the first of them leads another load. If the leader panics or its future is dropped,
-//! those that wait try again, and one of them leads. If the leader is a task whose load is stalled
-//! (see `pace.rs`), another caller leads beside it. The first value is that of all; without one,
-//! those that wait have the result of the leader that began last. Waiting works by wakers, so that
-//! threads and tasks of any runtime can wait for each other.
+//! A caller that finds no value *joins* the key. The first caller leads and loads; the others wait
+//! for its result. A caller that comes after a change of the key does not wait for a load that
+//! began before the change: the first such caller leads another load.
+//!
+//! If the leader panics or its future is dropped, the waiting callers try again, and one of them
+//! leads. If the leader is a task whose load is stalled (see `pace.rs`), another caller leads
+//! beside it. The first value is returned to all; without one, the waiting callers receive the
+//! result of the leader that began last. Callers wait by means of wakers, so that threads and tasks
+//! of any runtime can wait for each other.
 
 use crate::pace::{Pace, Watch};
 use crate::sync::lock;
@@ -18,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 
-/// Number of lists of flights, so that different keys rarely meet at a lock.
+/// Number of lists of flights, so that callers for different keys rarely need the same lock.
 const LISTS: usize = 16;
 
 /// An error of a loader, whose type only the caller knows.
@@ -51,29 +53,29 @@ enum State<V> {
 /// State of a flight that has not ended.
 struct Loading {
     wakers: Wakers,
-    /// The leader that began last. Those that wait rely on it: the flight ends with it.
+    /// The leader that began last. The waiting callers depend on it: the flight ends when it ends.
     latest: Leader,
 }
 
-/// How a caller loads.
+/// Kind of a caller that loads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// It blocks its thread.
+    /// Thread that is blocked during the load.
     Thread,
-    /// It is a task.
+    /// Task of a runtime.
     Task,
-    /// It hands the right to load on.
+    /// Caller that passes the right to load on, for example to another thread.
     Right,
 }
 
-/// A leader, for those that wait for it.
+/// Description of a leader for the callers that wait for it.
 #[derive(Clone)]
 struct Leader {
-    /// Number of its load in the shard.
+    /// Number of the load in its shard.
     load: u64,
-    /// Thread that it blocks, which must not wait for itself.
+    /// Thread that the load blocks. It must not wait for itself.
     thread: Option<ThreadId>,
-    /// Pace of the load if it is a task.
+    /// Pace of the load, if the leader is a task.
     pace: Option<Arc<Pace>>,
 }
 
@@ -83,9 +85,9 @@ impl Leader {
     }
 }
 
-/// Wakers of those that wait, each at a place of its own, so that one that stops waiting is
-/// forgotten and none is searched for. A waker is dropped without the lock, because that may drop
-/// the task that waits.
+/// Wakers of the waiting callers, each at a place of its own, so that a caller that stops waiting
+/// can remove its waker without a search. Wakers are dropped without the lock, because dropping one
+/// may drop the waiting task.
 #[derive(Default)]
 struct Wakers {
     places: Vec<Option<Waker>>,
@@ -93,7 +95,8 @@ struct Wakers {
 }
 
 impl Wakers {
-    /// Stores a waker at its place, which it receives with the first call. Returns the one before.
+    /// Stores a waker at the caller's place, which is assigned at the first call. Returns the
+    /// previous waker.
     fn set(&mut self, at: &mut Option<usize>, waker: &Waker) -> Option<Waker> {
         if let Some(at) = *at {
             let present = &mut self.places[at];
@@ -125,7 +128,7 @@ pub(crate) struct Flight<K, V> {
     state: Mutex<State<V>>,
 }
 
-/// Loads of keys whose hashes select the same list.
+/// Flights of all keys whose hashes select the same list.
 type List<K, V> = Mutex<Vec<Arc<Flight<K, V>>>>;
 
 /// Loads in progress.
@@ -134,7 +137,7 @@ pub(crate) struct Flights<K, V> {
     watch: Arc<Watch>,
 }
 
-/// The right to load a value, and the duty to report the result.
+/// Right to load a value, with the duty to report the result.
 pub(crate) struct Lead<K, V> {
     flights: Arc<Flights<K, V>>,
     flight: Arc<Flight<K, V>>,
@@ -169,14 +172,14 @@ impl<K, V> Flight<K, V> {
         }
     }
 
-    /// Adds a leader to a flight whose latest one is stalled.
+    /// Adds a leader to a flight whose latest leader is stalled.
     fn add(&self, leader: &Leader) {
         if let State::Loading(loading) = &mut *lock(&self.state) {
             loading.latest = leader.clone();
         }
     }
 
-    /// Wakes those that wait if the latest leader is stalled, so that one of them leads.
+    /// Wakes the waiting callers if the latest leader is stalled, so that one of them leads.
     fn wake_if_stalled(&self) {
         let Some(leader) = self.leader() else { return };
         if let Some(pace) = leader.pace.as_ref().filter(|pace| !pace.is_stalled()) {
@@ -199,12 +202,13 @@ impl<K, V> Flights<K, V> {
         }
     }
 
-    /// Instant at which [`Flights::wake_stalled`] may have work; `u64::MAX` if there is none.
+    /// Returns the instant at which [`Flights::wake_stalled`] may have work, or `u64::MAX` if there
+    /// is none.
     pub(crate) fn check_at(&self) -> u64 {
         self.watch.check_at()
     }
 
-    /// Wakes those that wait for stalled loads, if it is time to look at them.
+    /// Wakes the callers that wait for stalled loads, if the next check is due.
     pub(crate) fn wake_stalled(&self) {
         if self.watch.is_due() {
             for list in &self.lists {
@@ -214,7 +218,7 @@ impl<K, V> Flights<K, V> {
         }
     }
 
-    /// Returns the right to a load that nobody joins.
+    /// Returns the right to a load that no other caller joins.
     pub(crate) fn lead_apart(self: &Arc<Self>, hash: u64, key: K, load: u64) -> Lead<K, V> {
         let leader = Leader {
             load,
@@ -229,8 +233,8 @@ impl<K, V> Flights<K, V> {
         }
     }
 
-    /// Joins the load of a key. `begin` begins a load and returns its number, and `is_current` says
-    /// whether the key was not changed since the beginning of the load with a number.
+    /// Joins the load of a key. `begin` begins a load and returns its number. `is_current` returns
+    /// true if the key has not changed since the load with the given number began.
     pub(crate) fn join<Q>(
         self: &Arc<Self>,
         hash: u64,
@@ -273,7 +277,7 @@ impl<K, V> Flights<K, V> {
                     }
                     return lead(flight, leader);
                 }
-                // Without the lock, because this may wake a task of the program.
+                // The lock is released first, because this may wake a task of the program.
                 drop(list);
                 if let Some(pace) = latest.pace {
                     pace.expect_waiters();
@@ -300,28 +304,29 @@ impl<K, V> Lead<K, V> {
         self.flight.hash
     }
 
-    /// Number of the load in its shard.
+    /// Returns the number of the load in its shard.
     pub(crate) fn load(&self) -> u64 {
         self.leader.load
     }
 
-    /// Pace of the load of a task.
+    /// Returns the pace of the load, if the leader is a task.
     pub(crate) fn pace(&self) -> Option<&Arc<Pace>> {
         self.leader.pace.as_ref()
     }
 
-    /// Reports the result to those that wait.
+    /// Reports the result to the waiting callers.
     pub(crate) fn finish(mut self, outcome: Outcome<V>) {
         self.end(State::Done(outcome));
     }
 
-    /// Ends the flight with a value, or with the latest leader. Without a value, the end of another
-    /// leader concerns nobody that waits.
+    /// Ends the flight if this is the latest leader or the state has a value. The end of an earlier
+    /// leader without a value does not concern the waiting callers.
     fn end(&mut self, state: State<V>) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        // Out of the list in the same step, so that nobody joins a load that has ended.
+        // The flight leaves the list under the same lock, so that no caller joins a load that has
+        // ended.
         let mut list = lock(&self.flights.lists[self.flight.hash as usize % LISTS]);
         let mut current = lock(&self.flight.state);
         let State::Loading(loading) = &mut *current else {
@@ -348,11 +353,11 @@ impl<K, V> Drop for Lead<K, V> {
     }
 }
 
-/// Waits for the end of a load. The result is `None` if the leader left without one, or its load is
-/// stalled.
+/// Future that waits for the end of a load. Its output is `None` if the leader left without a
+/// result or its load is stalled.
 pub(crate) struct Wait<K, V> {
     flight: Arc<Flight<K, V>>,
-    /// Place of the waker.
+    /// Place of the caller's waker.
     at: Option<usize>,
 }
 
@@ -390,10 +395,10 @@ impl<K, V: Clone> Future for Wait<K, V> {
 }
 
 impl<K, V: Clone> Wait<K, V> {
-    /// Blocks the thread until the end.
+    /// Blocks the thread until the load has ended.
     ///
     /// # Panics
-    /// If the thread itself leads the load, because it would wait forever.
+    /// Panics if the thread itself leads the load, because it would wait forever.
     pub(crate) fn block(self) -> Option<Outcome<V>> {
         let thread = self.flight.leader().and_then(|leader| leader.thread);
         assert_ne!(

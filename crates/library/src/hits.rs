@@ -1,34 +1,34 @@
-//! Hits on their way to a policy that changes its structure at a hit.
+//! Buffers of hits for policies that change their structure at a hit.
 //!
-//! A reader appends the hit to a buffer that it shares with few other threads, without a lock.
-//! The thread that holds the shard's lock next hands the hits to the policy. A reader that fills a
+//! A reader appends the hit to a buffer that it shares with few other threads, without a lock. The
+//! next thread that holds the shard's lock passes the hits to the policy. A reader that fills a
 //! buffer tries to take the lock, and drops the buffer's hits if another thread holds it. Hits are
 //! also lost when two threads append to one buffer at the same time. A lost hit makes a decision of
-//! the policy slightly worse and nothing wrong.
+//! the policy slightly worse, and has no other effect.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Number of buffers.
+/// Number of buffers per shard.
 const STRIPES: usize = 8;
-/// Number of hits in a buffer: with its length it takes two cache lines.
+/// Number of hits in a buffer, chosen so that the hits and their count fill two cache lines.
 const HITS: usize = 15;
 
 #[repr(align(128))]
 #[derive(Default)]
 struct Stripe {
     len: AtomicU32,
-    /// Position (32) | slot (32).
+    /// Each word holds a position in the high 32 bits and a slot in the low 32 bits.
     hits: [AtomicU64; HITS],
 }
 
-/// Buffers of one shard.
+/// Hit buffers of one shard.
 #[derive(Default)]
 pub(crate) struct HitBuffers {
     stripes: [Stripe; STRIPES],
 }
 
 impl HitBuffers {
-    /// Appends a hit. Returns false if the buffer is now full.
+    /// Appends a hit, and returns false if the buffer is now full.
     #[inline]
     pub(crate) fn push(&self, thread: usize, position: u32, slot: u32) -> bool {
         let stripe = &self.stripes[thread % STRIPES];
@@ -40,7 +40,7 @@ impl HitBuffers {
         len as usize + 1 < HITS
     }
 
-    /// Drops the hits of a thread's buffer.
+    /// Drops all hits of the buffer that a thread uses.
     pub(crate) fn forget(&self, thread: usize) {
         self.stripes[thread % STRIPES].len.store(0, Relaxed);
     }
@@ -51,7 +51,7 @@ impl HitBuffers {
             .all(|stripe| stripe.len.load(Relaxed) == 0)
     }
 
-    /// Calls `see` with position and slot of each hit, and empties the buffers.
+    /// Calls `see` with the position and slot of each hit, and empties the buffers.
     pub(crate) fn drain(&self, mut see: impl FnMut(u32, u32)) {
         for stripe in &self.stripes {
             let len = stripe.len.swap(0, Relaxed) as usize;

@@ -1,4 +1,4 @@
-//! What all clones of a cache share, and what its calls are made of.
+//! The state that all clones of a cache share, and the steps of its operations.
 
 use crate::builder::{CacheBuilder, Listener, Weigher};
 use crate::clock::{Clock, RECENT_MS, after, ms_of, until};
@@ -25,37 +25,39 @@ use std::sync::atomic::{
 use std::thread;
 use std::time::Duration;
 
-/// Capacity in entries below which one shard is enough.
+/// Capacity in entries below which a cache has one shard by default.
 const FEW: u64 = 4_096;
-/// Buckets of a shard whose number is not given, so that a table is seven eighths full.
+/// Buckets per shard if the program sets no number of shards. Together with the number of shards it
+/// makes tables seven eighths full.
 const BUCKETS: usize = 4_096;
 /// Capacity in entries above which tables start small and grow.
 const MANY: u64 = 1 << 26;
-/// Entries for which a shard makes room if their number is unknown.
+/// Number of entries for which a shard makes room if the expected number is unknown.
 const UNKNOWN: usize = 64;
-/// Entries that a weighed cache is supposed to hold if their number is unknown.
+/// Assumed number of entries of a weighed cache if the expected number is unknown.
 const ENTRIES_WEIGHED: u64 = 10_240;
-/// An idle time is stored with this share more, so that few reads store a new one.
+/// Divisor of the idle time: a stored idle deadline is this share later, so that few reads must
+/// store a new one.
 pub(crate) const IDLE_SLACK: u64 = 64;
 
-/// Slices of each shard that a timer removes before it looks after other caches or tasks.
+/// Number of slices of each shard that a timer removes before it serves other caches or tasks.
 const SLICES_PER_TURN: usize = 4;
 
-/// Time for which the absence of a value is remembered, and the keys without one.
+/// TTL of remembered absences, and a cache of the keys that have no value.
 pub(crate) type Negative<K, S> = (Duration, Arc<Inner<K, (), S>>);
 
-/// What all clones of a cache share.
+/// State that all clones of a cache share.
 pub(crate) struct Inner<K, V, S> {
     pub(crate) shards: Box<[Shard<K, V>]>,
     pub(crate) hasher: S,
     pub(crate) on_hit: OnHit,
     pub(crate) marker: Marker,
-    /// Whether a hit does nothing but apply `quick`.
+    /// Whether a hit needs nothing but `quick`.
     has_quick: bool,
-    /// The rule of `marker`, if it is of this form.
+    /// Marking rule of `marker`, if it has this simple form.
     quick: Quick,
     pub(crate) has_deadlines: bool,
-    /// Whether changes need the time: for deadlines, or because hits store it.
+    /// Whether changes need the present time, for deadlines or because hits store it.
     pub(crate) has_time: bool,
     /// Idle time in milliseconds.
     pub(crate) tti: Option<u64>,
@@ -75,12 +77,13 @@ pub(crate) struct Inner<K, V, S> {
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) is_registered: AtomicBool,
     pub(crate) capacity: AtomicU64,
-    /// Latest instant seen by the removal of expired entries.
+    /// Instant of the last removal of expired entries, by which a clock that has gone back is
+    /// noticed.
     pub(crate) reached: AtomicU64,
 }
 
-/// Rule of marks for the reads of most caches: one byte per entry, which counts hits, and no idle
-/// times and no hooks.
+/// Marking rule for the reads of most caches: one byte per entry that counts hits, without idle
+/// times and hooks.
 #[derive(Default)]
 struct Quick {
     mask: u8,
@@ -89,7 +92,7 @@ struct Quick {
 }
 
 impl Quick {
-    /// Returns the rule if the cache has such a one.
+    /// Returns the rule if the policy and the cache allow it.
     fn of(policy: &AnyPolicy) -> Option<Quick> {
         let (Marker::Count(count) | Marker::Windowed { count, .. }) = policy.marker() else {
             return None;
@@ -103,22 +106,22 @@ impl Quick {
         })
     }
 
-    /// Marks an entry, as [`Marker::mark`] does. `young` is 0 if the rule is not windowed.
+    /// Marks an entry like [`Marker::mark`]. `young` is 0 if the rule is not windowed.
     #[inline(always)]
     fn mark(&self, lane: Lane<'_>, young: u64) {
         let byte = lane.byte();
         let bits = byte.load(Relaxed);
         if young >> (bits & 63) & 1 == 0 && bits & self.mask < self.max {
-            // A mark that is lost is one of two at the same time.
+            // If two threads mark at the same time, one mark may be lost.
             let _ = byte.compare_exchange(bits, bits.wrapping_add(self.one), Relaxed, Relaxed);
         }
     }
 }
 
-/// State of an entry with a deadline.
+/// Age of an entry, compared with its deadline.
 enum Age {
     Fresh,
-    /// In the last part of its life, in which it is reloaded.
+    /// In the refresh window before the deadline, in which the entry is reloaded.
     Stale,
     Dead,
 }
@@ -127,14 +130,14 @@ enum Age {
 pub(crate) struct Seen<'a, K, V> {
     pub shard: &'a Shard<K, V>,
     pub found: Found<'a, K, V>,
-    /// Whether it is in the last part of its life, in which it is reloaded.
+    /// Whether the entry is in the refresh window before its deadline, in which it is reloaded.
     pub is_stale: bool,
 }
 
-/// Returns the number of shards, and the number of entries for which each makes room.
+/// Returns the number of shards, and the number of entries for which each shard makes room.
 ///
-/// A weighed cache has one shard unless a number is given, so that an entry may weigh as much as
-/// the capacity. Look-ups take no lock, so that only writers meet at it.
+/// A weighed cache has one shard by default, so that an entry may weigh as much as the capacity.
+/// Because look-ups take no lock, only writers contend for it.
 fn plan(
     capacity: u64,
     is_weighed: bool,
@@ -157,15 +160,15 @@ fn plan(
         return (1, entries as usize);
     }
     let least = (4 * threads as u64).min(entries / 1_024).max(1);
-    // Half of the buckets that would do for the fewest shards, so that tables are well filled.
+    // Half of the buckets that the fewest shards would need, so that tables are well filled.
     let buckets = buckets_for(entries.div_ceil(least) as usize) / 2;
     let buckets = buckets.clamp(1, BUCKETS);
     let count = entries.div_ceil(entries_for(buckets) as u64).max(least) as usize;
     (count, entries.div_ceil(count as u64) as usize)
 }
 
-/// Returns the number of keys without a value that are remembered. The capacity of a weighed cache
-/// says nothing about the number of entries.
+/// Returns the maximum number of remembered keys without a value. The capacity of a weighed cache
+/// does not determine its number of entries.
 pub(crate) fn absent_capacity(capacity: u64, is_weighed: bool, expected: Option<usize>) -> u64 {
     let entries = match is_weighed {
         true => capacity.min(expected.map_or(ENTRIES_WEIGHED, |expected| expected as u64)),
@@ -174,12 +177,12 @@ pub(crate) fn absent_capacity(capacity: u64, is_weighed: bool, expected: Option<
     (entries / 10).max(16)
 }
 
-/// Returns the part of a number that one of `count` shards has.
+/// Returns the part of `whole` that belongs to shard `number` of `count`.
 pub(crate) fn part(whole: u64, count: u64, number: u64) -> u64 {
     whole / count + u64::from(number < whole % count)
 }
 
-/// Result of a change that expects a certain entry.
+/// Result of a change that expects a certain entry; key and value if another entry was found.
 pub(crate) type Attempt<K, V> = Result<Inserted, (K, V)>;
 
 impl<K, V, S> Inner<K, V, S>
@@ -188,7 +191,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Builds a cache from settings that were checked.
+    /// Builds a cache from settings that have been checked.
     pub(crate) fn build(builder: CacheBuilder<K, V, S>, policy: &PolicySpec) -> Arc<Self> {
         epoch::prepare();
         let capacity = builder.capacity;
@@ -211,7 +214,7 @@ where
         let now = builder.clock.now();
         let shards = (0..count as u64).map(|number| {
             let own = part(capacity, count as u64, number);
-            // A policy's queues are made for at least one unit.
+            // A policy needs a capacity of at least one unit for its queues.
             let policy = build(own.max(1), number + 1);
             let expected = match columns.has_weights {
                 false => expected.min(own as usize),
@@ -259,7 +262,7 @@ where
         })
     }
 
-    /// Builds the memory of absent values.
+    /// Builds the cache of keys that have no value.
     fn absent(builder: &CacheBuilder<K, V, S>, ttl: Duration, timer: Timer) -> Negative<K, S> {
         let capacity = absent_capacity(
             builder.capacity,
@@ -274,7 +277,7 @@ where
         (ttl, Inner::build(settings, &PolicySpec::default()))
     }
 
-    /// Finds a live entry, and counts nothing.
+    /// Returns the live entry of a key without counting the look-up.
     pub(crate) fn find_live<'a, Q>(&'a self, pinned: &'a Pinned, key: &Q) -> Option<Seen<'a, K, V>>
     where
         K: Borrow<Q>,
@@ -295,7 +298,8 @@ where
         })
     }
 
-    /// Inserts a value if the present entry is the expected one; else returns key and value.
+    /// Inserts a value if the present entry is the expected one. Otherwise returns the key and the
+    /// value.
     pub(crate) fn store_if(
         self: &Arc<Self>,
         hash: u64,
@@ -326,9 +330,10 @@ where
         back.map_or(Ok(inserted), Err)
     }
 
-    /// Forgets that a key has no value, after the key was changed. A load that finds no value
-    /// stores that first and looks for changes of the key then, so that one of both sees the other.
-    /// Keys are compared by their hashes, because the key may have been moved into the cache.
+    /// Removes the remembered absence of a key after the key was changed. A load that finds no
+    /// value stores the absence first and then looks for changes of the key, so that one of the two
+    /// sees the other. Keys are compared by their hashes, because the key may have been moved into
+    /// the cache.
     fn forget_absence(self: &Arc<Self>, hash: u64) {
         if let Some((_, absent)) = &self.negative {
             let is_key = |other: &K| absent.hash(other) == hash;
@@ -336,7 +341,7 @@ where
         }
     }
 
-    /// Makes sure that somebody does the work that is due at `due`.
+    /// Wakes the timer if it would sleep beyond `due`.
     pub(crate) fn notify(self: &Arc<Self>, due: u64) {
         match self.timer {
             Timer::Manual => {}
@@ -348,7 +353,7 @@ where
         }
     }
 
-    /// Makes sure that the shared thread serves the cache, if it is the timer.
+    /// Registers the cache with the shared thread, if that is its timer.
     pub(crate) fn register(self: &Arc<Self>) {
         if self.timer == Timer::Thread
             && !self.is_registered.load(Relaxed)
@@ -359,7 +364,8 @@ where
         }
     }
 
-    /// Removes what is known of a key if the present entry is the expected one.
+    /// Removes the entry and the remembered absence of a key if the present entry is the expected
+    /// one.
     pub(crate) fn remove_if<Q>(self: &Arc<Self>, hash: u64, key: &Q, expect: Expect) -> Removed
     where
         K: Borrow<Q>,
@@ -372,7 +378,7 @@ where
         removed
     }
 
-    /// Removes the entry of a key if it is the expected one.
+    /// Removes the entry of a key if it is the expected one, and keeps a remembered absence.
     pub(crate) fn remove_where(
         self: &Arc<Self>,
         hash: u64,
@@ -388,8 +394,8 @@ where
         removed
     }
 
-    /// Calls the listener with entries that have left a shard, and drops values; later, if the
-    /// thread is at it already.
+    /// Calls the listener with entries that have left a shard, and drops their values. If the
+    /// thread is already within such a call, both are done after that call.
     pub(crate) fn release(self: &Arc<Self>, shard: &Shard<K, V>, leaving: Leaving<K, V>) {
         let len = leaving.len();
         if len == 0 {
@@ -414,7 +420,7 @@ where
         });
     }
 
-    /// Makes sure that the timer frees what a change has retired.
+    /// Wakes the timer in time to free the pairs that a change has retired.
     fn notify_collection(self: &Arc<Self>, shard: &Shard<K, V>) {
         let at = shard.collect_at();
         if at != u64::MAX {
@@ -455,8 +461,8 @@ where
         }
     }
 
-    /// Calls `see` with the value of a live entry, and registers a hit. One of two forms is used,
-    /// so that the usual one has few values to keep in registers.
+    /// Calls `see` with the value of a live entry, and registers a hit. There are two variants of
+    /// the code, so that the common one has few values to keep in registers.
     #[inline(always)]
     pub(crate) fn read<Q, R>(&self, key: &Q, see: impl FnOnce(&V) -> R) -> Option<R>
     where
@@ -496,7 +502,7 @@ where
         self.count(guard, Read::Hit);
     }
 
-    /// Finds a live entry. Counts a miss.
+    /// Returns the live entry of a key, or counts a miss.
     #[inline(always)]
     pub(crate) fn look<'a, Q>(
         &'a self,
@@ -531,13 +537,13 @@ where
         })
     }
 
-    /// Compares a deadline with the clock. Not inlined, because a call of the clock makes callers
-    /// save all registers.
+    /// Compares a deadline with the clock. It is not inlined, because a call of the clock makes
+    /// callers save all registers.
     #[inline(never)]
     fn age(&self, deadline: Tick) -> Age {
         let ahead = self.refresh_ahead.unwrap_or(0).saturating_add(RECENT_MS);
         if deadline.0 > self.clock.recent().0.saturating_add(ahead) {
-            // The exact instant makes no difference.
+            // Even without the exact instant the entry is certainly fresh.
             return Age::Fresh;
         }
         let now = self.now();
@@ -588,7 +594,7 @@ where
         }
     }
 
-    /// Moves the deadline of an entry that was read.
+    /// Extends the deadline of an entry that was read, according to the idle time and the hook.
     fn extend(&self, shard: &Shard<K, V>, found: &Found<'_, K, V>) {
         let now = self.now();
         let present = shard.deadline(found.slot);
@@ -605,7 +611,7 @@ where
             }
         }
         if let Some(tti) = self.tti {
-            // The entry stays if its deadline does not come before the idle time ends.
+            // The deadline stays if it is not before the end of the idle time.
             let idle = after(now, tti);
             let is_soon = wanted.is_none_or(|deadline| deadline < idle);
             if is_soon && limit.is_none_or(|limit| wanted.is_none_or(|wanted| wanted < limit)) {
@@ -622,8 +628,8 @@ where
         }
     }
 
-    /// Stores a later deadline, which the index reads when it comes to the entry. It is not later
-    /// than the limit, which another thread may change meanwhile.
+    /// Stores a later deadline. The index reads it when it reaches the entry. The deadline does not
+    /// exceed the limit, which another thread may change meanwhile.
     fn postpone(shard: &Shard<K, V>, found: &Found<'_, K, V>, wanted: Tick) {
         const { assert!(<policy::expire::wheel::Wheel as policy::ExpiryIndex>::LATER_IS_FREE) };
         let word = found.lane.deadline();
@@ -634,9 +640,10 @@ where
         if word.fetch_update(AcqRel, Acquire, later).is_err() || found.lane.limit().is_none() {
             return;
         }
-        // `Shard::set_deadline` stores the limit and then the deadline. If its deadline is later in
-        // the order of this word, it stays; if it is the one that was postponed, its limit is seen
-        // here. The index has filed the entry at that deadline, which is not after the limit.
+        // `Shard::set_deadline` stores the limit and then the deadline. If its deadline comes later
+        // in the modification order of this word, it stays. If the postponed one comes later, its
+        // limit is seen here. The index has filed the entry at that deadline, which is not after
+        // the limit.
         let Some(limit) = shard.limit(found.slot) else {
             return;
         };
@@ -674,7 +681,7 @@ where
         shard.set_deadline(found.position, found.slot, wanted, limit, &hash_of, now)
     }
 
-    /// Returns what an entry is stored with.
+    /// Returns the weight and the deadlines with which an entry is stored.
     fn terms(&self, hash: u64, key: &K, value: &V, ttl: Option<Duration>, now: Tick) -> Terms {
         let weight = self
             .weigher
@@ -708,7 +715,7 @@ where
         if let Some(ttl) = ttl {
             let mut ms = ms_of(ttl);
             if self.jitter > 0.0 && ms > 1 {
-                // The random bits differ from key to key and from instant to instant.
+                // The random bits differ between keys and between instants.
                 let random = policy::parts::chance::scramble(hash ^ now.0.rotate_left(32));
                 let share = random as f64 / u64::MAX as f64 * self.jitter;
                 ms = (ms - (ms as f64 * share) as u64).max(1);
@@ -737,7 +744,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Earliest instant at which an entry may expire; `u64::MAX` if none does.
+    /// Returns the earliest instant at which an entry may expire, or `u64::MAX` if no entry can.
     pub(crate) fn expiry_due(&self) -> u64 {
         self.shards.iter().map(Shard::due).min().unwrap_or(u64::MAX)
     }
@@ -746,8 +753,8 @@ where
         self.expire_slices(usize::MAX).0
     }
 
-    /// Removes at most this number of slices per shard. Returns the number of entries removed, and
-    /// whether more are due.
+    /// Removes at most `slices` slices of expired entries per shard. Returns the number of entries
+    /// removed, and whether more are due.
     pub(crate) fn expire_slices(self: &Arc<Self>, slices: usize) -> (usize, bool) {
         self.flights.wake_stalled();
         let now = self.now();

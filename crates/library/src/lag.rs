@@ -1,12 +1,13 @@
-//! Lateness of removals.
+//! Histogram of the lateness of removals.
 
-/// Number of buckets; the last one has no upper end.
+/// Number of buckets. The last one has no upper bound.
 const BUCKETS: usize = 32;
 
-/// Counts of durations in milliseconds, in buckets whose bounds double.
+/// Histogram of durations in milliseconds, with buckets whose bounds double.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Lag {
-    /// Bucket `n` counts durations below 2 to the power of `n` and not below half of that.
+    /// Numbers of durations. Bucket `n` counts durations from 2ⁿ⁻¹ up to but excluding 2ⁿ
+    /// milliseconds.
     buckets: [u64; BUCKETS],
     max_ms: u64,
     sum_ms: u64,
@@ -36,8 +37,8 @@ impl Lag {
         self.max_ms
     }
 
-    /// Returns a bound that a share of the durations does not exceed: the upper end of the bucket
-    /// in which the quantile is, and never more than the maximum.
+    /// Returns an upper bound of a quantile: the upper end of the bucket that contains it, and at
+    /// most the maximum.
     pub(crate) fn quantile_ms(&self, share: f64) -> u64 {
         let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64;
         let mut seen = 0;

@@ -1,8 +1,8 @@
-//! Arrays of cache lines of zeros, for tables.
+//! Arrays of zeroed cache lines, for tables.
 //!
-//! The system hands out large zeroed blocks without touching them, so that a table of any size is
+//! The system provides large zeroed blocks without touching them, so that a table of any size is
 //! created in microseconds and its pages are faulted in one by one. The standard library's
-//! allocation with an alignment of 64 writes the zeros itself, 2 to 4 ms for 8 MB.
+//! allocation with an alignment of 64 writes the zeros itself, which takes 2 to 4 ms for 8 MB.
 
 #![expect(unsafe_code, reason = "raw memory; tidy lists this file")]
 
@@ -11,13 +11,13 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Types of which a value of zero bytes is valid.
+/// Types for which zero bytes are a valid value.
 ///
 /// # Safety
-/// All bytes of the type may be zero, and it needs no drop.
+/// All bytes of the type may be zero, and values need no drop.
 pub(crate) unsafe trait Zeroed {}
 
-/// An array of values that were zeroed when it was created.
+/// An array whose values are zero bytes at first.
 pub(crate) struct Lines<T: Zeroed> {
     memory: NonNull<u8>,
     layout: Layout,
@@ -36,11 +36,13 @@ impl<T: Zeroed> Lines<T> {
     pub(crate) fn new(count: usize) -> Self {
         assert!(count > 0);
         const { assert!(size_of::<T>() >= align_of::<T>()) };
-        // One value more than needed, so that the first can be aligned within the block.
+        // The block has room for one more value than needed, so that the first value can be
+        // aligned.
         let bytes = (count + 1).checked_mul(size_of::<T>());
         let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, 16).ok());
         let layout = layout.expect("the array fits in the address space");
-        // SAFETY: the layout is not empty, because there is at least one value, which is not.
+        // SAFETY: the layout is not empty, because the block holds at least one value, and values
+        // are not zero-sized.
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else {
             handle_alloc_error(layout)
@@ -65,7 +67,8 @@ impl<T: Zeroed> Deref for Lines<T> {
     #[inline(always)]
     fn deref(&self) -> &[T] {
         let slice = NonNull::slice_from_raw_parts(self.first, self.count);
-        // SAFETY: the block holds this many aligned values, which zero bytes are.
+        // SAFETY: the block holds this many aligned values, initialized with zero bytes, which are
+        // valid.
         unsafe { slice.as_ref() }
     }
 }

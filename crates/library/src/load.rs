@@ -1,4 +1,4 @@
-//! Values that are loaded when they are missing, at most once per key at a time.
+//! Loading of missing values, at most once per key at a time.
 
 use crate::cache::Cache;
 use crate::epoch::pin;
@@ -12,9 +12,11 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The right to load the value of a key. While it exists, nobody else loads it; those that wait for
-/// the value get it from [`Loading::complete`]. Dropping it without a value lets another caller
-/// load.
+/// Right to load the value of a key, from [`Cache::begin_load`] or [`Cache::get_or_refresh`].
+///
+/// While it exists, no other caller loads the key, unless it came from [`Cache::begin_load`].
+/// Callers that wait for the value receive it from [`Loading::complete`]. If the right is dropped
+/// without a value, another caller may load.
 #[must_use = "others wait for the value until this is dropped"]
 pub struct Loading<K, V, S>
 where
@@ -26,20 +28,20 @@ where
     lead: Option<Lead<K, V>>,
 }
 
-/// What a caller is to do about a key.
+/// Next step of a caller that requests a key.
 enum Step<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Use this value.
+    /// Return this value.
     Ready(V),
-    /// Load. A present value is stale.
+    /// Load the value. A present value is stale.
     Load(Option<V>, Loading<K, V, S>),
-    /// Wait for another's load.
+    /// Wait for the load of another caller.
     Wait(Wait<K, V>),
-    /// The key is remembered as having no value.
+    /// Return no value, because the key is remembered as having none.
     Absent,
 }
 
@@ -58,23 +60,23 @@ where
         self.lead().key()
     }
 
-    /// Whether the key was not changed since the load began, so that [`Loading::complete`] would
-    /// store a value now.
+    /// Returns true if the key has not changed since the load began, so that [`Loading::complete`]
+    /// would store its value.
     pub fn is_current(&self) -> bool {
         let shard = self.cache.inner.shard(self.lead().hash());
         shard.is_current(self.lead().hash(), self.lead().load())
     }
 
-    /// Hands the value to those that wait, and stores it with the builder's time to live, unless
-    /// the key was changed since the load began.
+    /// Returns the value to the callers that wait for it, and stores it with the builder's time to
+    /// live, unless the key has changed since the load began.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
     /// let mut right = None;
     /// cache.get_or_refresh("page", |loading| right = Some(loading));
-    /// // The page was changed, and what is being loaded may be the old one.
+    /// // The page was changed, so that the value being loaded may be outdated.
     /// cache.remove("page");
-    /// right.expect("nobody else loads").complete(1);
+    /// right.expect("no other caller loads").complete(1);
     /// assert_eq!(cache.get("page"), None);
     /// ```
     pub fn complete(self, value: V) {
@@ -82,12 +84,14 @@ where
         self.finish(value, ttl);
     }
 
-    /// Does the same as [`Loading::complete`] with a time to live of its own.
+    /// Completes the load like [`Loading::complete`], but with a time to live of its own.
+    ///
+    /// A cache that was built [without expiry](crate::CacheBuilder::without_expiry) ignores `ttl`.
     pub fn complete_with_ttl(self, value: V, ttl: Duration) {
         self.finish(value, Some(ttl));
     }
 
-    /// Runs the load of a task.
+    /// Runs the load of a task, and measures its pace if there is one.
     async fn run<F: Future>(&self, load: F) -> F::Output {
         match self.lead().pace() {
             Some(pace) => pace.run(load).await,
@@ -98,7 +102,7 @@ where
     fn finish(self, value: V, ttl: Option<Duration>) {
         let (hash, key) = (self.lead().hash(), self.key().clone());
         let (stored, expect) = (value.clone(), self.expect());
-        // If the key was changed, the value is for those that wait only.
+        // If the key has changed, only the waiting callers receive the value.
         let _ = self.cache.inner.store_if(hash, key, stored, ttl, expect);
         self.end(Read::Load, Outcome::Value(value));
     }
@@ -114,7 +118,7 @@ where
         }
     }
 
-    /// Ends the load in its shard, and returns the duty to report the result.
+    /// Ends the load in its shard, and returns the duty to report its result.
     fn release(&mut self) -> Option<Lead<K, V>> {
         let lead = self.lead.take()?;
         let shard = self.cache.inner.shard(lead.hash());
@@ -126,13 +130,13 @@ where
         self.end(Read::FailedLoad, outcome);
     }
 
-    /// Removes the entry and remembers that the key has no value, unless the key was changed since
+    /// Removes the entry and remembers that the key has no value, unless the key has changed since
     /// the load began.
     fn end_absent(self) {
         let inner = &self.cache.inner;
         let hash = self.lead().hash();
         let is_key = |other: &K| other == self.key();
-        // In this order, see `Inner::forget_absence`.
+        // `Inner::forget_absence` says why this order is needed.
         if let Some((_, absent)) = &inner.negative {
             let (key, ttl) = (self.key().clone(), absent.ttl);
             let _ = absent.store_if(hash, key, (), ttl, Expect::Anything);
@@ -164,14 +168,14 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Begins a load whatever is present or being loaded, for programs that coordinate their loads
-    /// themselves. Nobody waits for it.
+    /// Begins a load even if a value is present or being loaded, for programs that coordinate their
+    /// loads themselves. No other caller waits for it.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(10);
     /// let loading = cache.begin_load("page");
     /// assert!(loading.is_current());
-    /// // The page was changed, and what is being loaded may be the old one.
+    /// // The page was changed, so that the value being loaded may be outdated.
     /// cache.remove("page");
     /// assert!(!loading.is_current());
     /// loading.complete(1);
@@ -186,7 +190,7 @@ where
         }
     }
 
-    /// Looks a key up and joins its load if there is no fresh value.
+    /// Looks up a key, and joins its load if it has no fresh value.
     fn begin<Q>(&self, key: &Q, manner: Manner, is_optional: bool) -> Step<K, V, S>
     where
         K: Borrow<Q>,
@@ -226,7 +230,7 @@ where
                     cache: self.clone(),
                     lead: Some(lead),
                 };
-                // Another load may have ended between the look-up and now.
+                // Another load may have ended since the look-up.
                 if stale.is_none()
                     && let Some(value) = self.peek(key)
                 {
@@ -237,18 +241,19 @@ where
             }
             (Joined::Wait(_), Some(value)) => Step::Ready(value),
             (Joined::Wait(flight), None) => {
-                // The timer wakes those that wait if the load is stalled.
+                // The timer wakes the waiting callers if the load stalls.
                 self.inner.register();
                 Step::Wait(Wait::new(flight))
             }
         }
     }
 
-    /// Returns the value of a key, or the result of `load`, which is stored. Of several callers at
-    /// the same time one loads, the others wait for its value. If it panics, another one loads.
+    /// Returns the value of a key, or calls `load` and stores its result. If several callers
+    /// request the key at the same time, one of them loads and the others wait for its value. If
+    /// `load` panics, one of the waiting callers loads.
     ///
-    /// `load` is called without locks and may use the cache, but not request the same key. Loaders
-    /// of two keys that request each other's key wait forever.
+    /// `load` is called without locks and may use the cache, but must not request the same key. Two
+    /// loaders that request each other's keys wait forever.
     ///
     /// ```
     /// let cache = mayfly::Cache::new(100);
@@ -257,17 +262,18 @@ where
     /// assert_eq!(cache.get("text"), Some(4));
     /// ```
     ///
-    /// If the key is changed during the load (inserted, removed, cleared, given a time to live),
-    /// the value is returned and not stored, and callers that come after the change load again.
+    /// If the key changes during the load (it is inserted, removed, cleared, or gets a new time to
+    /// live), the loaded value is returned but not stored, and callers that come after the change
+    /// load again.
     ///
     /// # Panics
-    /// If `load` requests the key that it loads.
+    /// Panics if `load` requests the key that it loads.
     pub fn get_with(&self, key: K, load: impl FnOnce() -> V) -> V {
         self.get_with_by_ref(&key, load)
     }
 
-    /// Does the same as [`Cache::get_with`] with a borrowed key, from which an owned one is made
-    /// only to load. A hit does not allocate.
+    /// Returns or loads a value like [`Cache::get_with`], but takes a borrowed key, and makes an
+    /// owned one only to load. A hit does not allocate.
     ///
     /// ```
     /// let cache: mayfly::Cache<String, usize> = mayfly::Cache::new(100);
@@ -276,7 +282,7 @@ where
     /// ```
     ///
     /// # Panics
-    /// If `load` requests the key that it loads.
+    /// Panics if `load` requests the key that it loads.
     pub fn get_with_by_ref<Q>(&self, key: &Q, load: impl FnOnce() -> V) -> V
     where
         K: Borrow<Q>,
@@ -300,8 +306,7 @@ where
         }
     }
 
-    /// Returns the value of a key, or that of `load`. An error is not stored; callers that waited
-    /// get the same error if theirs has the same type, else they load themselves.
+    /// Returns the value of a key, or calls `load`, which may fail, and stores its value.
     ///
     /// ```
     /// let cache = mayfly::Cache::<&str, i32>::new(100);
@@ -309,6 +314,14 @@ where
     /// assert_eq!(error.to_string(), "invalid digit found in string");
     /// assert_eq!(cache.try_get_with("7", || "7".parse::<i32>()), Ok(7));
     /// ```
+    ///
+    /// # Errors
+    /// Returns the error of `load`, which is not stored. Callers that waited for the load receive
+    /// the same error if their loaders have the same error type; otherwise they load themselves. If
+    /// a stale value is present, it is returned instead of an error.
+    ///
+    /// # Panics
+    /// Panics if `load` requests the key that it loads.
     pub fn try_get_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, Arc<E>>
     where
         E: Send + Sync + 'static,
@@ -316,8 +329,14 @@ where
         self.try_get_with_by_ref(&key, load)
     }
 
-    /// Does the same as [`Cache::try_get_with`] with a borrowed key, see
+    /// Returns or loads a value like [`Cache::try_get_with`], but takes a borrowed key; see
     /// [`Cache::get_with_by_ref`].
+    ///
+    /// # Errors
+    /// Returns the error of `load`, like [`Cache::try_get_with`].
+    ///
+    /// # Panics
+    /// Panics if `load` requests the key that it loads.
     pub fn try_get_with_by_ref<Q, E>(
         &self,
         key: &Q,
@@ -342,8 +361,10 @@ where
         }
     }
 
-    /// Returns the value of a key, or that of `load`. `None` is remembered for the builder's
-    /// [negative TTL](crate::CacheBuilder::negative_ttl), during which `load` is not called. If
+    /// Returns the value of a key, or calls `load`, which may find no value, and stores its value.
+    ///
+    /// If `load` returns `None`, the cache remembers that for the builder's [negative
+    /// TTL](crate::CacheBuilder::negative_ttl) and does not call `load` for the key meanwhile. If
     /// `load` was called to [refresh](crate::CacheBuilder::refresh_ahead) a value, `None` removes
     /// the value.
     ///
@@ -361,12 +382,18 @@ where
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Panics
+    /// Panics if `load` requests the key that it loads.
     pub fn optionally_get_with(&self, key: K, load: impl FnOnce() -> Option<V>) -> Option<V> {
         self.optionally_get_with_by_ref(&key, load)
     }
 
-    /// Does the same as [`Cache::optionally_get_with`] with a borrowed key, see
+    /// Returns or loads a value like [`Cache::optionally_get_with`], but takes a borrowed key; see
     /// [`Cache::get_with_by_ref`].
+    ///
+    /// # Panics
+    /// Panics if `load` requests the key that it loads.
     pub fn optionally_get_with_by_ref<Q>(
         &self,
         key: &Q,
@@ -390,22 +417,37 @@ where
         }
     }
 
-    /// The asynchronous form of [`Cache::get_with`], for any runtime. If the future of the caller
-    /// that loads is dropped, another one loads.
+    /// Returns or loads a value like [`Cache::get_with`], but with a future, on any runtime. If the
+    /// future of the caller that loads is dropped, another caller loads.
     ///
-    /// Threads and tasks may wait for each other's loads. A thread that blocks on the load of a
-    /// task must not be the one that runs the task. A future that requests the key that it loads
-    /// waits forever.
+    /// Threads and tasks may wait for each other's loads. A thread that blocks on a task's load
+    /// must not be the thread that runs the task. A `load` that requests its own key waits forever.
     ///
-    /// If the future of the caller that loads is kept without being polled, the others do not wait
-    /// for it for ever: when `load` could go on and has not been polled for half a second, one of
-    /// them loads, too. The first value is stored and returned to those that wait. A `load` that
-    /// waits for something, however long, is not begun again.
+    /// If the loading caller's future is kept without being polled, the other callers do not wait
+    /// forever: when `load` could go on but has not been polled for half a second, one of them
+    /// loads, too. The first value is stored and returned to all that wait. A `load` that itself
+    /// waits for something, however long, is not repeated.
+    ///
+    /// ```
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     match std::pin::pin!(future).poll(&mut context) {
+    /// #         std::task::Poll::Ready(output) => output,
+    /// #         std::task::Poll::Pending => unreachable!("nothing waits"),
+    /// #     }
+    /// # }
+    /// # block_on(async {
+    /// let cache = mayfly::Cache::new(100);
+    /// let length = cache.get_with_async("text", async { "text".len() }).await;
+    /// assert_eq!(length, 4);
+    /// # })
+    /// ```
     pub async fn get_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
         self.get_with_by_ref_async(&key, load).await
     }
 
-    /// The asynchronous form of [`Cache::get_with_by_ref`].
+    /// Returns or loads a value like [`Cache::get_with_async`], but takes a borrowed key; see
+    /// [`Cache::get_with_by_ref`].
     pub async fn get_with_by_ref_async<Q>(&self, key: &Q, load: impl Future<Output = V>) -> V
     where
         K: Borrow<Q>,
@@ -429,7 +471,11 @@ where
         }
     }
 
-    /// The asynchronous form of [`Cache::try_get_with`].
+    /// Returns or loads a value like [`Cache::try_get_with`], but with a future; see
+    /// [`Cache::get_with_async`].
+    ///
+    /// # Errors
+    /// Returns the error of `load`, like [`Cache::try_get_with`].
     pub async fn try_get_with_async<E>(
         &self,
         key: K,
@@ -441,7 +487,11 @@ where
         self.try_get_with_by_ref_async(&key, load).await
     }
 
-    /// The asynchronous form of [`Cache::try_get_with_by_ref`].
+    /// Returns or loads a value like [`Cache::try_get_with_async`], but takes a borrowed key; see
+    /// [`Cache::get_with_by_ref`].
+    ///
+    /// # Errors
+    /// Returns the error of `load`, like [`Cache::try_get_with`].
     pub async fn try_get_with_by_ref_async<Q, E>(
         &self,
         key: &Q,
@@ -468,7 +518,8 @@ where
         }
     }
 
-    /// The asynchronous form of [`Cache::optionally_get_with`].
+    /// Returns or loads a value like [`Cache::optionally_get_with`], but with a future; see
+    /// [`Cache::get_with_async`].
     pub async fn optionally_get_with_async(
         &self,
         key: K,
@@ -477,7 +528,8 @@ where
         self.optionally_get_with_by_ref_async(&key, load).await
     }
 
-    /// The asynchronous form of [`Cache::optionally_get_with_by_ref`].
+    /// Returns or loads a value like [`Cache::optionally_get_with_async`], but takes a borrowed
+    /// key; see [`Cache::get_with_by_ref`].
     pub async fn optionally_get_with_by_ref_async<Q>(
         &self,
         key: &Q,
@@ -501,10 +553,12 @@ where
         }
     }
 
-    /// Returns the present value, stale or fresh, without waiting. If there is none or it is stale
-    /// (see [`refresh_ahead`](crate::CacheBuilder::refresh_ahead)), and nobody loads the key,
-    /// `start` receives the right to load it, for example to pass it to a thread or a task. Others
-    /// wait until the right is used or dropped.
+    /// Returns the present value, stale or fresh, without waiting.
+    ///
+    /// If there is no value, or it is stale (see
+    /// [`refresh_ahead`](crate::CacheBuilder::refresh_ahead)), and no other caller loads the key,
+    /// `start` receives the right to load it. It can pass the right to a thread or a task, for
+    /// example. Other callers wait for a missing value until the right is used or dropped.
     ///
     /// ```
     /// use mayfly::{Cache, Clock, ManualClock};
@@ -522,7 +576,7 @@ where
     ///
     /// let mut loading = None;
     /// assert_eq!(cache.get_or_refresh("rate", |right| loading = Some(right)), Some(1.25));
-    /// // Others get the stale value meanwhile, and start no second load.
+    /// // Other callers receive the stale value meanwhile, and start no second load.
     /// assert_eq!(cache.get_or_refresh("rate", |_| panic!("one loads")), Some(1.25));
     /// loading.expect("the value was stale").complete(1.5);
     /// assert_eq!(cache.get_or_refresh("rate", |_| panic!("it is fresh")), Some(1.5));
@@ -533,7 +587,7 @@ where
         self.get_or_refresh_by_ref(&key, start)
     }
 
-    /// Does the same as [`Cache::get_or_refresh`] with a borrowed key, see
+    /// Returns the present value like [`Cache::get_or_refresh`], but takes a borrowed key; see
     /// [`Cache::get_with_by_ref`].
     pub fn get_or_refresh_by_ref<Q>(
         &self,
@@ -555,7 +609,7 @@ where
     }
 }
 
-/// Ends a load that may fail. A stale value is better than an error.
+/// Ends a load that may fail. If it has failed, a stale value is returned instead of the error.
 fn tried<K, V, S, E>(
     result: Result<V, E>,
     stale: Option<V>,
@@ -585,7 +639,7 @@ where
     }
 }
 
-/// Returns the result of another's load, if it is one of this type.
+/// Returns the result of another caller's load, unless its error has another type.
 fn shared<V, E: Any + Send + Sync>(outcome: Outcome<V>) -> Option<Result<V, Arc<E>>> {
     match outcome {
         Outcome::Value(value) => Some(Ok(value)),

@@ -1,26 +1,26 @@
-//! Loads under way in a shard, so that none of them undoes a change of its key.
+//! Loads in progress in a shard, so that no load undoes a change of its key.
 //!
-//! A loader reads its source at some moment between the beginning and the end of the load. A change
-//! of the key in between (an insertion, a removal, a new time to live) is newer than what the
-//! loader may have read, so that the load must not store its value.
+//! A loader reads its source at some moment between the beginning and the end of the load. If the
+//! key changes in between (by an insertion, a removal or a new time to live), the change is newer
+//! than what the loader may have read. Therefore the load must not store its value.
 //!
-//! A load is *current* from its beginning until its key is changed, or until it ends. The set has
-//! the current loads. It is part of what the shard's lock protects: a change takes the loads of its
-//! key out of the set before the lock is released, and a load stores its value under the same lock
-//! under which it was found in the set. So whatever a load stores was read after the last change of
-//! the key. Expiry and eviction are no changes, because they say nothing about the source.
+//! A load is *current* from its beginning until its key changes or it ends. The set contains the
+//! current loads and is protected by the shard's lock: a change removes the loads of its key from
+//! the set before it releases the lock, and a load stores its value under the same lock under which
+//! it was found in the set. Therefore every stored value was read after the last change of its key.
+//! Expiry and eviction do not count as changes, because they say nothing about the source.
 //!
-//! Keys are compared by their hashes. Of two keys with one hash, a change of one ends the other's
-//! current load, too, which costs one more load.
+//! Keys are compared by their hashes. If two keys have the same hash, a change of one also ends the
+//! other's current load, which costs one more load.
 
 use std::collections::BTreeSet;
 
-/// Current loads of a shard.
+/// Set of the current loads of a shard.
 #[derive(Default)]
 pub(crate) struct Loads {
-    /// Hash of the key, and number of the load.
+    /// Pairs of a key's hash and a load's number.
     current: BTreeSet<(u64, u64)>,
-    /// Number of loads that have begun.
+    /// Number of loads begun so far.
     begun: u64,
 }
 
@@ -32,7 +32,7 @@ impl Loads {
         self.begun
     }
 
-    /// Whether the key of a load has not been changed since the load began.
+    /// Returns true if the key of a load has not changed since the load began.
     pub(crate) fn is_current(&self, hash: u64, number: u64) -> bool {
         self.current.contains(&(hash, number))
     }
@@ -58,7 +58,7 @@ impl Loads {
         }
     }
 
-    /// Whether no load is current.
+    /// Returns true if no load is current.
     pub(crate) fn is_empty(&self) -> bool {
         self.current.is_empty()
     }

@@ -1,11 +1,11 @@
-//! Keys and values by hash: look-ups without locks, changes by one writer at a time.
+//! Map from hashes to keys and values: look-ups take no locks, and one writer at a time changes it.
 //!
 //! A pair is immutable from its publication until no reader can see it. Replacing a value stores a
-//! new pair in another slot and publishes that slot in the same way of the table. A slot that was
-//! unlinked is *loose*; it is *retired* when its listener has seen it, and used again after a grace
-//! period (see [`epoch`](crate::epoch)).
+//! new pair in another slot, and publishes that slot in the same place of the table. A slot that
+//! was unlinked is *loose*. It is *retired* after its listener has been called, and reused after a
+//! grace period (see [`epoch`](crate::epoch)).
 //!
-//! Writers hold the map's [`Keeper`] by exclusive reference, which a shard keeps behind its lock.
+//! Writers need exclusive access to the map's [`Keeper`], which a shard keeps behind its lock.
 
 #![expect(
     unsafe_code,
@@ -25,54 +25,56 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Number of retired slots that begin a grace period, if the pairs own nothing.
+/// Number of retired slots that begin a grace period, if pairs own no memory.
 const BATCH_PLAIN: usize = 128;
-/// The same if dropping them frees something, so that it is freed earlier.
+/// Number of retired slots that begin a grace period, if pairs own memory. It is lower so that the
+/// memory is freed earlier.
 const BATCH_OWNING: usize = 32;
 
-/// The part that readers use.
+/// Part of a map that readers use.
 pub(crate) struct Map<K, V> {
     table: AtomicPtr<Table>,
-    /// Table from which entries move to `table`; null if there is none. It is stored before the new
-    /// table is, and an entry leaves it after it was published in the new one.
+    /// Table from which entries move to `table`, or null if no table is growing. This word is
+    /// stored before the new table is, and an entry leaves this table after it was published in the
+    /// new one.
     older: AtomicPtr<Table>,
     rows: Rows,
-    /// Number shared with the keeper.
+    /// Number of the map, by which the state or a slot of another map is detected.
     id: u64,
     pairs: PhantomData<(K, V)>,
 }
 
-/// A table that a larger one has replaced.
+/// Table that a larger one has replaced.
 struct Replaced {
-    /// No reader that entered at this epoch or later uses the table.
+    /// First epoch whose readers cannot use the table.
     epoch: u64,
     bucket_count: usize,
-    /// A pointer, because readers may hold references to the table.
+    /// The table, as a pointer because readers may still hold references to it.
     table: AtomicPtr<Table>,
 }
 
-/// The part that the writer needs in addition.
+/// Part of a map that only the writer uses.
 pub(crate) struct Keeper {
     id: u64,
     free: Vec<u32>,
-    /// Slots of the last chunk that were never used.
+    /// Slots of the last chunk that have never been used.
     fresh: Range<u32>,
     chunks: usize,
     /// Slots retired since the last grace period began.
     young: Vec<u32>,
-    /// Slots that can be used again when no reader's epoch is below `old_epoch`.
+    /// Slots that can be reused when no reader's epoch is below `old_epoch`.
     old: Vec<u32>,
     old_epoch: u64,
     /// Tables that were replaced by larger ones.
     tables: Vec<Replaced>,
-    /// Next bucket of the older table whose entries move.
+    /// Index of the next bucket of the older table whose entries move.
     next_bucket: usize,
     batch: usize,
 }
 
-// SAFETY: pairs are shared with other threads by reference and dropped by any thread.
+// SAFETY: other threads receive pairs only by reference, and any thread may drop them.
 unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Map<K, V> {}
-// SAFETY: the map owns its pairs; the pointer to the table is an owner, too.
+// SAFETY: the map owns its pairs, and the pointer owns the table.
 unsafe impl<K: Send, V: Send> Send for Map<K, V> {}
 
 /// An entry that was found.
@@ -92,7 +94,7 @@ impl<K, V> Clone for Found<'_, K, V> {
 
 impl<K, V> Copy for Found<'_, K, V> {}
 
-/// A slot that was unlinked and is not retired yet.
+/// Slot that was unlinked and is not retired yet.
 #[derive(Debug)]
 #[must_use = "a loose slot is retired or taken, else its memory is lost"]
 pub(crate) struct Loose {
@@ -101,8 +103,8 @@ pub(crate) struct Loose {
 }
 
 impl<K, V> Map<K, V> {
-    /// Creates an empty map and its keeper, with `bucket_count` buckets. The first chunk of memory
-    /// has at least `slot_count` slots.
+    /// Creates an empty map with `bucket_count` buckets, and its writer state. The first chunk of
+    /// memory has at least `slot_count` slots.
     pub(crate) fn new(columns: Columns, bucket_count: usize, slot_count: usize) -> (Self, Keeper) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Relaxed);
@@ -129,13 +131,14 @@ impl<K, V> Map<K, V> {
             old_epoch: 0,
             tables: Vec::new(),
             next_bucket: 0,
-            // A small cache would otherwise hold more retired pairs than live ones.
+            // The batch is small in a small cache, which would otherwise hold more retired pairs
+            // than live ones.
             batch: batch.min(slot_count / 8).max(8),
         };
         (map, keeper)
     }
 
-    /// Number of slots that may be retired besides the live ones, in the usual course.
+    /// Returns the usual maximum number of retired slots beside the live ones.
     pub(crate) fn spare(slot_count: usize) -> usize {
         2 * BATCH_PLAIN.min(slot_count / 8).max(8) + 8
     }
@@ -183,8 +186,8 @@ impl<K, V> Map<K, V> {
         unsafe { &*pair }
     }
 
-    /// Finds an entry. What the rare paths need is copied for them, so that the usual one keeps it
-    /// in registers.
+    /// Returns the entry of a key. Values that only the rare paths need are copied for them, so
+    /// that the common path keeps the originals in registers.
     #[inline(always)]
     pub(crate) fn find<'a>(
         &'a self,
@@ -193,8 +196,9 @@ impl<K, V> Map<K, V> {
         is_key: impl Fn(&K) -> bool + Copy,
     ) -> Option<Found<'a, K, V>> {
         let current = self.table.load(Acquire);
-        // Loaded before the look-up: if a growth has ended, all its entries are in `current`.
-        // Loaded later, it could be null because the last entry moved after the look-up.
+        // The older table is loaded before the look-up: if a growth has ended by then, all its
+        // entries are in `current`. Loaded after the look-up, the pointer could be null because the
+        // last entry has moved in between.
         let older = self.older.load(Acquire);
         // SAFETY: the pointer is always valid; a table that is replaced is dropped only after a
         // grace period, and the thread is pinned.
@@ -219,9 +223,9 @@ impl<K, V> Map<K, V> {
         })
     }
 
-    /// Finds an entry while entries move to a larger table. An entry is published there before it
-    /// leaves the older one, so that a look-up in the older table and then in the current one finds
-    /// it, unless another growth has begun meanwhile. Returns position and slot.
+    /// Finds an entry while entries move to a larger table, and returns its position and slot. An
+    /// entry is published there before it leaves the older table. Therefore a look-up in the older
+    /// table and then in the current one finds it, unless another growth has begun meanwhile.
     ///
     /// # Safety
     /// The thread is pinned.
@@ -245,7 +249,7 @@ impl<K, V> Map<K, V> {
         }
     }
 
-    /// Finds an entry for the writer.
+    /// Returns the entry of a key, for the writer.
     #[inline]
     pub(crate) fn find_held<'a>(
         &'a self,
@@ -277,7 +281,7 @@ impl<K, V> Map<K, V> {
                 let way = matches.trailing_zeros() as usize;
                 let slot = bucket.slot(way);
                 let lane = self.rows.lane(slot);
-                // SAFETY: the table is that of a pinned thread or of the writer, by the callers.
+                // SAFETY: both callers pass a table of a pinned thread or of the writer.
                 let (key, value) = unsafe { Self::pair_in(lane) };
                 if is_key(key) {
                     return Some(Found {
@@ -299,9 +303,10 @@ impl<K, V> Map<K, V> {
         }
     }
 
-    /// Calls `see` with each entry: once with those that stay during the call, perhaps with others.
+    /// Calls `see` with each entry. An entry that stays throughout the call is visited exactly
+    /// once; others may be.
     pub(crate) fn visit<'a>(&'a self, _pinned: &'a Pinned, mut see: impl FnMut(Found<'a, K, V>)) {
-        // Slots that were seen, because an entry may move to a table that is visited later.
+        // Slots that were already visited. An entry may move to a table that is visited later.
         let mut seen: Vec<u64> = Vec::new();
         let mut is_new = |slot: u32| {
             let (at, bit) = (slot as usize / 64, 1 << (slot % 64));
@@ -343,7 +348,7 @@ impl<K, V> Map<K, V> {
         }
     }
 
-    /// Returns all entries, for the writer, in the order of their positions.
+    /// Returns all entries in the order of their positions, for the writer.
     pub(crate) fn each_held<'a>(
         &'a self,
         keeper: &'a Keeper,
@@ -354,8 +359,8 @@ impl<K, V> Map<K, V> {
                 let position = table.position(bucket, way);
                 let slot = table.slot_at(position)?;
                 let lane = self.rows.lane(slot);
-                // SAFETY: the table holds the slot, and the keeper is borrowed as long as the
-                // references.
+                // SAFETY: the table holds the slot, and the writer state is borrowed as long as the
+                // references exist.
                 let (key, value) = unsafe { Self::pair_in(lane) };
                 Some(Found {
                     key,
@@ -368,14 +373,14 @@ impl<K, V> Map<K, V> {
         })
     }
 
-    /// Returns the key in a slot that a position of the table names.
+    /// Returns the key in a slot that the table holds.
     pub(crate) fn key_of<'a>(&'a self, keeper: &'a Keeper, slot: u32) -> &'a K {
         self.check(keeper);
-        // SAFETY: the caller has read the slot from the table and holds the keeper.
+        // SAFETY: the caller has read the slot from the table and holds the writer state.
         &unsafe { self.pair(slot) }.0
     }
 
-    /// Writes a pair to a slot that is not in the table yet.
+    /// Writes a pair to a free slot, and returns the slot, which is not in the table yet.
     fn store(&self, keeper: &mut Keeper, key: K, value: V) -> u32 {
         self.check(keeper);
         let slot = keeper.take_slot(&self.rows);
@@ -385,8 +390,9 @@ impl<K, V> Map<K, V> {
         slot
     }
 
-    /// Adds a pair that is absent, with cleared bits, and publishes it. Returns its position and
-    /// slot. `prepare` is called with the slot before it is published. The table must have room.
+    /// Adds a pair whose key is absent, with cleared policy bits, and publishes it. Returns its
+    /// position and slot. `prepare` is called with the slot before it is published. The table must
+    /// have room.
     pub(crate) fn insert(
         &self,
         keeper: &mut Keeper,
@@ -406,8 +412,8 @@ impl<K, V> Map<K, V> {
         (table.position(at, way), slot)
     }
 
-    /// Replaces the pair at a position. `prepare` receives the old and the new slot before the new
-    /// one is published. Returns the new slot and the old one.
+    /// Replaces the pair at a position, and returns the new slot and the old one. `prepare`
+    /// receives the old slot and the new one before the new one is published.
     pub(crate) fn replace(
         &self,
         keeper: &mut Keeper,
@@ -443,19 +449,20 @@ impl<K, V> Map<K, V> {
     /// Returns the pair of a loose slot.
     pub(crate) fn pair_of<'a>(&'a self, loose: &'a Loose) -> (&'a K, &'a V) {
         assert_eq!(self.id, loose.id, "the slot is one of this map");
-        // SAFETY: a loose slot is neither retired nor reused, and the token is borrowed.
+        // SAFETY: a loose slot is neither retired nor reused, and the token that represents it is
+        // borrowed.
         let (key, value) = unsafe { self.pair(loose.slot) };
         (key, value)
     }
 
-    /// Hands a loose slot to the keeper, for reuse after a grace period.
+    /// Retires a loose slot, which is reused after a grace period.
     pub(crate) fn retire(&self, keeper: &mut Keeper, loose: Loose) {
         self.check(keeper);
         assert_eq!(self.id, loose.id, "the slot is one of this map");
         keeper.young.push(loose.slot);
     }
 
-    /// Takes the pair of a loose slot at once. There are no readers, because the map is borrowed
+    /// Takes the pair of a loose slot at once. No reader can exist, because the map is borrowed
     /// exclusively.
     pub(crate) fn take_pair(&mut self, keeper: &mut Keeper, loose: Loose) -> (K, V) {
         self.check(keeper);
@@ -466,7 +473,7 @@ impl<K, V> Map<K, V> {
         unsafe { pair.read() }
     }
 
-    /// Returns the value at a position. There are no readers, because the map is borrowed
+    /// Returns the value at a position. No reader can exist, because the map is borrowed
     /// exclusively.
     pub(crate) fn value_mut(&mut self, keeper: &mut Keeper, position: u32) -> &mut V {
         let slot = self
@@ -478,9 +485,10 @@ impl<K, V> Map<K, V> {
         &mut unsafe { &mut *pair }.1
     }
 
-    /// Frees retired slots whose grace period has ended, and begins another period if a batch is
-    /// full, if `is_urgent`, or for a single pair that owns something, if that is not too often.
-    /// Such pairs are appended to `garbage`, for the caller to drop without the lock.
+    /// Frees retired slots whose grace period has ended. Begins another grace period if a batch is
+    /// full, if `is_urgent`, or for a single pair that owns memory unless one began very recently.
+    /// Pairs that own memory are appended to `garbage`, so that the caller can drop them without
+    /// the lock.
     pub(crate) fn reclaim(&self, keeper: &mut Keeper, is_urgent: bool, garbage: &mut Vec<(K, V)>) {
         self.check(keeper);
         let has_batch = match keeper.young.len() {
@@ -504,7 +512,7 @@ impl<K, V> Map<K, V> {
         }
     }
 
-    /// Whether pairs are retired that own something.
+    /// Returns true if retired pairs own memory.
     pub(crate) fn has_garbage(&self, keeper: &Keeper) -> bool {
         needs_drop::<(K, V)>() && !(keeper.young.is_empty() && keeper.old.is_empty())
     }
@@ -513,8 +521,8 @@ impl<K, V> Map<K, V> {
         for slot in &keeper.old {
             if needs_drop::<(K, V)>() {
                 let pair = self.rows.pair::<(K, V)>(*slot);
-                // SAFETY: the grace period has ended, so that no reader refers to the pair, and the
-                // slot leaves the list, so that it is read once.
+                // SAFETY: the grace period has ended, so that no reader refers to the pair. The
+                // slot leaves the list, so that the pair is read only once.
                 garbage.push(unsafe { pair.read() });
             }
         }
@@ -525,17 +533,17 @@ impl<K, V> Map<K, V> {
         }
     }
 
-    /// Whether one more entry needs a larger table.
+    /// Returns true if one more entry needs a larger table.
     pub(crate) fn is_full(&self, keeper: &Keeper, len: usize) -> bool {
         len >= Table::room(self.tables(keeper).current.bucket_count())
     }
 
-    /// Makes an empty table with twice as many buckets as the current one. Entries move to it by
-    /// [`Map::move_bucket`]; new ones are inserted there.
+    /// Creates an empty table with twice as many buckets as the current one. New entries are
+    /// inserted there, and [`Map::move_bucket`] moves the others.
     pub(crate) fn begin_growth(&self, keeper: &mut Keeper) {
         let tables = self.tables(keeper);
-        // One bucket moves per insertion, and the new table takes more insertions than the older
-        // one has buckets before it is full.
+        // One bucket moves per insertion, and the new table can take more insertions than the older
+        // one has buckets.
         assert!(tables.older.is_none(), "one growth at a time");
         let old = tables.current;
         let new = Box::new(Table::new(2 * old.bucket_count(), old.number() + 1));
@@ -552,15 +560,15 @@ impl<K, V> Map<K, V> {
         }
     }
 
-    /// Whether entries are moving to a larger table.
+    /// Returns true while entries move to a larger table.
     #[inline]
     pub(crate) fn is_growing(&self) -> bool {
         !self.older.load(Relaxed).is_null()
     }
 
     /// Moves the entries of one bucket to the larger table. `moved` is called with the old position
-    /// and the new one of each, when the old one is vacant. `hash_of` may panic, before anything is
-    /// changed.
+    /// and the new one of each entry when the old one is vacant. `hash_of` may panic, but only
+    /// before anything has changed.
     pub(crate) fn move_bucket(
         &self,
         keeper: &mut Keeper,
@@ -582,7 +590,7 @@ impl<K, V> Map<K, V> {
         });
         for &(from, slot, hash) in &entries[..count] {
             let (at, way, distance) = current.reserve(hash);
-            // Nobody but the writer reads the distance.
+            // Only the writer reads the distance.
             let old_distance = self.rows.distance(slot).load(Relaxed);
             let distance = u8::try_from(distance).unwrap_or(FAR);
             self.rows.distance(slot).store(distance, Relaxed);
@@ -607,7 +615,7 @@ impl<K, V> Map<K, V> {
         }
     }
 
-    /// Drops all pairs. Called once, when the map and its keeper are dropped.
+    /// Drops all pairs. It is called once, when the map is dropped together with its writer state.
     pub(crate) fn drop_all(&mut self, keeper: &mut Keeper) {
         self.check(keeper);
         let mut slots = take(&mut keeper.young);
@@ -624,8 +632,8 @@ impl<K, V> Map<K, V> {
         let mut pairs = Vec::with_capacity(slots.len());
         for slot in slots {
             let pair = self.rows.pair::<(K, V)>(slot);
-            // SAFETY: each slot with a pair is either in the table or retired, and was taken out of
-            // both above, so that it is read once.
+            // SAFETY: each slot with a pair is either in the table or retired, and was removed from
+            // both above, so that the pair is read only once.
             pairs.push(unsafe { pair.read() });
         }
         // The vector drops the other pairs even if one of the destructors panics.
@@ -658,25 +666,25 @@ impl Keeper {
         self.fresh.next().expect("a chunk has slots")
     }
 
-    /// Drops replaced tables that no reader uses, if `oldest` is the earliest epoch of a reader.
+    /// Drops the replaced tables that no reader uses. `oldest` is the earliest epoch of a reader.
     fn drop_tables(&mut self, oldest: u64) {
         self.tables.retain(|replaced| {
             let is_used = oldest < replaced.epoch;
             if !is_used {
-                // SAFETY: the pointer came from a box that `begin_growth` took over, and leaves the
-                // list with this call.
+                // SAFETY: `begin_growth` made the pointer from a box, and the pointer leaves the
+                // list here.
                 drop(unsafe { Box::from_raw(replaced.table.load(Relaxed)) });
             }
             is_used
         });
     }
 
-    /// Whether slots or tables are retired and not free yet.
+    /// Returns true if slots or tables are retired and not freed yet.
     pub(crate) fn has_retired(&self) -> bool {
         !(self.young.is_empty() && self.old.is_empty() && self.tables.is_empty())
     }
 
-    /// Heap bytes of the lists and of replaced tables.
+    /// Returns the heap memory of the lists and of replaced tables in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         let buckets: usize = self
             .tables
@@ -690,7 +698,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // The map is dropped with it, so that no reader is left.
+        // No reader is left, because the map is dropped together with its writer state.
         self.drop_tables(u64::MAX);
     }
 }

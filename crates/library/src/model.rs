@@ -1,11 +1,11 @@
-//! Loom's models of the code without locks, in the orders that the language allows:
+//! Loom models of the lock-free code. Loom explores every memory order that the language allows:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --package mayfly-cache --lib model
 //! ```
 //!
-//! A model has the words that the cache has, and in place of a pair's memory two words without any
-//! order. A reader that sees two numbers has read a slot that was used again too early.
+//! A model uses the cache's atomic words, and represents a pair by two words without any ordering.
+//! A reader that sees two different numbers has read a slot that was reused too early.
 
 use crate::epoch::Domain;
 use crate::sync::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use loom::thread;
 
 const HASH: u64 = 7;
 
-/// A shard of few slots. A pair is two halves that must agree.
+/// Shard with few slots. A pair consists of two halves that must be equal.
 struct Small {
     domain: Domain,
     table: Table,
@@ -47,7 +47,7 @@ impl Small {
         self.table.position(bucket, way)
     }
 
-    /// Reads the entry as `Map::find` does.
+    /// Reads the entry in the way of `Map::find`.
     fn read(&self) -> Option<u32> {
         let (pin, _) = self.domain.claim();
         let outer = self.domain.enter(pin);
@@ -70,7 +70,7 @@ impl Small {
         found
     }
 
-    /// Whether a slot that was unlinked before the call may be used again.
+    /// Returns true if a slot that was unlinked before the call can be reused.
     fn is_free(&self) -> bool {
         let epoch = self.domain.advance();
         self.domain.oldest() >= epoch
@@ -163,7 +163,7 @@ fn threads_claim_different_cells() {
 fn an_entry_that_moves_to_a_larger_table_is_never_absent() {
     loom::model(|| {
         let tables = Arc::new([Table::new(1, 0), Table::new(2, 1)]);
-        // Numbers of the older table, if there is one, and of the current one.
+        // Numbers of the older table (`u32::MAX` if there is none) and of the current one.
         let older = Arc::new(AtomicU32::new(u32::MAX));
         let current = Arc::new(AtomicU32::new(0));
         let (_, way, _) = tables[0].reserve(HASH);
@@ -178,7 +178,7 @@ fn an_entry_that_moves_to_a_larger_table_is_never_absent() {
                     let ways = bucket.matches(tag_of(HASH));
                     (ways != 0).then(|| bucket.slot(ways.trailing_zeros() as usize))
                 };
-                // The loads of `Map::find` and then of `Map::find_moving`, in their order.
+                // The loads follow the order of `Map::find` and `Map::find_moving`.
                 let table = current.load(Ordering::Acquire);
                 let is_alone = older.load(Ordering::Acquire) == u32::MAX;
                 let found = look(table).or_else(|| {

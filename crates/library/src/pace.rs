@@ -1,11 +1,11 @@
-//! Whether a task that loads is polled when its load can go on.
+//! Detection of tasks that load a value but are no longer polled.
 //!
-//! The future of a caller that loads may be polled once and then kept, neither polled again nor
-//! dropped: by a loop that waits for something else first, for example. Those that wait for its
-//! value would wait as long. That a load takes long is no sign of this, because a future that waits
-//! for the network is not polled either. So the load is polled with a waker of its own, which notes
-//! the instant and wakes the task. If the task is not polled for [`STALL_MS`] after that, its load
-//! is *stalled*, and one of those that wait loads, too.
+//! A caller's future may be polled once and then kept without being polled or dropped, for example
+//! by a loop that waits for something else first. All callers that wait for its value would wait as
+//! long. The duration of a load is no sign of this, because a future that waits for the network is
+//! not polled either. Therefore the load is polled with a waker of its own, which stores the
+//! instant and wakes the task. If the task is not polled within [`STALL_MS`] after that, its load
+//! is *stalled*, and one of the waiting callers loads, too.
 
 use crate::clock::Clock;
 use crate::sync::lock;
@@ -19,11 +19,11 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Time in milliseconds for which a task that was woken may not be polled, before another caller
-/// loads. A runtime that is busy for longer costs a second load of the same key.
+/// Time in milliseconds within which a woken task must be polled before another caller loads. If a
+/// runtime is busy for longer, the key is loaded twice.
 pub(crate) const STALL_MS: u64 = 500;
 
-/// When the loads of a cache are to be looked at.
+/// Schedule of the checks for stalled loads of a cache.
 pub(crate) struct Watch {
     check_at: AtomicU64,
     clock: Clock,
@@ -45,18 +45,19 @@ impl Watch {
         self.clock.now().0
     }
 
-    /// Instant at which a load may be stalled; `u64::MAX` if no load is about to.
+    /// Returns the next instant at which a load may be stalled, or `u64::MAX` if no task was woken.
     pub(crate) fn check_at(&self) -> u64 {
         self.check_at.load(SeqCst)
     }
 
-    /// Whether loads are to be looked at now. The caller looks at all of them.
+    /// Returns true if loads must be checked now. The caller then checks all of them.
     pub(crate) fn is_due(&self) -> bool {
         let at = self.check_at.load(Relaxed);
         at != u64::MAX && at <= self.now() && self.check_at.swap(u64::MAX, SeqCst) != u64::MAX
     }
 
-    /// Makes sure that loads are looked at when one that was woken at an instant may be stalled.
+    /// Schedules a check for the instant at which a load that was woken at `woken_at` may be
+    /// stalled.
     fn expect(&self, woken_at: u64) {
         let at = woken_at.saturating_add(STALL_MS);
         self.check_at.fetch_min(at, SeqCst);
@@ -68,10 +69,10 @@ impl Watch {
     }
 }
 
-/// The load of one task.
+/// Progress of one task's load.
 pub(crate) struct Pace {
     watch: Arc<Watch>,
-    /// Instant at which the task was woken; 0 if it was polled since.
+    /// Instant at which the task was woken, or 0 if it has been polled since.
     woken_at: AtomicU64,
     has_waiters: AtomicBool,
     task: Mutex<Option<Waker>>,
@@ -87,7 +88,7 @@ impl Pace {
         }
     }
 
-    /// Whether the load could have gone on for so long that another caller loads.
+    /// Returns true if the load could have gone on for [`STALL_MS`], so that another caller loads.
     pub(crate) fn is_stalled(&self) -> bool {
         match self.woken_at.load(SeqCst) {
             0 => false,
@@ -95,14 +96,14 @@ impl Pace {
         }
     }
 
-    /// Registers that somebody waits for the load. Either this sees that the task was woken, or the
-    /// waker sees that somebody waits.
+    /// Registers that another caller waits for the load. Either this call sees that the task was
+    /// woken, or the waker sees that a caller waits.
     pub(crate) fn expect_waiters(&self) {
         self.has_waiters.store(true, SeqCst);
         self.check_later();
     }
 
-    /// Makes sure that the load is looked at again, if its task was woken.
+    /// Schedules another check of the load if its task was woken.
     pub(crate) fn check_later(&self) {
         let woken_at = self.woken_at.load(SeqCst);
         if woken_at != 0 {
@@ -110,7 +111,7 @@ impl Pace {
         }
     }
 
-    /// Runs a load.
+    /// Runs a load, and records when its task is woken and polled.
     pub(crate) async fn run<F: Future>(self: &Arc<Self>, load: F) -> F::Output {
         let mut load = pin!(load);
         let waker = Waker::from(self.clone());
@@ -123,7 +124,7 @@ impl Pace {
         waker: &Waker,
         context: &mut Context<'_>,
     ) -> Poll<F::Output> {
-        // Before the load is polled, so that no wake-up is lost.
+        // The waker is stored before the load is polled, so that no wake-up is lost.
         let before = lock(&self.task).replace(context.waker().clone());
         drop(before);
         self.woken_at.store(0, SeqCst);

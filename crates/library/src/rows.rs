@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! row     pairs     4 × (K, V), first, so that their addresses need no offset
-//!         policy    4 × 1, 2, 4 or 8, as the policy needs
-//!         weights   4 × 4, if it has a weigher
-//!         distances 4 × 1: buckets between the home of the key and its bucket; 255 is "unknown"
-//!         deadlines 4 × 8, if the cache has deadlines
-//!         limits    4 × 8, if it has idle times too: the deadline that reads do not exceed
+//!         policy    4 × 1, 2, 4 or 8 bytes, as the policy needs
+//!         weights   4 × 4 bytes, if the cache has a weigher
+//!         distances 4 × 1 byte: buckets between the key's home and its bucket; 255 is "unknown"
+//!         deadlines 4 × 8 bytes, if the cache has deadlines
+//!         limits    4 × 8 bytes, if it also has idle times: the latest deadline that a read can set
 //! ```
 //!
-//! A row of two `u64` without deadlines takes 72 bytes under S3-FIFO, 18 an entry, and 104 with
-//! deadlines. A word of a deadline holds the instant in its high 48 bits and the expiry index's
-//! link in the low 16; 0 is "none".
+//! A row of two `u64` without deadlines takes 72 bytes under S3-FIFO, 18 per entry, and 104 bytes
+//! with deadlines. The word of a deadline holds the instant in its high 48 bits and the expiry
+//! index's link in the low 16. A word of 0 means "no deadline".
 //!
 //! Everything but the pairs is atomic, because readers mark entries and extend idle times. A pair
-//! is written before its slot is published and stays as it is until no reader can see it.
+//! is written before its slot is published, and does not change until no reader can see it.
 //!
-//! Slots are numbered through the chunks. The first has as many as the cache needs, the others
-//! powers of two that double, and begin at the next power of two.
+//! Slots are numbered through all chunks. The first chunk has as many slots as the cache needs at
+//! first. The sizes of the others are powers of two that double, starting at the next power of two.
 
 #![expect(unsafe_code, reason = "raw memory; tidy lists this file")]
 
@@ -29,26 +29,27 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Entries of a row.
+/// Number of entries in a row.
 const LANES: usize = 4;
 /// Maximum number of chunks; together they hold more slots than a shard can have.
 const CHUNKS: usize = 28;
 /// Number of low bits of a deadline's word that hold the index's link.
 pub(crate) const LINK_BITS: u32 = 16;
-/// Distance that stands for an unknown one.
+/// Value of the distance column that means "unknown".
 pub(crate) const FAR: u8 = u8::MAX;
 
-/// Columns of a row besides the pairs.
+/// Columns that the rows of a cache have beside the pairs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Columns {
     pub has_deadlines: bool,
     pub has_limits: bool,
     pub has_weights: bool,
-    /// Bits of the policy.
+    /// Number of bits that the policy needs per entry.
     pub policy_bits: u32,
 }
 
-/// Offset of deadlines that a row does not have. Pairs or the policy's bits are at this one.
+/// Offset that means "no such column". Pairs or the policy's bits have this offset, never
+/// deadlines.
 const ABSENT: u32 = 0;
 
 /// Offsets within a row, in bytes.
@@ -66,19 +67,19 @@ struct Offsets {
 /// Rows of one shard.
 pub(crate) struct Rows {
     chunks: [AtomicPtr<u8>; CHUNKS],
-    /// Slots from 2 to this power on are in other chunks than the first.
+    /// Binary logarithm of the first slot number that is not in the first chunk.
     first_bits: u32,
-    /// Number of slots of the first chunk.
+    /// Number of slots in the first chunk.
     first_slots: u32,
     columns: Columns,
     policy_bytes: u32,
-    /// Size of a pair, by which the map's typed access is checked.
+    /// Size of a pair in bytes, with which the map's typed access is checked.
     pair_bytes: usize,
     offsets: Offsets,
     layout: Layout,
 }
 
-/// The columns of one slot.
+/// Columns of one slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Lane<'a> {
     rows: &'a Rows,
@@ -87,7 +88,7 @@ pub(crate) struct Lane<'a> {
 }
 
 impl Rows {
-    /// Creates rows for pairs of this layout, and no chunk. The first chunk will have at least
+    /// Creates rows for pairs of this layout, without any chunk. The first chunk will have at least
     /// `first_slots` slots.
     pub(crate) fn new(columns: Columns, pair: Layout, first_slots: u32) -> Self {
         let first_slots = first_slots.clamp(1, 1 << 29).next_multiple_of(LANES as u32);
@@ -142,7 +143,7 @@ impl Rows {
         self.columns
     }
 
-    /// Returns the chunk of a slot and the first slot of that chunk.
+    /// Returns the number of the slot's chunk, and the first slot of that chunk.
     #[inline(always)]
     fn chunk_of(&self, slot: u32) -> (usize, u32) {
         if slot >> self.first_bits == 0 {
@@ -153,7 +154,7 @@ impl Rows {
         (chunk as usize, first)
     }
 
-    /// Number of slots of a chunk.
+    /// Returns the number of slots in a chunk.
     fn slots_of(&self, chunk: usize) -> u32 {
         match chunk {
             0 => self.first_slots,
@@ -184,7 +185,7 @@ impl Rows {
     /// Returns the columns of a slot.
     #[inline(always)]
     pub(crate) fn lane(&self, slot: u32) -> Lane<'_> {
-        // All slots of a cache whose size is known are in the first chunk.
+        // If the size of a cache is known, all its slots are in the first chunk.
         let (memory, index) = if slot < self.first_slots {
             (self.chunks[0].load(Acquire), slot)
         } else {
@@ -202,8 +203,8 @@ impl Rows {
         }
     }
 
-    /// Returns the memory of the chunk of a slot that is not in the first one, and the slot's
-    /// number there.
+    /// Returns the memory of a slot's chunk, which is not the first one, and the slot's index
+    /// there.
     #[inline(always)]
     fn later(&self, slot: u32) -> (*mut u8, u32) {
         let (chunk, first) = self.chunk_of(slot);
@@ -252,7 +253,7 @@ impl Rows {
         self.lane(slot).set_bits(bits);
     }
 
-    /// Bytes of all chunks, including memory that was never touched.
+    /// Returns the size of all chunks in bytes, including memory that was never touched.
     pub(crate) fn bytes(&self) -> usize {
         let is_there = |chunk: &usize| !self.chunks[*chunk].load(Relaxed).is_null();
         let chunks = (0..CHUNKS).filter(is_there);
@@ -302,7 +303,7 @@ impl<'a> Lane<'a> {
             return None;
         }
         let word = self.column(self.rows.offsets.limits, 8).cast::<AtomicU64>();
-        // SAFETY: as for deadlines.
+        // SAFETY: as in `deadline`.
         Some(unsafe { &*word })
     }
 
@@ -315,7 +316,7 @@ impl<'a> Lane<'a> {
         let word = self
             .column(self.rows.offsets.weights, 4)
             .cast::<AtomicU32>();
-        // SAFETY: as for deadlines, with words of 4 bytes.
+        // SAFETY: as in `deadline`, with words of 4 bytes.
         Some(unsafe { &*word })
     }
 
@@ -325,7 +326,7 @@ impl<'a> Lane<'a> {
         let byte = self
             .column(self.rows.offsets.distances, 1)
             .cast::<AtomicU8>();
-        // SAFETY: as for deadlines, with bytes.
+        // SAFETY: as in `deadline`, with bytes.
         unsafe { &*byte }
     }
 
@@ -370,8 +371,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Stores new bits of the policy unless they have changed since `old` was read. A mark that is
-    /// lost that way is one of two at the same time; a writer's bits are never lost.
+    /// Stores new policy bits unless they have changed since `old` was read. If two threads mark at
+    /// the same time, one mark may be lost. Bits stored by a writer are never lost.
     #[inline]
     pub(crate) fn mark(self, old: u64, new: u64) {
         let at = self.column(self.rows.offsets.policy, self.rows.policy_bytes as usize);
@@ -438,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_pair_too_large_for_offsets_of_32_bits_is_refused() {
-        // Regression: the offset of the next column was cut off, so that it was within the pair.
+        // Regression: the offset of the next column was truncated, so that it was within the pair.
         let pair = Layout::array::<u8>(1 << 30).expect("it fits");
         let built = std::panic::catch_unwind(|| drop(rows(true, 8, pair)));
         assert!(built.is_err());
@@ -469,7 +470,7 @@ mod tests {
                 rows.set_bits(slot, u64::from(slot) & 0x7f);
                 let at = rows.lane(slot).column(0, pair.size());
                 assert_eq!(at.align_offset(pair.align()), 0);
-                // SAFETY: the memory of a pair is the caller's to write.
+                // SAFETY: the caller may write to the memory of a pair.
                 unsafe { at.write_bytes(slot as u8, pair.size()) };
             }
             for &slot in &slots {

@@ -1,4 +1,4 @@
-//! Saving and loading with any format of `serde`.
+//! Saving and restoring a cache in any format of `serde`.
 
 use crate::cache::Cache;
 use crate::epoch::pin;
@@ -8,8 +8,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// The entries of a cache as a sequence of (key, value, remaining milliseconds or none). From
-/// [`Cache::saved`].
+/// Serializable view of a cache, from [`Cache::saved`]: a sequence of (key, value, remaining TTL in
+/// milliseconds, or none).
 pub struct Saved<'a, K, V, S>(&'a Cache<K, V, S>);
 
 impl<K, V, S> Cache<K, V, S>
@@ -18,8 +18,9 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Returns the entries for a serializer. Other threads may use the cache meanwhile. Memory of
-    /// entries that leave any cache of the process is freed after the serializer has ended.
+    /// Returns a view of the entries for a serializer. Other threads may use the cache meanwhile.
+    /// Memory of entries that leave any cache of the process is freed after the serializer has
+    /// finished.
     ///
     /// ```
     /// use mayfly::Cache;
@@ -39,8 +40,11 @@ where
         Saved(self)
     }
 
-    /// Inserts the entries that [`Cache::saved`] wrote, with their remaining times to live. Returns
-    /// their number. Entries that were read before an error stay.
+    /// Inserts the entries of a saved cache, with their remaining times to live, and returns their
+    /// number. See [`Cache::saved`] for an example.
+    ///
+    /// # Errors
+    /// Returns the deserializer's error. Entries that were read before the error stay in the cache.
     pub fn load<'de, D>(&self, deserializer: D) -> Result<usize, D::Error>
     where
         D: Deserializer<'de>,

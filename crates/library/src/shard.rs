@@ -1,10 +1,10 @@
-//! One part of a cache: a map that readers use without a lock, and behind a lock everything that a
-//! change needs.
+//! One part of a cache: a map that readers use without a lock, and behind a lock the policy, the
+//! expiry index and everything else that a change needs.
 //!
-//! Under the lock the caller's code runs only as `Eq` and `Hash` of the key. A panic of `Eq`
-//! happens before anything is changed; one of `Hash` in the middle of a change is caught, and the
-//! policy then remembers the entry under a hash that matches nothing. Values are dropped and
-//! listeners called without the lock.
+//! Under the lock, the only code of the caller that runs is `Eq` and `Hash` of the key. A panic of
+//! `Eq` happens before anything has changed. A panic of `Hash` in the middle of a change is caught,
+//! and the policy then remembers the entry under a hash that matches nothing. Values are dropped
+//! and listeners are called without the lock.
 
 use crate::cause::Cause;
 use crate::clock::system_now;
@@ -26,52 +26,52 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of references that the expiry index reads under one lock.
 pub(crate) const SLICE: u32 = 128;
-/// Time in milliseconds after which the timer drops what calls have left to it.
+/// Maximum time in milliseconds before the timer frees pairs that a call has retired but not freed.
 const COLLECT_MS: u64 = 10;
-/// Number of due entries that an insertion removes besides, where no timer does.
+/// Number of due entries that an insertion removes itself if the cache has no timer.
 const BESIDES: u32 = 16;
 
-/// What an entry is stored with.
+/// Deadlines and weight with which an entry is stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub deadline: Option<Tick>,
-    /// Deadline that reads do not exceed; only used by caches with idle times.
+    /// Latest deadline that reads can set; used only by caches with idle times.
     pub limit: Option<Tick>,
-    /// At least 1.
+    /// Weight of the entry, at least 1.
     pub weight: u32,
 }
 
-/// Called with each entry that has left.
+/// Function that is called with each entry that has left, and the cause.
 pub(crate) type Listener<K, V> = dyn Fn(&K, &V, Cause) + Send + Sync;
 
-/// Keeps two threads' data on different cache lines.
+/// Wrapper that keeps the data of two threads on different cache lines.
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub T);
 
-/// State behind the lock.
+/// State of a shard that its lock protects.
 pub(crate) struct Writer {
     pub keeper: Keeper,
     pub core: Core,
     loads: Loads,
 }
 
-/// One part of a cache.
+/// One part of a cache, with its own lock, policy and expiry index.
 pub(crate) struct Shard<K, V> {
     pub map: Map<K, V>,
     pub hits: Option<HitBuffers>,
     writer: Apart<Mutex<Writer>>,
     /// Earliest instant at which the index has work.
     due: AtomicU64,
-    /// Instant of the system's clock at which the timer is to free retired pairs; `u64::MAX` if
-    /// none of them owns anything.
+    /// Instant of the system's clock at which the timer must free retired pairs, or `u64::MAX` if
+    /// no retired pair owns memory.
     collect_at: AtomicU64,
-    /// Entries whose hits do not count, see [`policy::Marker::young`].
+    /// Set of entries whose hits do not count; see [`policy::Marker::young`].
     young: AtomicU64,
-    /// False if no load is current.
+    /// False if no load is current. If true, the set of loads must be searched.
     may_have_loads: AtomicBool,
 }
 
-/// Entries that leave during one change, until the lock is released.
+/// Entries that one change has removed, kept until the lock is released.
 pub(crate) struct Leaving<K, V> {
     has_listener: bool,
     loose: Vec<(Loose, Cause)>,
@@ -89,13 +89,13 @@ impl<K, V> Leaving<K, V> {
         }
     }
 
-    /// Number of entries to be reported.
+    /// Returns the number of entries to report to the listener.
     #[inline]
     pub(crate) fn reported(&self) -> usize {
         self.loose.len() + usize::from(self.rejected.is_some())
     }
 
-    /// Number of entries to be reported or dropped.
+    /// Returns the number of entries to report or drop.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.reported() + self.garbage.len()
@@ -111,7 +111,7 @@ struct KeysOf<'a, K, V, H> {
 impl<K, V, H: Fn(&K) -> u64> Keys for KeysOf<'_, K, V, H> {
     fn hash_in(&self, slot: u32) -> u64 {
         let key = self.map.key_of(self.keeper, slot);
-        // A structure is being changed, which a panic must not interrupt.
+        // A structure is being changed, and a panic must not interrupt that.
         catch_unwind(AssertUnwindSafe(|| (self.hash_of)(key))).unwrap_or(0)
     }
 }
@@ -139,11 +139,11 @@ pub(crate) enum Inserted {
     Replaced,
     /// The entry was not stored.
     Rejected,
-    /// The entry that was expected is no longer there, and nothing has changed.
+    /// The expected entry is no longer there, and nothing has changed.
     Conflict,
 }
 
-/// Entry that a change expects to find.
+/// Entry that a change expects to find under its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
     Anything,
@@ -151,7 +151,7 @@ pub(crate) enum Expect {
     Nothing,
     /// The pair in this slot, which a pinned thread has read.
     Slot(u32),
-    /// Whatever was there when the load with this number began, see [`Loads`].
+    /// The entry that was there when the load with this number began; see [`Loads`].
     Unchanged(u64),
 }
 
@@ -159,14 +159,14 @@ pub(crate) enum Expect {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Removed {
     Entry,
-    /// There was no live entry.
+    /// The key has no live entry.
     Nothing,
-    /// The entry that was expected is no longer there, and nothing has changed.
+    /// The expected entry is no longer there, and nothing has changed.
     Conflict,
 }
 
 impl<K, V> Shard<K, V> {
-    /// Creates an empty shard. `expected` is the number of entries for which room is made.
+    /// Creates an empty shard with room for `expected` entries.
     pub(crate) fn new(
         columns: Columns,
         policy: AnyPolicy,
@@ -198,19 +198,19 @@ impl<K, V> Shard<K, V> {
         lock(&self.writer.0)
     }
 
-    /// Earliest instant at which the index has work.
+    /// Returns the earliest instant at which the index has work.
     pub(crate) fn due(&self) -> u64 {
         self.due.load(SeqCst)
     }
 
-    /// Instant at which the timer is to free retired pairs.
+    /// Returns the instant at which the timer must free retired pairs.
     #[inline]
     pub(crate) fn collect_at(&self) -> u64 {
         self.collect_at.load(SeqCst)
     }
 
-    /// Publishes that the timer is to free retired pairs. Called after any change, and rarely more
-    /// than a comparison.
+    /// Publishes the instant at which the timer must free retired pairs. It is called after every
+    /// change, and usually costs one comparison.
     #[inline]
     fn publish_garbage(&self, writer: &Writer) {
         if self.map.has_garbage(&writer.keeper) && self.collect_at.load(Relaxed) == u64::MAX {
@@ -219,20 +219,20 @@ impl<K, V> Shard<K, V> {
         }
     }
 
-    /// Entries whose hits do not count.
+    /// Returns the set of entries whose hits do not count.
     #[inline(always)]
     pub(crate) fn young(&self) -> u64 {
         self.young.load(Relaxed)
     }
 
-    /// Publishes what readers and the timer use of the writer's state. Called before the lock is
-    /// released, after any change.
+    /// Publishes the state that readers and the timer use. It is called after every change, before
+    /// the lock is released.
     fn publish(&self, writer: &Writer) {
         let due = writer.core.due();
         if self.due.load(Relaxed) != due {
             self.due.store(due, SeqCst);
         }
-        // The set changes some fifty times while a queue is renewed.
+        // The set changes about fifty times while a queue is renewed.
         if let Some(young) = writer.core.young()
             && self.young.load(Relaxed) != young
         {
@@ -241,7 +241,7 @@ impl<K, V> Shard<K, V> {
         self.publish_garbage(writer);
     }
 
-    /// Registers the buffered hits with the policy.
+    /// Passes the buffered hits to the policy.
     fn replay<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
         let Some(hits) = &self.hits else { return };
         if hits.is_empty() {
@@ -257,7 +257,8 @@ impl<K, V> Shard<K, V> {
         });
     }
 
-    /// Registers a hit with a policy that changes its structure, unless others are at it.
+    /// Registers a hit with a policy that changes its structure, unless another thread holds the
+    /// lock.
     pub(crate) fn reorder<H: Fn(&K) -> u64>(
         &self,
         thread: usize,
@@ -285,7 +286,7 @@ impl<K, V> Shard<K, V> {
         }
     }
 
-    /// Removes a live entry that is in neither structure any more.
+    /// Removes a live entry that is no longer in the policy and the index.
     fn unlink(
         &self,
         writer: &mut Writer,
@@ -300,7 +301,7 @@ impl<K, V> Shard<K, V> {
         self.depart(writer, loose, cause, leaving);
     }
 
-    /// Evicts entries until `weight` more fits.
+    /// Evicts entries until an entry of this weight fits.
     fn make_room<H: Fn(&K) -> u64>(
         &self,
         writer: &mut Writer,
@@ -323,9 +324,9 @@ impl<K, V> Shard<K, V> {
         }
     }
 
-    /// Makes room in the table for one more entry. A growing table takes over the entries of one
-    /// bucket of the old one per call, at most twelve. An insertion in place of an entry that is
-    /// removed as expired does without, because the number of entries does not grow then.
+    /// Makes room in the table for one more entry. While a table grows, each call moves the entries
+    /// of one bucket, at most twelve, from the old table. An insertion that takes the place of an
+    /// expired entry need not call this, because the number of entries does not grow.
     fn grow<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
         if self.map.is_full(&writer.keeper, writer.core.len) {
             self.map.begin_growth(&mut writer.keeper);
@@ -335,7 +336,7 @@ impl<K, V> Shard<K, V> {
             return;
         }
         let Writer { keeper, core, .. } = writer;
-        // The caller's hash function may panic here, where nothing of this bucket has moved.
+        // The caller's hash function may panic here, before any entry of this bucket has moved.
         self.map.move_bucket(keeper, hash_of, |keeper, from, to| {
             let keys = KeysOf {
                 map: &self.map,
@@ -347,7 +348,8 @@ impl<K, V> Shard<K, V> {
         });
     }
 
-    /// Removes up to a slice of due entries. Returns whether more may be due.
+    /// Removes the due entries that the index finds within `steps` steps. Returns their number, and
+    /// whether more may be due.
     fn expire_some<H: Fn(&K) -> u64>(
         &self,
         writer: &mut Writer,
@@ -377,8 +379,8 @@ impl<K, V> Shard<K, V> {
         }
     }
 
-    /// Removes due entries, a slice under one lock. Returns the number, and whether more may be
-    /// due.
+    /// Removes all due entries, one slice per acquisition of the lock. Returns their number, and
+    /// whether more may be due.
     pub(crate) fn expire<H: Fn(&K) -> u64>(
         &self,
         now: Tick,
@@ -393,7 +395,7 @@ impl<K, V> Shard<K, V> {
         result
     }
 
-    /// Frees what was retired, as far as no reader may see it.
+    /// Frees retired pairs that no reader can see.
     pub(crate) fn reclaim(&self, leaving: &mut Leaving<K, V>) {
         let mut writer = self.writer();
         if writer.keeper.has_retired() {
@@ -401,7 +403,7 @@ impl<K, V> Shard<K, V> {
                 .reclaim(&mut writer.keeper, true, &mut leaving.garbage);
         }
         if self.collect_at.load(Relaxed) != u64::MAX {
-            // Again later, if a reader may still see some.
+            // The timer tries again later if a reader can still see some pairs.
             self.collect_at.store(u64::MAX, SeqCst);
             self.publish_garbage(&writer);
         }
@@ -440,13 +442,13 @@ impl<K, V> Shard<K, V> {
             return (Inserted::Conflict, Some((key, value)));
         }
         if found.is_none() {
-            // The caller's hash function may panic here, so that nothing has left yet.
+            // The caller's hash function may panic here, before any entry has left.
             self.grow(writer, hash_of, now);
         }
         self.replay(writer, hash_of, now);
         writer.core.begin();
         if self.due.load(Relaxed) <= now.0 {
-            // The entry itself may be due; it is then absent.
+            // The present entry of the key may be due itself. Then it counts as absent.
             self.expire_some(writer, now, BESIDES, hash_of, leaving);
         }
         let found = found.filter(|&(position, slot)| {
@@ -474,7 +476,7 @@ impl<K, V> Shard<K, V> {
         (inserted, None)
     }
 
-    /// Stores a pair at the position of its key, or as a new entry, or rejects it.
+    /// Stores a pair at the position of its key or as a new entry, or rejects it.
     #[expect(clippy::too_many_arguments, reason = "the parts of one change")]
     fn place<H: Fn(&K) -> u64>(
         &self,
@@ -543,7 +545,7 @@ impl<K, V> Shard<K, V> {
         self.map.rows().lane(slot).deadline_if_any()
     }
 
-    /// Returns the deadline of the entry in a slot apart from its idle time.
+    /// Returns the limit of a found entry: its deadline without the idle time.
     pub(crate) fn limit(&self, slot: u32) -> Option<Tick> {
         match self.map.rows().limit(slot) {
             Some(word) => deadline_in(word.load(Acquire)),
@@ -620,7 +622,7 @@ impl<K, V> Shard<K, V> {
                 deadline_in(word),
                 rows.weight(from).map_or(1, |w| w.load(Relaxed)),
             );
-            // The entry stays where it is filed.
+            // The entry stays in the index where it is filed.
             store_terms(rows, to, terms, word & 0xffff);
         };
         let (_, loose) = self
@@ -661,7 +663,7 @@ impl<K, V> Shard<K, V> {
         self.unlink(writer, position, cause, leaving);
     }
 
-    /// Removes the entry with a key, if it is the expected one.
+    /// Removes the entry of a key if it is the expected one.
     pub(crate) fn remove<H: Fn(&K) -> u64>(
         &self,
         hash: u64,
@@ -724,10 +726,10 @@ impl<K, V> Shard<K, V> {
         self.writer().loads.end(hash, load);
     }
 
-    /// Registers a change of a key that is no insertion or removal. Takes no lock if no load is
-    /// under way, because most such changes need none otherwise.
+    /// Registers a change of a key that is neither an insertion nor a removal. It takes no lock if
+    /// no load is in progress.
     pub(crate) fn changed(&self, hash: u64) {
-        // A load whose beginning this thread does not see is one that began at the same time.
+        // If this thread does not see the beginning of a load yet, the load began at the same time.
         if self.may_have_loads.load(Relaxed) {
             let mut writer = self.writer();
             writer.loads.changed(hash);
@@ -740,8 +742,8 @@ impl<K, V> Shard<K, V> {
         self.writer().loads.all_changed();
     }
 
-    /// Sets the deadline of an entry that the caller, pinned, has found. Returns false if it has
-    /// left meanwhile.
+    /// Sets the deadline of an entry that the caller has found while pinned. Returns false if the
+    /// entry has left meanwhile.
     pub(crate) fn set_deadline<H: Fn(&K) -> u64>(
         &self,
         position: u32,
@@ -776,12 +778,13 @@ impl<K, V> Shard<K, V> {
         true
     }
 
-    /// Sets the capacity. Returns whether entries must be evicted by [`Shard::shrink`].
+    /// Sets the capacity. Returns true if [`Shard::shrink`] must evict entries.
     pub(crate) fn resize(&self, capacity: u64) {
         self.writer().core.resize(capacity);
     }
 
-    /// Evicts up to a slice of entries beyond the capacity. Returns whether more are beyond it.
+    /// Evicts up to one slice of entries that exceed the capacity. Returns true if more must be
+    /// evicted.
     pub(crate) fn shrink<H: Fn(&K) -> u64>(
         &self,
         hash_of: &H,
@@ -795,7 +798,7 @@ impl<K, V> Shard<K, V> {
                 break;
             }
             let capacity = writer.core.capacity;
-            // One entry at a time.
+            // This lowers the capacity so that exactly one entry is evicted at a time.
             writer.core.capacity = writer.core.weight - 1;
             self.make_room(writer, 0, hash_of, now, leaving);
             writer.core.capacity = capacity;
@@ -806,16 +809,16 @@ impl<K, V> Shard<K, V> {
         writer.core.weight > writer.core.capacity
     }
 
-    /// Registers that the clock went back.
+    /// Registers that the clock has gone back.
     pub(crate) fn clock_went_back(&self, now: Tick) {
         let mut writer = self.writer();
         writer.core.clock_went_back(now);
         self.publish(&writer);
     }
 
-    /// Calls the listener, if there is one, with entries that have left, and drops values. To be
-    /// called without the lock. A panic of the listener is passed on after all entries were
-    /// handled.
+    /// Calls the listener, if there is one, with the entries that have left, and drops their
+    /// values. Must be called without the lock. A panic of the listener is passed on after all
+    /// entries have been handled.
     pub(crate) fn release(&self, mut leaving: Leaving<K, V>, listener: Option<&Listener<K, V>>) {
         let mut panic = None;
         if let Some(listener) = listener {
@@ -852,7 +855,7 @@ impl<K, V> Shard<K, V> {
         }
     }
 
-    /// Bytes of table, rows and structures.
+    /// Returns the size of the table, the rows and all other structures in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let writer = self.writer();
         let table = self.map.tables(&writer.keeper).bucket_count() * size_of::<[u64; 8]>();
@@ -882,21 +885,22 @@ impl<K, V> Shard<K, V> {
     }
 }
 
-/// Returns the number of buckets for this many entries: a power of two of which at most seven
-/// eighths are used.
+/// Returns the number of buckets for `entries`: a power of two of which at most seven eighths are
+/// used.
 pub(crate) fn buckets_for(entries: usize) -> usize {
     let ways = entries + entries / 7 + 1;
     ways.div_ceil(WAYS).max(1).next_power_of_two()
 }
 
-/// Number of entries that fill seven eighths of this many buckets.
+/// Returns the number of entries that fill seven eighths of the buckets.
 pub(crate) fn entries_for(buckets: usize) -> usize {
     buckets * WAYS / 8 * 7
 }
 
-/// Milliseconds by which a popped entry is removed late. An entry is due in the millisecond after
-/// its deadline. A reader with a cached, earlier time may store a later deadline
-/// (`Inner::postpone`) after the index has popped the entry, which is then removed in time.
+/// Returns the number of milliseconds by which a due entry is removed late. An entry is due in the
+/// millisecond after its deadline. A reader whose cached time is behind may store a later deadline
+/// (`Inner::postpone`) after the index has returned the entry; the entry then counts as removed on
+/// time.
 fn lateness_ms(deadline: Option<Tick>, now: Tick) -> u64 {
     deadline.map_or(0, |deadline| {
         now.0.saturating_sub(deadline.0).saturating_sub(1)
@@ -928,8 +932,8 @@ impl<K, V> Drop for Shard<K, V> {
 mod tests {
     use super::*;
 
-    // Regression: the subtraction overflowed if a reader had stored a later deadline since the
-    // index popped the entry.
+    // Regression: the subtraction overflowed if a reader had stored a later deadline after the
+    // index returned the entry.
     #[test]
     fn a_deadline_stored_after_the_entry_was_popped_is_not_late() {
         for (deadline, late) in [(98, 1), (99, 0), (100, 0), (101, 0), (u64::MAX, 0)] {

@@ -1,4 +1,4 @@
-//! Counts of what a cache did.
+//! Counters of a cache.
 
 use crate::cause::Cause;
 use crate::core::Departures;
@@ -7,13 +7,13 @@ use crate::lag::Lag;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Counters that a thread has alone. Threads beyond share one more set.
+/// Number of threads that have counters of their own. All further threads share one more set.
 const STRIPES: usize = 32;
 
-/// What a reader counts.
+/// Outcome of a look-up, as a reader counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
-    /// Stale ones included.
+    /// A live entry was found, stale or fresh.
     Hit,
     StaleHit,
     Absent,
@@ -63,48 +63,53 @@ impl Counters {
     }
 }
 
-/// Counts since the cache was created, and its present size.
+/// Counters since the cache was created, and its present size. From
+/// [`Cache::stats`](crate::Cache::stats).
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Look-ups that returned a value, stale ones included.
+    /// Number of look-ups that returned a value, stale or fresh.
     pub hits: u64,
-    /// Look-ups that returned a value during the last part of its life in which it is reloaded.
+    /// Number of look-ups that returned a stale value: one within its [refresh
+    /// window](crate::CacheBuilder::refresh_ahead).
     pub stale_hits: u64,
-    /// Look-ups of keys that were not there: never inserted, removed or evicted.
+    /// Number of look-ups of absent keys, which were never inserted, or were removed or evicted.
     pub misses_absent: u64,
-    /// Look-ups of keys whose entry had expired and was not removed yet.
+    /// Number of look-ups of keys whose entry had expired and had not been removed yet.
     pub misses_expired: u64,
-    /// Look-ups that were answered by the memory of an absent value.
+    /// Number of look-ups of keys that were remembered as having no value; see
+    /// [`negative_ttl`](crate::CacheBuilder::negative_ttl).
     pub negative_hits: u64,
-    /// Loaders that were run, and returned a value.
+    /// Number of loaders that returned a value.
     pub loads: u64,
-    /// Loaders that returned an error or no value, panicked, or were cancelled.
+    /// Number of loaders that returned an error or no value, panicked, or were cancelled.
     pub failed_loads: u64,
-    /// Entries inserted, replacements included.
+    /// Number of entries inserted, including replacements.
     pub inserted: u64,
-    /// Entries that were not stored: too heavy, already expired, or not admitted by the policy.
+    /// Number of entries that were not stored because they were too heavy, already expired, or not
+    /// admitted by the policy.
     pub rejected: u64,
-    /// Those of `rejected` that weighed more than a shard's part of the capacity.
+    /// Number of rejected entries that weighed more than a shard's part of the capacity. They are
+    /// included in `rejected`.
     pub too_heavy: u64,
-    /// Entries removed because they had expired.
+    /// Number of entries removed because they had expired.
     pub expired: u64,
-    /// Entries evicted.
+    /// Number of entries evicted.
     pub evicted: u64,
-    /// Entries replaced by others with the same key.
+    /// Number of entries replaced by others with the same key.
     pub replaced: u64,
-    /// Entries removed by calls.
+    /// Number of entries removed by calls.
     pub removed: u64,
-    /// Entries that left without a call of the listener, because they left by calls of the listener
-    /// itself, see [`CacheBuilder::listener`](crate::CacheBuilder::listener).
+    /// Number of entries that left without a call of the listener, because the listener itself made
+    /// them leave; see [`CacheBuilder::listener`](crate::CacheBuilder::listener).
     pub unreported: u64,
     /// Present number of entries, including expired ones that are not removed yet.
     pub len: u64,
-    /// Present weight of all entries.
+    /// Present total weight of all entries.
     pub weight: u64,
-    /// Upper bound of the number of expired entries that are not removed yet.
+    /// Upper bound of the present number of expired entries that have not been removed yet.
     pub backlog: u64,
-    /// Bytes of the cache's own memory, without what keys and values own. Memory that was reserved
-    /// and never touched is included.
+    /// Memory of the cache in bytes, without memory that keys and values own. Memory that is
+    /// reserved but was never touched is included.
     pub bytes: u64,
     lag: Lag,
 }
@@ -133,24 +138,25 @@ impl Stats {
         self.lag.add(lag);
     }
 
-    /// Look-ups that returned no value.
+    /// Returns the number of look-ups that returned no value.
     pub fn misses(&self) -> u64 {
         self.misses_absent + self.misses_expired
     }
 
-    /// Share of look-ups that returned a value; `None` before the first one.
+    /// Returns the share of look-ups that returned a value, or `None` before the first look-up.
     pub fn hit_ratio(&self) -> Option<f64> {
         let all = self.hits + self.misses();
         (all > 0).then(|| self.hits as f64 / all as f64)
     }
 
-    /// Returns a time that a share of the removals of expired entries was not later than. It is
-    /// rounded up to a power of two of milliseconds.
+    /// Returns the lateness that the given share of expired entries did not exceed when they were
+    /// removed, rounded up to a power of two of milliseconds. For example, `lag_quantile(0.99)` is
+    /// the 99th percentile.
     pub fn lag_quantile(&self, share: f64) -> Duration {
         Duration::from_millis(self.lag.quantile_ms(share))
     }
 
-    /// Returns the longest time by which the removal of an expired entry was late.
+    /// Returns the maximum lateness of the removal of an expired entry.
     pub fn lag_max(&self) -> Duration {
         Duration::from_millis(self.lag.max_ms())
     }

@@ -1,5 +1,5 @@
-//! Atomics of the code that takes no locks: those of the standard library, or with `--cfg loom`
-//! those of Loom, which explores every order that the language allows.
+//! Atomics of the lock-free code: from the standard library, or with `--cfg loom` from Loom, which
+//! explores every memory order that the language allows.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -8,7 +8,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, f
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex whose data is consistent even if a thread has panicked while it held the lock.
+/// Locks a mutex whose data stays consistent even if a thread panics while it holds the lock.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The table that maps a key's hash to the slot of its entry, in atomic words, so that readers need
-//! no lock.
+//! Table that maps a key's hash to the slot of its entry. It consists of atomic words, so that
+//! readers need no lock.
 //!
 //! ```text
 //! bucket     64 bytes: 12 tags of 8 bits | overflow count (8) | 24 bits free | 12 slots of 32 bits
@@ -9,13 +9,13 @@
 //! ```
 //!
 //! One thread at a time writes, under the shard's lock. It stores a slot before the tag that
-//! publishes it, so that a reader that sees the tag sees the slot. An entry is replaced by storing
-//! another slot in its way.
+//! publishes it, so that a reader that sees the tag also sees the slot. An entry is replaced by
+//! storing another slot in its way.
 //!
-//! A position names an entry towards the policy and the expiry index, because it stays the same
-//! when the entry is replaced. Positions change when the table grows, which moves a bucket's
-//! entries per insertion; the bit for the table's number distinguishes old and new ones meanwhile
-//! ([`Tables`]).
+//! The policy and the expiry index refer to an entry by its position, because the position stays
+//! the same when the entry is replaced. Positions change when the table grows, which moves the
+//! entries of one bucket per insertion. Meanwhile the bit of the table's number distinguishes old
+//! positions from new ones ([`Tables`]).
 
 #![expect(
     unsafe_code,
@@ -24,26 +24,26 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Entries of a bucket.
+/// Number of entries in a bucket.
 pub(crate) const WAYS: usize = 12;
-/// Bit of a position that alternates from table to table.
+/// Bit of a position that alternates from one table to the next.
 const NUMBER: u32 = 1 << 30;
-/// Largest number of buckets: a position takes 30 bits.
+/// Maximum number of buckets, because a position has 30 bits.
 pub(crate) const BUCKETS_MAX: usize = 1 << 26;
 const WAY_BITS: u32 = 4;
 
-/// Position of the overflow count in the second word of tags.
+/// Bit position of the overflow count in the second word of tags.
 const OVERFLOW_SHIFT: u32 = 32;
 
-/// One cache line of the table.
+/// Bucket of twelve entries, which fills one cache line.
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
     tags: [AtomicU64; 2],
     slots: [AtomicU32; WAYS],
 }
 
-/// Returns a bit for each byte of the two words that equals `tag`, by ten instructions. The
-/// portable form has 37, of some 200 that a read takes.
+/// Returns a mask with one bit for each byte of the two words that equals `tag`. It takes ten
+/// instructions; the portable form takes 37, of about 200 for a whole read.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn equal_bytes(words: [u64; 2], tag: u8) -> u32 {
@@ -56,16 +56,16 @@ fn equal_bytes(words: [u64; 2], tag: u8) -> u32 {
         _mm_movemask_epi8(equal) as u32
     }
     const { assert!(cfg!(target_feature = "sse2")) };
-    // SAFETY: the processor has SSE2, as the assertion says.
+    // SAFETY: the processor has SSE2, as the assertion proves.
     unsafe { compare(words, tag) }
 }
 
-/// Returns a bit for each byte of the two words that equals `tag`.
+/// Returns a mask with one bit for each byte of the two words that equals `tag`.
 #[cfg(any(test, not(all(target_arch = "x86_64", not(miri)))))]
 #[inline(always)]
 fn equal_bytes_portable(words: [u64; 2], tag: u8) -> u32 {
     const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    // Moves the lowest bit of each byte to the highest byte, in order.
+    // Multiplier that moves the lowest bit of each byte to the highest byte, in order.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let [low, high] = words.map(|word| {
         let word = word ^ (u64::from(tag) * 0x0101_0101_0101_0101);
@@ -87,7 +87,7 @@ impl Bucket {
         }
     }
 
-    /// Returns the ways with this tag, one bit each.
+    /// Returns a mask of the ways that have this tag.
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u8) -> u32 {
         let words = [
@@ -102,20 +102,20 @@ impl Bucket {
         self.slots[way].load(Ordering::Acquire)
     }
 
-    /// A reader that sees a count without an entry that has moved to another table must also see
-    /// that table, hence the order.
+    /// Returns the overflow count. A reader that sees a count without an entry that has moved to
+    /// another table must also see that table, which determines the memory order.
     #[inline(always)]
     pub(crate) fn overflow(&self) -> u8 {
         (self.tags[1].load(Ordering::Acquire) >> OVERFLOW_SHIFT) as u8
     }
 
-    /// Returns the tag of a way; 0 if it is free.
+    /// Returns the tag of a way, or 0 if the way is free.
     #[inline]
     pub(crate) fn tag(&self, way: usize) -> u8 {
         (self.tags[way / 8].load(Ordering::Acquire) >> (way % 8 * 8)) as u8
     }
 
-    /// Stores one byte of the tags. Only the writer calls this, so that no change is lost.
+    /// Stores one byte of the tags. Only the writer calls this, so that no other change is lost.
     fn set_byte(&self, at: usize, byte: u8) {
         let (word, shift) = (&self.tags[at / 8], at % 8 * 8);
         let others = word.load(Ordering::Relaxed) & !(0xff << shift);
@@ -141,11 +141,11 @@ pub(crate) fn tag_of(hash: u64) -> u8 {
 
 #[cfg(not(loom))]
 type Buckets = crate::lines::Lines<Bucket>;
-/// Loom's integers are larger than their values.
+/// Ordinary slice for Loom, whose atomics are larger than the integers.
 #[cfg(loom)]
 type Buckets = Box<[Bucket]>;
 
-// SAFETY: a bucket is integers, of which zero bytes are valid ones.
+// SAFETY: a bucket consists of integers, for which zero bytes are valid.
 #[cfg(not(loom))]
 unsafe impl crate::lines::Zeroed for Bucket {}
 
@@ -158,32 +158,32 @@ fn empty_buckets(count: usize) -> Buckets {
     (0..count).map(|_| Bucket::new()).collect()
 }
 
-/// A walk over the buckets in which an entry may be.
+/// Walk over the buckets that may contain an entry.
 pub(crate) struct Probe<'a> {
     buckets: &'a [Bucket],
-    /// Number of buckets less one; `home` and `at` are at most this.
+    /// Number of buckets minus one. `home` and `at` are not greater.
     mask: usize,
     home: usize,
     at: usize,
 }
 
 impl<'a> Probe<'a> {
-    /// Returns the present bucket.
+    /// Returns the current bucket.
     #[inline(always)]
     pub(crate) fn bucket(&self) -> &'a Bucket {
-        // SAFETY: `home` and `next` apply the mask, and `Table::new` asserts that there is one
-        // bucket more than the mask says. Checked access takes 8 instructions more, of some 140
-        // that a read takes.
+        // SAFETY: `home` and `next` apply the mask, and `Table::new` asserts that the number of
+        // buckets is the mask plus one. Checked access takes 8 instructions more, of about 140 for
+        // a read.
         unsafe { self.buckets.get_unchecked(self.at) }
     }
 
-    /// Returns the number of the present bucket.
+    /// Returns the index of the current bucket.
     #[inline(always)]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// Goes to the next bucket. Returns false if it is the first one again.
+    /// Goes to the next bucket. Returns false if it is the first bucket again.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> bool {
         self.at = (self.at + 1) & self.mask;
@@ -191,16 +191,16 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// A power of two of buckets.
+/// Table whose number of buckets is a power of two.
 pub(crate) struct Table {
     buckets: Buckets,
-    /// Number of buckets less one.
+    /// Number of buckets minus one.
     mask: usize,
     number: u32,
 }
 
 impl Table {
-    /// Creates an empty table of at least one bucket. `number` is that of the table.
+    /// Creates an empty table of at least one bucket. `number` counts the tables of the shard.
     pub(crate) fn new(bucket_count: usize, number: u32) -> Self {
         assert!(bucket_count.is_power_of_two() && bucket_count <= BUCKETS_MAX);
         let buckets = empty_buckets(bucket_count);
@@ -220,7 +220,7 @@ impl Table {
         self.buckets.len()
     }
 
-    /// Number of entries that the table takes before it grows.
+    /// Returns the number of entries that the table takes before it grows.
     pub(crate) fn room(bucket_count: usize) -> usize {
         let ways = bucket_count * WAYS;
         ways - ways / 16
@@ -241,7 +241,8 @@ impl Table {
         &self.buckets[at & self.mask]
     }
 
-    /// Returns the buckets in which an entry with a hash may be, beginning with its home.
+    /// Returns a walk over the buckets that may contain an entry with this hash, beginning with its
+    /// home bucket.
     #[inline(always)]
     pub(crate) fn probe(&self, hash: u64) -> Probe<'_> {
         let home = self.home(hash);
@@ -253,13 +254,13 @@ impl Table {
         }
     }
 
-    /// Returns the name of a way.
+    /// Returns the position of a way.
     #[inline(always)]
     pub(crate) fn position(&self, bucket: usize, way: usize) -> u32 {
         ((self.number & 1) * NUMBER) | ((bucket << WAY_BITS) | way) as u32
     }
 
-    /// Returns bucket and way of a position, if it is one of this table.
+    /// Returns bucket and way of a position, if the position belongs to this table.
     #[inline]
     pub(crate) fn place(&self, position: u32) -> Option<(usize, usize)> {
         let bucket = (position & (NUMBER - 1)) as usize >> WAY_BITS;
@@ -277,8 +278,9 @@ impl Table {
         (bucket.tag(way) != 0).then(|| bucket.slot(way))
     }
 
-    /// Returns a free way near the home of a hash, and counts the entry in the full buckets before
-    /// it. Also returns the distance from the home. The table must have room.
+    /// Returns the bucket and number of a free way near the home of a hash, and their distance from
+    /// the home. Adds 1 to the overflow counts of the full buckets in between. The table must have
+    /// room.
     pub(crate) fn reserve(&self, hash: u64) -> (usize, usize, usize) {
         let mut at = self.home(hash);
         for distance in 0..self.buckets.len() {
@@ -299,8 +301,8 @@ impl Table {
         self.buckets[bucket].slots[way].store(slot, Ordering::Release);
     }
 
-    /// Frees a way. `distance` is that of the bucket from the entry's home; `None` if it is not
-    /// known, which leaves counts of overflow that are too large.
+    /// Frees a way. `distance` is the number of buckets from the entry's home. If it is `None`
+    /// because it is unknown, the overflow counts stay too large.
     pub(crate) fn vacate(&self, position: u32, distance: Option<usize>) {
         let (bucket, way) = self.place(position).expect("a position of this table");
         self.buckets[bucket].set_byte(way, 0);
@@ -332,7 +334,7 @@ impl Table {
     }
 }
 
-/// The current table of a shard, and while it grows the table from which entries move.
+/// The current table of a shard and, while it grows, the older table from which entries move.
 #[derive(Clone, Copy)]
 pub(crate) struct Tables<'a> {
     pub current: &'a Table,
@@ -340,7 +342,7 @@ pub(crate) struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Returns the table of a position.
+    /// Returns the table to which a position belongs.
     #[inline]
     pub(crate) fn of(self, position: u32) -> &'a Table {
         let is_current = (position & NUMBER != 0) == (self.current.number & 1 == 1);
@@ -356,17 +358,17 @@ impl<'a> Tables<'a> {
         self.of(position).slot_at(position)
     }
 
-    /// Returns both tables, or one.
+    /// Returns the one or two tables.
     pub(crate) fn each(self) -> impl Iterator<Item = &'a Table> {
         self.older.into_iter().chain([self.current])
     }
 
-    /// Number of buckets of both tables.
+    /// Returns the total number of buckets.
     pub(crate) fn bucket_count(self) -> usize {
         self.each().map(Table::bucket_count).sum()
     }
 
-    /// Returns a bucket's table and its number there, counting through both tables.
+    /// Returns the table of a bucket and the bucket's index there. `at` counts through both tables.
     pub(crate) fn bucket(self, at: usize) -> (&'a Table, usize) {
         match self.older {
             Some(older) if at >= self.current.bucket_count() => {

@@ -1,9 +1,9 @@
 //! Removal of expired entries on time, by a thread that all caches of the process share, or by a
 //! task of the caller's runtime.
 //!
-//! The waiting side publishes the instant for which it waits, and then looks once more for earlier
-//! deadlines. The inserting side publishes its deadline first and then compares it with that
-//! instant. So one of them sees the other, and no deadline is missed.
+//! The waiting side publishes the instant for which it waits, and then checks once more for earlier
+//! deadlines. The inserting side publishes its deadline first, and then compares it with that
+//! instant. Therefore one side sees the other, and no deadline is missed.
 
 use crate::clock::{system_now, system_wait};
 use crate::sync::lock;
@@ -14,31 +14,32 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// What removes expired entries.
+/// Mechanism that removes expired entries. Expired entries are never returned, whichever is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Timer {
-    /// A thread that all caches of the process share. It starts with the first deadline, or with
-    /// the first value that has left and cannot be dropped at once. It sleeps until something is
-    /// due, and ends when no cache is left. A process that was forked from another does not have
-    /// its threads; caches for it are made with another timer.
+    /// A thread that all caches of the process share.
+    ///
+    /// The thread starts with the first deadline, or with the first removed value that cannot be
+    /// dropped at once. It sleeps until something is due, and ends when no cache is left. A forked
+    /// process does not have the threads of its parent, so that a cache for it needs another timer.
     #[default]
     Thread,
-    /// A task that the program spawns, see [`Cache::expiry_task`](crate::Cache::expiry_task).
+    /// A task that the program spawns with [`Cache::expiry_task`](crate::Cache::expiry_task).
     Task,
-    /// Calls of [`Cache::expire`](crate::Cache::expire), and insertions, which remove a few expired
-    /// entries besides. Expired entries are never returned in any case.
+    /// Calls of [`Cache::expire`](crate::Cache::expire). In addition, each insertion removes a few
+    /// expired entries.
     Manual,
 }
 
-/// A cache as the timer sees it.
+/// Interface of a cache for the timer.
 pub(crate) trait Timed: Send + Sync {
-    /// Earliest instant at which there is work; `u64::MAX` if there is none.
+    /// Returns the earliest instant at which there is work, or `u64::MAX` if there is none.
     fn due(&self) -> u64;
-    /// Removes a bounded number of the entries that are due. Returns whether more are.
+    /// Removes a bounded number of due entries. Returns true if more are due.
     fn run_some(self: Arc<Self>) -> bool;
 }
 
-/// The instant for which somebody waits.
+/// Alarm of a waiter: the instant until which it sleeps, and the means to wake it earlier.
 pub(crate) struct Alarm {
     wake_at: AtomicU64,
     waiter: Mutex<Waiter>,
@@ -63,7 +64,8 @@ impl Alarm {
         }
     }
 
-    /// Wakes the waiter if it would sleep beyond `due`, which was published before.
+    /// Wakes the waiter if it would sleep beyond `due`. The caller must have published `due`
+    /// before.
     #[inline]
     pub(crate) fn notify(&self, due: u64) {
         if due < self.wake_at.load(SeqCst) && due < self.wake_at.fetch_min(due, SeqCst) {
@@ -83,7 +85,7 @@ impl Alarm {
         }
     }
 
-    /// Publishes the next instant of work. `due` returns the earliest one known.
+    /// Publishes the next instant of work, and returns it. `due` returns the earliest known one.
     fn set(&self, due: impl Fn() -> u64) -> u64 {
         loop {
             let next = due();
@@ -120,7 +122,7 @@ pub(crate) fn register(cache: Weak<dyn Timed>) {
     caches.list.push(cache);
     if !caches.is_running {
         let builder = std::thread::Builder::new().name("mayfly-expiry".into());
-        // Without a thread, insertions remove expired entries besides.
+        // Without a thread, only insertions and calls remove expired entries.
         caches.is_running = builder.spawn(serve).is_ok();
     }
 }
@@ -131,7 +133,7 @@ pub(crate) fn notify_thread(due: u64) {
     SHARED.alarm.notify(due);
 }
 
-/// Returns the caches that still exist; `None` if there is none, and the thread is to end.
+/// Returns the caches that still exist, or `None` if no cache is left and the thread must end.
 fn caches() -> Option<Vec<Arc<dyn Timed>>> {
     let mut caches = lock(&SHARED.caches);
     caches.list.retain(|cache| cache.strong_count() > 0);
@@ -140,36 +142,36 @@ fn caches() -> Option<Vec<Arc<dyn Timed>>> {
     caches.is_running.then_some(list)
 }
 
-/// Calls `act` such that a panic of a listener, or of a value that is dropped, ends neither the
-/// thread nor the service of other caches.
+/// Calls `act` so that a panic of a listener or a destructor ends neither the thread nor the
+/// service of other caches. Returns `None` after a panic.
 fn shielded<R>(act: impl FnOnce() -> R) -> Option<R> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).ok()
 }
 
 fn earliest() -> u64 {
     let due = || {
-        // A cache may have been added since the last look. The last owner of one may be here.
+        // A cache may have been added since the last check. This may be the last reference to one.
         let caches = caches().unwrap_or_default();
         caches.iter().map(|cache| cache.due()).min()
     };
     shielded(due).flatten().unwrap_or(u64::MAX)
 }
 
-/// Gives each cache that has work a turn.
+/// Removes a bounded number of entries from each cache that has due entries.
 fn turn(caches: Vec<Arc<dyn Timed>>, now: u64) {
     for cache in caches {
         shielded(|| cache.due() <= now && cache.clone().run_some());
-        // The last owner of the cache may be here, and values are dropped with it.
+        // This may be the last reference to the cache, whose values are then dropped here.
         shielded(|| drop(cache));
     }
 }
 
 fn serve() {
     while let Some(caches) = caches() {
-        // Caches of which more is due have their next turn at once, after all others.
+        // Caches with more due entries are served again at once, after all others.
         turn(caches, system_now().0);
         let next = SHARED.alarm.set(earliest);
-        // A cache that is dropped does not ring, so that the thread looks for that now and then.
+        // Dropping a cache does not wake the thread, which therefore checks at least once a minute.
         let wait = system_wait(next).min(Duration::from_secs(60));
         let mut waiter = lock(&SHARED.alarm.waiter);
         if !waiter.is_rung && !wait.is_zero() {
@@ -180,7 +182,7 @@ fn serve() {
     }
 }
 
-/// Runs the expiry of one cache until it is dropped. `alarm` is the cache's own.
+/// Runs the expiry of one cache until the cache is dropped. `alarm` belongs to this cache.
 pub(crate) async fn run_task<F, Sleep>(cache: Weak<dyn Timed>, alarm: Arc<Alarm>, sleep: F)
 where
     F: Fn(Duration) -> Sleep,
@@ -206,7 +208,7 @@ where
     }
 }
 
-/// Ends when it is polled again, which it requests at once.
+/// Future that returns to the runtime once, and is ready when it is polled again.
 #[derive(Default)]
 struct Turn {
     was_polled: bool,
@@ -224,7 +226,7 @@ impl Future for Turn {
     }
 }
 
-/// Ends with the sleep or when the alarm rings.
+/// Future that ends when the sleep ends or the alarm wakes it.
 struct Nap<'a, Sleep> {
     sleep: Pin<Box<Sleep>>,
     alarm: &'a Alarm,
@@ -249,7 +251,7 @@ impl<Sleep: Future<Output = ()>> Future for Nap<'_, Sleep> {
 mod tests {
     use super::*;
 
-    /// A cache with this many slices of due entries, which panics at some.
+    /// Cache with this many slices of due entries. It panics at some of them.
     struct Busy {
         slices: AtomicU64,
         fails: bool,
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_cache_with_many_due_entries_does_not_keep_the_others_waiting() {
-        // Regression: all entries of one cache were removed before the next cache was looked after.
+        // Regression: all entries of one cache were removed before the next cache was served.
         std::panic::set_hook(Box::new(|_| {}));
         let busy = |slices, fails| {
             Arc::new(Busy {

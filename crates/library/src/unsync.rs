@@ -1,8 +1,8 @@
-//! A cache for one thread: the same code behind `&mut self`, with policies, times to live, and
-//! capacities in entries. It lacks idle times, weights and listeners.
+//! A cache for one thread, with the same code behind `&mut self`.
 //!
-//! Values are returned by reference and need not be `Clone` or `Send`. What leaves is dropped at
-//! once, or returned.
+//! It supports all policies, times to live, and capacities in entries. It lacks idle times, weights
+//! and listeners. Values are returned by reference and need not be `Clone` or `Send`. Values that
+//! leave are dropped at once, or returned.
 
 use crate::builder::{BuildError, RandomState};
 use crate::cause::Cause;
@@ -17,7 +17,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// A cache for one thread.
+/// A cache for one thread, whose values need not be `Clone`, `Send` or `Sync`.
 ///
 /// ```
 /// use mayfly::unsync::Cache;
@@ -36,11 +36,25 @@ pub struct Cache<K, V, S = RandomState> {
     hasher: S,
     ttl: Option<Duration>,
     clock: Clock,
-    /// Whether hits store the time.
+    /// Whether hits store the present time.
     has_stamps: bool,
 }
 
-/// Settings of a cache for one thread.
+/// Settings of a [`Cache`] for one thread.
+///
+/// ```
+/// use mayfly::unsync::{Cache, Settings};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), mayfly::BuildError> {
+/// let mut settings = Settings::new(1_000);
+/// settings.ttl = Some(Duration::from_secs(60));
+/// let mut cache: Cache<&str, u32> = settings.build()?;
+/// cache.insert("key", 1);
+/// assert_eq!(cache.get("key"), Some(&1));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "settings do nothing until `build` is called"]
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -50,7 +64,7 @@ pub struct Settings {
     pub policy: PolicySpec,
     /// Time to live of entries that are inserted without one.
     pub ttl: Option<Duration>,
-    /// Source of time.
+    /// Time source.
     pub clock: Clock,
 }
 
@@ -65,12 +79,19 @@ impl Settings {
         }
     }
 
-    /// Builds the cache. Fails if the policy runs in the simulator only.
+    /// Builds the cache with the default hash function.
+    ///
+    /// # Errors
+    /// Returns an error if the policy runs in the simulator only.
     pub fn build<K: Hash + Eq, V>(self) -> Result<Cache<K, V>, BuildError> {
         self.build_with(RandomState::default())
     }
 
-    /// Builds the cache with a hash function.
+    /// Builds the cache with the given hash function; see
+    /// [`CacheBuilder::hasher`](crate::CacheBuilder::hasher) for its requirements.
+    ///
+    /// # Errors
+    /// Returns an error if the policy runs in the simulator only.
     pub fn build_with<K, V, S>(self, hasher: S) -> Result<Cache<K, V, S>, BuildError>
     where
         K: Hash + Eq,
@@ -100,7 +121,8 @@ impl Settings {
 }
 
 impl<K: Hash + Eq, V> Cache<K, V> {
-    /// Creates a cache of this many entries, with the default settings.
+    /// Creates a cache for at most `capacity` entries, with the default settings. Use [`Settings`]
+    /// for others.
     pub fn new(capacity: u64) -> Self {
         let built = Settings::new(capacity).build();
         built.expect("the default policy is served")
@@ -112,7 +134,7 @@ where
     K: Hash + Eq,
     S: BuildHasher,
 {
-    /// Returns the position of a live entry.
+    /// Returns the position of the live entry of a key.
     fn find<Q>(&mut self, key: &Q) -> Option<u32>
     where
         K: Borrow<Q>,
@@ -125,7 +147,7 @@ where
         is_live.then_some(position)
     }
 
-    /// Returns the value, and registers a hit.
+    /// Returns a reference to the value of a key, and registers a hit.
     pub fn get<Q>(&mut self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -134,7 +156,16 @@ where
         self.get_mut(key).map(|value| &*value)
     }
 
-    /// Returns the value for changes in place, and registers a hit.
+    /// Returns a mutable reference to the value of a key, and registers a hit.
+    ///
+    /// ```
+    /// let mut cache = mayfly::unsync::Cache::new(100);
+    /// cache.insert("a", 1);
+    /// if let Some(value) = cache.get_mut("a") {
+    ///     *value += 1;
+    /// }
+    /// assert_eq!(cache.get("a"), Some(&2));
+    /// ```
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -142,7 +173,7 @@ where
     {
         let position = self.find(key)?;
         let hasher = &self.hasher;
-        // Only a policy that stores the time of hits needs it.
+        // Only a policy that stores the time of hits needs the present time.
         let now = match self.has_stamps {
             true => self.clock.now(),
             false => Tick(1),
@@ -152,7 +183,7 @@ where
         Some(self.shard.value_mut(position))
     }
 
-    /// Whether a live entry has this key. Does not register a hit.
+    /// Returns true if the key has an entry that has not expired. Registers no hit.
     pub fn contains_key<Q>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -161,8 +192,9 @@ where
         self.find(key).is_some()
     }
 
-    /// Returns the value of a key, or stores the result of `load` and returns that. `None` if the
-    /// cache does not store it, because its capacity is 0 or the policy does not admit the key.
+    /// Returns the value of a key, or stores the result of `load` and returns that. Returns `None`
+    /// if the new value is not stored, because the capacity is 0 or the policy does not admit the
+    /// key.
     ///
     /// ```
     /// let mut cache = mayfly::unsync::Cache::new(100);
@@ -182,7 +214,7 @@ where
         Some(self.shard.value_mut(position))
     }
 
-    /// Returns the value without registering a hit.
+    /// Returns a reference to the value of a key without registering a hit.
     pub fn peek<Q>(&mut self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -192,13 +224,15 @@ where
         Some(self.shard.value_mut(position))
     }
 
-    /// Inserts a value. Returns the value that it replaced, if that was live.
+    /// Inserts a value with the default time to live. Returns the value that it replaced, unless
+    /// that had expired.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let ttl = self.ttl;
         self.store(key, value, ttl)
     }
 
-    /// Inserts a value with a time to live of its own.
+    /// Inserts a value with a time to live of its own. Returns the value that it replaced, unless
+    /// that had expired.
     pub fn insert_with_ttl(&mut self, key: K, value: V, ttl: Duration) -> Option<V> {
         self.store(key, value, Some(ttl))
     }
@@ -225,7 +259,7 @@ where
         replaced.map(|(_, value, _)| value)
     }
 
-    /// Removes an entry and returns its value, if it was live.
+    /// Removes a key, and returns its value if it had a live entry.
     pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -247,12 +281,12 @@ where
         removed.map(|(_, value, _)| value)
     }
 
-    /// Capacity in entries.
+    /// Returns the capacity in entries.
     pub fn capacity(&self) -> u64 {
         self.shard.writer().core.capacity
     }
 
-    /// Sets the capacity, and returns the entries that are evicted if it is lower.
+    /// Changes the capacity. If the new one is lower, entries are evicted and returned.
     pub fn set_capacity(&mut self, capacity: u64) -> Vec<(K, V)> {
         self.shard.resize(capacity);
         let now = self.clock.now();
@@ -270,7 +304,7 @@ where
         }
     }
 
-    /// Returns the live entries, in no order.
+    /// Returns an iterator over the live entries, in arbitrary order.
     ///
     /// ```
     /// let mut cache = mayfly::unsync::Cache::new(100);
@@ -287,7 +321,15 @@ where
         live.map(|found| (found.key, found.value))
     }
 
-    /// Removes the entries for which `is_wanted` returns false, and those that have expired.
+    /// Removes the entries for which `is_wanted` returns false, and all expired entries.
+    ///
+    /// ```
+    /// let mut cache = mayfly::unsync::Cache::new(100);
+    /// cache.insert("user:1", 1);
+    /// cache.insert("page:1", 2);
+    /// cache.retain(|key, _| key.starts_with("user:"));
+    /// assert!(!cache.contains_key("page:1"));
+    /// ```
     pub fn retain(&mut self, mut is_wanted: impl FnMut(&K, &V) -> bool) {
         let now = self.clock.now();
         let is_left = |found: Found<'_, K, V>| {
@@ -310,7 +352,7 @@ where
         self.retain(|_, _| false);
     }
 
-    /// Removes all entries that have expired, and returns them.
+    /// Removes all expired entries, and returns them.
     pub fn expire(&mut self) -> Vec<(K, V)> {
         let now = self.clock.now();
         let hasher = &self.hasher;
@@ -327,12 +369,12 @@ where
         }
     }
 
-    /// Number of entries, including expired ones that are not removed yet.
+    /// Returns the number of entries, including expired ones that have not been removed yet.
     pub fn len(&self) -> usize {
         self.shard.writer().core.len
     }
 
-    /// Whether there is no entry.
+    /// Returns true if the cache holds no entry, not even an expired one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

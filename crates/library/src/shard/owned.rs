@@ -1,4 +1,4 @@
-//! Operations of an owner without other threads, which need no lock.
+//! Operations of an exclusive owner, which need no lock.
 
 use super::{KeysOf, Leaving, Shard};
 use crate::cause::Cause;
@@ -7,7 +7,7 @@ use policy::Tick;
 use std::sync::PoisonError;
 
 impl<K, V> Shard<K, V> {
-    /// Finds an entry. Returns its position and slot.
+    /// Returns the position and slot of a live entry.
     pub(crate) fn find_mut(
         &mut self,
         hash: u64,
@@ -34,7 +34,7 @@ impl<K, V> Shard<K, V> {
         writer.core.hit(&mut view, position);
     }
 
-    /// Returns the value at a position that was found.
+    /// Returns the value at a position that `find_mut` has returned.
     pub(crate) fn value_mut(&mut self, position: u32) -> &mut V {
         let writer = self
             .writer
@@ -44,7 +44,7 @@ impl<K, V> Shard<K, V> {
         self.map.value_mut(&mut writer.keeper, position)
     }
 
-    /// Returns all entries.
+    /// Returns an iterator over all entries.
     pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = Found<'_, K, V>> {
         let writer = self
             .writer
@@ -54,7 +54,7 @@ impl<K, V> Shard<K, V> {
         self.map.each_held(&writer.keeper)
     }
 
-    /// Removes entries by their positions.
+    /// Removes the entries at the given positions.
     pub(crate) fn remove_all<H: Fn(&K) -> u64>(
         &mut self,
         positions: &[u32],
@@ -69,7 +69,7 @@ impl<K, V> Shard<K, V> {
         self.publish(&guard);
     }
 
-    /// Returns what has left.
+    /// Returns the entries that have left, each with its cause.
     pub(crate) fn take_all(&mut self, leaving: Leaving<K, V>) -> Vec<(K, V, Cause)> {
         let writer = self
             .writer
