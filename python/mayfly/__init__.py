@@ -1,13 +1,17 @@
-"""Simulate eviction policies on traces, get advice on policy and memory, and cache with deadlines.
-
-Simulation: :func:`simulate`, :func:`sweep`, :func:`curve`, :func:`analyze`, :func:`advise`,
-:func:`generate`. Requests come from files, NumPy arrays, pandas, Polars and Arrow tables; results are
-a :class:`Table`, which Arrow libraries read without a copy.
+"""A cache whose entries expire on time, and a simulator of eviction policies.
 
 Cache: :class:`Cache` and :func:`cached`.
 
-Libraries such as NumPy, pandas, Polars, PyArrow, matplotlib, tqdm, Dask and Ray are imported when a
-call needs them, and none is required.
+>>> import mayfly
+>>> cache = mayfly.Cache(1000, ttl=60)
+>>> cache["answer"] = 42
+
+Simulation: :func:`simulate`, :func:`sweep`, :func:`curve`, :func:`analyze`, :func:`advise` and
+:func:`generate`. They take requests from files, NumPy arrays, and tables of pandas, Polars or Arrow, and
+return a :class:`Table`, which Arrow libraries read without a copy.
+
+No other library is required. NumPy, pandas, Polars, PyArrow, matplotlib, tqdm, Dask and Ray are imported
+only when a call needs them.
 """
 
 from __future__ import annotations
@@ -50,8 +54,8 @@ __all__ = [
     "sweep",
 ]
 
-# Modules are imported when one of their names is first used, so that a program that only caches does
-# not load the simulator's part.
+# A module is imported when one of its names is first used, so that a program that only caches does not
+# load the simulator.
 _HOMES = {
     "Advice": "_advice",
     "Analysis": "_advice",

@@ -1,4 +1,4 @@
-"""Analysis of a workload and advice on it."""
+"""Analysis of workloads, and advice on policy and cache size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OBJECTS_DEFAULT = 1_800_000
 
 
 class _Document:
-    """Results as a dictionary, as text and as a page."""
+    """A result that can be read as a dictionary, as text and as an HTML page."""
 
     def __init__(self, data: dict[str, Any], text: str, page: str) -> None:
         self.data = data
@@ -35,11 +35,11 @@ class _Document:
         return self._text
 
     def to_text(self) -> str:
-        """Returns the text that the command prints."""
+        """Returns the text that the ``mayfly`` command prints."""
         return self._text
 
     def to_html(self) -> str:
-        """Returns the page that the command writes with ``--html``."""
+        """Returns the HTML page that the ``mayfly`` command writes with ``--html``."""
         return self._page
 
     def _repr_html_(self) -> str:
@@ -60,12 +60,12 @@ class Advice(_Document):
 
     @property
     def cache_size(self) -> int:
-        """Recommended size: bytes, or objects for a trace without sizes."""
+        """Recommended cache size in bytes, or in objects for a trace without sizes."""
         return int(self.data["recommendation"]["cache_size"])
 
     @property
     def miss_ratio(self) -> float:
-        """Expected miss ratio of the recommendation."""
+        """Expected miss ratio of the recommended policy and size."""
         return float(self.data["recommendation"]["miss_ratio"])
 
 
@@ -80,8 +80,9 @@ def analyze(
     """Describes a workload: popularity, sizes, TTLs, working sets, one-hit wonders, scans.
 
     requests, name, progress: as in :func:`simulate`.
-    objects: number of objects to track, at about 140 bytes each; beyond that, a sample of the keys.
-    options: ``ttl_mix`` and ``seed``, and those of files.
+    objects: maximum number of objects to track, at about 140 bytes each. If the trace has more, a
+        sample of the keys is tracked.
+    options: ``ttl_mix``, ``seed``, and the options for files.
     """
     import json
 
@@ -110,15 +111,16 @@ def advise(
     """Recommends a policy and a cache size, and reports what TTLs cost.
 
     requests, name, progress, options: as in :func:`simulate`.
-    memory: available memory: bytes (objects for a trace without sizes), ``"2gb"``, ``"10%"``.
-    target_miss_ratio: miss ratio to reach, above 0 and below 1.
-    policies: policies to choose from; LRU is always compared.
-    sample_only: whether nothing is replayed in full.
+    memory: available memory: a number of bytes (objects for a trace without sizes), or a text such as
+        ``"2gb"`` or ``"10%"``.
+    target_miss_ratio: miss ratio to be reached, above 0 and below 1.
+    policies: policies to choose from. LRU is always included for comparison.
+    sample_only: whether to skip the full replay that confirms the result of the sample.
     """
     import json
 
     if target_miss_ratio is not None and not 0 < target_miss_ratio < 1:
-        raise ValueError(f"target_miss_ratio {target_miss_ratio}: expected above 0 and below 1")
+        raise ValueError(f"target_miss_ratio {target_miss_ratio}: expected a number above 0 and below 1")
     check_sample(sample_share, sample_objects)
     reading, replaying = split(options)
     source = source_of(requests, name, reading)

@@ -1,4 +1,4 @@
-"""Functions and coroutines whose results are cached."""
+"""The decorator ``cached``, for functions and coroutines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _MISSING = object()
 
 
 class Cached(Protocol, Generic[P, R]):
-    """A function with a cache."""
+    """A function whose results are cached, as ``cached`` returns it.
+
+    ``cache`` holds the results, and ``__wrapped__`` is the original function.
+    """
 
     cache: Cache
     __wrapped__: Callable[P, R]
@@ -38,10 +41,10 @@ class Cached(Protocol, Generic[P, R]):
     ) -> Callable[Q, R]: ...
 
     def cache_key(self, *args: P.args, **kwargs: P.kwargs) -> object:
-        """Returns the key under which a result is stored in ``cache``."""
+        """Returns the key under which the result for these arguments is stored in ``cache``."""
 
     def cache_clear(self) -> None:
-        """Removes all results of the function, also those that are being computed."""
+        """Removes all results of the function. Computations in progress do not store theirs."""
 
 
 @overload
@@ -73,31 +76,37 @@ def cached(
 ) -> Any:
     """Caches the results of a function or a coroutine by its arguments, which must be hashable.
 
-    Calls with the same arguments while the first one computes wait for its result (single flight),
-    whether they are threads or tasks of one event loop. An exception reaches all of them and is not
-    cached. An interrupt such as KeyboardInterrupt or SystemExit reaches only the call that computes,
-    and another one computes then. A call with the arguments of a computation that it is part of
-    computes itself.
+    >>> @cached(ttl=60, stale=10)
+    ... def length(text):
+    ...     return len(text)
+    >>> length("abc")
+    3
+
+    If several threads, or several tasks of one event loop, call the function with the same arguments at
+    the same time, one of them computes the result and the others wait for it (single flight). An
+    exception reaches all of them and is not cached. An interrupt such as KeyboardInterrupt or SystemExit
+    reaches only the call that computes; then a waiting call computes. A function may call itself with
+    the same arguments: the inner call computes its own result instead of waiting.
 
     ttl: seconds for which a result is fresh; forever if None.
     stale: seconds after ``ttl`` for which a result is still returned at once, while one call computes
         a new one in the background (stale-while-revalidate).
-    capacity: number of results.
-    typed: whether ``f(3)`` and ``f(3.0)`` are cached apart.
-    key: function of the same arguments that returns the key of a result. The key is used as it is, so
-        that functions with one ``cache`` must return different keys.
-    cache: cache to use instead of one of its own, alone or with other functions. With ``stale``, its
-        TTL must include it.
+    capacity: maximum number of results.
+    typed: whether ``f(3)`` and ``f(3.0)`` are cached separately.
+    key: function of the same arguments that returns the key of a result. Keys are used unchanged, so
+        that functions that share a ``cache`` must return different keys.
+    cache: an existing cache to use instead of a new one; several functions may share it. With ``stale``,
+        its TTL must include that time.
     settings: further settings of :class:`Cache`, such as ``policy`` and ``listener``.
 
     The decorated function has ``cache``, ``cache_key(…)``, ``cache_clear()`` and ``__wrapped__``.
     """
     if stale is not None and not (ttl is not None and stale > 0):
-        raise ValueError(f"stale {stale}: expected seconds, more than 0, beside a ttl")
+        raise ValueError(f"stale {stale}: expected a number of seconds above 0, together with a ttl")
     if cache is not None and settings:
-        raise TypeError(f"{next(iter(settings))}: expected only without a cache")
+        raise TypeError(f"{next(iter(settings))}: cannot be combined with cache, which has its own settings")
     if key is not None and typed:
-        raise TypeError("typed: expected only without a key")
+        raise TypeError("typed: cannot be combined with key")
 
     def decorate(wrapped: Callable[..., Any]) -> Any:
         life = ttl if ttl is None or stale is None else ttl + stale
@@ -120,7 +129,7 @@ def _is_coroutine(wrapped: Any) -> bool:
 
 
 class _Scope:
-    """First part of the keys of a function that shares its cache."""
+    """First element of the keys of a function that shares its cache with others."""
 
     def __init__(self, wrapped: Any) -> None:
         self.name = getattr(wrapped, "__qualname__", type(wrapped).__qualname__)
@@ -130,7 +139,7 @@ class _Scope:
 
 
 class _Keys:
-    """How :class:`Call` makes keys and refreshes."""
+    """Settings from which :class:`Call` makes keys and decides when to refresh."""
 
     def __init__(self, stale: float, typed: bool, scope: _Scope | None) -> None:
         self.stale, self.typed, self.scope = stale, typed, scope
@@ -142,39 +151,39 @@ class _Keys:
 
 
 class _Load:
-    """A computation that others wait for. Without value and error it was given up."""
+    """A computation that other calls may wait for. If it ends without value and error, it was interrupted."""
 
     def __init__(self, key: Any, loop: Any = None) -> None:
         self.key = key
         self.slot = (0, 0)
         self.value: Any = _MISSING
         self.error: Exception | None = None
-        # From the beginning of the call of the function on.
+        # Set when the function is called.
         self.loading: Loading | None = None
-        # For threads.
+        # Used by threads.
         self.thread = threading.get_ident()
         self.is_done = threading.Event()
-        # For tasks of one event loop.
+        # Used by the tasks of one event loop.
         self.loop = loop
         self.task: Any = None
 
     def is_outdated(self) -> bool:
-        """Whether the key was changed since the function was called."""
+        """Returns whether the key has changed since the function was called."""
         return self.loading is not None and self.loading.is_outdated()
 
     def end(self) -> None:
-        """Makes sure that the result is not stored from now on."""
+        """Makes sure that the result is not stored later."""
         if self.loading is not None:
             self.loading.end()
 
 
 class _Loads:
-    """The cache of one function, and its computations under way.
+    """The cache of one function, and its computations in progress.
 
-    Computations are in a dictionary by pairs of integers: the hash of the key, and a number that
-    separates keys of one hash. So no operation of the dictionary runs code of a key, each is atomic
-    under the interpreter's lock, and no other lock is needed. Hence ``__eq__`` of an argument, a
-    destructor or a signal handler may call the function at any point.
+    A dictionary maps pairs of integers to computations: the hash of the key, and a number that
+    distinguishes keys with the same hash. So no operation of the dictionary runs code of a key, each is
+    atomic under the interpreter's lock, and no other lock is needed. Therefore ``__eq__`` of an argument,
+    a destructor or a signal handler may call the function at any point.
     """
 
     def __init__(self, cache: Cache, ttl: float | None) -> None:
@@ -183,7 +192,7 @@ class _Loads:
         _all_loads.add(self)
 
     def join(self, load: _Load) -> _Load:
-        """Registers a computation, or returns the one of the same key that is under way."""
+        """Registers a computation, or returns the one in progress for the same key."""
         hashed, number = hash(load.key), 0
         while True:
             load.slot = (hashed, number)
@@ -191,14 +200,14 @@ class _Loads:
             if found is load:
                 return found
             if found.is_outdated():
-                # Only those that wait already have its result.
+                # Its result is only for the calls that already wait.
                 self._free(found)
                 continue
             if found.loop is load.loop:
                 if found.key is load.key or found.key == load.key:
                     return found
             elif found.loop.is_closed():
-                # Its task never ends.
+                # The task can never end, because its event loop is closed.
                 self.leave(found)
                 continue
             number += 1
@@ -208,7 +217,7 @@ class _Loads:
             self._under_way.pop(load.slot, None)
 
     def leave(self, load: _Load) -> None:
-        """Ends a computation: calls that wait for it continue, and others begin a new one."""
+        """Ends a computation: waiting calls continue, and later calls begin a new one."""
         try:
             load.end()
             self._free(load)
@@ -216,16 +225,16 @@ class _Loads:
             load.is_done.set()
 
     def begin(self, load: _Load) -> None:
-        """Registers that the function is called next."""
+        """Registers that the function is about to be called."""
         load.loading = self.cache._begin(load.key)
 
     def store(self, load: _Load, value: Any) -> None:
-        """Stores a result, unless its key was changed since the function was called."""
+        """Stores a result, unless its key has changed since the function was called."""
         if load.loading is not None:
             load.loading.store(value, self.ttl)
 
     def clear(self, scope: _Scope | None) -> None:
-        # First the computations, so that none stores its result after the removal.
+        # Computations end first, so that none stores its result after the removal.
         loads = list(self._under_way.values())
         self._under_way.clear()
         for load in loads:
@@ -238,7 +247,7 @@ class _Loads:
                 self.cache.pop(key, None)
 
     def forget(self) -> None:
-        """Forgets, in the child of a fork, computations of threads that only the parent has."""
+        """Removes, in the child of a fork, computations of threads that exist only in the parent."""
         self._under_way.clear()
 
 
@@ -279,7 +288,7 @@ def _function(
             if found is load:
                 return compute(load, args, kwargs, is_absent=False)
             if found.thread == threading.get_ident():
-                # A function that calls itself with the same arguments would wait forever.
+                # The function calls itself with the same arguments, and would wait forever.
                 return wrapped(*args, **(kwargs or {}))
             found.is_done.wait()
             if found.error is not None:
@@ -314,14 +323,14 @@ def _function(
 
         def run() -> None:
             load.thread = threading.get_ident()
-            # An exception leaves the stale result until its end, and the thread reports it.
+            # After an exception, which the thread reports, the stale result stays until it expires.
             compute(load, args, kwargs, is_absent=True)
 
         try:
             threading.Thread(target=run, name="mayfly-refresh", daemon=True).start()
         except BaseException as error:
             loads.leave(load)
-            # No thread can start. A later call tries again, or computes at the end of the time.
+            # No thread can start. A later call tries again, or computes once the result has expired.
             if not isinstance(error, RuntimeError):
                 raise
         return value
@@ -345,12 +354,12 @@ def _function(
 
 
 def _is_interrupted(task: Any) -> bool:
-    """Whether a computation was cancelled or has raised what is no Exception."""
+    """Returns whether a task was cancelled, or raised an interrupt such as KeyboardInterrupt."""
     error = None if task.cancelled() else task.exception()
     return task.cancelled() or not (error is None or isinstance(error, Exception))
 
 
-# The computations that a task is part of, the outermost first.
+# Computations within which the current task runs, the outermost first.
 _chain: contextvars.ContextVar[tuple[_Load, ...]] = contextvars.ContextVar("mayfly_chain", default=())
 
 
@@ -367,7 +376,7 @@ def _coroutine(
     make_key = key_of or keys.call(cache, None, None).cache_key
 
     async def compute(load: _Load, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        # The task has a context of its own.
+        # This changes only the context of this task.
         _chain.set((*_chain.get(), load))
         try:
             loads.begin(load)
@@ -378,11 +387,11 @@ def _coroutine(
             loads.leave(load)
 
     def begin(key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Load, bool]:
-        """Returns the computation of a key, and whether this call has begun it."""
+        """Returns the computation of a key, and whether this call began it."""
         load = _Load(key, asyncio.get_running_loop())
         found = loads.join(load)
         if found is load:
-            # A task of its own, so that a caller that is cancelled cancels nobody else.
+            # The computation is a separate task, so that cancelling its caller does not cancel other callers.
             load.task = asyncio.ensure_future(compute(load, args, kwargs))
             background.add(load.task)
             load.task.add_done_callback(background.discard)
@@ -400,11 +409,11 @@ def _coroutine(
                 return value
             load, is_own = begin(key, args, kwargs)
             if load in _chain.get():
-                # A computation that waits for itself would wait forever.
+                # This call is part of the computation, and would wait for itself forever.
                 return await wrapped(*args, **kwargs)
             if is_own:
                 return await asyncio.shield(load.task)
-            # Ends with an exception only if this caller is cancelled.
+            # This raises only if the caller itself is cancelled.
             await asyncio.wait((load.task,))
             if not _is_interrupted(load.task):
                 return load.task.result()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._simulate import Size
 
 ENGINES = ("local", "dask", "ray")
-# Traces that one process keeps for its next units at most.
+# Maximum number of traces that one process keeps for its next units.
 _KEPT_MAX = 2
 
 
@@ -41,29 +41,30 @@ def sweep(
     progress: bool = False,
     **options: Any,
 ) -> Table:
-    """Replays every trace for every policy and size, a unit for each of the three.
+    """Replays every trace with every policy and size. Each combination is one unit of work.
 
-    traces: paths or URLs. Workers read them themselves: a path must be valid on each of them.
+    traces: paths or URLs. Workers read the traces themselves, so that a path must be valid on all of them.
     policies, sizes, options: as in :func:`simulate`.
     engine: ``"local"`` for this process, ``"dask"`` or ``"ray"`` for a cluster.
-    address: address of the scheduler; without one, a cluster on this machine is started and ended.
-    resume: folder in which finished units are kept. A unit found there is not run again.
-    retries: number of times that a unit is run again after its worker has died.
-    progress: whether a bar is shown.
+    address: address of the cluster's scheduler. Without it, a cluster on this machine is started for the
+        duration of the call.
+    resume: folder for the results of finished units. A unit whose result is there is not run again.
+    retries: number of times that a unit is repeated after its worker has died.
+    progress: whether to show a progress bar.
 
-    Returns one table, in the order of traces, policies and sizes, with the columns of
-    :func:`simulate` and ``host``, ``version`` and ``command`` of each unit: the call that has the
-    same result. Counters are those of the local run.
+    Returns one table, ordered by trace, policy and size. It has the columns of :func:`simulate`, and the
+    ``host``, ``version`` and ``command`` of each unit. ``command`` is a call with the same result. All
+    counters equal the counters of a local run.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r}: expected one of {', '.join(ENGINES)}")
     if address is not None and engine == "local":
-        raise ValueError("address: expected only with the engine dask or ray")
+        raise ValueError("address: expected only with engine='dask' or engine='ray'")
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         raise ValueError(f"retries: {retries!r}: expected an integer of at least 0")
     paths = [traces] if isinstance(traces, (str, os.PathLike)) else list(traces)
     if not paths:
-        raise ValueError("traces: expected at least one")
+        raise ValueError("traces: expected at least one path or URL")
     names, texts = policy_names(policies), size_texts(sizes)
     split(dict(options))
     units = [
@@ -83,7 +84,7 @@ def sweep(
     left = {number: unit for number, unit in enumerate(units) if number not in done}
     bar = _bar(progress, len(units), len(done))
     try:
-        # Without a unit to run, no cluster is needed.
+        # If all units are finished, no cluster is needed.
         for number, found in _run(engine, address, retries, left) if left else ():
             done[number] = found
             if folder is not None:
@@ -105,7 +106,7 @@ def sweep(
 
 
 def _command(unit: dict[str, Any]) -> str:
-    """Returns the call that has the result of a unit."""
+    """Returns the text of a call that has the same result as a unit."""
     return command_text("simulate", shown(unit["trace"]), unit["policy"], unit["size"], **unit["options"])
 
 
@@ -116,7 +117,7 @@ def _bar(is_wanted: bool, total: int, done: int) -> Any:
 
 
 def _name(unit: dict[str, Any]) -> str:
-    """Name of a unit's file: a hash of all that its result depends on."""
+    """Returns the name of a unit's file: a hash of everything on which its result depends."""
     described = {**unit, "version": _native.version}
     state = _file_state(unit["trace"])
     if state is not None:
@@ -126,7 +127,7 @@ def _name(unit: dict[str, Any]) -> str:
 
 
 def _file_state(path: str) -> list[int] | None:
-    """Size and time of a local file. If the file is replaced, at least one of them differs."""
+    """Returns the size and time of a local file. At least one of them changes if the file is replaced."""
     try:
         state = os.stat(path)
     except OSError:
@@ -145,7 +146,7 @@ def _read(folder: str, unit: dict[str, Any]) -> dict[str, Any] | None:
 
 def _write(folder: str, unit: dict[str, Any], found: dict[str, Any]) -> None:
     path = os.path.join(folder, _name(unit))
-    # Renamed when it is whole, so that an interrupted run leaves no half of a unit.
+    # The file is renamed when it is complete, so that an interrupted run leaves no partial result.
     with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
         json.dump(found, file)
     os.replace(file.name, path)
@@ -154,7 +155,7 @@ def _write(folder: str, unit: dict[str, Any], found: dict[str, Any]) -> None:
 def _run(
     engine: str, address: str | None, retries: int, units: dict[int, dict[str, Any]]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Runs units on an engine, each on one thread, so that units share the processors."""
+    """Runs units on an engine, each on one thread, and yields their results."""
     _, replaying = split(dict(next(iter(units.values()))["options"]))
     alone = {
         number: {**unit, "options": {**unit["options"], "jobs": 1}} for number, unit in units.items()
@@ -168,7 +169,7 @@ def _run(
 
 
 def run_unit(unit: dict[str, Any], report: Any = None) -> dict[str, Any]:
-    """Runs a unit, on any machine. The last traces stay in memory for the next units."""
+    """Runs a unit on any machine. The traces used last stay in memory for the next units."""
     began = time.perf_counter()
     options = dict(unit["options"])
     trace = _kept.trace(unit, options, report)
@@ -187,7 +188,7 @@ def run_unit(unit: dict[str, Any], report: Any = None) -> dict[str, Any]:
 
 
 class _Kept:
-    """Traces that this process keeps for its next units. A trace is read once, on any thread."""
+    """Traces that this process keeps in memory for its next units, each read by one thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -198,7 +199,7 @@ class _Kept:
         key = json.dumps(described, sort_keys=True, default=str)
         with self._lock:
             found = self._traces.pop(key, None)
-            # At the end of the dictionary, as the one that was used last.
+            # The end of the dictionary holds the trace that was used last.
             future = self._traces[key] = found or Future()
             if found is None:
                 self._make_room(key, unit.get("kept_bytes"))
@@ -211,7 +212,7 @@ class _Kept:
         return future.result()
 
     def _make_room(self, key: str, most: int | None) -> None:
-        """Forgets the traces that were used least recently, until the others have ``most`` bytes."""
+        """Drops the least recently used traces until the others take at most ``most`` bytes."""
         others = {other: one for other, one in self._traces.items() if other != key}
         sizes = [one.result().memory_bytes if one.done() else 0 for one in others.values()]
         kept = list(others)

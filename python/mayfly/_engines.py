@@ -1,9 +1,9 @@
-"""Engines of sweeps: threads of this process, and clusters of Dask and Ray.
+"""Engines that run sweeps: threads of this process, and Dask or Ray clusters.
 
-A unit is one replay. :func:`drive` decides which unit runs where and when: an engine only starts units at
-its places and reports which have ended. A place is a worker of Dask, with its threads and its limit of
-memory; the threads of this process are one place, and so is a cluster of Ray, which places units by their
-demand for memory itself.
+A unit is one replay. :func:`drive` decides which unit runs where and when; an engine only starts units at
+its places and reports which have ended. A place is a Dask worker, with its threads and its memory limit.
+The threads of this process are one place. A Ray cluster is also one place, because Ray itself distributes
+the units by the memory that they need.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ._options import MEMORY_SHARE
 Unit = dict[str, Any]
 Result = dict[str, Any]
 
-# Units that a place has been sent per slot, so that it need not wait for the next one.
+# Number of units sent to a place per slot, so that it need not wait for the next one.
 AHEAD = 4
-# Seconds between two looks at the places and at stragglers.
+# Seconds between two checks of the places and of stragglers.
 LOOK_EVERY = 0.5
-# A run is a straggler after this multiple of the longest run so far, and after this many seconds.
+# A run is a straggler after this multiple of the longest run so far, but not before this many seconds.
 STRAGGLER_FACTOR, STRAGGLER_SECONDS = 3.0, 1.0
 # Seconds to wait for a worker if a cluster has none.
 WORKER_SECONDS = 60.0
-# Bytes of memory per byte of a trace's file.
+# Estimated bytes of memory per byte of a trace's file.
 MEMORY_COMPRESSED, MEMORY_PLAIN = 16, 2
 
 
 @dataclass
 class Place:
-    """Where units run: ``slots`` at a time, in ``memory_bytes`` (unlimited if None)."""
+    """A place that runs ``slots`` units at a time in ``memory_bytes`` (unlimited if None)."""
 
     name: str
     slots: int
@@ -41,28 +41,28 @@ class Place:
 
 
 class Engine(Protocol):
-    """Starts units, and reports the ones that have ended."""
+    """Interface of an engine, which starts units and reports the ones that have ended."""
 
-    # Whether a straggler may end sooner when it is started once more.
+    # Whether starting a straggler once more may make it end sooner.
     may_repeat: bool
 
     def places(self) -> list[Place]:
-        """Returns the places that exist now."""
+        """Returns the places that exist at present."""
 
     def start(self, unit: Unit, place: Place, memory_bytes: int) -> Any:
-        """Starts a unit whose trace takes ``memory_bytes``, and returns a handle."""
+        """Starts a unit whose trace needs ``memory_bytes``, and returns a handle of the run."""
 
     def ended(self, seconds: float) -> list[Any]:
-        """Waits for some handle and returns all that have ended; an empty list after ``seconds``."""
+        """Waits until a run has ended, at most ``seconds``, and returns the handles of all that have."""
 
     def result(self, handle: Any) -> Result:
-        """Returns the result of a handle that has ended, or raises its exception."""
+        """Returns the result of a run that has ended, or raises its exception."""
 
     def cancel(self, handle: Any) -> None:
-        """Gives a run up, as far as the engine can."""
+        """Stops a run, as far as the engine can."""
 
     def close(self) -> None:
-        """Ends what the engine has started."""
+        """Stops all threads and clusters that the engine has started."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class _Run:
 
 
 class _Plan:
-    """Units that wait and that run, and the memory that their traces need."""
+    """Waiting and running units, and the memory that their traces need."""
 
     def __init__(self, units: dict[int, Unit]) -> None:
         self.units = units
@@ -82,7 +82,7 @@ class _Plan:
             self.waiting.setdefault(unit["trace"], []).append(number)
         self.bytes_of = {trace: memory_estimate(trace) for trace in self.waiting}
         self.running: dict[Any, _Run] = {}
-        # Runs at each place, by trace.
+        # Number of runs at each place, by trace.
         self.at: dict[str, Counter[str]] = {}
         # The trace that a place was sent last.
         self.last: dict[str, str] = {}
@@ -106,9 +106,9 @@ class _Plan:
         return [handle for handle, run in self.running.items() if run.number == number]
 
     def fits(self, trace: str, place: Place, places: list[Place]) -> bool:
-        """Whether a trace has room beside those of the units that the place runs.
+        """Returns whether a trace fits beside the traces of the units that the place runs.
 
-        One that has room nowhere runs alone at a place with the most memory.
+        A trace that fits nowhere runs alone at a place with the most memory.
         """
         at = self.at.get(place.name, Counter())
         if place.memory_bytes is None or trace in at:
@@ -120,7 +120,7 @@ class _Plan:
         return not at and place.memory_bytes == most
 
     def trace_for(self, place: Place, places: list[Place]) -> str | None:
-        """Returns the trace with room at a place that the fewest other places were sent last."""
+        """Returns the trace that fits at a place and was sent last to the fewest other places."""
         held = Counter(self.last.get(other.name) for other in places if other != place)
         best = None
         for trace in self.waiting:
@@ -131,8 +131,10 @@ class _Plan:
         return best
 
     def next_for(self, place: Place, places: list[Place]) -> int | None:
-        """Takes the next unit for a place: of the trace that it was sent last, or else of the one that
-        the fewest places have."""
+        """Takes the next unit for a place.
+
+        A unit of the trace that the place was sent last is preferred, then of the trace that the fewest
+        places have."""
         chosen = self.last.get(place.name)
         if chosen not in self.waiting or not self.fits(chosen, place, places):
             chosen = self.trace_for(place, places)
@@ -149,8 +151,8 @@ class _Plan:
 def drive(engine: Engine, units: dict[int, Unit]) -> Generator[tuple[int, Result]]:
     """Runs units and yields their results as they end.
 
-    A unit that runs much longer than all others is started once more at another place when nothing else
-    is left to start, and the first result counts.
+    When no other unit is left to start, a unit that runs much longer than all others is started once
+    more at another place. The first result counts.
     """
     plan, left = _Plan(units), set(units)
     longest = 0.0
@@ -177,13 +179,13 @@ def drive(engine: Engine, units: dict[int, Unit]) -> Generator[tuple[int, Result
             for handle in engine.ended(LOOK_EVERY):
                 run = plan.end(handle)
                 if run is None:
-                    # A copy was faster.
+                    # Another run of the unit was faster.
                     continue
                 copies = plan.copies_of(run.number)
                 try:
                     found = engine.result(handle)
                 except Exception as error:
-                    # A copy may still succeed, and other results of this turn are kept.
+                    # Another run of the unit may still succeed, and the other results must be kept.
                     failed = failed or (None if copies else error)
                     continue
                 for copy in copies:
@@ -216,9 +218,9 @@ def _repeat_stragglers(engine: Engine, plan: _Plan, places: list[Place], seconds
 
 
 def memory_estimate(trace: str) -> int:
-    """Estimates the bytes of memory that a trace takes, from its file; 0 for a URL.
+    """Estimates the memory in bytes that a trace needs, from the size of its file; 0 for a URL.
 
-    The first result of a trace replaces the estimate.
+    The actual size from the first result of a trace replaces the estimate.
     """
     import os
 
@@ -231,7 +233,7 @@ def memory_estimate(trace: str) -> int:
 
 
 class Threads:
-    """Threads of this process, as many as ``jobs``."""
+    """Engine that runs units on ``jobs`` threads of this process."""
 
     may_repeat = False
 
@@ -253,7 +255,7 @@ class Threads:
         return future
 
     def _look(self, done: int, total: int) -> None:
-        # Called within each replay, so that the end of the sweep ends it.
+        # Each replay calls this, so that it ends when the sweep ends.
         if self.is_ended:
             raise KeyboardInterrupt
 
@@ -273,7 +275,7 @@ class Threads:
 
 
 def _taken(queue: Any, seconds: float) -> list[Any]:
-    """Takes all items of a queue, and waits for the first one."""
+    """Waits for an item of a queue, at most ``seconds``, and returns all items."""
     import queue as queues
 
     items: list[Any] = []
@@ -290,7 +292,7 @@ def _needs(engine: str) -> ImportError:
 
 
 class Dask:
-    """A cluster of Dask. A worker that dies loses the units that it runs, which Dask runs elsewhere."""
+    """Engine on a Dask cluster. Dask repeats the units of a worker that dies elsewhere."""
 
     may_repeat = True
 
@@ -308,7 +310,7 @@ class Dask:
         if address:
             self.client = Client(address)
         else:
-            # Of the scheduler that is started here; one on a cluster has a limit of its own.
+            # This limit is for the scheduler that is started here; an existing cluster has its own.
             with dask.config.set({"distributed.scheduler.allowed-failures": retries}):
                 self.client = Client(threads_per_worker=1, dashboard_address=None)
 
@@ -329,7 +331,7 @@ class Dask:
             key=f"mayfly-{self.sweep}-{self.number}",
             pure=False,
             workers=[place.name],
-            # If the worker dies, the unit is run elsewhere.
+            # If the worker dies, the unit runs elsewhere.
             allow_other_workers=True,
         )
         future.add_done_callback(self.queue.put)
@@ -350,7 +352,7 @@ class Dask:
 
 
 class Ray:
-    """A cluster of Ray, which places units by their demand for memory and replaces dead workers."""
+    """Engine on a Ray cluster, which distributes units by memory and replaces dead workers."""
 
     may_repeat = True
 
@@ -375,10 +377,10 @@ class Ray:
         return [Place("ray", slots)] if slots else []
 
     def start(self, unit: Unit, place: Place, memory_bytes: int) -> Any:
-        # A demand that no node meets would wait forever.
+        # A unit that needs more memory than any node has would wait forever.
         memory = min(memory_bytes, self.most)
         task = self.task.options(num_cpus=1, max_retries=self.retries, memory=memory)
-        # A process keeps no trace besides the one that its demand covers.
+        # A process keeps only the trace for which memory was requested.
         handle = task.remote({**unit, "kept_bytes": 0})
         self.handles.add(handle)
         return handle
@@ -413,7 +415,7 @@ class Ray:
 
 
 def of_name(engine: str, run: Any, address: str | None, retries: int, jobs: int) -> Engine:
-    """Returns an engine by its name. ``run`` runs a unit, on any machine."""
+    """Returns the engine of a name. ``run`` is the function that runs a unit on any machine."""
     if engine == "dask":
         return Dask(run, address, retries)
     if engine == "ray":

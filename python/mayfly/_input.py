@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     # table of pandas, Polars or Arrow, or a Trace.
     Requests = Union[str, "os.PathLike[str]", "Trace", Mapping[str, Any], Iterable[Any], Any]
 
-# Seconds that a unit of NumPy's dates and spans has.
+# Length in seconds of the units of NumPy's dates and spans.
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0, "h": 3600.0, "D": 86400.0}
 
 
 class Trace:
-    """A trace in memory whose keys are numbered, for any number of replays.
+    """A trace in memory, ready for any number of replays.
 
-    Made by :func:`load`. ``len(trace)`` is the number of requests.
+    It is made by :func:`load`. ``len(trace)`` is the number of requests.
     """
 
     def __init__(self, native: _native.Trace, interning: dict[str, Any]) -> None:
@@ -46,12 +46,12 @@ class Trace:
 
     @property
     def has_sizes(self) -> bool:
-        """Whether some object is larger than one byte."""
+        """Whether any object is larger than one byte."""
         return self._native.has_sizes
 
     @property
     def has_ttls(self) -> bool:
-        """Whether some object has a TTL."""
+        """Whether any object has a TTL."""
         return self._native.has_ttls
 
     @property
@@ -61,7 +61,7 @@ class Trace:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of memory that the trace takes."""
+        """Memory that the trace takes, in bytes."""
         return self._native.memory_bytes
 
     def __len__(self) -> int:
@@ -74,16 +74,19 @@ class Trace:
 def load(
     requests: Requests, *, name: str | None = None, progress: bool = False, **options: Any
 ) -> Trace:
-    """Reads a trace into memory once, for several calls.
+    """Reads a trace into memory, so that several calls can replay it.
+
+    >>> trace = load("requests.csv")
+    >>> table = mayfly.simulate(trace, ["lru", "sieve"], ["1%", "10%"])
 
     requests: a path or URL; a one-dimensional array, list or generator of keys (integers, or text);
         a mapping of column names to arrays of equal length; a table of pandas, Polars or Arrow.
-        Columns are ``key``, ``time`` (seconds) or ``time_ms``, ``size`` (bytes), ``ttl`` (seconds)
+        The columns are ``key``, ``time`` (seconds) or ``time_ms``, ``size`` (bytes), ``ttl`` (seconds)
         or ``ttl_ms``, ``op`` (``"get"``, ``"set"``, …), ``key_size``, ``value_size``, ``client``,
         ``next``; others are ignored. Integers and floats are read in place.
-    name: name in results; by default that of the file.
-    progress: whether a bar is shown.
-    options: ``format``, ``columns`` and ``skip_bad`` for files, and of :class:`ReplayOptions`
+    name: name of the trace in results; by default the name of the file.
+    progress: whether to show a progress bar.
+    options: ``format``, ``columns`` and ``skip_bad`` for files, and these :class:`ReplayOptions`:
         ``sample``, ``ttl_mix``, ``ignore_ttl``, ``request_rate``, ``memory_limit`` and ``seed``.
     """
     reading, replaying = split(options)
@@ -98,12 +101,12 @@ def load(
 def source_of(requests: Requests, name: str | None, reading: ReadOptions) -> _native.Source:
     """Returns the native source of requests."""
     if isinstance(requests, Trace):
-        raise TypeError("expected a file, an array or a table: a Trace can only be replayed")
+        raise TypeError("a Trace can only be replayed: expected a file, an array or a table")
     if isinstance(requests, (str, os.PathLike)):
         return _of_path(os.fspath(requests), name, reading)
     given = [option for option, value in reading.items() if value]
     if given:
-        raise TypeError(f"{given[0]}: expected only with a file")
+        raise TypeError(f"{given[0]}: expected only for a file")
     name = name or "requests"
     if isinstance(requests, Mapping):
         return _of_columns(name, requests)
@@ -112,7 +115,7 @@ def source_of(requests: Requests, name: str | None, reading: ReadOptions) -> _na
         frame: Any = requests
         for column in frame.columns[frame.columns.duplicated()]:
             if column in _native.field_names:
-                raise ValueError(f"column {column!r}: the table has several of this name: expected one")
+                raise ValueError(f"column {column!r}: the table has several columns of this name")
         return _of_columns(name, {column: frame[column] for column in frame.columns})
     if module == "polars" and hasattr(requests, "collect"):
         raise TypeError("requests of type LazyFrame: expected a DataFrame, which collect() returns")
@@ -158,7 +161,7 @@ def _of_columns(name: str, columns: Mapping[str, Any]) -> _native.Source:
 
 
 def _column(name: str, values: Any) -> tuple[Any, float]:
-    """Returns a column as the native part reads it, and the seconds that a unit of it has."""
+    """Returns a column for the native module, and the length of its time unit in seconds."""
     if isinstance(values, (str, bytes)) or isinstance(values, Mapping):
         raise TypeError(
             f"column {name!r}: {type(values).__name__}: expected an array, a list or a generator"
@@ -181,7 +184,7 @@ def _column(name: str, values: Any) -> tuple[Any, float]:
 
 
 def _without_numpy(name: str, values: Any) -> tuple[Any, float]:
-    """Numbers of a list as an array of the standard library, which has an address, too."""
+    """Converts a list of numbers to an ``array.array``, which the native module can read in place."""
     import array
 
     numbers = array.array("d", values)
@@ -189,7 +192,7 @@ def _without_numpy(name: str, values: Any) -> tuple[Any, float]:
 
 
 class _Described:
-    """Describes an ``array.array`` as NumPy describes its arrays."""
+    """Adapter that gives an ``array.array`` the array interface of NumPy."""
 
     def __init__(self, numbers: Any) -> None:
         import sys
@@ -212,26 +215,26 @@ def _of_library(name: str, values: Any) -> Any:
     if module == "pandas":
         if values.isna().any():
             row = int(values.isna().to_numpy().argmax())
-            raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls before")
+            raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls first")
         array = values.to_numpy()
         if array.dtype == object and str(values.dtype)[:1].lower() in "iuf":
-            # A masked or Arrow type of numbers.
+            # The column has a masked or an Arrow type of numbers.
             array = values.to_numpy(dtype=str(values.dtype).partition("[")[0].lower())
         return array
     if module == "polars":
         if values.null_count():
             row = values.is_null().arg_max()
-            raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls before")
+            raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls first")
         return values.to_numpy() if values.dtype.is_numeric() or values.dtype.is_temporal() else values
     if values.null_count:
         row = values.is_null().to_pylist().index(True)
-        raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls before")
+        raise ValueError(f"column {name!r}, row {row}: null: fill or drop nulls first")
     return values.to_numpy(zero_copy_only=False)
 
 
 def _refuse_masked(name: str, array: Any) -> None:
-    """Refuses an array of ``numpy.ma`` with a masked entry, whose value has no meaning."""
-    # Of all arrays, only those of this module have a fill value.
+    """Raises an error if a ``numpy.ma`` array has a masked entry, whose value has no meaning."""
+    # Only arrays of numpy.ma have a fill value.
     if not (hasattr(array, "mask") and hasattr(array, "fill_value")):
         return
     import numpy
@@ -239,7 +242,7 @@ def _refuse_masked(name: str, array: Any) -> None:
     mask = numpy.ma.getmaskarray(array)
     if mask.any():
         row = int(mask.argmax())
-        raise ValueError(f"column {name!r}, row {row}: masked: fill or drop masked entries before")
+        raise ValueError(f"column {name!r}, row {row}: masked: fill or drop masked entries first")
 
 
 def _array(name: str, array: Any) -> tuple[Any, float]:
@@ -259,7 +262,7 @@ def _array(name: str, array: Any) -> tuple[Any, float]:
             raise TypeError(f"column {name!r}: dtype {array.dtype}: expected a unit of days or finer")
         if numpy.isnat(array).any():
             row = int(numpy.isnat(array).argmax())
-            raise ValueError(f"column {name!r}, row {row}: NaT: fill or drop nulls before")
+            raise ValueError(f"column {name!r}, row {row}: NaT: fill or drop nulls first")
         return array.view(array.dtype.str.replace(kind, "i", 1).partition("[")[0]), (
             _SECONDS[unit] * count
         )

@@ -1,4 +1,4 @@
-"""Options that several calls share, checked and with their defaults."""
+"""Options that several functions share, with their checks and defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MEMORY_UNKNOWN = 4 << 30
 
 
 class ReadOptions(TypedDict, total=False):
-    """How a file is read."""
+    """Options for reading a file."""
 
     format: str | None
     columns: str | None
@@ -20,24 +20,27 @@ class ReadOptions(TypedDict, total=False):
 
 
 class ReplayOptions(TypedDict, total=False):
-    """How a trace is replayed.
+    """Options for the replay of a trace.
 
-    ignore_size: count objects instead of bytes (always so for traces without sizes).
-    ignore_ttl: let nothing expire, even if the trace has TTLs.
-    ttl_mix: TTLs drawn per key instead of the trace's own: a published mix (``"cluster4"``), or
-        ``"60s:0.4 1h:0.6"``.
-    request_rate: requests per second instead of the trace's timestamps (1000 for a trace without).
-    reads_only: count reads only; writes still insert.
-    expiry: index that finds expired entries.
-    admission: filter that a missed object must pass: ``"bloom"``, ``"tinylfu"``, ``"size:4096"``.
-    follow_sizes: whether an entry takes the size of a later request.
+    ignore_size: whether to count objects instead of bytes, as for traces without sizes.
+    ignore_ttl: whether to ignore the TTLs of the trace, so that nothing expires.
+    ttl_mix: distribution from which each key's TTL is drawn, instead of the trace's TTLs: a published
+        mix such as ``"cluster4"``, or shares such as ``"60s:0.4 1h:0.6"``.
+    request_rate: requests per second, instead of the trace's timestamps. A trace without timestamps has
+        1000 by default.
+    reads_only: whether to count only reads. Writes still insert.
+    expiry: name of the index that finds expired entries.
+    admission: filter that a missed object must pass to be stored: ``"bloom"``, ``"tinylfu"`` or
+        ``"size:4096"``.
+    follow_sizes: whether an entry adopts the size of a later request.
     max_object_share: largest share of the cache that one object may take, above 0 and at most 1.
-    entry_overhead: bytes that each entry takes besides its object.
-    warmup_share: share of the requests at the start that are replayed and not counted, in [0, 1).
-    explain: add columns on what explains each miss ratio.
+    entry_overhead: bytes that each entry takes in addition to its object.
+    warmup_share: share of the requests, from the start of the trace, that are replayed but not counted;
+        at least 0 and below 1.
+    explain: whether to add columns that explain each miss ratio.
     sample: share of the objects to replay (SHARDS sampling), above 0 and below 1.
     seed: seed of all random decisions.
-    jobs: replays at a time; one for each processor if None.
+    jobs: number of replays at the same time; one per processor if None.
     memory_limit: bytes that traces and replays may take; 80 % of the available memory if None.
     """
 
@@ -82,7 +85,7 @@ READ_DEFAULTS: ReadOptions = {"format": None, "columns": None, "skip_bad": False
 
 
 def split(options: dict[str, Any]) -> tuple[ReadOptions, dict[str, Any]]:
-    """Separates options of reading from those of replays, and checks both."""
+    """Separates the options for reading from the options for replays, and checks both."""
     reading: dict[str, Any] = dict(READ_DEFAULTS)
     replaying: dict[str, Any] = dict(DEFAULTS)
     for name, value in options.items():
@@ -98,7 +101,7 @@ def split(options: dict[str, Any]) -> tuple[ReadOptions, dict[str, Any]]:
 
 
 def checked(options: dict[str, Any]) -> None:
-    """Checks ranges, and replaces None by what it stands for."""
+    """Checks the ranges of options, and replaces None by the default."""
     share(options, "warmup_share", least=0.0, is_least_allowed=True, is_one_allowed=False)
     share(options, "max_object_share", least=0.0, is_least_allowed=False, is_one_allowed=True)
     if options["sample"] is not None:
@@ -119,7 +122,7 @@ def checked(options: dict[str, Any]) -> None:
 
 
 def integer(name: str, value: Any) -> int:
-    """Returns a number of Python or NumPy as an integer; floats and booleans are refused."""
+    """Converts an integer of Python or NumPy. Raises TypeError for floats and booleans."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -143,7 +146,7 @@ def share(
 
 
 def processors() -> int:
-    """Number of processors that this process may use."""
+    """Returns the number of processors that this process may use."""
     try:
         return len(os.sched_getaffinity(0)) or 1
     except AttributeError:
@@ -151,7 +154,7 @@ def processors() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that are available without swapping."""
+    """Returns the memory in bytes that is available without swapping."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:

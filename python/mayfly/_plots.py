@@ -1,4 +1,4 @@
-"""Plots of tables by matplotlib, in a style for papers: thin lines, no frame, small type."""
+"""Plots of tables with matplotlib, in a style for papers: thin lines, no frame, small type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKERS = "osv^Dx*P"
 
 
 def plot(table: Table, measure: str, axes: Any = None) -> Any:
-    """Plots a measure over the cache size, a line for each policy, or bars at a single size."""
+    """Plots a measure against the cache size, with one line per policy, or as bars for a single size."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -42,7 +42,7 @@ def plot(table: Table, measure: str, axes: Any = None) -> Any:
             lines.setdefault(label, []).append((row["cache_size"], row[measure]))
     with plt.rc_context(STYLE):
         if axes is None:
-            # The layout is made when the figure is drawn, so that no label is cut.
+            # This layout is computed when the figure is drawn, so that no label is cut off.
             _, axes = plt.subplots(layout="constrained")
         unit = table["unit"][0] if "unit" in table and len(table) else "units"
         if all(len(points) == 1 for points in lines.values()):

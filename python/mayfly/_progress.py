@@ -1,4 +1,4 @@
-"""Progress bars by tqdm, if it is installed and a bar is wanted."""
+"""Progress bars, drawn by tqdm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Report = Callable[[int, int], None]
 
 
 def bar_class() -> Any:
-    """Returns the class of bars for a terminal or a notebook."""
+    """Returns the tqdm class that suits a terminal or a notebook."""
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
@@ -20,7 +20,7 @@ def bar_class() -> Any:
 
 @contextmanager
 def progress_bar(is_wanted: bool, label: str) -> Iterator[Report | None]:
-    """Yields a function that is called with the requests done and in total."""
+    """Yields a function to be called with the finished and total numbers of requests, or None."""
     if not is_wanted:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Traces behind URLs, copied once to a local folder by fsspec."""
+"""Traces at URLs, which fsspec copies once to a local folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URL."""
+    """Returns whether a path is a URL."""
     return "://" in path
 
 
 def shown(path: str) -> str:
-    """Returns a path or URL for results, without a password or signature that a URL may have."""
+    """Returns a path or URL as results show it, without passwords and signatures."""
     if not is_remote(path):
         return path
     scheme, _, rest = path.partition("://")
@@ -20,10 +20,10 @@ def shown(path: str) -> str:
 
 
 def local_copy(url: str) -> str:
-    """Copies a file to the folder of copies, unless it is there, and returns its path.
+    """Returns the path of a local copy of a file, and downloads the file if there is none.
 
-    The folder is ``$MAYFLY_CACHE_DIR``, or ``mayfly`` below the user's folder for caches. A copy has
-    the name of the file, so that its endings select the format, in a folder named by the URL.
+    Copies are stored in ``$MAYFLY_CACHE_DIR``, or in ``mayfly`` below the user's cache folder. A copy
+    keeps the name of the file, because the extensions select the format, in a folder named after the URL.
     """
     try:
         import fsspec
@@ -40,7 +40,7 @@ def local_copy(url: str) -> str:
     if os.path.exists(path):
         return path
     os.makedirs(folder, exist_ok=True)
-    # Written under another name first, so that an interrupted copy is not taken for a whole one.
+    # The file is written under another name first, so that an interrupted copy is never used.
     handle, partial = tempfile.mkstemp(dir=folder)
     try:
         with os.fdopen(handle, "wb") as output, fsspec.open(url, "rb") as source:

@@ -1,4 +1,4 @@
-"""Replays, curves and generated traces."""
+"""Replays, miss-ratio curves and generated traces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZES: tuple[str, ...] = ("0.1%", "1%", "10%")
 POINTS_MAX = 10_000
 # Of a pattern, as in texts of patterns.
 OBJECTS_MAX = 1 << 40
-# Options that are used when a trace is read, which cannot be changed afterwards.
+# Options that apply when a trace is read, and cannot be changed afterwards.
 INTERNING = ("sample", "ttl_mix", "ignore_ttl")
 
 
@@ -39,16 +39,17 @@ def simulate(
 ) -> Table:
     """Replays a trace through caches of the given policies and sizes.
 
-    requests: what :func:`load` takes, or a trace that it returned.
-    policies: names with parameters after colons: ``"lru"``, ``"s3fifo:small=0.05"``, ``"segcache"``;
-        ``mayfly.policies`` lists them. A class is a policy in Python, see :class:`EvictionPolicy`.
-    sizes: bytes as an integer (objects for a trace without sizes), ``"64mb"``, a share of the
-        footprint such as ``"10%"``, or the share as a float: ``0.1``.
+    requests: a trace from :func:`load`, or anything that :func:`load` accepts.
+    policies: names with parameters after colons, such as ``"lru"`` or ``"s3fifo:small=0.05"``;
+        ``mayfly.policies`` lists the names. A class is a policy written in Python; see
+        :class:`EvictionPolicy`.
+    sizes: cache sizes: an integer number of bytes (objects for a trace without sizes), a text such as
+        ``"64mb"``, or a share of the footprint such as ``"10%"`` or ``0.1``.
     name: name of the trace in results.
-    progress: whether a bar is shown.
-    options: those of :class:`ReplayOptions` and of :func:`load`.
+    progress: whether to show a progress bar.
+    options: the options of :class:`ReplayOptions` and of :func:`load`.
 
-    Returns a table with a row for each policy and size, in this order, and the columns of
+    Returns a table with one row per policy and size, ordered by policy and then size, and the columns of
     ``mayfly sim --csv``: ``trace``, ``policy``, ``unit``, ``cache_size``, ``requests``, ``misses``,
     ``miss_ratio`` and counters.
 
@@ -63,7 +64,7 @@ def simulate(
         trace = requests
         for option in INTERNING:
             if option in options and options[option] != trace._interning[option]:
-                raise ValueError(f"{option}: expected at the call of load, which numbers the keys")
+                raise ValueError(f"{option}: applies when the trace is read: pass it to load instead")
     else:
         trace = load(requests, name=name, progress=progress, **options)
     with progress_bar(progress, trace.name) as report:
@@ -74,7 +75,7 @@ def simulate(
 
 
 def chosen_policies(policies: Any) -> list[Any]:
-    """Returns policies as a list of names and classes."""
+    """Returns the policies of a call as a list of names and classes."""
     if callable(policies):
         return [policies]
     policies = policies if isinstance(policies, str) else list(policies)
@@ -86,7 +87,7 @@ def chosen_policies(policies: Any) -> list[Any]:
 def replayed(
     trace: Trace, chosen: list[Any], texts: list[str], replaying: dict[str, Any], report: Any
 ) -> Columns:
-    """Replays policies by name together, and those in Python one by one; keeps their order."""
+    """Replays named policies together and policies in Python one by one, and keeps their order."""
     names = [one for one in chosen if isinstance(one, str)]
     if len(names) == len(chosen):
         return _native.replay(trace._native, names, texts, replaying, report)
@@ -109,29 +110,29 @@ def class_name(policy: Any) -> str:
 
 
 class EvictionPolicy(Protocol):
-    """A policy in Python: a class, or any callable that takes the capacity and returns an object.
+    """Interface of a policy in Python: a class, or any callable that takes the capacity.
 
-    An entry is named by an integer that its key has from its first request on. The simulator decides
-    about hits, room, deadlines and counters, as it does for its own policies; the policy only chooses
-    victims. A request takes some 0.3 microseconds, so that such a replay is about forty times slower than
-    one of the simulator's own.
+    An entry is identified by an integer, which its key keeps for the whole trace. The simulator handles
+    hits, capacity, deadlines and counters as for its own policies; the policy only chooses victims. A
+    request takes about 0.3 microseconds, which is about forty times slower than a built-in policy.
+
+    Two further methods are optional: ``on_hit(self, entry)`` is called at each hit, and
+    ``on_remove(self, entry)`` when an entry has expired or was deleted.
     """
 
     def on_insert(self, entry: int, weight: int) -> None:
-        """Is called after an entry was inserted. ``weight`` is its bytes, or 1."""
+        """Is called after an insertion. ``weight`` is the entry's size in bytes, or 1 without sizes."""
 
     def evict(self) -> int:
-        """Returns the entry to evict, which must be in the cache, and forgets it."""
+        """Returns the entry to evict, and removes it from the policy. It must be in the cache."""
 
-    # Optional: on_hit(self, entry), called at each hit, and on_remove(self, entry), called when an
-    # entry has expired or was deleted.
 
 
 def policy_names(policies: str | Iterable[str]) -> list[str]:
-    """Returns policies as a list of names."""
+    """Returns the policies of a call as a list of names."""
     names = policies.split(",") if isinstance(policies, str) else list(policies)
     if not names:
-        raise ValueError("policies: expected at least one")
+        raise ValueError("policies: expected at least one policy")
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"policies: {name!r}: expected a name such as 'lru'")
@@ -139,18 +140,18 @@ def policy_names(policies: str | Iterable[str]) -> list[str]:
 
 
 def size_texts(sizes: Size | Iterable[Size]) -> list[str]:
-    """Returns sizes as the texts that the command line takes."""
-    # An array of NumPy without dimensions has __iter__, which raises.
+    """Converts sizes to the texts that the command line accepts."""
+    # A NumPy array without dimensions has __iter__, which raises an error.
     is_one = isinstance(sizes, (str, int, float)) or not hasattr(sizes, "__iter__") or is_scalar(sizes)
     every: Any = [sizes] if is_one else sizes
     texts = [size_text(size) for part in every for size in parts(part)]
     if not texts:
-        raise ValueError("sizes: expected at least one")
+        raise ValueError("sizes: expected at least one size")
     return texts
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a value is an array without dimensions."""
+    """Returns whether a value is a NumPy array without dimensions."""
     return getattr(value, "shape", None) == ()
 
 
@@ -179,7 +180,7 @@ def size_text(size: Size) -> str:
 
 
 def provenance(call: str, *arguments: Any, **options: Any) -> dict[str, Any]:
-    """Returns what made a table: version, call and its arguments, machine."""
+    """Returns the origin of a table: the version, the call with its arguments, and the machine."""
     import platform
 
     command = command_text(call, *arguments, **options)
@@ -187,14 +188,14 @@ def provenance(call: str, *arguments: Any, **options: Any) -> dict[str, Any]:
 
 
 def command_text(call: str, *arguments: Any, **options: Any) -> str:
-    """Returns a call as text, without the options that are None."""
+    """Returns the text of a call, without the options that are None."""
     parts = [*map(repr, arguments)]
     parts.extend(f"{name}={value!r}" for name, value in options.items() if value is not None)
     return f"mayfly.{call}({', '.join(parts)})"
 
 
 def source_name(requests: Requests, name: str) -> str:
-    """Returns the path or URL of requests, or else their name."""
+    """Returns the path or URL of the requests, or their name if they have none."""
     if isinstance(requests, (str, os.PathLike)):
         return shown(os.fspath(requests))
     return name
@@ -213,15 +214,16 @@ def curve(
     progress: bool = False,
     **options: Any,
 ) -> Table:
-    """Computes miss ratios over cache sizes, estimated from a sample or exact.
+    """Computes the miss ratio for many cache sizes, exactly or from a sample.
 
     requests, policies, name, progress, options: as in :func:`simulate`.
     sizes: cache sizes; by default ``points`` sizes, evenly spaced in the logarithm from 0.1 % of the
         footprint to all of it.
-    exact: whether the whole trace is replayed. Otherwise a sample of the objects is: at least
-        ``sample_share`` of them and at least ``sample_objects``.
+    exact: whether to replay the whole trace instead of a sample of the objects.
+    sample_share: minimum share of the objects in the sample.
+    sample_objects: minimum number of objects in the sample.
 
-    Returns a table with a row for each policy and size: ``policy``, ``cache_size``, ``miss_ratio``
+    Returns a table with one row per policy and size: ``policy``, ``cache_size``, ``miss_ratio``
     and its bounds ``low`` and ``high`` (95 %), ``byte_miss_ratio``, ``is_exact``, ``is_trusted``.
     """
     names = policy_names(policies)
@@ -243,7 +245,7 @@ def curve(
 
 
 def check_sample(sample_share: float, sample_objects: int) -> None:
-    """Checks the arguments of a sample."""
+    """Raises ValueError if an argument of the sample is out of range."""
     if not 0 < sample_share <= 1:
         raise ValueError(f"sample_share {sample_share}: expected a share above 0 and at most 1")
     if not 1 <= sample_objects < 1 << 32:
@@ -251,7 +253,7 @@ def check_sample(sample_share: float, sample_objects: int) -> None:
 
 
 def with_flags(columns: Columns) -> Columns:
-    """Makes columns of "true" and "false" boolean."""
+    """Converts columns of "true" and "false" to booleans."""
     return {
         name: (
             ("flag", [value == "true" for value in values])
@@ -275,21 +277,23 @@ def generate(
     path: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> dict[str, Any] | None:
-    """Generates a trace, repeatable by its seed.
+    """Generates a synthetic trace. The same seed gives the same trace.
 
     requests: number of requests.
-    pattern: patterns joined by ``+``, each with ``@WEIGHT``: ``"zipf:0.9@80+scan:1000@20"``, or
-        ``"days"``.
-    objects: number of objects of each pattern that gives none.
-    size: sizes in bytes: ``"fixed:4096"``, ``"uniform:1:100"``, ``"lognormal:1000:1.5"``.
-    ttl_mix: TTLs: a published mix such as ``"cluster4"``, or ``"60s:0.4 1h:0.6"``.
-    request_rate: requests per second of the trace's clock.
+    pattern: access patterns joined by ``+``, each with a weight after ``@``, such as
+        ``"zipf:0.9@80+scan:1000@20"``; or ``"days"``.
+    objects: number of objects of each pattern that does not give a number itself.
+    size: distribution of sizes in bytes: ``"fixed:4096"``, ``"uniform:1:100"`` or
+        ``"lognormal:1000:1.5"``.
+    ttl_mix: distribution of TTLs: a published mix such as ``"cluster4"``, or shares such as
+        ``"60s:0.4 1h:0.6"``.
+    request_rate: requests per second, in the time of the trace.
     write_share: share of the requests that are writes.
-    path: file to write, whose name selects format and compression.
+    path: file to be written; its extensions select the format and the compression.
 
-    Returns columns of length ``requests`` that :func:`simulate` takes: ``key`` (uint64), ``time_ms``
-    (uint64), ``size`` (uint32), ``ttl_ms`` (uint64), as NumPy arrays, and ``op`` as a list of names;
-    ``None`` if a path was given.
+    Returns columns that :func:`simulate` accepts: the NumPy arrays ``key`` (uint64), ``time_ms``
+    (uint64), ``size`` (uint32) and ``ttl_ms`` (uint64), and ``op``, a list of names. Returns None if a
+    path was given.
     """
     requests = integer("requests", requests)
     if requests < 1:
@@ -301,7 +305,7 @@ def generate(
         if not least <= operator.index(value) <= most:
             raise ValueError(f"{option} {value}: expected {least} to {most}")
     if not 0 < request_rate < float("inf"):
-        raise ValueError(f"request_rate {request_rate}: expected more than 0 requests a second")
+        raise ValueError(f"request_rate {request_rate}: expected more than 0 requests per second")
     if not 0 <= write_share <= 1:
         raise ValueError(f"write_share {write_share}: expected a share from 0 to 1")
     rates = (float(request_rate), float(write_share), seed)

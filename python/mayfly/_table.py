@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-# Kind of a column and its values: text (str), count (int), number (float), flag (bool) or list
+# Kind and values of a column. The kind is text (str), count (int), number (float), flag (bool) or list
 # (list of float). A missing value is None.
 Columns = dict[str, tuple[str, list[Any]]]
 
 
 class Table:
-    """Results in columns.
+    """Results of a simulation, in columns.
 
     ``table["miss_ratio"]`` is a column as a list, ``for row in table`` yields dictionaries, and
     ``len(table)`` is the number of rows. Arrow libraries read the table without PyArrow:
     ``polars.DataFrame(table)``, ``pyarrow.table(table)``.
 
-    ``provenance`` says what made the table: version, call and machine.
+    ``provenance`` describes the origin of the table: the version, the call and the machine.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Table:
         return self.to_text()
 
     def to_text(self, columns: list[str] | None = None) -> str:
-        """Returns the table as aligned text: the columns given, or those that people compare."""
+        """Returns the table as aligned text, with the given columns or the most useful ones."""
         shown = columns or [
             name
             for name in ("trace", "policy", "size", "cache_size", "requests", "miss_ratio",
@@ -86,14 +86,14 @@ class Table:
         return "\n".join(lines)
 
     def rows_in_parts(self, count: int) -> list[Table]:
-        """Returns tables of ``count`` rows each, in order."""
+        """Splits the table into tables of ``count`` rows each, in order."""
         return [
             Table({name: (kind, values[at : at + count]) for name, (kind, values) in self._columns.items()})
             for at in range(0, len(self), count)
         ]
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Returns the columns as lists by name."""
+        """Returns a dictionary of column names and lists of values."""
         return {name: list(values) for name, (_, values) in self._columns.items()}
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -101,31 +101,31 @@ class Table:
         return _native.arrow_stream(self._columns)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Returns a table of PyArrow."""
+        """Returns the table as a PyArrow table."""
         import pyarrow
 
         return pyarrow.table(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a data frame of pandas. Missing counts become floats, as pandas has it."""
+        """Returns the table as a pandas data frame. Counts with missing values become floats."""
         import pandas
 
         return pandas.DataFrame(self.to_dict())
 
     def to_polars(self) -> polars.DataFrame:
-        """Returns a data frame of Polars."""
+        """Returns the table as a Polars data frame."""
         import polars
 
         return polars.DataFrame(self)
 
     def to_json(self) -> str:
-        """Returns the rows as JSON; numbers are read back exactly."""
+        """Returns the rows as JSON, with numbers that are read back exactly."""
         import json
 
         return json.dumps(list(self))
 
     def to_csv(self) -> str:
-        """Returns the table as CSV; lists are separated by blanks."""
+        """Returns the table as CSV. The values of a list are separated by spaces."""
         import csv
         import io
 
@@ -142,11 +142,11 @@ class Table:
         return output.getvalue()
 
     def to_html(self) -> str:
-        """Returns the page that ``mayfly sim --html`` writes: plots and all columns."""
+        """Returns the HTML page that ``mayfly sim --html`` writes, with plots and all columns."""
         if self._page is None:
             needed = ("trace", "policy", "cpu_seconds", "replayed")
             if not all(name in self._columns for name in needed):
-                raise ValueError("this table has no page: expected one of simulate, sweep or curve")
+                raise ValueError("this table has no HTML page: expected a table of simulate, sweep or curve")
             columns = {name: values for name, (_, values) in self._columns.items()}
             self._page = _native.page_of_replays(columns)
         return self._page
@@ -160,10 +160,12 @@ class Table:
             return f"<pre>{html.escape(self.to_text())}</pre>"
 
     def plot(self, measure: str = "miss_ratio", *, axes: Any = None) -> Any:
-        """Plots a measure over the cache size, a line for each policy, or bars at a single size.
+        """Plots a measure against the cache size, with one line per policy, or as bars for a single size.
 
-        measure: name of a column of numbers.
-        axes: matplotlib axes to draw on; new ones if None. Returned.
+        measure: name of a numeric column.
+        axes: matplotlib axes to draw on; new ones if None.
+
+        Returns the axes.
         """
         from ._plots import plot
 
@@ -181,7 +183,7 @@ def _shown(value: Any) -> str:
 
 
 def inline(page: str, height: int = 720) -> str:
-    """Returns a page as a frame for a notebook, apart from the notebook's own styles."""
+    """Returns a page as a notebook frame, which the notebook's styles do not affect."""
     import html
 
     return (
@@ -191,7 +193,7 @@ def inline(page: str, height: int = 720) -> str:
 
 
 def merged(tables: list[Table], provenance: dict[str, Any] | None = None) -> Table:
-    """Joins the rows of tables. A column that a table lacks is None in its rows."""
+    """Joins the rows of tables. A column that a table lacks is None in the rows of that table."""
     columns: Columns = {}
     for table in tables:
         for name, (kind, _) in table._columns.items():

@@ -1,8 +1,8 @@
-"""Removes expired entries of all caches on one thread, which sleeps until the next deadline.
+"""Thread that removes the expired entries of all caches, and sleeps until the next deadline.
 
-The thread is Python's, because listeners and the destructors of values run on it. It starts with the
-first deadline, and again in the child after a fork. It ends before the interpreter does: a thread that
-the interpreter stops within a call of the native module ends the process.
+It is a Python thread, because it runs listeners and the destructors of values. It starts with the first
+deadline, and again in the child process after a fork. It ends before the interpreter does, because
+stopping a thread within a call of the native module would end the process.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 from ._native import end_expiry
 
-# The longest sleep, so that a deadline beyond what a wait accepts is no error.
+# Longest sleep in seconds, because a wait accepts no arbitrarily long time.
 _LONGEST = 3600.0
-# Seconds that the end of the program waits for a listener that is under way.
+# Seconds for which the end of the program waits for a listener that is running.
 _LAST_CALL = 10.0
 
-# Caches with deadlines, and the instants of their next looks, by the caches' numbers. A dictionary of
-# references, because other threads add caches at any time: an iteration of a WeakSet would fail then, and
-# a list of the dictionary's numbers is made in one step.
+# Caches with deadlines and the instants of their next checks, by number of the cache. This is a
+# dictionary, because other threads may add caches at any time: the iteration of a WeakSet would fail then,
+# while a list of the dictionary's numbers is made in one step.
 _caches: dict[int, weakref.ref[Any]] = {}
 _due: dict[int, float] = {}
-# A queue, because signal handlers and destructors may call schedule() within schedule(): put() is
-# re-entrant, other than the methods of threading.Event.
+# This is a queue, because signal handlers and destructors may call schedule() within schedule(): put() is
+# re-entrant, unlike the methods of threading.Event.
 _wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 _starting = threading.Lock()
 _thread: threading.Thread | None = None
@@ -38,7 +38,7 @@ _is_ended = False
 
 def _start() -> None:
     global _thread
-    # A call that finds the lock taken leaves the start to the holder, which it may have interrupted.
+    # If the lock is taken, its holder starts the thread. This call may have interrupted the holder.
     if not _starting.acquire(blocking=False):
         return
     try:
@@ -75,9 +75,9 @@ def _serve() -> None:
                     _caches[number] = reference
                 _due[number] = now + left
             wait = min(wait, max(_due[number] - now, 0.0))
-        # The last cache must not be kept alive by the name of the loop.
+        # The loop variable must not keep the last cache alive.
         cache = None
-        # A deadline set during the look has put an item, which wakes the thread again.
+        # A deadline that was set during the check has put an item, which wakes the thread again.
         try:
             _wake.get(timeout=wait)
             is_awake = True
@@ -86,7 +86,7 @@ def _serve() -> None:
 
 
 def _end() -> None:
-    """Ends the thread, after the call of a listener that is under way."""
+    """Ends the thread after the current call of a listener."""
     global _is_ended
     _is_ended = True
     end_expiry()
@@ -112,13 +112,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_restart)
 
 
-# The last definition: a signal handler within the import of this module finds all or none of it.
+# This is the last definition, so that a signal handler during the import finds all of the module or none.
 def schedule(cache: Any, seconds: float) -> None:
-    """Makes sure that the cache is looked at when its next deadline is due."""
+    """Makes sure that the thread checks the cache when its next deadline is due."""
     number = id(cache)
     if number not in _caches:
 
-        # The arguments are there at the end of the program, too, when the module is empty.
+        # Default arguments keep these names available at the end of the program, when the module is empty.
         def forget(
             _: weakref.ref[Any],
             caches: dict[int, weakref.ref[Any]] = _caches,
@@ -128,7 +128,7 @@ def schedule(cache: Any, seconds: float) -> None:
             due.pop(number, None)
 
         _caches[number] = weakref.ref(cache, forget)
-    # One item is enough, and bounds the queue.
+    # One item suffices, which bounds the queue.
     if _wake.empty():
         _wake.put(None)
     if _thread is None and not _is_ended and not sys.is_finalizing():

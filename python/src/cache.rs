@@ -21,10 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Number of look-ups after which a change is given up, because `__eq__` changes the cache each
-/// time.
+/// Maximum number of look-ups before a change fails because `__eq__` changes the cache each time.
 const TRIES: usize = 64;
-/// Slices of expiry in one call of the timer, so that other threads of Python wait little.
+/// Number of slices that the timer removes per call, so that other Python threads wait little.
 const SLICES: usize = 16;
 thread_local! {
     /// Weight of the entry that is being inserted.
@@ -33,10 +32,10 @@ thread_local! {
     static IS_TIMER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the program ends, so that the timer's thread returns after what is under way.
+/// Whether the program ends, so that the timer's thread returns after its current call.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// A value. When its entry has left, the object is released at once, while the library keeps the
+/// Value of an entry. When the entry has left, the object is released at once, while the library keeps the
 /// memory of the entry for readers that may have found it. Both happen under the interpreter's
 /// lock, so that a reader sees the object or none.
 pub struct Value(UnsafeCell<Option<Py<PyAny>>>);
@@ -59,7 +58,7 @@ impl Value {
         object.take()
     }
 
-    /// Reports the object to the collector, which holds the interpreter's lock.
+    /// Reports the object to the garbage collector, which holds the interpreter's lock.
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         // SAFETY: as in `get`.
         visit.call(unsafe { &*self.0.get() })
@@ -72,7 +71,7 @@ impl Clone for Value {
     }
 }
 
-/// A time source that stands until it is moved, for tests.
+/// A time source for tests, which stands still until `advance` moves it.
 #[pyclass(frozen, module = "mayfly")]
 pub struct ManualClock(library::ManualClock);
 
@@ -83,14 +82,14 @@ impl ManualClock {
         ManualClock(library::ManualClock::new())
     }
 
-    /// Moves the clock forward by seconds.
+    /// Moves the clock forward.
     fn advance(&self, seconds: f64) -> PyResult<()> {
         self.0.advance(span("seconds", seconds)?);
         Ok(())
     }
 }
 
-/// Objects of Python that the library's hooks call.
+/// Python objects that the library's hooks call.
 #[derive(Default)]
 struct Hooks {
     listener: Mutex<Option<Py<PyAny>>>,
@@ -105,12 +104,12 @@ fn hook(py: Python<'_>, hook: &Mutex<Option<Py<PyAny>>>) -> Option<Py<PyAny>> {
     lock(hook).as_ref().map(|hook| hook.clone_ref(py))
 }
 
-/// The cache. `reads.rs` makes a sub-class of it, which is the class for users.
+/// Base class of the cache. `reads.rs` derives the class that users see.
 #[pyclass(frozen, subclass, weakref, module = "mayfly._native", name = "_Cache")]
 pub struct Cache {
     inner: library::Cache<Key, Value>,
     hooks: Arc<Hooks>,
-    /// Number of insertions. A look-up that is overtaken by one is repeated.
+    /// Number of insertions. A look-up is repeated if an insertion happens during it.
     version: AtomicU64,
     has_deadlines: bool,
     is_manual: bool,
@@ -121,23 +120,23 @@ pub struct Cache {
 
 type Right = library::Loading<Key, Value, library::RandomState>;
 
-/// A load of a key, whose value is not stored if the key is changed meanwhile.
+/// Load of a key. Its value is not stored if the key changes meanwhile.
 #[pyclass(frozen, module = "mayfly._native")]
 pub struct Loading {
     cache: Py<Cache>,
-    /// `None` after the end.
+    /// Right to store the value; `None` after the load has ended.
     right: Mutex<Option<Right>>,
 }
 
 #[pymethods]
 impl Loading {
-    /// Whether the key was changed since the load began, and the load has not ended.
+    /// Returns true if the key has changed since the load began and the load has not ended.
     fn is_outdated(&self) -> bool {
         let right = lock(&self.right);
         right.as_ref().is_some_and(|right| !right.is_current())
     }
 
-    /// Ends the load, and stores its value unless the key was changed.
+    /// Ends the load, and stores its value unless the key has changed.
     fn store(&self, value: &Bound<'_, PyAny>, ttl: Option<f64>) -> PyResult<()> {
         let ttl = optional_span("ttl", ttl)?;
         let right = lock(&self.right).take();
@@ -159,7 +158,7 @@ fn now_ms() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u64
 }
 
-/// Converts seconds.
+/// Converts seconds to a duration, or returns an error that names the argument.
 fn span(name: &str, seconds: f64) -> PyResult<Duration> {
     // A comparison with NaN is false.
     if !(seconds > 0.0) {
@@ -186,8 +185,8 @@ fn refused(error: &BuildError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// The exception for a key without a live entry. As the only argument, a tuple would be taken for
-/// all arguments.
+/// Returns the exception for a key without a live entry. The key is wrapped, because PyO3 would take a
+/// tuple for the list of arguments.
 fn missing(key: &Bound<'_, PyAny>) -> PyErr {
     PyKeyError::new_err((key.clone().unbind(),))
 }
@@ -223,20 +222,20 @@ fn release(hooks: &Hooks, key: &Key, value: &Value, cause: Cause) {
     });
 }
 
-/// Lets the timer's thread return soon, because the program ends.
+/// Makes the timer's thread return soon, because the program ends.
 #[pyfunction]
 pub fn end_expiry() {
     IS_ENDING.store(true, Relaxed);
 }
 
 impl Cache {
-    /// Finds a live entry and registers a hit.
+    /// Returns the value of a live entry, and registers a hit.
     #[inline]
     pub fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         self.find(py, key).map_err(|Raised| PyErr::fetch(py))
     }
 
-    /// Does the same, and leaves an exception set.
+    /// Returns the value like [`Cache::look`], but leaves an exception set instead of returning it.
     #[inline]
     pub fn find(
         &self,
@@ -283,7 +282,7 @@ impl Cache {
         })
     }
 
-    /// Inserts an entry. `ttl` replaces the time to live of the cache.
+    /// Inserts an entry. `ttl` overrides the time to live of the cache.
     pub fn store(
         slf: &Bound<'_, Self>,
         key: &Bound<'_, PyAny>,
@@ -338,7 +337,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the seconds that are left of an entry's life; `None` if it does not expire.
+    /// Returns the seconds until an entry expires, or `None` if it does not expire.
     pub fn left(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         let search = Search::new(key, false)?;
         let left = self.inner.time_to_live(&*search.key());
@@ -346,7 +345,7 @@ impl Cache {
         Ok(left.map(|left| left.as_secs_f64()))
     }
 
-    /// Inserts the value of a load, unless its key was changed since the load began.
+    /// Inserts the value of a load, unless its key has changed since the load began.
     fn finish(
         slf: &Bound<'_, Self>,
         right: Right,
@@ -476,7 +475,7 @@ impl Cache {
         )
     }
 
-    /// Returns the value of a key without registering a hit; `default` if there is no live entry.
+    /// Returns the value of a key without registering a hit, or returns `default`.
     #[pyo3(signature = (key, default=None, /))]
     fn peek(
         &self,
@@ -491,7 +490,7 @@ impl Cache {
         Ok(found.or(default).unwrap_or_else(|| py.None()))
     }
 
-    /// Inserts a value. `ttl` in seconds replaces that of the cache.
+    /// Inserts or replaces a value. `ttl` in seconds overrides the TTL of the cache.
     #[pyo3(signature = (key, value, /, *, ttl=None))]
     fn set(
         slf: &Bound<'_, Self>,
@@ -518,7 +517,9 @@ impl Cache {
         Ok(value)
     }
 
-    /// Removes a key and returns its value; `default` if there is no live entry.
+    /// Removes a key and returns its value.
+    ///
+    /// If the key has no live entry, returns `default`, or raises KeyError without a default.
     #[pyo3(signature = (key, /, *default))]
     fn pop(&self, key: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         if default.len() > 1 {
@@ -537,7 +538,7 @@ impl Cache {
         }
     }
 
-    /// Removes an entry and returns its key and value. `KeyError` if there is none.
+    /// Removes some entry and returns its key and value. Raises KeyError if there is none.
     fn popitem(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
         for (key, _) in self.pairs(py) {
             let hash = key.bind(py).hash()? as u64;
@@ -549,7 +550,7 @@ impl Cache {
         Err(PyKeyError::new_err("popitem: the cache is empty"))
     }
 
-    /// Inserts the entries of a mapping, an iterable of pairs, and keywords.
+    /// Inserts the entries of a mapping or of an iterable of pairs, and keywords as entries.
     #[pyo3(signature = (*others, **entries))]
     fn update(
         slf: &Bound<'_, Self>,
@@ -566,7 +567,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the values of several keys as a dictionary, and registers the hits.
+    /// Returns a dictionary of those keys that have a value, and registers the hits.
     fn get_many<'py>(
         &self,
         py: Python<'py>,
@@ -597,17 +598,21 @@ impl Cache {
         PyList::new(py, self.pairs(py).into_iter().map(|(_, value)| value))
     }
 
-    /// Returns keys and values of all live entries at the time of the call.
+    /// Returns pairs of key and value of all live entries at the time of the call.
     fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, self.pairs(py))
     }
 
-    /// Returns the seconds until an entry expires; `None` if it is absent or does not expire.
+    /// Returns the seconds until an entry expires.
+    ///
+    /// Returns None if the key is absent or its entry does not expire.
     fn time_to_live(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         self.left(key)
     }
 
-    /// Sets the seconds until an entry expires; `None` means never. Returns whether it is there.
+    /// Sets the seconds until an entry expires; never if None.
+    ///
+    /// Returns False if the key has no live entry.
     fn set_ttl(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, ttl: Option<f64>) -> PyResult<bool> {
         let ttl = optional_span("ttl", ttl)?;
         let this = slf.get();
@@ -630,13 +635,13 @@ impl Cache {
         Ok(())
     }
 
-    /// Name of the policy.
+    /// Name of the eviction policy.
     #[getter]
     fn policy(&self) -> &str {
         &self.policy
     }
 
-    /// Returns counts since the cache was created, and its present size.
+    /// Returns the counters since the cache was created, and its present size.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.inner.stats();
         let found = PyDict::new(py);
@@ -662,12 +667,14 @@ impl Cache {
         Ok(found)
     }
 
-    /// Removes all entries that have expired, and returns their number.
+    /// Removes all expired entries, and returns their number.
+    ///
+    /// Only needed with a clock for tests; otherwise a thread removes them on time.
     fn expire(&self) -> usize {
         self.inner.expire()
     }
 
-    /// Begins a load of a key, see `Loading`.
+    /// Begins a load of a key; see `Loading`.
     fn _begin(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Loading> {
         let this = slf.get();
         let (key, _) = this.stored(key)?;
@@ -697,7 +704,7 @@ impl Cache {
         wait.map(|wait| wait.as_secs_f64())
     }
 
-    /// Visits what the cache refers to. No lock is taken: the collector may run inside any call
+    /// Visits all Python objects to which the cache refers. No lock is taken: the collector may run inside any call
     /// that allocates.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         for hook in [&self.hooks.listener, &self.hooks.weigher] {

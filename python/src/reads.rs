@@ -21,18 +21,19 @@ use std::ptr::null_mut;
 const TEXT: &std::ffi::CStr = c"Cache(capacity, *, ttl=None, tti=None, jitter=0.0, \
 policy='s3fifo-w', weigher=None, listener=None, clock=None)\n--\n\n\
 A mapping whose entries expire on time.\n\n\
-capacity: number of entries, or total weight if there is a weigher.\n\
-ttl: seconds from its insertion after which an entry expires.\n\
-tti: seconds from its last read after which an entry expires.\n\
+Expired entries are never returned, and a background thread removes them within milliseconds.\n\n\
+capacity: maximum number of entries, or maximum total weight if there is a weigher.\n\
+ttl: time to live: seconds after its insertion at which an entry expires; never if None.\n\
+tti: time to idle: seconds after its last read at which an entry expires; never if None.\n\
 jitter: largest random share by which each TTL is shortened, from 0 to 1.\n\
 policy: eviction policy with its parameters, such as \"lru\" or \"s3fifo:small=0.2\".\n\
-weigher: function of key and value that returns an entry's weight, an integer.\n\
-listener: function of key, value and cause (\"expired\", \"evicted\", \"replaced\" or\n    \
-\"removed\") that is called after an entry has left.\n\
-clock: source of time, for tests. Then nothing is removed without a call.";
+weigher: function of key and value that returns the weight of an entry, an integer.\n\
+listener: function of key, value and cause that is called after an entry has left. The cause is\n    \
+\"expired\", \"evicted\", \"replaced\" or \"removed\".\n\
+clock: time source for tests. With it, expired entries are removed only by calls.";
 
 const GET_TEXT: &std::ffi::CStr = c"get($self, key, default=None, /)\n--\n\n\
-Returns the value of a key and registers a hit; `default` if there is no live entry.";
+Returns the value of a key and registers a hit, or returns `default`.";
 
 /// Creates the class `Cache`, a sub-class of PyO3's.
 pub fn class<'py>(base: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {

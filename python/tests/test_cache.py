@@ -723,7 +723,7 @@ def test_a_stale_result_of_a_coroutine() -> None:
 def test_bad_arguments_of_cached() -> None:
     with pytest.raises(ValueError, match="stale 5"):
         mayfly.cached(stale=5.0)
-    with pytest.raises(TypeError, match="policy: expected only without a cache"):
+    with pytest.raises(TypeError, match="policy: cannot be combined with cache"):
         mayfly.cached(cache=mayfly.Cache(1), policy="lru")
 
 

@@ -283,7 +283,7 @@ def test_a_function_for_keys() -> None:
         assert (await later("AB"), await later("ab"), calls) == (2, 2, 2)
 
     asyncio.run(main())
-    with pytest.raises(TypeError, match="typed: expected only without a key"):
+    with pytest.raises(TypeError, match="typed: cannot be combined with key"):
         mayfly.cached(key=len, typed=True)
 
 

@@ -159,7 +159,7 @@ def test_options_of_replays_change_results() -> None:
     assert mayfly.simulate(trace, "lru", 100, admission="bloom")["misses"][0] != plain
     explained = mayfly.simulate(trace, "lru,sieve", 100, explain=True)
     assert explained["demotion_speed"][0] > 0.9
-    with pytest.raises(ValueError, match="sample: expected at the call of load"):
+    with pytest.raises(ValueError, match="sample: applies when the trace is read"):
         mayfly.simulate(trace, "lru", 100, sample=0.1)
 
 
@@ -308,7 +308,7 @@ def test_bad_requests_are_refused(source: object, error: type[Exception], text: 
         ({"request_rate": 0.0}, ValueError, "request_rate"),
         ({"memory_limit": 1000}, MemoryError, "memory_limit"),
         ({"typo": 1}, TypeError, "unknown option 'typo'"),
-        ({"format": "csv"}, TypeError, "format: expected only with a file"),
+        ({"format": "csv"}, TypeError, "format: expected only for a file"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, object], error: type[Exception], text: str) -> None:
@@ -473,7 +473,7 @@ def test_sizes_and_policies_may_be_any_iterable() -> None:
         ({"jobs": True}, TypeError, "jobs: True"),
         ({"requests": [-1, 2**64 - 1]}, ValueError, "row 1: 18446744073709551615: expected no integers from 2.63"),
         ({"requests": [2**63, -(2**63)]}, ValueError, "row 1"),
-        ({"requests": pandas.DataFrame([[1, 2]], columns=["key", "key"])}, ValueError, "several of this name"),
+        ({"requests": pandas.DataFrame([[1, 2]], columns=["key", "key"])}, ValueError, "several columns of this name"),
         ({"requests": polars.DataFrame({"key": [1]}).lazy()}, TypeError, "collect"),
         ({"sizes": np.array([[1, 2]])}, TypeError, "size"),
         ({"sizes": np.array([])}, ValueError, "at least one"),
