@@ -5,7 +5,7 @@
 //! was unlinked is *loose*. It is *retired* after its listener has been called, and reused after a
 //! grace period (see [`epoch`](crate::epoch)).
 //!
-//! Writers need exclusive access to the map's [`Keeper`], which a shard keeps behind its lock.
+//! Writers need exclusive access to the map's [`WriterState`], which a shard keeps behind its lock.
 
 #![expect(
     unsafe_code,
@@ -54,7 +54,7 @@ struct Replaced {
 }
 
 /// Part of a map that only the writer uses.
-pub(crate) struct Keeper {
+pub(crate) struct WriterState {
     id: u64,
     free: Vec<u32>,
     /// Slots of the last chunk that have never been used.
@@ -105,7 +105,11 @@ pub(crate) struct Loose {
 impl<K, V> Map<K, V> {
     /// Creates an empty map with `bucket_count` buckets, and its writer state. The first chunk of
     /// memory has at least `slot_count` slots.
-    pub(crate) fn new(columns: Columns, bucket_count: usize, slot_count: usize) -> (Self, Keeper) {
+    pub(crate) fn new(
+        columns: Columns,
+        bucket_count: usize,
+        slot_count: usize,
+    ) -> (Self, WriterState) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Relaxed);
         let slots = u32::try_from(slot_count).unwrap_or(u32::MAX);
@@ -121,7 +125,7 @@ impl<K, V> Map<K, V> {
         } else {
             BATCH_PLAIN
         };
-        let keeper = Keeper {
+        let state = WriterState {
             id,
             free: Vec::new(),
             fresh: 0..0,
@@ -135,7 +139,7 @@ impl<K, V> Map<K, V> {
             // than live ones.
             batch: batch.min(slot_count / 8).max(8),
         };
-        (map, keeper)
+        (map, state)
     }
 
     /// Returns the usual maximum number of retired slots beside the live ones.
@@ -149,9 +153,9 @@ impl<K, V> Map<K, V> {
 
     /// Returns the tables for the writer.
     #[inline(always)]
-    pub(crate) fn tables<'a>(&'a self, keeper: &'a Keeper) -> Tables<'a> {
-        self.check(keeper);
-        // SAFETY: only a writer with exclusive access to the keeper replaces the tables.
+    pub(crate) fn tables<'a>(&'a self, state: &'a WriterState) -> Tables<'a> {
+        self.check(state);
+        // SAFETY: only a writer with exclusive access to the writer state replaces the tables.
         let current = unsafe { &*self.table.load(Acquire) };
         // SAFETY: likewise; the pointer is null or valid.
         let older = unsafe { self.older.load(Acquire).as_ref() };
@@ -159,15 +163,15 @@ impl<K, V> Map<K, V> {
     }
 
     #[inline(always)]
-    fn check(&self, keeper: &Keeper) {
-        assert_eq!(self.id, keeper.id, "the keeper belongs to this map");
+    fn check(&self, state: &WriterState) {
+        assert_eq!(self.id, state.id, "the state belongs to this map");
     }
 
     /// Returns the pair in a slot that the table holds.
     ///
     /// # Safety
-    /// The slot was read from the table while the thread was pinned or held the keeper, or it is
-    /// loose, and the reference is not used after that state has ended.
+    /// The slot was read from the table while the thread was pinned or held the writer state, or it
+    /// is loose, and the reference is not used after that condition has ended.
     #[inline(always)]
     unsafe fn pair<'a>(&self, slot: u32) -> &'a (K, V) {
         // SAFETY: the caller promises the same.
@@ -182,7 +186,7 @@ impl<K, V> Map<K, V> {
     unsafe fn pair_in<'a>(lane: Lane<'_>) -> &'a (K, V) {
         let pair = lane.pair::<(K, V)>();
         // SAFETY: the pair was written before the slot was published, and is neither changed nor
-        // dropped before the end of the state that the caller promises.
+        // dropped before the end of the condition that the caller promises.
         unsafe { &*pair }
     }
 
@@ -253,11 +257,11 @@ impl<K, V> Map<K, V> {
     #[inline]
     pub(crate) fn find_held<'a>(
         &'a self,
-        keeper: &'a Keeper,
+        state: &'a WriterState,
         hash: u64,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Option<Found<'a, K, V>> {
-        let tables = self.tables(keeper);
+        let tables = self.tables(state);
         let found = self.find_in(tables.current, hash, &mut is_key);
         match tables.older {
             Some(older) if found.is_none() => self.find_in(older, hash, &mut is_key),
@@ -351,9 +355,9 @@ impl<K, V> Map<K, V> {
     /// Returns all entries in the order of their positions, for the writer.
     pub(crate) fn each_held<'a>(
         &'a self,
-        keeper: &'a Keeper,
+        state: &'a WriterState,
     ) -> impl Iterator<Item = Found<'a, K, V>> {
-        self.tables(keeper).each().flat_map(move |table| {
+        self.tables(state).each().flat_map(move |table| {
             let places = (0..table.bucket_count() * WAYS).map(|at| (at / WAYS, at % WAYS));
             places.filter_map(move |(bucket, way)| {
                 let position = table.position(bucket, way);
@@ -374,16 +378,16 @@ impl<K, V> Map<K, V> {
     }
 
     /// Returns the key in a slot that the table holds.
-    pub(crate) fn key_of<'a>(&'a self, keeper: &'a Keeper, slot: u32) -> &'a K {
-        self.check(keeper);
+    pub(crate) fn key_of<'a>(&'a self, state: &'a WriterState, slot: u32) -> &'a K {
+        self.check(state);
         // SAFETY: the caller has read the slot from the table and holds the writer state.
         &unsafe { self.pair(slot) }.0
     }
 
     /// Writes a pair to a free slot, and returns the slot, which is not in the table yet.
-    fn store(&self, keeper: &mut Keeper, key: K, value: V) -> u32 {
-        self.check(keeper);
-        let slot = keeper.take_slot(&self.rows);
+    fn store(&self, state: &mut WriterState, key: K, value: V) -> u32 {
+        self.check(state);
+        let slot = state.take_slot(&self.rows);
         let pair = self.rows.pair::<(K, V)>(slot);
         // SAFETY: the slot is free, so that no thread reads it and it holds no pair.
         unsafe { pair.write((key, value)) };
@@ -395,14 +399,14 @@ impl<K, V> Map<K, V> {
     /// have room.
     pub(crate) fn insert(
         &self,
-        keeper: &mut Keeper,
+        state: &mut WriterState,
         hash: u64,
         key: K,
         value: V,
         prepare: impl FnOnce(&Rows, u32),
     ) -> (u32, u32) {
-        let slot = self.store(keeper, key, value);
-        let table = self.tables(keeper).current;
+        let slot = self.store(state, key, value);
+        let table = self.tables(state).current;
         let (at, way, distance) = table.reserve(hash);
         let distance = u8::try_from(distance).unwrap_or(FAR);
         self.rows.distance(slot).store(distance, Relaxed);
@@ -416,14 +420,14 @@ impl<K, V> Map<K, V> {
     /// receives the old slot and the new one before the new one is published.
     pub(crate) fn replace(
         &self,
-        keeper: &mut Keeper,
+        state: &mut WriterState,
         position: u32,
         key: K,
         value: V,
         prepare: impl FnOnce(&Rows, u32, u32),
     ) -> (u32, Loose) {
-        let slot = self.store(keeper, key, value);
-        let table = self.tables(keeper).of(position);
+        let slot = self.store(state, key, value);
+        let table = self.tables(state).of(position);
         let old = table.slot_at(position).expect("an entry is replaced");
         let distance = self.rows.distance(old).load(Relaxed);
         self.rows.distance(slot).store(distance, Relaxed);
@@ -438,8 +442,8 @@ impl<K, V> Map<K, V> {
     }
 
     /// Removes the entry at a position from the table.
-    pub(crate) fn unlink(&self, keeper: &mut Keeper, position: u32) -> Loose {
-        let table = self.tables(keeper).of(position);
+    pub(crate) fn unlink(&self, state: &mut WriterState, position: u32) -> Loose {
+        let table = self.tables(state).of(position);
         let slot = table.slot_at(position).expect("an entry is unlinked");
         let distance = self.rows.distance(slot).load(Relaxed);
         table.vacate(position, (distance != FAR).then_some(usize::from(distance)));
@@ -456,28 +460,28 @@ impl<K, V> Map<K, V> {
     }
 
     /// Retires a loose slot, which is reused after a grace period.
-    pub(crate) fn retire(&self, keeper: &mut Keeper, loose: Loose) {
-        self.check(keeper);
+    pub(crate) fn retire(&self, state: &mut WriterState, loose: Loose) {
+        self.check(state);
         assert_eq!(self.id, loose.id, "the slot is one of this map");
-        keeper.young.push(loose.slot);
+        state.young.push(loose.slot);
     }
 
     /// Takes the pair of a loose slot at once. No reader can exist, because the map is borrowed
     /// exclusively.
-    pub(crate) fn take_pair(&mut self, keeper: &mut Keeper, loose: Loose) -> (K, V) {
-        self.check(keeper);
+    pub(crate) fn take_pair(&mut self, state: &mut WriterState, loose: Loose) -> (K, V) {
+        self.check(state);
         assert_eq!(self.id, loose.id, "the slot is one of this map");
         let pair = self.rows.pair::<(K, V)>(loose.slot);
-        keeper.free.push(loose.slot);
+        state.free.push(loose.slot);
         // SAFETY: the slot is unlinked, the token is used up, and no other reference exists.
         unsafe { pair.read() }
     }
 
     /// Returns the value at a position. No reader can exist, because the map is borrowed
     /// exclusively.
-    pub(crate) fn value_mut(&mut self, keeper: &mut Keeper, position: u32) -> &mut V {
+    pub(crate) fn value_mut(&mut self, state: &mut WriterState, position: u32) -> &mut V {
         let slot = self
-            .tables(keeper)
+            .tables(state)
             .slot_at(position)
             .expect("an entry is there");
         let pair = self.rows.pair::<(K, V)>(slot);
@@ -489,36 +493,41 @@ impl<K, V> Map<K, V> {
     /// full, if `is_urgent`, or for a single pair that owns memory unless one began very recently.
     /// Pairs that own memory are appended to `garbage`, so that the caller can drop them without
     /// the lock.
-    pub(crate) fn reclaim(&self, keeper: &mut Keeper, is_urgent: bool, garbage: &mut Vec<(K, V)>) {
-        self.check(keeper);
-        let has_batch = match keeper.young.len() {
+    pub(crate) fn reclaim(
+        &self,
+        state: &mut WriterState,
+        is_urgent: bool,
+        garbage: &mut Vec<(K, V)>,
+    ) {
+        self.check(state);
+        let has_batch = match state.young.len() {
             1 if needs_drop::<(K, V)>() => may_hurry(),
-            len => len >= keeper.batch,
+            len => len >= state.batch,
         };
-        if !(has_batch || is_urgent && keeper.has_retired()) {
+        if !(has_batch || is_urgent && state.has_retired()) {
             return;
         }
-        if !keeper.old.is_empty() && READERS.oldest() >= keeper.old_epoch {
-            self.free_old(keeper, garbage);
+        if !state.old.is_empty() && READERS.oldest() >= state.old_epoch {
+            self.free_old(state, garbage);
         }
-        if keeper.old.is_empty() {
-            keeper.old = take(&mut keeper.young);
-            keeper.old_epoch = READERS.advance();
+        if state.old.is_empty() {
+            state.old = take(&mut state.young);
+            state.old_epoch = READERS.advance();
             let oldest = READERS.oldest();
-            if oldest >= keeper.old_epoch {
-                self.free_old(keeper, garbage);
+            if oldest >= state.old_epoch {
+                self.free_old(state, garbage);
             }
-            keeper.drop_tables(oldest);
+            state.drop_tables(oldest);
         }
     }
 
     /// Returns true if retired pairs own memory.
-    pub(crate) fn has_garbage(&self, keeper: &Keeper) -> bool {
-        needs_drop::<(K, V)>() && !(keeper.young.is_empty() && keeper.old.is_empty())
+    pub(crate) fn has_garbage(&self, state: &WriterState) -> bool {
+        needs_drop::<(K, V)>() && !(state.young.is_empty() && state.old.is_empty())
     }
 
-    fn free_old(&self, keeper: &mut Keeper, garbage: &mut Vec<(K, V)>) {
-        for slot in &keeper.old {
+    fn free_old(&self, state: &mut WriterState, garbage: &mut Vec<(K, V)>) {
+        for slot in &state.old {
             if needs_drop::<(K, V)>() {
                 let pair = self.rows.pair::<(K, V)>(*slot);
                 // SAFETY: the grace period has ended, so that no reader refers to the pair. The
@@ -526,37 +535,37 @@ impl<K, V> Map<K, V> {
                 garbage.push(unsafe { pair.read() });
             }
         }
-        if keeper.free.is_empty() {
-            std::mem::swap(&mut keeper.free, &mut keeper.old);
+        if state.free.is_empty() {
+            std::mem::swap(&mut state.free, &mut state.old);
         } else {
-            keeper.free.append(&mut keeper.old);
+            state.free.append(&mut state.old);
         }
     }
 
     /// Returns true if one more entry needs a larger table.
-    pub(crate) fn is_full(&self, keeper: &Keeper, len: usize) -> bool {
-        len >= Table::room(self.tables(keeper).current.bucket_count())
+    pub(crate) fn is_full(&self, state: &WriterState, len: usize) -> bool {
+        len >= Table::room(self.tables(state).current.bucket_count())
     }
 
     /// Creates an empty table with twice as many buckets as the current one. New entries are
     /// inserted there, and [`Map::move_bucket`] moves the others.
-    pub(crate) fn begin_growth(&self, keeper: &mut Keeper) {
-        let tables = self.tables(keeper);
+    pub(crate) fn begin_growth(&self, state: &mut WriterState) {
+        let tables = self.tables(state);
         // One bucket moves per insertion, and the new table can take more insertions than the older
         // one has buckets.
         assert!(tables.older.is_none(), "one growth at a time");
         let old = tables.current;
         let new = Box::new(Table::new(2 * old.bucket_count(), old.number() + 1));
-        keeper.next_bucket = 0;
+        state.next_bucket = 0;
         self.older.store(self.table.load(Relaxed), Release);
         self.table.store(Box::into_raw(new), Release);
     }
 
     /// Frees replaced tables that no reader uses.
-    pub(crate) fn reclaim_tables(&self, keeper: &mut Keeper) {
-        self.check(keeper);
-        if !keeper.tables.is_empty() {
-            keeper.drop_tables(READERS.oldest());
+    pub(crate) fn reclaim_tables(&self, state: &mut WriterState) {
+        self.check(state);
+        if !state.tables.is_empty() {
+            state.drop_tables(READERS.oldest());
         }
     }
 
@@ -571,21 +580,21 @@ impl<K, V> Map<K, V> {
     /// before anything has changed.
     pub(crate) fn move_bucket(
         &self,
-        keeper: &mut Keeper,
+        state: &mut WriterState,
         hash_of: impl Fn(&K) -> u64,
-        mut moved: impl FnMut(&Keeper, u32, u32),
+        mut moved: impl FnMut(&WriterState, u32, u32),
     ) {
         let Tables {
             current,
             older: Some(older),
-        } = self.tables(keeper)
+        } = self.tables(state)
         else {
             return;
         };
         let mut entries = [(0, 0, 0); WAYS];
         let mut count = 0;
-        older.each_of(keeper.next_bucket, |position, slot| {
-            entries[count] = (position, slot, hash_of(self.key_of(keeper, slot)));
+        older.each_of(state.next_bucket, |position, slot| {
+            entries[count] = (position, slot, hash_of(self.key_of(state, slot)));
             count += 1;
         });
         for &(from, slot, hash) in &entries[..count] {
@@ -599,15 +608,15 @@ impl<K, V> Map<K, V> {
                 from,
                 (old_distance != FAR).then_some(usize::from(old_distance)),
             );
-            moved(keeper, from, current.position(at, way));
+            moved(state, from, current.position(at, way));
         }
         let bucket_count = older.bucket_count();
-        let is_last = keeper.next_bucket + 1 == bucket_count;
-        keeper.next_bucket += 1;
+        let is_last = state.next_bucket + 1 == bucket_count;
+        state.next_bucket += 1;
         if is_last {
             let old = self.older.swap(null_mut(), Release);
             let epoch = READERS.advance();
-            keeper.tables.push(Replaced {
+            state.tables.push(Replaced {
                 epoch,
                 bucket_count,
                 table: AtomicPtr::new(old),
@@ -616,11 +625,11 @@ impl<K, V> Map<K, V> {
     }
 
     /// Drops all pairs. It is called once, when the map is dropped together with its writer state.
-    pub(crate) fn drop_all(&mut self, keeper: &mut Keeper) {
-        self.check(keeper);
-        let mut slots = take(&mut keeper.young);
-        slots.append(&mut keeper.old);
-        for table in self.tables(keeper).each() {
+    pub(crate) fn drop_all(&mut self, state: &mut WriterState) {
+        self.check(state);
+        let mut slots = take(&mut state.young);
+        slots.append(&mut state.old);
+        for table in self.tables(state).each() {
             table.each(|position, slot| {
                 slots.push(slot);
                 table.vacate(position, None);
@@ -654,7 +663,7 @@ impl<K, V> Drop for Map<K, V> {
     }
 }
 
-impl Keeper {
+impl WriterState {
     fn take_slot(&mut self, rows: &Rows) -> u32 {
         if let Some(slot) = self.free.pop() {
             return slot;
@@ -696,7 +705,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for WriterState {
     fn drop(&mut self) {
         // No reader is left, because the map is dropped together with its writer state.
         self.drop_tables(u64::MAX);

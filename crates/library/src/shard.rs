@@ -11,7 +11,7 @@ use crate::clock::system_now;
 use crate::core::{Core, Keys, deadline_in, word_of};
 use crate::hits::HitBuffers;
 use crate::loads::Loads;
-use crate::map::{Keeper, Loose, Map};
+use crate::map::{Loose, Map, WriterState};
 use crate::rows::{Columns, Rows};
 use crate::sync::lock;
 use crate::table::WAYS;
@@ -50,7 +50,7 @@ pub(crate) struct Apart<T>(pub T);
 
 /// State of a shard that its lock protects.
 pub(crate) struct Writer {
-    pub keeper: Keeper,
+    pub map_state: WriterState,
     pub core: Core,
     loads: Loads,
 }
@@ -104,13 +104,13 @@ impl<K, V> Leaving<K, V> {
 
 struct KeysOf<'a, K, V, H> {
     map: &'a Map<K, V>,
-    keeper: &'a Keeper,
+    map_state: &'a WriterState,
     hash_of: &'a H,
 }
 
 impl<K, V, H: Fn(&K) -> u64> Keys for KeysOf<'_, K, V, H> {
     fn hash_in(&self, slot: u32) -> u64 {
-        let key = self.map.key_of(self.keeper, slot);
+        let key = self.map.key_of(self.map_state, slot);
         // A structure is being changed, and a panic must not interrupt that.
         catch_unwind(AssertUnwindSafe(|| (self.hash_of)(key))).unwrap_or(0)
     }
@@ -121,10 +121,10 @@ macro_rules! view {
     ($view:ident = $shard:expr, $writer:expr, $hash_of:expr, $now:expr) => {
         let keys = KeysOf {
             map: &$shard.map,
-            keeper: &$writer.keeper,
+            map_state: &$writer.map_state,
             hash_of: $hash_of,
         };
-        let tables = $shard.map.tables(&$writer.keeper);
+        let tables = $shard.map.tables(&$writer.map_state);
         #[allow(unused_mut, reason = "some calls only read")]
         let mut $view = $writer.core.view($shard.map.rows(), tables, &keys, $now);
     };
@@ -176,14 +176,14 @@ impl<K, V> Shard<K, V> {
     ) -> Self {
         let bucket_count = buckets_for(expected);
         let slot_count = expected + Map::<K, V>::spare(expected);
-        let (map, keeper) = Map::new(columns, bucket_count, slot_count);
+        let (map, map_state) = Map::new(columns, bucket_count, slot_count);
         let hits = (policy.on_hit() == OnHit::Reorder).then(HitBuffers::default);
         let core = Core::new(policy, capacity, columns.has_deadlines, now);
         Shard {
             map,
             hits,
             writer: Apart(Mutex::new(Writer {
-                keeper,
+                map_state,
                 core,
                 loads: Loads::default(),
             })),
@@ -213,7 +213,7 @@ impl<K, V> Shard<K, V> {
     /// change, and usually costs one comparison.
     #[inline]
     fn publish_garbage(&self, writer: &Writer) {
-        if self.map.has_garbage(&writer.keeper) && self.collect_at.load(Relaxed) == u64::MAX {
+        if self.map.has_garbage(&writer.map_state) && self.collect_at.load(Relaxed) == u64::MAX {
             let at = system_now().0 + COLLECT_MS;
             self.collect_at.store(at, SeqCst);
         }
@@ -282,7 +282,7 @@ impl<K, V> Shard<K, V> {
         if leaving.has_listener {
             leaving.loose.push((loose, cause));
         } else {
-            self.map.retire(&mut writer.keeper, loose);
+            self.map.retire(&mut writer.map_state, loose);
         }
     }
 
@@ -294,10 +294,10 @@ impl<K, V> Shard<K, V> {
         cause: Cause,
         leaving: &mut Leaving<K, V>,
     ) {
-        let slot = self.map.tables(&writer.keeper).slot_at(position);
+        let slot = self.map.tables(&writer.map_state).slot_at(position);
         let weight = self.weight(slot.expect("the entry is live"));
         writer.core.left(weight, cause);
-        let loose = self.map.unlink(&mut writer.keeper, position);
+        let loose = self.map.unlink(&mut writer.map_state, position);
         self.depart(writer, loose, cause, leaving);
     }
 
@@ -328,24 +328,27 @@ impl<K, V> Shard<K, V> {
     /// of one bucket, at most twelve, from the old table. An insertion that takes the place of an
     /// expired entry need not call this, because the number of entries does not grow.
     fn grow<H: Fn(&K) -> u64>(&self, writer: &mut Writer, hash_of: &H, now: Tick) {
-        if self.map.is_full(&writer.keeper, writer.core.len) {
-            self.map.begin_growth(&mut writer.keeper);
+        if self.map.is_full(&writer.map_state, writer.core.len) {
+            self.map.begin_growth(&mut writer.map_state);
         }
         if !self.map.is_growing() {
-            self.map.reclaim_tables(&mut writer.keeper);
+            self.map.reclaim_tables(&mut writer.map_state);
             return;
         }
-        let Writer { keeper, core, .. } = writer;
+        let Writer {
+            map_state, core, ..
+        } = writer;
         // The caller's hash function may panic here, before any entry of this bucket has moved.
-        self.map.move_bucket(keeper, hash_of, |keeper, from, to| {
-            let keys = KeysOf {
-                map: &self.map,
-                keeper,
-                hash_of,
-            };
-            let mut view = core.view(self.map.rows(), self.map.tables(keeper), &keys, now);
-            core.moved(&mut view, from, to);
-        });
+        self.map
+            .move_bucket(map_state, hash_of, |map_state, from, to| {
+                let keys = KeysOf {
+                    map: &self.map,
+                    map_state,
+                    hash_of,
+                };
+                let mut view = core.view(self.map.rows(), self.map.tables(map_state), &keys, now);
+                core.moved(&mut view, from, to);
+            });
     }
 
     /// Removes the due entries that the index finds within `steps` steps. Returns their number, and
@@ -390,7 +393,7 @@ impl<K, V> Shard<K, V> {
         let mut writer = self.writer();
         let result = self.expire_some(&mut writer, now, SLICE, hash_of, leaving);
         self.map
-            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+            .reclaim(&mut writer.map_state, false, &mut leaving.garbage);
         self.publish(&writer);
         result
     }
@@ -398,9 +401,9 @@ impl<K, V> Shard<K, V> {
     /// Frees retired pairs that no reader can see.
     pub(crate) fn reclaim(&self, leaving: &mut Leaving<K, V>) {
         let mut writer = self.writer();
-        if writer.keeper.has_retired() {
+        if writer.map_state.has_retired() {
             self.map
-                .reclaim(&mut writer.keeper, true, &mut leaving.garbage);
+                .reclaim(&mut writer.map_state, true, &mut leaving.garbage);
         }
         if self.collect_at.load(Relaxed) != u64::MAX {
             // The timer tries again later if a reader can still see some pairs.
@@ -429,7 +432,7 @@ impl<K, V> Shard<K, V> {
         let writer = &mut *guard;
         let found = self
             .map
-            .find_held(&writer.keeper, hash, |other| *other == key)
+            .find_held(&writer.map_state, hash, |other| *other == key)
             .map(|found| (found.position, found.slot));
         let is_expected = match (expect, found) {
             (Expect::Anything, _) => true,
@@ -452,7 +455,7 @@ impl<K, V> Shard<K, V> {
             self.expire_some(writer, now, BESIDES, hash_of, leaving);
         }
         let found = found.filter(|&(position, slot)| {
-            self.map.tables(&writer.keeper).slot_at(position) == Some(slot)
+            self.map.tables(&writer.map_state).slot_at(position) == Some(slot)
         });
         if found.is_none() && matches!(expect, Expect::Slot(_)) {
             self.publish(writer);
@@ -471,7 +474,7 @@ impl<K, V> Shard<K, V> {
             leaving,
         );
         self.map
-            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+            .reclaim(&mut writer.map_state, false, &mut leaving.garbage);
         self.publish(writer);
         (inserted, None)
     }
@@ -494,7 +497,7 @@ impl<K, V> Shard<K, V> {
         writer.core.departures.too_heavy += u64::from(is_too_heavy);
         match found {
             Some(position) if is_too_heavy || is_dead => {
-                let slot = self.map.tables(&writer.keeper).slot_at(position);
+                let slot = self.map.tables(&writer.map_state).slot_at(position);
                 let cause = match slot.is_some_and(|slot| self.is_dead(slot, now)) {
                     true => Cause::Expired,
                     false => Cause::Replaced,
@@ -591,7 +594,7 @@ impl<K, V> Shard<K, V> {
         let prepare = |rows: &Rows, slot| store_terms(rows, slot, terms, 0);
         let (position, _) = self
             .map
-            .insert(&mut writer.keeper, hash, key, value, prepare);
+            .insert(&mut writer.map_state, hash, key, value, prepare);
         view!(view = self, writer, hash_of, now);
         writer.core.inserted(&mut view, position);
     }
@@ -627,7 +630,7 @@ impl<K, V> Shard<K, V> {
         };
         let (_, loose) = self
             .map
-            .replace(&mut writer.keeper, position, key, value, prepare);
+            .replace(&mut writer.map_state, position, key, value, prepare);
         let (deadline, weight) = old;
         let cause = match deadline {
             Some(deadline) if deadline < now => Cause::Expired,
@@ -677,7 +680,7 @@ impl<K, V> Shard<K, V> {
         let writer = &mut *guard;
         let found = self
             .map
-            .find_held(&writer.keeper, hash, is_key)
+            .find_held(&writer.map_state, hash, is_key)
             .map(|found| (found.position, found.slot));
         let is_expected = match expect {
             Expect::Anything => true,
@@ -700,7 +703,7 @@ impl<K, V> Shard<K, V> {
         };
         self.remove_at(writer, position, cause, hash_of, now, leaving);
         self.map
-            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+            .reclaim(&mut writer.map_state, false, &mut leaving.garbage);
         self.publish(writer);
         if is_dead {
             Removed::Nothing
@@ -755,7 +758,7 @@ impl<K, V> Shard<K, V> {
     ) -> bool {
         let mut guard = self.writer();
         let writer = &mut *guard;
-        if self.map.tables(&writer.keeper).slot_at(position) != Some(slot) {
+        if self.map.tables(&writer.map_state).slot_at(position) != Some(slot) {
             return false;
         }
         view!(view = self, writer, hash_of, now);
@@ -804,7 +807,7 @@ impl<K, V> Shard<K, V> {
             writer.core.capacity = capacity;
         }
         self.map
-            .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+            .reclaim(&mut writer.map_state, false, &mut leaving.garbage);
         self.publish(writer);
         writer.core.weight > writer.core.capacity
     }
@@ -843,10 +846,10 @@ impl<K, V> Shard<K, V> {
                 writer.core.departures.unreported += leaving.reported() as u64;
             }
             for (loose, _) in leaving.loose.drain(..) {
-                self.map.retire(&mut writer.keeper, loose);
+                self.map.retire(&mut writer.map_state, loose);
             }
             self.map
-                .reclaim(&mut writer.keeper, false, &mut leaving.garbage);
+                .reclaim(&mut writer.map_state, false, &mut leaving.garbage);
             self.publish_garbage(&writer);
         }
         drop(leaving);
@@ -858,8 +861,8 @@ impl<K, V> Shard<K, V> {
     /// Returns the size of the table, the rows and all other structures in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let writer = self.writer();
-        let table = self.map.tables(&writer.keeper).bucket_count() * size_of::<[u64; 8]>();
-        let lists = writer.keeper.heap_bytes() + writer.core.heap_bytes();
+        let table = self.map.tables(&writer.map_state).bucket_count() * size_of::<[u64; 8]>();
+        let lists = writer.map_state.heap_bytes() + writer.core.heap_bytes();
         table + self.map.rows().bytes() + lists
     }
 
@@ -871,7 +874,7 @@ impl<K, V> Shard<K, V> {
         assert!(weight <= writer.core.capacity || writer.core.capacity == 0);
         let (mut count, mut sum) = (0, 0);
         let rows = self.map.rows();
-        for table in self.map.tables(&writer.keeper).each() {
+        for table in self.map.tables(&writer.map_state).each() {
             table.each(|_, slot| {
                 count += 1;
                 sum += rows
@@ -924,7 +927,7 @@ impl<K, V> Drop for Shard<K, V> {
     fn drop(&mut self) {
         let writer = self.writer.0.get_mut();
         let writer = writer.unwrap_or_else(PoisonError::into_inner);
-        self.map.drop_all(&mut writer.keeper);
+        self.map.drop_all(&mut writer.map_state);
     }
 }
 

@@ -18,7 +18,7 @@ impl<K, V> Shard<K, V> {
             .0
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        let found = self.map.find_held(&writer.keeper, hash, is_key)?;
+        let found = self.map.find_held(&writer.map_state, hash, is_key)?;
         Some((found.position, found.slot))
     }
 
@@ -41,7 +41,7 @@ impl<K, V> Shard<K, V> {
             .0
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        self.map.value_mut(&mut writer.keeper, position)
+        self.map.value_mut(&mut writer.map_state, position)
     }
 
     /// Returns an iterator over all entries.
@@ -51,7 +51,7 @@ impl<K, V> Shard<K, V> {
             .0
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        self.map.each_held(&writer.keeper)
+        self.map.each_held(&writer.map_state)
     }
 
     /// Removes the entries at the given positions.
@@ -78,7 +78,7 @@ impl<K, V> Shard<K, V> {
             .unwrap_or_else(PoisonError::into_inner);
         let mut left = Vec::with_capacity(leaving.loose.len());
         for (loose, cause) in leaving.loose {
-            let (key, value) = self.map.take_pair(&mut writer.keeper, loose);
+            let (key, value) = self.map.take_pair(&mut writer.map_state, loose);
             left.push((key, value, cause));
         }
         left.extend(leaving.rejected);
