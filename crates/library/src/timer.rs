@@ -200,7 +200,7 @@ where
             let next = alarm.set(|| cache.due());
             system_wait(next).min(Duration::from_secs(3600))
         };
-        Nap {
+        SleepOrAlarm {
             sleep: Box::pin(sleep(wait)),
             alarm: &alarm,
         }
@@ -227,12 +227,12 @@ impl Future for Turn {
 }
 
 /// Future that ends when the sleep ends or the alarm wakes it.
-struct Nap<'a, Sleep> {
+struct SleepOrAlarm<'a, Sleep> {
     sleep: Pin<Box<Sleep>>,
     alarm: &'a Alarm,
 }
 
-impl<Sleep: Future<Output = ()>> Future for Nap<'_, Sleep> {
+impl<Sleep: Future<Output = ()>> Future for SleepOrAlarm<'_, Sleep> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
