@@ -158,7 +158,7 @@ fn earliest() -> u64 {
 }
 
 /// Removes a bounded number of entries from each cache that has due entries.
-fn turn(caches: Vec<Arc<dyn Timed>>, now: u64) {
+fn serve_each(caches: Vec<Arc<dyn Timed>>, now: u64) {
     for cache in caches {
         shielded(|| cache.due() <= now && cache.clone().run_some());
         // This may be the last reference to the cache, whose values are then dropped here.
@@ -169,7 +169,7 @@ fn turn(caches: Vec<Arc<dyn Timed>>, now: u64) {
 fn serve() {
     while let Some(caches) = caches() {
         // Caches with more due entries are served again at once, after all others.
-        turn(caches, system_now().0);
+        serve_each(caches, system_now().0);
         let next = SHARED.alarm.set(earliest);
         // Dropping a cache does not wake the thread, which therefore checks at least once a minute.
         let wait = system_wait(next).min(Duration::from_secs(60));
@@ -194,7 +194,7 @@ where
             if shielded(|| cache.clone().run_some()) == Some(true) {
                 drop(cache);
                 // Other tasks of the runtime go first.
-                Turn::default().await;
+                YieldNow::default().await;
                 continue;
             }
             let next = alarm.set(|| cache.due());
@@ -210,11 +210,11 @@ where
 
 /// Future that returns to the runtime once, and is ready when it is polled again.
 #[derive(Default)]
-struct Turn {
+struct YieldNow {
     was_polled: bool,
 }
 
-impl Future for Turn {
+impl Future for YieldNow {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -289,11 +289,11 @@ mod tests {
                 .collect()
         };
         let left = || caches.each_ref().map(|cache| cache.slices.load(SeqCst));
-        turn(list(), 4);
+        serve_each(list(), 4);
         assert_eq!(left(), [3, 2, 1], "nothing is due yet");
-        turn(list(), 5);
+        serve_each(list(), 5);
         assert_eq!(left(), [2, 1, 0]);
-        turn(list(), 5);
+        serve_each(list(), 5);
         assert_eq!(left(), [1, 0, 0]);
         drop(std::panic::take_hook());
     }
