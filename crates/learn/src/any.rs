@@ -45,7 +45,7 @@ macro_rules! define_any {
         }
 
         impl LearnedSpec {
-            /// The same policy with models of this maker.
+            /// Returns this policy with models that `maker` creates.
             pub fn with_maker(&self, maker: Maker) -> LearnedSpec {
                 let mut spec = self.clone();
                 match &mut spec {
@@ -54,21 +54,21 @@ macro_rules! define_any {
                 spec
             }
 
-            /// The policy's name, without its knobs.
+            /// Returns the policy's name without its knobs.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(LearnedSpec::$name(_) => <$policy as Policy>::NAME,)+
                 }
             }
 
-            /// Whether it needs the future of a trace.
+            /// Returns true if the policy needs to know future requests.
             pub fn needs_future(&self) -> bool {
                 match self {
                     $(LearnedSpec::$name(_) => <$policy as Policy>::NEEDS_FUTURE,)+
                 }
             }
 
-            /// Calls the visitor with the policy's own type.
+            /// Calls the visitor with the policy's concrete type.
             pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
                 match self {
                     $(LearnedSpec::$name(config) => visitor.visit::<$policy>(config),)+
@@ -76,8 +76,8 @@ macro_rules! define_any {
             }
         }
 
-        /// Counts of a policy's trainings and predictions; `None` if it is not in this list, or
-        /// does not learn.
+        /// Returns a policy's statistics of trainings and predictions; `None` if the policy is not
+        /// in this list or does not learn.
         pub fn lessons_of(policy: &dyn Any) -> Option<LearningStats> {
             $(if let Some(policy) = policy.downcast_ref::<$policy>() {
                 return policy.learning_stats();
@@ -112,8 +112,8 @@ macro_rules! define_any {
 }
 learned_policies!(define_any);
 
-/// Returns the canonical names and aliases of all policies: first of those that do not learn, then
-/// of those that do.
+/// Returns the names and aliases of all policies: first the policies that do not learn, then the
+/// policies that do.
 pub fn names() -> impl Iterator<Item = &'static str> {
     policy::any::names().chain(POLICIES.iter().flat_map(About::names))
 }
@@ -128,7 +128,7 @@ pub enum Spec {
 }
 
 impl Spec {
-    /// The policy's name, without its knobs.
+    /// Returns the policy's name without its knobs.
     pub fn name(&self) -> &'static str {
         match self {
             Spec::Plain(spec) => spec.name(),
@@ -136,7 +136,7 @@ impl Spec {
         }
     }
 
-    /// Whether it needs the future of a trace.
+    /// Returns true if the policy needs to know future requests.
     pub fn needs_future(&self) -> bool {
         match self {
             Spec::Plain(spec) => spec.needs_future(),
@@ -144,7 +144,7 @@ impl Spec {
         }
     }
 
-    /// The same policy, with models of this maker if it learns.
+    /// Returns this policy; if it learns, with models that `maker` creates.
     pub fn with_maker(&self, maker: Maker) -> Spec {
         match self {
             Spec::Plain(spec) => Spec::Plain(spec.clone()),
@@ -152,7 +152,7 @@ impl Spec {
         }
     }
 
-    /// Calls the visitor with the policy's own type.
+    /// Calls the visitor with the policy's concrete type.
     pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
         match self {
             Spec::Plain(spec) => spec.visit(visitor),
@@ -176,6 +176,8 @@ impl From<LearnedSpec> for Spec {
 impl FromStr for Spec {
     type Err = SpecError;
 
+    /// Parses a name with knobs after colons.
+    ///
     /// ```
     /// use learn::any::Spec;
     /// assert!(matches!("clock:2".parse(), Ok(Spec::Plain(_))));

@@ -1,27 +1,27 @@
-//! Regression by gradient-boosted trees: trained by a library, evaluated here.
+//! Regression by gradient-boosted trees, which a library trains and this file evaluates.
 //!
-//! The library is `forust-ml`. It adds in one fixed order, in arithmetic that is the same on every
-//! machine, and is kept on the caller's thread; so is the evaluation. Predictions walk the
-//! library's trees in a layout of our own, because its `predict` needs the rows as columns of `f64`
-//! each time and follows pointers: predicting all groups every few thousand requests would cost
-//! more than all else that a policy does.
+//! The library is `forust-ml`. It runs on the caller's thread and adds in a fixed order, so that
+//! results are the same on every machine. Evaluation has the same property. Predictions walk a
+//! compact copy of the trees, because the library's own `predict` needs the rows as columns of
+//! `f64` and follows pointers. With it, predicting all groups every few thousand requests would
+//! cost more than everything else that a policy does.
 
 use crate::regressor::{Regressor, Rows, TrainError};
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix};
 use std::fmt;
 
-/// Parameters by which trees are grown. The defaults are those of XGBoost, which the papers use,
-/// except for the number of trees.
+/// Parameters for growing trees. The defaults are XGBoost's, which the papers use, except for the
+/// number of trees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boosting {
     /// Number of trees.
     pub trees: usize,
-    /// Maximum number of decisions to a leaf.
+    /// Maximum depth of a tree.
     pub depth: usize,
     /// Maximum number of leaves of a tree.
     pub leaves: usize,
-    /// Share of the remaining error that each tree explains.
+    /// Share of the remaining error that each tree corrects.
     pub learning_rate: f32,
     /// Minimum number of rows in a leaf.
     pub leaf_rows: usize,
@@ -39,12 +39,13 @@ impl Default for Boosting {
     }
 }
 
-/// Maximum number of different values of a feature that the training distinguishes.
+/// Maximum number of distinct values of a feature that the training distinguishes.
 const BINS: u16 = 256;
 
-/// A decision, or a leaf. A leaf leads to itself, because no feature reaches its threshold. So a
-/// walk takes as many steps as the tree is deep, without a branch, and several walks can be done at
-/// once.
+/// Inner node or leaf of a tree.
+///
+/// A leaf's children are the leaf itself, because no feature reaches its threshold. Therefore every
+/// walk takes as many steps as the tree is deep, without a branch, and several walks can overlap.
 /// ```text
 /// threshold 4 | feature 4 | below 4      from the threshold on, the walk goes to below + 1
 /// ```
@@ -63,27 +64,27 @@ struct Tree {
     depth: u32,
 }
 
-/// A model of gradient-boosted trees.
+/// Model of gradient-boosted trees.
 #[derive(Clone, Debug)]
 pub struct Boosted {
     boosting: Boosting,
     trees: Vec<Tree>,
     nodes: Vec<Node>,
-    /// For each node, the number that it adds to the prediction if it is a leaf.
+    /// For each node, the amount that it adds to the prediction if it is a leaf.
     leaves: Vec<f64>,
-    /// Mean of the targets. Predictions of the trees are in units of `scale` above it.
+    /// Mean of the targets. The trees predict the difference from it in units of `scale`.
     mean: f64,
     scale: f64,
-    /// Features in a row; 0 before the first training.
+    /// Number of features per row; 0 before the first training.
     width: usize,
 }
 
-/// Number of rows that are evaluated at once. Their walks overlap, although each step of a walk
-/// waits for the one before.
+/// Number of rows that are evaluated together. Their walks overlap, although each step of a walk
+/// depends on the step before.
 const AT_ONCE: usize = 8;
 
 impl Boosted {
-    /// An untrained model.
+    /// Creates an untrained model.
     pub fn new(boosting: Boosting) -> Boosted {
         assert!(boosting.trees > 0);
         assert!(boosting.learning_rate > 0.0);
@@ -114,14 +115,14 @@ impl Boosted {
         library
     }
 
-    /// Copies the library's trees. A tree of one leaf adds the same to all rows.
+    /// Copies the trees of the library. A tree with a single leaf adds the same amount to all rows.
     fn take(&mut self, grown: &[forust_ml::tree::Tree]) {
         self.trees.clear();
         self.nodes.clear();
         self.leaves.clear();
         for tree in grown {
             let root = self.room(1);
-            // Index in the library's tree, index here, and number of decisions before.
+            // Each element is an index in the library's tree, the index in this one, and the depth.
             let mut ahead = vec![(0, root, 0)];
             let mut deepest = 0;
             while let Some((theirs, ours, depth)) = ahead.pop() {
@@ -134,7 +135,7 @@ impl Boosted {
                 }
                 let below = self.room(2);
                 self.nodes[ours as usize] = Node {
-                    // Thresholds are values of rows, and therefore `f32`.
+                    // Thresholds are feature values, and therefore fit `f32`.
                     threshold: node.split_value as f32,
                     feature: node.split_feature as u32,
                     below,
@@ -162,7 +163,7 @@ impl Boosted {
         u32::try_from(first).expect("trees have fewer than 2^32 nodes")
     }
 
-    /// Returns the sums of the trees for up to [`AT_ONCE`] rows.
+    /// Returns the sums of the trees' leaves for up to [`AT_ONCE`] rows.
     #[inline]
     fn walk(&self, rows: [&[f32]; AT_ONCE]) -> [f64; AT_ONCE] {
         let mut sums = [0.0; AT_ONCE];
@@ -183,9 +184,9 @@ impl Boosted {
     }
 }
 
-/// Returns the mean and the standard deviation. The library gets targets in units of their standard
-/// deviation. The reason is that targets may be as small as one over a day times a megabyte, and
-/// that it squares them in `f32`.
+/// Returns the mean and the standard deviation of the targets. The library receives targets divided
+/// by their standard deviation, because it squares them in `f32`, and a target may be as small as
+/// one over a day times a megabyte.
 fn mean_and_spread(targets: &[f32]) -> (f64, f64) {
     let count = targets.len() as f64;
     let mean = targets.iter().map(|&target| f64::from(target)).sum::<f64>() / count;
@@ -240,7 +241,7 @@ impl Regressor for Boosted {
         assert_eq!(rows.width(), self.width, "it was trained on such rows");
         for first in (0..rows.len()).step_by(AT_ONCE) {
             let count = AT_ONCE.min(rows.len() - first);
-            // If there are fewer rows, the last row is used repeatedly.
+            // If fewer rows are left, the last row is repeated.
             let sums = self.walk(std::array::from_fn(|n| rows.row(first + n.min(count - 1))));
             let compared = sums[..count].iter();
             predictions.extend(compared.map(|sum| (self.mean + sum * self.scale) as f32));
@@ -267,7 +268,8 @@ impl Regressor for Boosted {
     }
 }
 
-/// Makes a regressor for a policy. A host with a clock passes one that measures times.
+/// Function that creates a regressor for a policy. A host with a clock passes one that measures
+/// times.
 #[derive(Clone, Copy)]
 pub struct Maker(pub fn(&Boosting) -> Box<dyn Regressor>);
 
@@ -277,7 +279,7 @@ impl Default for Maker {
     }
 }
 
-/// All makers are equal, because a policy's name does not contain its maker.
+/// All makers are equal, because the text of a policy does not mention its maker.
 impl PartialEq for Maker {
     fn eq(&self, _other: &Maker) -> bool {
         true
@@ -294,7 +296,7 @@ impl fmt::Debug for Maker {
 mod tests {
     use super::*;
 
-    /// Returns random-looking numbers, computed from a seed.
+    /// Returns pseudo-random rows computed from a seed.
     fn rows_of(count: usize, width: usize, mut seed: u64) -> Rows {
         let mut rows = Rows::new(width);
         for _ in 0..count {

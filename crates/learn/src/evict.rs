@@ -1,4 +1,4 @@
-//! Eviction policies that learn, one a file. [`crate::any`] lists their names.
+//! Eviction policies that learn, one per file. [`crate::any`] lists their names.
 
 pub mod gl_cache;
 pub mod lrb;

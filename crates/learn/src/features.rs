@@ -1,5 +1,5 @@
-//! Features of a group in any cache: their names, and the rates at which the cache worked when the
-//! group was written.
+//! Features of a group in any cache: their names, and the rates of the cache when the group was
+//! written.
 
 use policy::Tick;
 use policy::groups::{self, Rates};
@@ -15,10 +15,10 @@ pub const FEATURES: [&str; groups::FEATURES] = [
     "requested objects",
 ];
 
-/// Counts of a cache's work up to a moment.
+/// Counters of a cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// The moment.
+    /// Moment at which the counters were read.
     pub at: Tick,
     /// Number of requests.
     pub requests: u64,
@@ -28,18 +28,18 @@ pub struct Totals {
     pub writes: u64,
 }
 
-/// Factor by which a group's weight in the means decreases with each later group. After eight
-/// groups it is a half.
+/// Factor by which a group's weight in the means decreases with each later group: one half after
+/// eight groups.
 const DECAY: f64 = 0.917;
 
-/// Rates at which the cache worked while the last groups were written, as weighted means. The
-/// counts of one group of sixty entries would be too few, and it may begin and end in the same
-/// second of a clock of whole seconds.
+/// Rates of the cache while the last groups were written, as weighted means. A single group of
+/// sixty entries would give too few counts, and may begin and end within the same second of a clock
+/// that counts whole seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    /// Whether the clock has ever moved.
+    /// Whether the clock has ever advanced.
     has_time: bool,
-    /// Totals when the present group was begun.
+    /// Counters when the current group was begun.
     from: Totals,
     /// Weighted sums over the earlier groups.
     past: Past,
@@ -54,17 +54,18 @@ struct Past {
 }
 
 impl Window {
-    /// Sets the totals from which the rates of the first group are counted.
+    /// Sets the counters from which the first group is measured.
     pub fn begin(&mut self, totals: Totals) {
         self.from = totals;
     }
 
-    /// Whether the clock has ever moved.
+    /// Returns true if the clock has ever advanced.
     pub fn has_time(&self) -> bool {
         self.has_time
     }
 
-    /// Records that a group is full. A clock or a count that goes back is treated as unchanged.
+    /// Updates the rates after a group was filled. A clock or a counter that goes back is treated
+    /// as unchanged.
     pub fn turn(&mut self, totals: Totals) {
         let from = std::mem::replace(&mut self.from, totals);
         let since = |of: fn(&Totals) -> u64| of(&totals).saturating_sub(of(&from)) as f64;
@@ -76,7 +77,7 @@ impl Window {
         past.writes = past.writes * DECAY + since(|totals| totals.writes);
     }
 
-    /// Returns the rates for a group that is begun now; 0 until the clock has moved.
+    /// Returns the rates for a group that begins now; 0 until the clock has advanced.
     pub fn rates(&self) -> Rates {
         let past = &self.past;
         let ratio = |of: f64, over: f64| if over > 0.0 { (of / over) as f32 } else { 0.0 };

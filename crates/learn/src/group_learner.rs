@@ -1,20 +1,20 @@
-//! Learns the utility of an engine's groups: GL-Cache's part outside the engine. Experimental, as
-//! the engine's eviction `gl-cache` is.
+//! Learner of the utility of an engine's groups: the part of GL-Cache outside the engine. It is
+//! experimental, like the engine's eviction `gl-cache`.
 //!
-//! The host reports what the cache has done. The learner samples groups as they are written, trains
-//! when that is due, and ranks groups when the engine has used up the ranking before. Each of these
-//! is a call of its own, as short as possible, so that a server with a time budget can leave one
-//! undone; the simulator makes all at once. Work left undone is done later, within bounds: nothing
-//! accumulates.
+//! The host reports the work of the cache. The learner samples groups as they are written, trains
+//! when that is due, and ranks groups when the engine has used up the previous ranking. Each of
+//! these is a separate call, as short as possible, so that a server with a time budget can postpone
+//! it; the simulator makes all calls at once. Postponed work is done later, within bounds, and does
+//! not accumulate.
 //!
-//! It depends on the clock: if the time never changes, samples collect for no time and nothing is
-//! learned. (`mayfly` gives a rate to traces without times.)
+//! It depends on the clock: if the time never changes, samples never become old enough and nothing
+//! is learned. (`mayfly` assigns a request rate to traces without timestamps.)
 //!
 //! # Validation
-//! The newest quarter of the samples is held out of a training. A model whose predictions of these
-//! have a rank correlation below [`CORRELATION_MIN`] with the observed utilities fails: the ranking
-//! of the model before is withdrawn, and nothing is ranked until a training succeeds. Meanwhile the
-//! engine evicts without a ranking.
+//! The newest quarter of the samples is held out of a training. If the model's predictions for it
+//! have a rank correlation below [`CORRELATION_MIN`] with the observed utilities, the model fails:
+//! the previous model's ranking is withdrawn, and nothing is ranked until a training succeeds.
+//! Meanwhile the engine evicts without a ranking.
 
 use crate::boosted::{Boosting, Maker};
 use crate::features::{FEATURES, Totals, Window};
@@ -26,25 +26,24 @@ use policy::Tick;
 use policy::groups::Groups;
 use policy::parts::chance::Chance;
 
-/// Minimum number of samples for a training. A model from fewer predicts badly.
+/// Minimum number of samples for a training. With fewer, the model predicts badly.
 const SAMPLES_MIN: usize = 128;
-/// Number of samples wanted during the time in which as many groups are written as the cache holds.
-/// If these are few, several samples are taken at a time.
+/// Number of samples wanted while as many groups are written as the cache holds. If that is only a
+/// few groups, several samples are taken at a time.
 const SAMPLES_WANTED: u64 = 256;
 const DRAWS_MIN: u64 = 2;
 const DRAWS_MAX: u64 = 8;
-/// Maximum number of missed calls of `sample` that are made up for. Older groups are not sampled
-/// any more.
+/// Maximum number of missed calls of `sample` that are made up for. Older groups are no longer
+/// sampled.
 const BEHIND_MAX: u64 = 8;
-/// One in this number of samples is held out for validation.
+/// Divisor of the samples that gives the number held out for validation.
 const HELD_OUT_PART: usize = 4;
 /// Minimum rank correlation of a valid model.
 pub const CORRELATION_MIN: f64 = 0.1;
-/// A ranking names this many times the number of groups that are evicted before the next one is
-/// requested.
+/// Factor by which a ranking names more groups than are evicted before the next one is requested.
 const AHEAD: usize = 2;
 
-/// Returns the number of groups sampled at once.
+/// Returns the number of groups to sample at once.
 fn draws(groups: &impl Groups) -> u64 {
     (SAMPLES_WANTED / groups.extent().groups.max(1)).clamp(DRAWS_MIN, DRAWS_MAX)
 }
@@ -54,11 +53,11 @@ fn draws(groups: &impl Groups) -> u64 {
 pub struct GroupLearnerConfig {
     /// Interval between two trainings.
     pub interval: Interval,
-    /// Share of the groups that are evicted before all are ranked again.
+    /// Share of the groups that are evicted before all groups are ranked again.
     pub fraction: f32,
-    /// Seed of the choice of sampled groups.
+    /// Seed for the choice of sampled groups.
     pub seed: u64,
-    /// Creates the model.
+    /// Function that creates the model.
     pub maker: Maker,
 }
 
@@ -73,10 +72,10 @@ impl Default for GroupLearnerConfig {
     }
 }
 
-/// Counts of a cache so far, taken by its host.
+/// Counters of a cache, as its host reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheTotals {
-    /// The present time.
+    /// Present time.
     pub now: Tick,
     /// Number of requests.
     pub requests: u64,
@@ -84,28 +83,30 @@ pub struct CacheTotals {
     pub misses: u64,
 }
 
-/// Learns the utility of groups and ranks them. The module text describes how a host calls it.
+/// Learner that predicts the utility of groups and ranks them. The module text describes how a host
+/// calls it.
 pub struct GroupLearner {
     regressor: Box<dyn Regressor>,
-    /// Whether the current model passed validation on held-out samples.
+    /// Whether the current model passed the validation on held-out samples.
     is_valid: bool,
-    /// Whether the current model has ranked nothing yet. Then the ranking of the previous model is
-    /// still in use.
+    /// Whether the current model has not ranked yet, so that the previous model's ranking is still
+    /// in use.
     is_new: bool,
-    /// Number of groups begun when a ranking found no group to name. No further ranking is made
-    /// until another group is begun.
+    /// Number of groups begun at the time of a ranking that found no group to name. No further
+    /// ranking is made until another group is begun.
     named_none: Option<u64>,
     schedule: Schedule,
     window: Window,
     chance: Chance,
     fraction: f32,
     has_begun: bool,
-    /// Number of groups begun until the last report. The next fields are those until samples were
-    /// last drawn and until the last training.
+    /// Number of groups begun at the last report.
     seen: u64,
+    /// Number of groups begun when samples were last drawn.
     drawn: u64,
+    /// Number of groups begun at the last training.
     trained: u64,
-    /// Samples are drawn each time that this many groups were begun.
+    /// Number of groups that are begun between two draws of samples.
     stride: u64,
     learning_stats: LearningStats,
     learned_at: Option<Tick>,
@@ -139,12 +140,12 @@ impl GroupLearner {
         }
     }
 
-    /// Whether there is a valid model.
+    /// Returns true if there is a valid model.
     pub fn is_trained(&self) -> bool {
         self.is_valid
     }
 
-    /// Counts of trainings and predictions so far.
+    /// Returns the counters of trainings and predictions.
     pub fn learning_stats(&self) -> LearningStats {
         let mut learning_stats = self.learning_stats.clone();
         let shares = self.regressor.importances();
@@ -153,8 +154,8 @@ impl GroupLearner {
         learning_stats
     }
 
-    /// Returns the comparison of the last model's predictions of held-out samples with the observed
-    /// utilities.
+    /// Returns the comparison of the last model's predictions for held-out samples with the
+    /// observed utilities.
     pub fn held_out(&self) -> Option<&HeldOut> {
         self.held_out.as_ref()
     }
@@ -164,14 +165,14 @@ impl GroupLearner {
         self.learned_at
     }
 
-    /// Bytes on the heap.
+    /// Returns the heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.regressor.heap_bytes()
             + self.rows.heap_bytes()
             + self.predictions.capacity() * size_of::<f32>()
     }
 
-    /// Reports the counts of the cache. Groups begun from now on store the present rates as
+    /// Reports the counters of the cache. Groups begun from now on store the present rates as
     /// features.
     pub fn observe(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         let extent = groups.extent();
@@ -193,12 +194,12 @@ impl GroupLearner {
         }
     }
 
-    /// Whether groups were written that no sample was drawn from.
+    /// Returns true if groups were written from which no sample was drawn yet.
     pub fn wants_samples(&self) -> bool {
         self.seen - self.drawn >= self.stride
     }
 
-    /// Samples a few groups, so that the call is short.
+    /// Samples a few groups, so few that the call is short.
     pub fn sample(&mut self, groups: &impl Groups, now: Tick) {
         let oldest = self.seen.saturating_sub(self.stride * (BEHIND_MAX - 1));
         self.drawn = (self.drawn + self.stride).max(oldest).min(self.seen);
@@ -207,7 +208,7 @@ impl GroupLearner {
         }
     }
 
-    /// Whether a training is due and there are enough samples.
+    /// Returns true if a training is due and there are enough samples.
     pub fn wants_training(&mut self, groups: &impl Groups, totals_now: &CacheTotals) -> bool {
         let entries = groups.extent().entries;
         self.schedule
@@ -215,7 +216,7 @@ impl GroupLearner {
             && groups.sampled_before(self.schedule.mature_time(totals_now.now)) >= SAMPLES_MIN
     }
 
-    /// Trains on the samples that have collected for long enough, and drops them.
+    /// Trains the model on the samples that have collected for long enough, and removes them.
     pub fn train(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         let (mut rows, mut targets) = (Rows::new(FEATURES.len()), Vec::new());
         let mature = self.schedule.mature_time(totals_now.now);
@@ -239,7 +240,7 @@ impl GroupLearner {
             }
         }
         if self.regressor.train(&first, &targets[..learned]).is_err() {
-            // The previous model stays in use, if there was one.
+            // The previous model, if any, stays in use.
             self.learning_stats.failures += 1;
             return;
         }
@@ -263,7 +264,7 @@ impl GroupLearner {
         self.learning_stats.trained_at = Some(totals_now.requests);
     }
 
-    /// Whether a ranking is needed and there is a valid model.
+    /// Returns true if a ranking is needed and there is a valid model.
     pub fn wants_ranking(&self, groups: &impl Groups) -> bool {
         let is_wanted = self.is_new || groups.wants_ranking();
         self.is_valid && is_wanted && self.named_none != Some(self.seen)
@@ -294,7 +295,7 @@ impl GroupLearner {
         groups.rank(&least, quota);
     }
 
-    /// Samples, trains and ranks, as far as each is due.
+    /// Samples, trains and ranks, whatever is due.
     pub fn turn(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         self.observe(groups, totals_now);
         while self.wants_samples() {

@@ -1,27 +1,25 @@
-//! Comparison of a model's predictions with the observed values of rows that it was not trained on.
+//! Comparison of a model's predictions with observed values, for rows on which it was not trained.
 
-/// Number of parts of equal size into which the rows are divided, in the order of their
-/// predictions.
+/// Number of equal parts into which the rows are divided, in the order of their predictions.
 pub const PARTS: usize = 5;
 
-/// A model's predictions of held-out rows, and the observed values.
+/// Predictions of a model for held-out rows, compared with the observed values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeldOut {
     /// Number of rows.
     pub rows: usize,
     /// Spearman's rank correlation: 1 if predictions and observed values have the same order, −1 if
-    /// the opposite one. `None` if all of either are equal.
+    /// they have opposite orders. `None` if all predictions or all observed values are equal.
     pub correlation: Option<f64>,
-    /// Mean prediction of each fifth of the rows, the one with the lowest predictions first.
+    /// Mean prediction of each fifth of the rows, lowest predictions first.
     pub predicted: [f64; PARTS],
-    /// Mean observed value of the same rows as in `predicted`.
+    /// Mean observed value of the same fifths.
     pub realised: [f64; PARTS],
 }
 
 impl HeldOut {
     /// Compares predictions with observed values, row by row. Returns `None` if there are fewer
-    /// rows than
-    /// [`PARTS`].
+    /// than [`PARTS`] rows.
     ///
     /// ```
     /// use learn::HeldOut;
@@ -35,7 +33,7 @@ impl HeldOut {
             return None;
         }
         let order = order(predicted);
-        // Part k has the rows from k/5 to (k + 1)/5 of all. Each part has at least one row.
+        // Part k has the rows from k/5 to (k + 1)/5 of the total, and at least one row.
         let part = |k: usize| &order[k * rows / PARTS..(k + 1) * rows / PARTS];
         let means = |values: &[f32]| {
             std::array::from_fn(|k| {
@@ -52,14 +50,14 @@ impl HeldOut {
     }
 }
 
-/// Returns the indexes of the rows by ascending value. Rows of equal value stay in their order.
+/// Returns the indexes of the rows by ascending value. Rows with equal values keep their order.
 fn order(values: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     order
 }
 
-/// Returns the rank of each row. Rows of equal value share the mean of their ranks.
+/// Returns the rank of each row. Rows with equal values share the mean of their ranks.
 fn ranks(values: &[f32]) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     let mut before = 0;
@@ -71,7 +69,7 @@ fn ranks(values: &[f32]) -> Vec<f64> {
     ranks
 }
 
-/// Returns Pearson's correlation; `None` if either `a` or `b` does not vary.
+/// Returns Pearson's correlation; `None` if `a` or `b` does not vary.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
@@ -101,7 +99,7 @@ mod tests {
         assert_eq!(of(&up, &down).correlation, Some(-1.0));
         assert_eq!(of(&up, &[7.0; 6]).correlation, None);
         assert_eq!(of(&[0.0; 6], &up).correlation, None);
-        // Calculated by hand: ranks 0 1 2 3 4 against 0.5 0.5 2 3 4.
+        // The expected value was calculated by hand: ranks 0 1 2 3 4 against 0.5 0.5 2 3 4.
         let tied = of(&[1.0, 2.0, 3.0, 4.0, 5.0], &[0.0, 0.0, 1.0, 2.0, 3.0]);
         let wanted = 9.5 / (10.0f64 * 9.5).sqrt();
         assert!((tied.correlation.unwrap_or(0.0) - wanted).abs() < 1e-12);

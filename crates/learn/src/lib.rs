@@ -1,14 +1,15 @@
 //! Eviction policies that learn, and the regression that they use.
 //!
-//! Each policy implements the contract of `policy`, so that the same host runs it. They have a
-//! crate of their own because the regression is a library, and `policy` has no dependencies.
+//! Each policy implements the `Policy` trait of the crate `policy`, so that the same hosts run it.
+//! The policies are in a separate crate because the regression is an external library, while
+//! `policy` has no dependencies.
 //!
 //! This crate has no clock, random source, threads or files. A policy trains in
-//! [`policy::Policy::evict`], on its host's thread, and counts trainings and predictions; a host
+//! [`policy::Policy::evict`], on its host's thread, and counts trainings and predictions. A host
 //! with a clock measures the time that they take.
 //!
 //! Start with `regressor.rs`, the interface between policies and models. `any.rs` lists the
-//! policies. `group_learner.rs` learns the utility of groups of an engine that evicts by itself
+//! policies. `group_learner.rs` learns the utility of groups for an engine that evicts by itself
 //! (experimental). `features.rs` and `schedule.rs` are shared by all policies that learn about
 //! groups.
 #![forbid(unsafe_code)]

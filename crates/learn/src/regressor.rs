@@ -1,12 +1,12 @@
-//! The interface between policies and models: rows of features as input, one number for each row as
+//! Interface between policies and models: rows of features as input, and one number per row as
 //! output.
 //!
-//! It is deliberately narrow: no classes, weights, missing values or validation. So any regression
-//! can be used without a change of policies, and a test can use a model of its own.
+//! It is deliberately narrow: no classes, weights, missing values or validation. Therefore any
+//! regression can be used without changing the policies, and a test can use its own model.
 
 use std::fmt;
 
-/// A table of features, row after row. Every number in it is finite.
+/// Table of features, row by row. Every number in it is finite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
     width: usize,
@@ -24,7 +24,7 @@ impl Rows {
     }
 
     /// Appends a row. NaN becomes 0 and infinity the largest number, so that a rate over no time or
-    /// a mean of nothing does no harm.
+    /// a mean of no values does no harm.
     ///
     /// ```
     /// let mut rows = learn::Rows::new(2);
@@ -36,22 +36,22 @@ impl Rows {
         self.values.extend(row.iter().map(|&value| finite(value)));
     }
 
-    /// Removes all rows, and keeps the memory for later rows.
+    /// Removes all rows, but keeps their memory for later rows.
     pub fn clear(&mut self) {
         self.values.clear();
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.values.len() / self.width
     }
 
-    /// Whether there is no row.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Number of features in a row.
+    /// Returns the number of features per row.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -61,12 +61,12 @@ impl Rows {
         &self.values[index * self.width..][..self.width]
     }
 
-    /// All rows in order.
+    /// Returns an iterator over all rows, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
         self.values.chunks_exact(self.width)
     }
 
-    /// Bytes on the heap.
+    /// Returns the heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.values.capacity() * size_of::<f32>()
     }
@@ -80,14 +80,14 @@ fn finite(value: f32) -> f32 {
     }
 }
 
-/// Reason for which a training failed. The previous model stays in use.
+/// Reason why a training failed. The previous model stays in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrainError {
-    /// Fewer than two rows.
+    /// There are fewer than two rows.
     TooFew,
     /// A target is not a finite number.
     NotANumber,
-    /// All targets are the same, or no feature separates them.
+    /// All targets are equal, or no feature separates them.
     AllAlike,
     /// The library failed for a reason that its documentation does not mention for such rows.
     Refused,
@@ -106,20 +106,23 @@ impl fmt::Display for TrainError {
 
 impl std::error::Error for TrainError {}
 
-/// A model that predicts a number from a row of features. Each training begins from scratch.
+/// Model that predicts a number from a row of features. Each training starts from scratch.
 ///
-/// Equal rows and targets give an equal model, and an equal model gives equal predictions, on every
+/// Equal rows and targets give equal models, and equal models give equal predictions, on every
 /// machine and with any number of threads.
 pub trait Regressor: Send {
-    /// Trains on rows, each with the number to predict for it. On an error the previous model is
+    /// Trains the model on rows and their target values.
+    ///
+    /// # Errors
+    /// Returns an error if the rows are too few or cannot be learned from. The previous model is
     /// kept.
     fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError>;
-    /// Whether a training has succeeded.
+    /// Returns true if a training has succeeded.
     fn is_trained(&self) -> bool;
     /// Appends a prediction for each row; zeros before the first training.
     fn predict(&self, rows: &Rows, predictions: &mut Vec<f32>);
-    /// Importance of each feature, as shares of 1; empty before the first training.
+    /// Returns the importance of each feature as a share of 1; empty before the first training.
     fn importances(&self) -> Vec<f32>;
-    /// Bytes on the heap.
+    /// Returns the heap memory in bytes.
     fn heap_bytes(&self) -> usize;
 }

@@ -1,34 +1,34 @@
-//! Schedule of the trainings of a model of groups, and of the samples that each may use.
+//! Schedule of the trainings of a group model, and of the samples that each training may use.
 
 use policy::Tick;
 
 pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// Days that the clock must run before [`Interval::Auto`] trains daily.
+/// Number of days that the clock must run before [`Interval::Auto`] trains daily.
 const DAYS_BEFORE_DAILY: u64 = 3;
-/// Number of requests for each entry held after which [`Interval::Auto`] trains, until it trains
+/// Number of requests per held entry between two trainings of [`Interval::Auto`], until it trains
 /// daily. In about this time all entries are replaced once.
 const REQUESTS_PER_ENTRY: u64 = 8;
-/// A sample is used once it has collected for one part in this number of an interval.
+/// Divisor of the interval that gives the minimum age of a sample to be used.
 const MATURE: u64 = 4;
 
 /// Interval between two trainings of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interval {
-    /// First after a number of requests, and daily once the clock has run for some days.
+    /// After a number of requests at first, and daily once the clock has run for some days.
     #[default]
     Auto,
-    /// Each day of the clock.
+    /// Once per day of the clock.
     Daily,
-    /// After this number of requests for each entry held.
+    /// After this number of requests per held entry.
     Requests(u32),
 }
 
-/// Decides when a model is trained, from the times of the first call and of the last training.
+/// Schedule that decides when a model is trained.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedule {
     interval: Interval,
     began_at: Tick,
-    /// Clock and count of requests at the last training, or at the beginning.
+    /// Time and request count of the last training, or of the beginning.
     trained_at: (Tick, u64),
 }
 
@@ -47,12 +47,12 @@ impl Schedule {
         self.trained_at = (now, requests);
     }
 
-    /// Records a training, whether it succeeded or not.
+    /// Records a training, successful or not.
     pub fn trained(&mut self, now: Tick, requests: u64) {
         self.trained_at = (now, requests);
     }
 
-    /// Whether a training is due in a cache with this many entries.
+    /// Returns true if a training is due in a cache that holds `held` entries.
     pub fn is_due(&mut self, now: Tick, requests: u64, held: u64) -> bool {
         if now < self.trained_at.0 {
             self.trained_at.0 = now; // The clock went back: the day begins again.
@@ -72,12 +72,12 @@ impl Schedule {
         }
     }
 
-    /// Returns the number of a request: samples taken before it have collected for long enough.
+    /// Returns the request number before which samples are old enough to be used.
     pub fn mature_request(&self, requests: u64) -> u64 {
         requests - requests.saturating_sub(self.trained_at.1) / MATURE
     }
 
-    /// Returns a time: samples taken before it have collected for long enough.
+    /// Returns the time before which samples are old enough to be used.
     pub fn mature_time(&self, now: Tick) -> Tick {
         Tick(now.0 - now.0.saturating_sub(self.trained_at.0.0) / MATURE)
     }

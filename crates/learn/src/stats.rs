@@ -1,32 +1,34 @@
-//! Statistics of a policy's learning, which hosts report.
+//! Statistics of a learning policy, which hosts report.
 
 use policy::Policy;
 
-/// Statistics of a policy that learns.
+/// Statistics of a learning policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LearningStats {
-    /// Number of models trained; each replaced the one before.
+    /// Number of trained models. Each replaced the previous one.
     pub trainings: u64,
-    /// Number of trainings that yielded no model.
+    /// Number of trainings that produced no model.
     pub failures: u64,
-    /// Number of rows of features in all trainings.
+    /// Total number of feature rows in all trainings.
     pub training_rows: u64,
-    /// Number of batches that the model was evaluated on.
+    /// Number of batches for which the model was evaluated.
     pub inferences: u64,
-    /// Number of rows of features in these batches.
+    /// Total number of feature rows in these batches.
     pub inference_rows: u64,
-    /// Number of the request at which the current model was trained; `None` before the first.
+    /// Number of the request at which the current model was trained; `None` before the first
+    /// training.
     pub trained_at: Option<u64>,
-    /// Number of groups evicted, those merged into others included; 0 for a policy that does not
+    /// Number of evicted groups, including groups merged into others; 0 for a policy that does not
     /// evict whole groups.
     pub groups_evicted: u64,
-    /// Bytes on the heap that serve only training and prediction.
+    /// Heap memory that serves only training and prediction, in bytes.
     pub learning_bytes: u64,
-    /// Weight of each feature in the current model, as shares of one; empty before the first model.
+    /// Importance of each feature in the current model, as a share of 1; empty before the first
+    /// training.
     pub importances: Vec<(&'static str, f32)>,
 }
 
-/// A policy that learns, with its statistics.
+/// Policy that learns and reports its statistics.
 pub trait Learns: Policy {
     /// Returns the statistics so far; `None` for a policy that knows the future.
     fn learning_stats(&self) -> Option<LearningStats>;

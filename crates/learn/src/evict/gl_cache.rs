@@ -94,46 +94,46 @@ use policy::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
 use samples::Samples;
 use trials::Trials;
 
-/// Minimum number of samples for a training. A model from fewer predicts badly: with forty,
-/// lirs_sprite misses a third more than without a model.
+/// Minimum number of samples for a training. With fewer, the model predicts badly: with forty
+/// samples, it misses a third more on lirs_sprite than no model at all.
 const SAMPLES_MIN: usize = 128;
-/// Number of groups sampled each time that a group is full.
+/// Number of groups sampled each time a group is full.
 const DRAWS: usize = 2;
-/// Minimum number of groups; small caches have smaller groups. With only twenty groups a ranking
-/// would have too few to choose from.
+/// Minimum number of groups. Small caches have smaller groups, because a ranking needs more than
+/// twenty to choose from.
 const GROUPS_MIN: usize = 200;
 
-/// GL-Cache. With `ORACLE`, utility is known instead of predicted.
+/// GL-Cache. With `ORACLE`, the utility of groups is known from the future instead of predicted.
 pub struct GlCache<const ORACLE: bool = false> {
     groups: Groups,
-    /// The group that is being written, or [`NONE`].
+    /// Group that is being written, or [`NONE`].
     open: u32,
-    /// Group from which the round by age continues.
+    /// Group from which the next search by age continues.
     hand: u32,
     held: usize,
     stage: Stage,
-    /// The groups that are being merged, the oldest first.
+    /// Groups that are being merged, oldest first.
     merging: Vec<u32>,
-    /// Entries of these groups: at first in order of worth, the highest last, and then the victims,
-    /// the next one last.
+    /// Entries of the groups that are being merged. First they are sorted by value, highest last;
+    /// then only the victims remain, the next one last.
     examined: Vec<Examined>,
-    /// Groups by utility, the least useful last.
+    /// Groups sorted by utility, least useful last.
     ranked: Vec<Ranked>,
     rows: Rows,
     predictions: Vec<f32>,
-    /// Number of groups to evict before all are ranked again.
+    /// Number of groups to evict before all groups are ranked again.
     quota: usize,
     window: Window,
     samples: Samples,
     regressor: Box<dyn Regressor>,
     schedule: Schedule,
-    /// Number of groups filled since the last training. Samples are drawn each time that `stride`
-    /// groups were filled.
+    /// Number of groups filled since the last training. Samples are drawn each time `stride` groups
+    /// have been filled.
     closed: usize,
     stride: usize,
     learning_stats: LearningStats,
     chance: Chance,
-    /// The strategy of the present merge.
+    /// Strategy of the current merge.
     merging_strategy: Strategy,
     trials: Option<Box<Trials>>,
     capacity: u64,
@@ -145,7 +145,7 @@ pub struct GlCache<const ORACLE: bool = false> {
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
-    /// Number of entries in a group, fewer in small caches.
+    /// Returns the number of entries per group, which is lower in small caches.
     fn group_size(&self) -> usize {
         self.group_size.min(self.held / GROUPS_MIN).max(1)
     }
@@ -154,7 +154,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.len() > usize::from(self.open != NONE)
     }
 
-    /// Returns the group that is being written; begins one if there is none.
+    /// Returns the group that is being written, or begins one.
     fn open(&mut self, facts: &impl Facts) -> u32 {
         if self.open == NONE {
             self.open = self.groups.add(NONE, self.group_size);
@@ -167,7 +167,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.open
     }
 
-    /// Ends the group that was written, because it is full.
+    /// Ends the group that is being written, because it is full.
     fn close(&mut self, cells: &mut impl Cells<EntryState>) {
         self.window.turn(cells);
         self.open = NONE;
@@ -177,7 +177,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// Samples a random group, unless it cannot be sampled or already is. Members that a merge
+    /// Samples a random group, unless it is already sampled or cannot be. Members that a merge
     /// would keep count as requested.
     fn draw(&mut self, cells: &mut impl Cells<EntryState>) {
         let id = self.chance.below(self.groups.ids() as u64) as u32;
@@ -214,7 +214,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.groups.remove(id);
     }
 
-    /// Returns the next younger group. A round ends before the group that is being written;
+    /// Returns the next younger group. The search ends before the group that is being written;
     /// otherwise it would stay at the young end and evict only new entries.
     fn closed_after(&self, id: u32) -> u32 {
         match self.groups.at(id).next {
@@ -223,7 +223,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// Whether a training is due.
+    /// Returns true if a training is due.
     fn is_due(&mut self, facts: &impl Facts) -> bool {
         if self.samples.len() < SAMPLES_MIN {
             return false;
@@ -234,7 +234,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             && self.samples.older_than(mature) >= SAMPLES_MIN
     }
 
-    /// Bytes that a cache which merges groups by age would not need.
+    /// Returns the memory that learning takes, in bytes: what a cache that merges groups by age
+    /// would not need.
     fn learning_bytes(&self) -> usize {
         self.groups.feature_bytes()
             + self.ranked.capacity() * size_of::<Ranked>()
@@ -245,7 +246,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
             + self.trials.as_ref().map_or(0, |trials| trials.heap_bytes())
     }
 
-    /// Trains on the samples that have collected for long enough, and drops them.
+    /// Trains the model on the samples that have collected for long enough, and removes them.
     fn train(&mut self, facts: &impl Facts) {
         let mature = self.schedule.mature_request(facts.requests());
         let mut targets = Vec::new();

@@ -53,39 +53,39 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 policy::knobs! {
-    /// The numeric knobs of [`Lrb`].
+    /// Numeric knobs of [`Lrb`].
     pub struct LrbKnobs {
-        /// The memory window in requests; 0 chooses by `turns`.
+        /// Memory window in requests; 0 derives it from `turns`.
         window: u64 = 0, 0 => 1_000_000_000_000;
-        /// Number by which the requests that it took to fill the cache are multiplied to choose the
-        /// window.
+        /// Factor for a derived memory window, applied to the number of requests that filled the
+        /// cache.
         turns: f64 = 4.0, 0.1 => 1000.0;
-        /// Number of labelled samples on which a model is trained.
+        /// Number of labelled samples per training.
         batch: u32 = 131_072, 64 => 16_777_216;
-        /// Entries drawn for an eviction.
+        /// Number of entries drawn per eviction.
         candidates: u16 = 64, 1 => 256;
         /// Whether the predicted distance is multiplied by the entry's weight.
         size: u8 = 1, 0 => 1;
     }
 }
 
-/// Number of requests of an object that are remembered: the time of the last one, and the gaps
+/// Number of an object's requests that are remembered: the time of the last one, and the gaps
 /// between them.
 const PAST: usize = 32;
-/// Number of counters of requests that decay with the distance. The half-life of the first is 2^10
-/// requests, that of each other twice the one before.
+/// Number of request counters that decay with the distance. The first has a half-life of 2^10
+/// requests, and each other one twice the half-life of the previous one.
 const COUNTERS: usize = 10;
 const FIRST_HALVING_LOG: u32 = 10;
-/// Features in a row: age, gaps, weight, requests within the window, counters.
+/// Number of features per row: age, gaps, weight, requests within the window, and counters.
 const WIDTH: usize = PAST + 2 + COUNTERS;
-/// Minimum memory window that is chosen automatically, in requests.
+/// Minimum of a derived memory window, in requests.
 const WINDOW_MIN: u64 = 64;
-/// Maximum number of objects past the window that one request drops.
+/// Maximum number of objects beyond the window that one request drops.
 const FORGOTTEN_MAX: usize = 4;
 
 const _: () = assert!(WIDTH == 44, "as many features as the source has");
 
-/// The source's parameters of LightGBM, as far as the regression of this crate has them too.
+/// LightGBM parameters of the source, as far as this crate's regression has them, too.
 const BOOSTING: Boosting = Boosting {
     trees: 32,
     depth: 6,
@@ -94,7 +94,7 @@ const BOOSTING: Boosting = Boosting {
     leaf_rows: 20,
 };
 
-/// Names of the features in order; all gaps have the same name.
+/// Names of the features, in order. All gaps share one name.
 const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
     "age",
     "gaps",
@@ -112,12 +112,12 @@ const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
     "counter 2^19",
 ];
 
-/// The knobs of [`Lrb`], and the maker of its model.
+/// Knobs of [`Lrb`], and the function that creates its model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LrbConfig {
     /// The numeric knobs.
     pub knobs: LrbKnobs,
-    /// Creates the regressor.
+    /// Function that creates the regressor.
     pub maker: Maker,
 }
 
@@ -134,7 +134,7 @@ impl Knobs for LrbConfig {
     }
 }
 
-/// Passes key hashes through, because they are evenly distributed.
+/// Hasher that returns key hashes unchanged, because they are evenly distributed.
 #[derive(Clone, Copy, Default)]
 struct IdentityHasher(u64);
 
@@ -150,21 +150,21 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// A remembered object.
+/// Remembered object, cached or not.
 #[derive(Clone, Debug)]
 struct Object {
     key_hash: u64,
-    /// Number of its last request.
+    /// Number of the object's last request.
     last: u64,
     weight: u32,
-    /// Slot of its entry, while it is cached.
+    /// Slot of the object's entry while it is cached.
     slot: Option<Slot>,
     /// Index of the object in `known`.
     place: u32,
-    /// Distances between consecutive requests of the object, the most recent first.
+    /// Distances between consecutive requests of the object, most recent first.
     gaps: VecDeque<u32>,
     counters: [f32; COUNTERS],
-    /// Numbers of the requests at which it was sampled since its last request.
+    /// Numbers of the requests at which the object was sampled since its last request.
     samples: Vec<u64>,
 }
 
@@ -182,7 +182,7 @@ impl Object {
         }
     }
 
-    /// Counts the request of number `now`.
+    /// Counts a request with number `now`.
     fn request(&mut self, now: u64) {
         let gap = now - self.last;
         for (log, counter) in (FIRST_HALVING_LOG..).zip(&mut self.counters) {
@@ -195,7 +195,7 @@ impl Object {
         self.last = now;
     }
 
-    /// The features at the request of number `at`, which is not before the last one.
+    /// Returns the features at the request with number `at`, which must not be before the last one.
     fn features(&self, at: u64, window: u64) -> [f32; WIDTH] {
         let mut row = [f32::INFINITY; WIDTH];
         let age = at - self.last;
@@ -217,7 +217,7 @@ impl Object {
     }
 }
 
-/// 1 halved this number of times.
+/// Returns 1 halved `times` times.
 fn halved(times: u64) -> f32 {
     match times {
         0..=126 => f32::from_bits((127 - times as u32) << 23),
@@ -225,8 +225,8 @@ fn halved(times: u64) -> f32 {
     }
 }
 
-/// Natural logarithm of a number of at least 1, by sums and products alone, because those of
-/// standard libraries may differ in the last bit between machines.
+/// Returns the natural logarithm of a number of at least 1. It uses only sums and products, because
+/// the results of standard libraries may differ in the last bit between machines.
 pub(super) fn logarithm(number: u64) -> f32 {
     debug_assert!(number > 0);
     let exponent = number.ilog2();
@@ -243,29 +243,31 @@ pub(super) fn logarithm(number: u64) -> f32 {
 /// Learning relaxed Belady. The module text is its card.
 pub struct Lrb {
     model: Box<dyn Regressor>,
-    /// Remembered objects, at indexes that do not change; vacant indexes are listed in `vacant`.
+    /// Remembered objects at stable indexes. `vacant` lists the unused indexes.
     objects: Vec<Object>,
     vacant: Vec<u32>,
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
-    /// Indexes of the objects that samples are drawn from.
+    /// Indexes of the objects from which samples are drawn.
     known: Vec<u32>,
-    /// Cached objects by the number of their last request. `gone` has those that are only
+    /// Cached objects, by the number of their last request. `gone` has the objects that are only
     /// remembered.
     cached: BTreeMap<u64, u32>,
     gone: BTreeMap<u64, u32>,
     /// Number of requests so far.
     now: u64,
-    /// The memory window; `None` until something was evicted.
+    /// Memory window in requests; `None` until the first eviction.
     window: Option<u64>,
     /// Rows of the labelled samples.
     rows: Rows,
     labels: Vec<f32>,
-    /// Rows of the drawn entries, and their predictions.
+    /// Rows of the drawn entries.
     candidate_rows: Rows,
+    /// Predictions for `candidate_rows`.
     compared: Vec<f32>,
     learning_stats: LearningStats,
-    /// Entries drawn for the present eviction. The next field is the number of draws left.
+    /// Entries drawn for the current eviction.
     drawn: Vec<u32>,
+    /// Number of entries that are still to be drawn for the current eviction.
     undrawn: u16,
     chance: Chance,
     config: LrbKnobs,
@@ -282,7 +284,7 @@ impl Lrb {
         meta - 1
     }
 
-    /// Makes room for an object that is not remembered.
+    /// Adds an object that is not remembered, and returns its index.
     fn add(&mut self, key_hash: u64) -> u32 {
         let mut object = Object::new(key_hash);
         object.place = self.known.len() as u32;
@@ -316,7 +318,7 @@ impl Lrb {
         self.vacant.push(number);
     }
 
-    /// Counts a request for an object: labels its samples, and samples a random object.
+    /// Counts a request for an object: labels the object's samples, and samples a random object.
     fn request(&mut self, number: u32) {
         self.now += 1;
         let now = self.now;
@@ -333,14 +335,14 @@ impl Lrb {
         }
     }
 
-    /// Labels the samples of an object, each with the distance that `distance` returns for it.
+    /// Labels the samples of an object. `distance` returns the label of each.
     fn label(&mut self, number: u32, distance: impl Fn(u64) -> u64) {
         let Some(window) = self.window else {
             return;
         };
         let object = &mut self.objects[number as usize];
         for at in std::mem::take(&mut object.samples) {
-            // Labels beyond the batch are dropped, so that all labels of a batch are from one
+            // Labels beyond the batch are dropped, so that all labels of a batch come from one
             // period.
             if self.labels.len() < self.config.batch as usize {
                 self.rows.push(&object.features(at, window));
@@ -349,7 +351,7 @@ impl Lrb {
         }
     }
 
-    /// Drops objects that are only remembered and have passed the window, the oldest first.
+    /// Drops remembered objects that are beyond the window, oldest first.
     fn forget_past(&mut self) {
         for _ in 0..FORGOTTEN_MAX {
             match self.gone.first_key_value() {
@@ -362,14 +364,16 @@ impl Lrb {
         }
     }
 
-    /// Labels the samples of an object whose window passed without a request, and drops the object.
+    /// Labels the samples of an object whose window has passed without a request, and drops the
+    /// object.
     fn give_up(&mut self, number: u32) {
         let window = self.window.expect("something was evicted");
         self.label(number, |_| 2 * window);
         self.drop_object(number);
     }
 
-    /// Trains on a full batch. On an error the previous model is kept, and the batch is dropped.
+    /// Trains the model on a full batch, and drops the batch. On an error the previous model is
+    /// kept.
     fn train(&mut self) {
         match self.model.train(&self.rows, &self.labels) {
             Ok(()) => {
@@ -383,7 +387,7 @@ impl Lrb {
         self.labels.clear();
     }
 
-    /// Takes an entry out of the cache. It is remembered until the window has passed.
+    /// Evicts the entry of an object, which is remembered until the window has passed.
     fn evict_object(&mut self, cells: &mut impl Cells<u32>, number: u32) -> Eviction {
         self.drawn.clear();
         self.undrawn = self.config.candidates;
@@ -477,7 +481,7 @@ impl Policy for Lrb {
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         let key_hash = cells.key_hash(slot);
         let remembered = self.numbers.get(&key_hash).copied();
-        // If two keys have one hash, the later one is found again.
+        // If two keys have the same hash, the later one is found again.
         let is_removed = |&number: &u32| self.objects[number as usize].slot.is_none();
         let number = match remembered.filter(is_removed) {
             Some(number) => {
@@ -540,7 +544,7 @@ impl Policy for Lrb {
             }
             match self.furthest() {
                 Some(number) => return self.evict_object(cells, number),
-                // All drawn entries were removed meanwhile.
+                // All drawn entries have been removed meanwhile.
                 None => self.undrawn = self.config.candidates,
             }
         }
@@ -550,8 +554,8 @@ impl Policy for Lrb {
     fn heap_bytes(&self) -> usize {
         let own = |object: &Object| object.gaps.capacity() * 4 + object.samples.capacity() * 8;
         let objects: usize = self.objects.iter().map(own).sum();
-        // A table has one byte beside each entry, and seven in eight are taken; a tree's nodes are
-        // two thirds full.
+        // A table has one byte per slot beside the entry, and seven in eight slots are used; a
+        // tree's nodes are two thirds full.
         let tables =
             self.numbers.capacity() * 8 / 7 * 17 + (self.cached.len() + self.gone.len()) * 18;
         objects

@@ -60,24 +60,24 @@ use round::Round;
 use std::collections::{BinaryHeap, VecDeque};
 
 policy::knobs! {
-    /// The numeric knobs of [`ThreeLCache`].
+    /// Numeric knobs of [`ThreeLCache`].
     pub struct ThreeLCacheKnobs {
-        /// Number of labelled samples on which a model is trained.
+        /// Number of labelled samples per training.
         batch: u32 = 65_536, 64 => 16_777_216;
         /// Whether the predicted distance is multiplied by the entry's weight.
         size: u8 = 1, 0 => 1;
-        /// Maximum number of objects known for each entry, the entry itself included.
+        /// Maximum number of objects remembered per cached entry, including the entry itself.
         history: u8 = 6, 2 => 64;
     }
 }
 
-/// Number of labels of which one is used once a model is trained.
+/// Number of labels of which one is used, once a model is trained.
 const LABELS_PER_ROW: u64 = 4;
 /// Maximum number of remembered objects that one request drops.
 const FORGOTTEN_MAX: usize = 4;
-/// Number of requests before it is decided whether more objects are remembered.
+/// Number of requests before the policy decides whether to remember more objects.
 const REQUESTS_PER_HISTORY: u64 = 1_000_000;
-/// The source's parameters of LightGBM, as far as the regression of this crate has them too.
+/// LightGBM parameters of the source, as far as this crate's regression has them, too.
 const BOOSTING: Boosting = Boosting {
     trees: 16,
     depth: 6,
@@ -86,15 +86,15 @@ const BOOSTING: Boosting = Boosting {
     leaf_rows: 20,
 };
 
-/// Names of the features in order; all gaps have the same name.
+/// Names of the features, in order. All gaps share one name.
 const FEATURES: [&str; 4] = ["age", "gaps", "size", "requests"];
 
-/// The knobs of [`ThreeLCache`], and the maker of its model.
+/// Knobs of [`ThreeLCache`], and the function that creates its model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreeLCacheConfig {
     /// The numeric knobs.
     pub knobs: ThreeLCacheKnobs,
-    /// Creates the regressor.
+    /// Function that creates the regressor.
     pub maker: Maker,
 }
 
@@ -111,12 +111,13 @@ impl Knobs for ThreeLCacheConfig {
     }
 }
 
-/// Requests since the history was last full, for the decision whether it becomes longer.
+/// Counts of requests since the history was last full, which decide whether the history becomes
+/// longer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     requests: u64,
     hits: u64,
-    /// Requests for remembered objects that are not cached.
+    /// Number of requests for remembered objects that are not cached.
     returns: u64,
 }
 
@@ -125,36 +126,37 @@ pub struct ThreeLCache {
     model: Box<dyn Regressor>,
     objects: Pool<Object>,
     lookup: Lookup,
-    /// Cached objects from the least recently used on.
+    /// Cached objects, least recently used first.
     queue: Chain,
-    /// Cached objects, for random draws.
+    /// Cached objects in no order, for random draws.
     cached: Vec<u32>,
-    /// Evicted objects, the oldest first; [`NONE`] where one has returned.
+    /// Evicted objects, oldest first; [`NONE`] in place of an object that has returned.
     gone: VecDeque<u32>,
-    /// Number of places that have left `gone`.
+    /// Number of places that have been removed from the front of `gone`.
     gone_before: u64,
-    /// Objects known for each entry.
+    /// Maximum number of objects remembered per cached entry at present.
     history: u8,
-    /// Whether `gone` has been full since `history` was changed.
+    /// Whether `gone` has been full since `history` changed.
     has_full_history: bool,
     use_of_history: Use,
     held_weight: u64,
     fresh: VecDeque<Fresh>,
     fresh_weight: u64,
-    /// Entry from which the collection continues; `None` for the least recently used one.
+    /// Entry from which the collection continues; `None` for the least recently used entry.
     hand: Option<u32>,
     round: Round,
     ranking: Option<Ranking>,
-    /// Candidates that are not evaluated yet.
+    /// Candidates whose predictions have not been computed yet.
     drawn: Vec<u32>,
     predictions: BinaryHeap<Prediction>,
     /// Number of victims left until the next ranking.
     victims_left: u32,
-    /// Number of requests so far, and of those at the last training.
+    /// Number of requests so far.
     now: u64,
+    /// Number of requests at the last training.
     trained_at: u64,
-    /// Longest time without a request after which an object was forgotten, in the last batch and in
-    /// this one.
+    /// Maximum time without a request after which an object was forgotten, in the last batch and in
+    /// the current one.
     forgotten_ages: [u64; 2],
     has_evicted: bool,
     rows: Rows,
@@ -173,7 +175,7 @@ impl ThreeLCache {
         meta - 1
     }
 
-    /// Adds a label for a sampled object, unless it is one of those that are left out.
+    /// Adds a label for a sampled object, unless it is one of the labels that are skipped.
     fn label(&mut self, number: u32, distance: u64) {
         let object = self.objects.at_mut(number);
         let sampled_at = std::mem::take(&mut object.sampled_at);
@@ -185,7 +187,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Counts a request for an object that is known and cached by now, and samples a random object.
+    /// Counts a request for an object that is now known and cached, and samples a random object.
     fn request(&mut self, number: u32) {
         self.now += 1;
         let now = self.now;
@@ -216,7 +218,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Drops the oldest objects of a history that is too long, a few per call.
+    /// Drops the oldest objects of a history that is too long, a bounded number per call.
     fn forget_oldest(&mut self) {
         let len_max = self.cached.len() * (usize::from(self.history) - 1) + 2;
         for _ in 0..FORGOTTEN_MAX {
@@ -246,7 +248,7 @@ impl ThreeLCache {
             self.lookup.remove(&mut self.objects, number);
         }
         self.objects.remove(number);
-        // The pool has freed its memory, so that references to nodes that have left cannot be read.
+        // The pool has freed its memory, so that links of removed nodes can no longer be read.
         if self.objects.is_empty() {
             self.fresh.clear();
             self.fresh_weight = 0;
@@ -254,7 +256,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Takes an object out of the cached ones.
+    /// Removes an object from the cached ones.
     fn leave_cache(&mut self, number: u32) {
         if self.hand == Some(number) {
             self.hand = self.queue.newer(&self.objects, number);
@@ -290,7 +292,8 @@ impl ThreeLCache {
         Eviction::Victim(slot)
     }
 
-    /// Trains on a full batch. On an error the previous model is kept, and the batch is dropped.
+    /// Trains the model on a full batch, and drops the batch. On an error the previous model is
+    /// kept.
     fn train(&mut self) {
         match self.model.train(&self.rows, &self.labels) {
             Ok(()) => {
@@ -308,7 +311,7 @@ impl ThreeLCache {
         self.lengthen_history();
     }
 
-    /// Remembers more objects if a longer history would have had enough of the missed ones.
+    /// Remembers more objects if a longer history would have contained enough of the missed ones.
     fn lengthen_history(&mut self) {
         let used = self.use_of_history;
         if used.requests <= REQUESTS_PER_HISTORY || !self.has_full_history {
@@ -324,7 +327,7 @@ impl ThreeLCache {
         self.use_of_history = Use::default();
     }
 
-    /// Counts a request for the decision about the history.
+    /// Counts a request for the decision about the length of the history.
     fn count_use(&mut self, is_hit: bool, is_known: bool) {
         if self.has_full_history {
             self.use_of_history.requests += 1;
@@ -394,7 +397,7 @@ impl Policy for ThreeLCache {
     fn insert(&mut self, cells: &mut impl Cells<u32>, slot: Slot) {
         let key_hash = cells.key_hash(slot);
         let mut known = self.lookup.find(&self.objects, key_hash);
-        // If two entries have one hash, the later one is found again.
+        // If two entries have the same hash, the later one is found again.
         if let Some(number) = known
             && self.objects.at(number).is_cached
         {

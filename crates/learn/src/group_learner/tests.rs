@@ -1,4 +1,4 @@
-//! Tests with an engine that is a list of groups of known utility.
+//! Tests with an engine that is a list of groups with known utility.
 
 use super::*;
 use policy::groups::{Extent, Features, Rates};
@@ -17,10 +17,11 @@ struct Toy {
     samples_max: usize,
     sampled: Cell<usize>,
     ranking: RefCell<(Vec<usize>, usize)>,
-    /// Whether its ranking is not used up. The next fields are the numbers of rankings and of
-    /// passes over the groups.
+    /// Whether the ranking is not used up yet.
     is_content: bool,
+    /// Number of rankings received.
     rankings: Cell<u64>,
+    /// Number of passes over all groups.
     looks: Cell<u64>,
     now: Tick,
     requests: u64,
@@ -56,8 +57,8 @@ impl Toy {
         }
     }
 
-    /// Advances the time by a second, counts 40 requests and a new group, and lets the learner do
-    /// what is due.
+    /// Advances the time by one second, counts 40 requests and a new group, and lets the learner do
+    /// all due work.
     fn pass(&mut self, learner: &mut GroupLearner) {
         self.now.0 += 1000;
         self.requests += 40;
@@ -172,14 +173,14 @@ fn the_ranking_of_a_model_that_failed_validation_is_withdrawn() {
     pass(&mut toy, &mut learner, 600);
     assert!(learner.is_trained());
     assert!(!toy.ranking.borrow().0.is_empty());
-    // NaN cannot be learned, and the previous model stays.
+    // A model cannot be trained on NaN, so that the previous one stays.
     toy.worth = Some(|_, _| f64::NAN);
     let failures = learner.learning_stats().failures;
     pass(&mut toy, &mut learner, 300);
     assert!(learner.learning_stats().failures > failures);
     assert!(learner.is_trained());
     assert!(!toy.ranking.borrow().0.is_empty());
-    // A model of noise passes validation sometimes, by chance, and fails more often.
+    // A model of noise sometimes passes the validation by chance, but fails more often.
     toy.worth = Some(|_, random| (random >> 40) as f64);
     let mut believed = [0, 0];
     for _ in 0..1200 {

@@ -1,22 +1,23 @@
-//! The bits that the policy keeps in each entry.
+//! Bits that the policy stores in each entry.
 
 use policy::Meta;
 
-/// The entry's bits:
+/// State of an entry:
 /// ```text
 /// bit 63           32 31  12 11  7     6        5 0
 ///    [last request   ][group][hits][requested][tag]
 /// ```
-/// `last request` has the low 32 bits of the request's number, so that ages are right up to 2^32
-/// requests. `group` is [`LEAVING`] while the entry is examined or about to be evicted. `hits` stop
-/// at 31, and halve when a merge keeps the entry. `requested`: since the entry joined its group.
-/// `tag`: the sample of its group that has counted it, 0 none, or [`GHOSTED`].
+/// `last request` has the low 32 bits of the request's number, so that ages are correct up to 2^32
+/// requests. `group` is [`LEAVING`] while the entry is examined or about to be evicted. `hits`
+/// stops at 31, and is halved when a merge keeps the entry. `requested` says whether the entry was
+/// requested since it joined its group. `tag` identifies the sample of its group that has counted
+/// the entry: 0 for none, or [`GHOSTED`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct EntryState(u64);
 
-/// Number of the group of an entry that has none.
+/// Group number of an entry that belongs to no group.
 pub(super) const LEAVING: u32 = (1 << 20) - 1;
-/// Tag of an entry that a merge has kept although it has a ghost.
+/// Tag of an entry that a merge has kept although a ghost of it exists.
 pub(super) const GHOSTED: u8 = 63;
 
 const GROUP_SHIFT: u32 = 12;
@@ -26,8 +27,8 @@ const HITS_MASK: u64 = 31 * ONE_HIT;
 const REQUESTED: u64 = 1 << 6;
 const TAG_MASK: u64 = REQUESTED - 1;
 
-/// Returns the tag of a group's next sample. An entry that keeps its tag during 62 samples of its
-/// group, none of which counts it, is ignored by the next one.
+/// Returns the tag of a group's next sample. If an entry keeps its tag during 62 samples of its
+/// group that do not count it, the next sample ignores it.
 pub(super) fn tag_after(tag: u8) -> u8 {
     tag % (GHOSTED - 1) + 1
 }
@@ -38,7 +39,7 @@ impl EntryState {
         EntryState(requests << 32 | u64::from(group) << GROUP_SHIFT)
     }
 
-    /// Returns the number of requests since the entry's last one, including both.
+    /// Returns the number of requests since the entry's last request, including both.
     pub(super) fn age(self, requests: u64) -> u64 {
         let since = (requests as u32).wrapping_sub((self.0 >> 32) as u32);
         u64::from(since) + 1
@@ -56,7 +57,7 @@ impl EntryState {
         ((self.0 & HITS_MASK) / ONE_HIT) as u32
     }
 
-    /// Halves the hits, rounded up, so that an entry with hits keeps one.
+    /// Halves the hits and rounds up, so that an entry with hits keeps at least one.
     pub(super) fn with_half_the_hits(self) -> EntryState {
         EntryState(self.0 - ((self.0 & HITS_MASK) >> 1 & HITS_MASK))
     }
@@ -66,7 +67,7 @@ impl EntryState {
         ((self.0 & GROUP_MASK) >> GROUP_SHIFT) as u32
     }
 
-    /// Moves the entry to another group, where it has not been requested yet.
+    /// Moves the entry to another group, in which it has not been requested yet.
     pub(super) fn in_group(self, group: u32) -> EntryState {
         EntryState(self.0 & !GROUP_MASK & !REQUESTED | u64::from(group) << GROUP_SHIFT)
     }

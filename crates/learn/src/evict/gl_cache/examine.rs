@@ -1,4 +1,4 @@
-//! Choice of victims: groups are ranked, and the least useful is merged with its neighbours,
+//! Choice of victims: groups are ranked, and the least useful one is merged with its neighbours,
 //! step by step.
 
 use super::entry::{GHOSTED, LEAVING};
@@ -7,34 +7,34 @@ use super::groups::NONE;
 use super::{EntryState, GlCache, Strategy};
 use policy::{Cells, Facts, Slot};
 
-/// The next step of an eviction.
+/// Next step of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Stage {
-    /// Choose groups to merge.
+    /// Choose the groups to merge.
     Idle,
-    /// Rank the group of this number; with an oracle, one member of it a step.
+    /// Rank the group with this number. With an oracle, each step handles one member.
     Ranking { id: u32, member: usize, sum: f64 },
-    /// Examine one member of the merged groups.
+    /// Examine the next member of the groups that are being merged.
     Examining,
-    /// Move the best remaining entry to the new group, `left` more times.
+    /// Move the most valuable remaining entry to the new group, `left` more times.
     Keeping { group: u32, left: usize },
-    /// Return a victim.
+    /// Return the next victim.
     Leaving,
 }
 
-/// An entry of the merged groups.
+/// Member of the groups that are being merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Examined {
     pub(super) slot: Slot,
-    /// Value of the entry: 1 / (size × age), or hits / size.
+    /// Value of the entry: 1 / (size × age), or hits / size, depending on the strategy.
     worth: f32,
-    /// Whether it was requested since it joined its group.
+    /// Whether the entry was requested since it joined its group.
     was_requested: bool,
-    /// Age of the entry. Of two entries with the same worth it decides which is better.
+    /// Age of the entry. It decides between entries of equal value.
     time: f32,
 }
 
-/// A group at the time when all were ranked.
+/// Group with its utility at the time of a ranking.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
     utility: f32,
@@ -42,11 +42,11 @@ pub(super) struct Ranked {
     serial: u64,
 }
 
-/// Minimum number of entries that the strategy of FIFO-Merge compares at once.
+/// Minimum number of entries that the FIFO-Merge strategy compares at once.
 const EXAMINED_MIN: usize = 100;
 
-/// Distance in requests that stands for no further request: longer than any real one, and short
-/// enough that sizes still make a difference.
+/// Distance in requests that stands for "never again". It is longer than any real distance, and
+/// short enough that sizes still make a difference.
 const NEVER: u64 = 1 << 40;
 
 /// Returns the number of requests until the entry's next one.
@@ -57,7 +57,8 @@ fn time_left(facts: &impl Facts, slot: Slot) -> u64 {
 }
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
-    /// Takes one step, which may return a victim. At least one entry is held.
+    /// Takes one step, and returns a victim if the step found one. The cache must hold at least one
+    /// entry.
     pub(super) fn step(&mut self, cells: &mut impl Cells<EntryState>) -> Option<Slot> {
         match self.stage {
             Stage::Idle => self.choose(cells),
@@ -75,7 +76,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         None
     }
 
-    /// Chooses groups to merge, or begins to rank all.
+    /// Chooses the groups to merge, or begins to rank all groups.
     fn choose(&mut self, facts: &mut impl Cells<EntryState>) {
         if !self.has_closed_group() {
             self.close(facts);
@@ -114,7 +115,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         None
     }
 
-    /// Returns the oldest group that this round has not reached yet.
+    /// Returns the oldest group that the current pass has not reached yet.
     fn next_by_age(&mut self) -> u32 {
         if self.hand == NONE {
             self.hand = self.groups.oldest();
@@ -126,8 +127,8 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.hand
     }
 
-    /// Begins to merge a group with those written after it. If these are too few, those before it
-    /// are added.
+    /// Begins to merge a group with groups written after it. If there are too few, groups written
+    /// before it are added.
     fn begin_merge(&mut self, id: u32) {
         assert!(self.merging.is_empty());
         self.merging.push(id);
@@ -193,7 +194,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Ranking { id, member, sum };
     }
 
-    /// Sorts the groups by utility. Of equals the one made first is evicted first.
+    /// Sorts the groups by utility. Among equal groups, the oldest is evicted first.
     fn rank(&mut self) {
         if !ORACLE {
             self.predictions.clear();
@@ -250,7 +251,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         });
     }
 
-    /// Sorts the examined entries, and creates the group for those that are kept.
+    /// Sorts the examined entries, and creates the group for the entries to keep.
     fn merge(&mut self, cells: &impl Facts) {
         let kept = self.kept();
         self.examined.sort_unstable_by(|a, b| {
@@ -272,7 +273,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         self.stage = Stage::Keeping { group, left: kept };
     }
 
-    /// Returns the number of examined entries that are kept.
+    /// Returns the number of examined entries to keep.
     fn kept(&self) -> usize {
         let all = self.examined.len();
         let kept = match self.merging.len() {
@@ -286,7 +287,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         kept.min(self.examined.iter().filter(|one| one.was_requested).count())
     }
 
-    /// Creates the group that replaces the merged ones, with the means of their features.
+    /// Creates the group that replaces the merged ones. Its features are the means of theirs.
     fn merged_group(&mut self, room: usize, now: u64) -> u32 {
         let merged_group = self.groups.add(self.merging[0], room);
         let births: Vec<Birth> = self

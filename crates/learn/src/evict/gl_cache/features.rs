@@ -1,21 +1,21 @@
-//! The features of a group of entries.
+//! Features of a group of entries.
 
 use super::groups::{Birth, Group};
 use crate::features::{FEATURES, Totals, Window as Work};
 use policy::Facts;
 
-/// Names of the features in addition to [`FEATURES`]. They count from the time at which the group
-/// was written or merged.
+/// Names of the features in addition to [`FEATURES`], measured since the group was written or
+/// merged.
 const OF_ITS_OWN: [&str; 2] = ["own age", "own requested objects"];
-/// Number of features in a row.
+/// Number of features per row.
 pub(super) const WIDTH: usize = FEATURES.len() + OF_ITS_OWN.len();
 
-/// Names of the features, in the order of a row.
+/// Returns the names of the features, in the order of a row.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FEATURES.into_iter().chain(OF_ITS_OWN)
 }
 
-/// Rates at which the cache works at present, from which the features of new groups are made.
+/// Present rates of the cache, from which new groups take their features.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     has_begun: bool,
@@ -25,7 +25,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Records the state at the first call. Returns false if it was recorded before.
+    /// Records the first state of the cache. Returns false if a state was recorded before.
     pub(super) fn begin(&mut self, facts: &impl Facts) -> bool {
         if self.has_begun {
             return false;
@@ -52,12 +52,12 @@ impl Window {
         }
     }
 
-    /// Records that a group is full.
+    /// Updates the rates after a group was filled.
     pub(super) fn turn(&mut self, facts: &impl Facts) {
         self.work.turn(self.totals(facts));
     }
 
-    /// Returns the values that a group stores if it is begun now.
+    /// Returns the values that a new group stores at present.
     pub(super) fn birth(&self, facts: &impl Facts) -> Birth {
         Birth {
             at: facts.now(),
@@ -66,7 +66,7 @@ impl Window {
         }
     }
 
-    /// Returns a group's features. If the clock goes back, ages do not change.
+    /// Returns the features of a group. If the clock goes back, ages stay unchanged.
     pub(super) fn features(&self, group: &Group, facts: &impl Facts) -> [f32; WIDTH] {
         let birth = &group.birth;
         let age = match self.work.has_time() {

@@ -4,21 +4,20 @@ use super::entry::{EntryState, LEAVING};
 use policy::groups::Rates;
 use policy::{Cells, Slot, Tick};
 
-/// Number that stands for no group.
+/// Group number that means "no group".
 pub(super) const NONE: u32 = LEAVING;
 
-/// Values stored at a group's creation: the time, and the rates at that time. A merged group gets
-/// the means of its sources.
+/// Time and rates at which a group was created. A merged group gets the means of its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Birth {
     pub(super) at: Tick,
-    /// Number of the request.
+    /// Number of the request at which the group was created.
     pub(super) request: u64,
     pub(super) rates: Rates,
 }
 
 impl Birth {
-    /// Returns the mean of several, of which there is at least one.
+    /// Returns the mean of several births. There must be at least one.
     pub(super) fn mean(births: &[Birth]) -> Birth {
         let count = births.len() as u64;
         let mean = |of: fn(&Birth) -> u64| {
@@ -40,31 +39,31 @@ impl Birth {
     }
 }
 
-/// A group. It is vacant if its serial number is 0.
+/// Group of entries. A serial number of 0 marks a vacant one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) members: Vec<Slot>,
     /// Total weight of the members.
     pub(super) weight: u64,
-    /// Number that distinguishes the group from earlier ones with the same index.
+    /// Serial number, which distinguishes the group from earlier ones with the same index.
     pub(super) serial: u64,
     pub(super) previous: u32,
     pub(super) next: u32,
     pub(super) birth: Birth,
-    /// Number of requests for members, as a feature. `requested` is the number of members
-    /// requested. Both stop at 16 million.
+    /// Number of requests for members, as a feature. It stops at 16 million.
     pub(super) requests: f32,
+    /// Number of members that were requested, as a feature. It stops at 16 million.
     pub(super) requested: f32,
-    /// Number of the request at which the group was begun or made by a merge. `requested_here` is
-    /// the number of members requested since.
+    /// Number of the request at which the group was begun or made by a merge.
     pub(super) made_at: u64,
+    /// Number of members requested since `made_at`.
     pub(super) requested_here: f32,
-    /// Number of the group's last sample. `tag` is that of the entries which this sample has
-    /// counted. Both are 0 before the first sample.
+    /// Number of the group's last sample; 0 before the first one.
     pub(super) sample: u64,
+    /// Tag of the entries that the last sample has counted; 0 before the first one.
     pub(super) tag: u8,
-    /// Whether the group is being merged or filled by a merge. Then it is neither ranked nor
-    /// removed.
+    /// Whether the group is being merged, or is the target of a merge. Meanwhile it is neither
+    /// ranked nor removed.
     pub(super) is_merging: bool,
 }
 
@@ -76,7 +75,7 @@ pub(super) struct Groups {
     oldest: u32,
     youngest: u32,
     serial: u64,
-    /// Capacity for references to entries, summed over all groups.
+    /// Total capacity of all groups for references to entries.
     references: usize,
 }
 
@@ -96,13 +95,13 @@ impl Groups {
         self.all.len() - self.vacant.len()
     }
 
-    /// Returns an upper bound of the groups' numbers.
+    /// Returns an upper bound of the group numbers.
     pub(super) fn ids(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there are unused numbers for two more groups: one to be written, and one as the
-    /// target of a merge.
+    /// Returns true if two more groups can be created: one to be written, and one as the target of
+    /// a merge.
     pub(super) fn has_room(&self) -> bool {
         self.len() + 2 < NONE as usize
     }
@@ -120,7 +119,7 @@ impl Groups {
         &mut self.all[id as usize]
     }
 
-    /// Returns the group of this number, if there is one.
+    /// Returns the group with this number, if it exists.
     pub(super) fn get(&self, id: u32) -> Option<&Group> {
         self.all.get(id as usize).filter(|group| group.serial > 0)
     }
@@ -135,8 +134,8 @@ impl Groups {
         self.all.iter().map(|group| group.members.len())
     }
 
-    /// Creates an empty group, older than `next` and younger than all before it; the youngest of
-    /// all if `next` is [`NONE`].
+    /// Creates an empty group that is older than `next` and younger than all groups before it. If
+    /// `next` is [`NONE`], the group is the youngest.
     pub(super) fn add(&mut self, next: u32, room: usize) -> u32 {
         assert!(self.len() < NONE as usize);
         let id = self.vacant.pop().unwrap_or_else(|| {
@@ -193,7 +192,7 @@ impl Groups {
         self.at_mut(id).weight += u64::from(weight);
     }
 
-    /// Removes a member. A group that has lost most members frees memory.
+    /// Removes a member. A group that has lost most members frees their memory.
     pub(super) fn take(&mut self, id: u32, slot: Slot, weight: u32) {
         self.resize(id, |members| {
             let at = members.iter().position(|member| *member == slot);
@@ -205,7 +204,7 @@ impl Groups {
         self.at_mut(id).weight -= u64::from(weight);
     }
 
-    /// Removes the youngest member and returns it.
+    /// Removes and returns the youngest member.
     pub(super) fn pop(&mut self, id: u32) -> Option<Slot> {
         self.at_mut(id).members.pop()
     }
@@ -223,7 +222,7 @@ impl Groups {
             + self.references * size_of::<Slot>()
     }
 
-    /// Bytes for the features of groups and for their samples.
+    /// Returns the memory for the features of groups and for their samples, in bytes.
     pub(super) fn feature_bytes(&self) -> usize {
         let birth = size_of::<Birth>();
         let counts = 3 * size_of::<f32>() + size_of::<u64>();

@@ -1,10 +1,10 @@
-//! The knobs, whose defaults depend on the mode.
+//! Knobs of the policy. Some defaults depend on the mode.
 
 use crate::{Boosting, Interval, Maker, Regressor};
 use policy::knobs::{Knob, Knobs};
 use std::str::FromStr;
 
-/// The paper's two settings, which give knobs their defaults.
+/// Preset of the knobs. The paper has two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// GL-Cache-E: fewer misses.
@@ -14,23 +14,23 @@ pub enum Mode {
     Throughput,
 }
 
-/// Strategy by which groups are chosen for a merge and entries are chosen to be kept.
+/// Strategy that determines which groups are merged and which entries are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// As FIFO-Merge: by age, keeping the half with the most hits for their weight.
+    /// Merges groups by age and keeps the half with the most hits per weight, like FIFO-Merge.
     #[default]
     Merge,
-    /// By age, keeping only requested entries.
+    /// Merges groups by age and keeps only requested entries.
     Requested,
-    /// By the model's predictions. The same as `Merge` until the model is trained.
+    /// Merges groups by the model's predictions. Until the model is trained, it works like `Merge`.
     Model,
 }
 
 impl Strategy {
-    /// All strategies, in the order of their trials.
+    /// All strategies, in the order in which the trials count them.
     pub const ALL: [Strategy; COUNT] = [Strategy::Merge, Strategy::Requested, Strategy::Model];
 
-    /// The name in options.
+    /// Returns the name of the strategy in options.
     pub const fn name(self) -> &'static str {
         ["merge", "asked", "model"][self as usize]
     }
@@ -41,25 +41,25 @@ pub(super) const COUNT: usize = 3;
 /// The knobs of [`GlCache`](super::GlCache).
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlConfig {
-    /// The paper's setting, which determines the defaults of the next three fields.
+    /// Preset that determines the defaults of the next three fields.
     pub mode: Mode,
     /// Number of entries in a group.
     pub group: Option<u16>,
-    /// Number of groups merged at an eviction.
+    /// Number of groups merged per eviction.
     pub merged: Option<u16>,
-    /// Share of groups evicted before all are ranked again.
+    /// Share of the groups that are evicted before all groups are ranked again.
     pub fraction: Option<f32>,
-    /// The strategy; `None` for the one that misses least in miniature.
+    /// Strategy of merges; `None` selects the one that misses least in miniature.
     pub way: Option<Strategy>,
-    /// Interval between two trainings of the model.
+    /// Interval between two trainings.
     pub interval: Interval,
     /// Maximum number of sampled groups.
     pub samples: u16,
-    /// Number of trees of the model.
+    /// Number of trees in the model.
     pub trees: u16,
     /// Maximum depth of the trees.
     pub depth: u16,
-    /// Creates the model.
+    /// Function that creates the model.
     pub maker: Maker,
 }
 
@@ -113,13 +113,13 @@ const fn knob(name: &'static str, default: &'static str, range: &'static str) ->
     }
 }
 
-/// Text of a value that depends on the mode.
+/// Text of a knob whose default depends on the mode.
 const BY_MODE: &str = "mode";
 
-/// Text of the strategy that is chosen by the trials.
+/// Text of the knob that lets the trials choose the strategy.
 const BY_TRIAL: &str = "auto";
 
-/// Parses a number within bounds and stores it in `place`. Returns whether it was valid.
+/// Parses a number from `low` to `high` and stores it in `place`. Returns false if it is invalid.
 fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> bool {
     match value.parse() {
         Ok(value) if value >= low && value <= high => {
@@ -130,7 +130,7 @@ fn put<T: FromStr + PartialOrd>(place: &mut T, value: &str, low: T, high: T) -> 
     }
 }
 
-/// Parses a number within bounds, or [`BY_MODE`]. Returns whether it was valid.
+/// Parses a number from `low` to `high`, or [`BY_MODE`]. Returns false if the text is invalid.
 fn parse_optional<T>(place: &mut Option<T>, value: &str, low: T, high: T) -> bool
 where
     T: FromStr + PartialOrd + Copy,

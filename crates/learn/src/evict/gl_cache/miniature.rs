@@ -1,4 +1,4 @@
-//! A miniature cache with a sample of the keys, which uses one strategy and reports its misses.
+//! Miniature cache with a sample of the keys, which tries one strategy and reports its misses.
 
 use super::samples::IdentityHasher;
 use super::{EntryState, GlCache, GlConfig, Strategy};
@@ -14,7 +14,7 @@ struct Entry {
     is_live: bool,
 }
 
-/// The host of a miniature's entries. Its keys are hashes.
+/// Host that stores a miniature's entries. Its keys are hashes.
 #[derive(Debug, Default)]
 struct Host {
     slots: HashMap<u64, Slot, BuildHasherDefault<IdentityHasher>>,
@@ -74,7 +74,7 @@ impl Facts for Host {
     fn len(&self) -> usize {
         self.slots.len()
     }
-    /// Not used by this policy.
+    /// Returns nothing, because this policy draws no samples.
     fn sample(&self, _random: u64) -> Option<Slot> {
         None
     }
@@ -89,7 +89,7 @@ impl Cells<EntryState> for Host {
     }
 }
 
-/// A small cache under the same policy. Entries keep their first weight, and nothing expires.
+/// Small cache that runs the same policy. Entries keep their first weight, and nothing expires.
 pub(super) struct Miniature {
     policy: GlCache,
     host: Host,
@@ -111,7 +111,7 @@ impl Miniature {
         }
     }
 
-    /// Requests a key, and inserts it if it is absent and fits. Returns whether it was present.
+    /// Requests a key, and inserts it if it is absent and fits. Returns true if it was present.
     pub(super) fn request(&mut self, key_hash: u64, weight: u32, now: Tick) -> bool {
         self.host.now = now;
         self.host.requests += 1;

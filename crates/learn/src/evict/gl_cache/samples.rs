@@ -1,33 +1,33 @@
-//! Sampled groups: their features when they were sampled, and the utility observed since.
+//! Samples of groups: the features at the time of sampling, and the utility observed since.
 
 use super::features::WIDTH;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Minimum limit on the number of samples; it applies to small caches.
+/// Minimum of the limit on samples, which applies to small caches.
 const LIMIT_MIN: usize = 512;
 
 #[derive(Clone, Debug)]
 struct Sample {
     features: [f32; WIDTH],
-    /// Number of requests that is added to each measured time until a request, so that an immediate
-    /// request does not outweigh all others.
+    /// Number of requests added to each measured distance, so that an immediate request does not
+    /// outweigh all others.
     grace: u32,
-    /// Number of the request at which it was taken.
+    /// Number of the request at which the sample was taken.
     taken_at: u64,
-    /// Sum of 1 / (time × size) over the entries requested since.
+    /// Sum of 1 / (distance × size) over the entries that were requested since.
     utility: f64,
 }
 
-/// An entry of a sampled group that was evicted before it was requested.
+/// Entry of a sampled group that was evicted before it was requested.
 #[derive(Clone, Copy, Debug)]
 struct Ghost {
-    /// The low bits of the number of the sample that the entry belongs to.
+    /// Low bits of the number of the sample to which the entry belongs.
     sample: u32,
     weight: u32,
 }
 
-/// Passes key hashes through, because they are evenly distributed.
+/// Hasher that returns key hashes unchanged, because they are evenly distributed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IdentityHasher(u64);
 
@@ -43,11 +43,11 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// The samples in order of time, and the ghosts of their entries.
+/// Samples in the order of time, and ghosts of their entries.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: VecDeque<Sample>,
-    /// Number of the oldest sample. Samples with lower numbers were used and dropped.
+    /// Number of the oldest sample. All samples with lower numbers have been used and removed.
     first: u64,
     ghosts: HashMap<u64, Ghost, BuildHasherDefault<IdentityHasher>>,
     limit: usize,
@@ -71,12 +71,12 @@ impl Samples {
         self.limit
     }
 
-    /// Whether there are as many samples as a cache with `held` entries may have.
+    /// Returns true if there are as many samples as a cache with `held` entries may have.
     pub(super) fn is_full(&self, held: usize) -> bool {
         self.all.len() >= self.limit.min(held.max(LIMIT_MIN))
     }
 
-    /// Whether the sample of this number is still collecting.
+    /// Returns true if the sample with this number is still collecting.
     pub(super) fn is_collecting(&self, sample: u64) -> bool {
         sample.wrapping_sub(self.first) < self.all.len() as u64
     }
@@ -93,8 +93,8 @@ impl Samples {
         self.first + self.all.len() as u64 - 1
     }
 
-    /// Adds the first request for a member of the sampled group to its utility. Does nothing if the
-    /// sample was used.
+    /// Adds a member's first request to the utility of the sample. Does nothing if the sample has
+    /// been used.
     #[inline]
     pub(super) fn add_utility(&mut self, sample: u64, requests: u64, weight: u32) {
         if self.is_collecting(sample) {
@@ -108,8 +108,9 @@ impl Samples {
         sample.utility += 1.0 / (time as f64 * f64::from(weight.max(1)));
     }
 
-    /// Adds a ghost of a member that was not requested since the sample. Returns false if there are
-    /// `limit` ghosts. A key has one ghost, that of the last group it was in.
+    /// Adds a ghost of a member that was not requested since the sample was taken. Returns false if
+    /// there are already `limit` ghosts. A key has only one ghost, for the last group in which it
+    /// was.
     pub(super) fn add_ghost(
         &mut self,
         sample: u64,
@@ -128,7 +129,7 @@ impl Samples {
         true
     }
 
-    /// Counts the request for a key that may have a ghost, and removes the ghost.
+    /// Counts a request for a key that may have a ghost, and removes the ghost.
     #[inline]
     pub(super) fn resolve_ghost(&mut self, key_hash: u64, requests: u64) {
         if self.ghosts.is_empty() {
@@ -141,13 +142,13 @@ impl Samples {
         }
     }
 
-    /// Number of samples taken before the request of this number.
+    /// Returns the number of samples taken before the request with this number.
     pub(super) fn older_than(&self, request: u64) -> usize {
         self.all.partition_point(|sample| sample.taken_at < request)
     }
 
-    /// Removes the samples taken before the request of this number, the oldest first, and calls
-    /// `each` with their features and utility.
+    /// Removes the samples taken before the request with this number, oldest first, and calls
+    /// `each` with the features and utility of each.
     pub(super) fn take_older_than(&mut self, request: u64, mut each: impl FnMut(&[f32], f64)) {
         let count = self.older_than(request);
         for sample in self.all.drain(..count) {
@@ -161,8 +162,8 @@ impl Samples {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        // A slot of the table has one byte in addition to key and ghost, and one slot in eight
-        // stays free.
+        // A slot of the table takes one byte beside the key and the ghost, and one in eight slots
+        // is free.
         self.all.capacity() * size_of::<Sample>() + self.ghosts.capacity() * 17 * 8 / 7
     }
 

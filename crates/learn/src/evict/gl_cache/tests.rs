@@ -1,5 +1,5 @@
-//! Compares the policy with a simple model of itself, and runs it on traces from which a model can
-//! or cannot learn.
+//! Comparison of the policy with a simple model of itself, and runs on traces from which a model
+//! can or cannot learn.
 
 use super::*;
 use crate::schedule::DAY_MS;
@@ -7,7 +7,7 @@ use crate::{Interval, Maker, TrainError};
 use policy::Tick;
 use policy::suite::policy::{NaivePolicy, Trial, agrees_with_model};
 
-/// A model that predicts a known utility from the start: the number of requests, and with a small
+/// Model that predicts a known utility from the start: the number of requests, and with a small
 /// weight the size.
 struct KnownUtility;
 
@@ -33,7 +33,7 @@ impl Regressor for KnownUtility {
     }
 }
 
-/// A model whose training never succeeds.
+/// Model whose training never succeeds.
 struct NeverTrained;
 
 impl Regressor for NeverTrained {
@@ -112,8 +112,7 @@ struct NaiveGroup {
     requested: f32,
 }
 
-/// The policy in a simple implementation, for each strategy, with a model that computes the
-/// utility.
+/// Simple implementation of the policy with every strategy, and a model that computes the utility.
 struct Naive {
     way: Strategy,
     size: usize,
@@ -199,7 +198,7 @@ impl Naive {
         }
     }
 
-    /// Returns the indexes of the first and the last group of those merged with this one.
+    /// Returns the indexes of the first and last of the groups to merge with the one at `place`.
     fn neighbours(&self, place: usize) -> (usize, usize) {
         let (mut from, mut to) = (place, place + 1);
         let is_enough = |from: usize, to: usize| match self.way {
@@ -370,8 +369,8 @@ proptest::proptest! {
     }
 }
 
-/// Requests a few keys repeatedly, among bursts of new keys that are never requested again. A
-/// group's miss ratio at creation and its requests distinguish the two kinds.
+/// Requests a few keys repeatedly, among bursts of new keys that are never requested again. The two
+/// kinds differ in the miss ratio at their group's creation and in its requests.
 fn with_scans(trial: &mut Trial<GlCache>, requests: u64) -> u64 {
     let mut hits = 0;
     for n in 0..requests {
@@ -485,7 +484,7 @@ fn hits_of(way: Option<Strategy>, key: impl Fn(u64) -> u64) -> u64 {
 #[test]
 fn it_uses_the_strategy_that_misses_least_in_miniature() {
     let scramble = policy::parts::chance::scramble;
-    // Each second request is for a key that is never requested again.
+    // Every second request is for a key that is never requested again.
     let scanned = |n: u64| match n % 2 {
         0 => scramble(n) % 1000,
         _ => 1_000_000 + n,
@@ -497,7 +496,7 @@ fn it_uses_the_strategy_that_misses_least_in_miniature() {
     let (by_asked, by_merge) = (hits_of(asked, scanned), hits_of(merge, scanned));
     assert!(by_asked > by_merge * 11 / 10, "{by_asked}, {by_merge}");
     let by_trial = hits_of(None, scanned);
-    // It takes some requests until the miniatures show the difference.
+    // The miniatures need some requests until they show the difference.
     assert!(by_trial > by_merge * 12 / 10, "{by_trial}, {by_merge}");
     let (by_asked, by_merge) = (hits_of(asked, looped), hits_of(merge, looped));
     assert!(by_merge > by_asked * 11 / 10, "{by_merge}, {by_asked}");
@@ -526,7 +525,7 @@ fn samples_count_each_entry_once_and_ghosts_count_evicted_ones() {
     });
     assert_eq!(compared, [(0.0, 1.0 / 50.0 + 1.0 / 100.0)]);
     samples.add_utility(sample, 170, 1); // It was learned from already.
-    // The utility is finite, although no time has passed and the weight is 0.
+    // The utility is finite, although the distance is 0 and so is the weight.
     samples.resolve_ghost(79, 160);
     samples.check();
     samples.take_older_than(161, |features, utility| {

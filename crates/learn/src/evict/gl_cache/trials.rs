@@ -1,13 +1,13 @@
-//! Trials: which strategy misses least. Three are tried on miniature caches with a sample of the
-//! keys.
+//! Trials of the three strategies on miniature caches with a sample of the keys, to find which one
+//! misses least.
 //!
 //! ```text
-//! merge   by age, a hundred entries at a time; keeps the half with the most hits for their weight
+//! merge   by age, a hundred entries at a time; keeps the half with the most hits per weight
 //! asked   by age; of the entries that the paper keeps, only those requested in their group
 //! model   by the model's predictions; keeps what the paper keeps
 //! ```
-//! A model may rank well and yet be no help, because the useful entries of an early group stay in
-//! the merge. No measure of its predictions shows that; the number of misses does.
+//! A model may rank well and still be no help, because the merge already keeps the useful entries
+//! of an early group. Measures of its predictions cannot show that; the number of misses does.
 
 use super::GlCache;
 use super::knobs::{COUNT, GlConfig, Strategy};
@@ -15,33 +15,33 @@ use super::miniature::Miniature;
 use policy::Tick;
 use policy::parts::chance::scramble;
 
-/// Minimum number of entries of a miniature. The sample is halved while there are twice as many.
+/// Minimum number of entries in a miniature. The sample of keys is halved while a miniature would
+/// have at least twice as many.
 const ENTRIES_MIN: usize = 2048;
-/// Number of decisions during the time in which the sample receives as many requests as a miniature
-/// has entries.
+/// Number of decisions while the sample receives as many requests as a miniature has entries.
 const DECISIONS_PER_FILLING: usize = 4;
 const PERIOD_MIN: usize = 16;
-/// Factor by which all counts are multiplied at each decision.
+/// Factor that multiplies all counts at each decision, so that old requests lose weight.
 const DECAY: f64 = 1.0 - 1.0 / 256.0;
-/// Number of standard deviations by which the difference of two strategies must exceed 0 to count
-/// as clear.
+/// Number of standard deviations by which the misses of two strategies must differ to count as
+/// clearly different.
 const MARGIN: f64 = 4.0;
 
-/// The miniatures and their misses.
+/// Miniature caches, one per strategy, and their misses.
 pub(super) struct Trials {
     miniatures: [Miniature; COUNT],
-    /// A key is in the sample if this many leading bits of its scrambled hash are 0.
+    /// Number of leading bits of a scrambled hash that are 0 if the key is in the sample.
     shift: u32,
     /// Number of requests that the first strategy missed and the second did not, weighted by age.
     lost: [[f64; COUNT]; COUNT],
-    /// Requests of the sample until the next decision.
+    /// Number of requests of the sample until the next decision.
     left: usize,
     period: usize,
     way: Strategy,
 }
 
 impl Trials {
-    /// Creates the trials for a cache that was full with `held` entries.
+    /// Creates the trials for a cache that is full with `held` entries.
     pub(super) fn new(capacity: u64, held: usize, config: &GlConfig, seed: u64) -> Trials {
         let shift = (held / ENTRIES_MIN).max(1).ilog2();
         let period = ((held >> shift) / DECISIONS_PER_FILLING).max(PERIOD_MIN);
@@ -56,12 +56,12 @@ impl Trials {
         }
     }
 
-    /// Whether the cache has outgrown its sample of keys, which is then too large.
+    /// Returns true if the cache has grown so much that its sample of keys is too large.
     pub(super) fn is_outgrown(&self, held: usize) -> bool {
         held >> self.shift >= 2 * ENTRIES_MIN
     }
 
-    /// Returns the strategy that is best so far.
+    /// Returns the strategy that has been best so far.
     pub(super) fn way(&self) -> Strategy {
         self.way
     }
@@ -94,7 +94,7 @@ impl Trials {
         }
     }
 
-    /// Changes the strategy if another has missed clearly less.
+    /// Changes the strategy if another one has missed clearly less.
     fn decide(&mut self) {
         let own = self.way as usize;
         let gain = |other: usize| {
@@ -139,7 +139,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         }
     }
 
-    /// Whether a strategy that is in use or on trial needs the model.
+    /// Returns true if a strategy in use or on trial needs the model.
     pub(super) fn learns(&self) -> bool {
         !ORACLE && self.config.way.is_none_or(|way| way == Strategy::Model)
     }

@@ -25,11 +25,11 @@ fn recorded(knobs: LrbKnobs) -> LrbConfig {
 }
 
 thread_local! {
-    /// Rows and targets, as bits, on which the recorders of this test were trained.
+    /// Rows and targets, as bits, with which the recorders of this test were trained.
     static RECORDED: RefCell<Vec<(Vec<u32>, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Records its trainings, and predicts each row's age as its distance.
+/// Regressor that records its trainings, and predicts each row's age as its distance.
 struct Recorder {
     is_trained: bool,
 }
@@ -70,12 +70,13 @@ policy::policy_suite!(
 );
 policy::policy_suite!(suite_of_lrb_that_always_knows, Lrb, recorded(small()));
 
-/// Draws a key below 60. The smaller a key, the more often it is drawn.
+/// Returns a random key below 60. Smaller keys are more frequent.
 fn key_of(chance: &mut Chance) -> u64 {
     (chance.unit() * chance.unit() * 60.0) as u64
 }
 
-/// Features as the source defines them, from all requests of the object up to `at`.
+/// Returns the features that the source defines, computed from all requests of the object up to
+/// `at`.
 fn naive_features(times: &[u64], weight: u32, at: u64, window: u64) -> Vec<f32> {
     let last = times.len() - 1;
     let gap = |back: usize| times[last - back + 1] - times[last - back];
@@ -110,9 +111,9 @@ fn labels_are_the_distances_in_the_trace() {
     for &key in &requested {
         trial.request(key, weight, 3);
     }
-    // Each object in each state that it may have at a moment of the trace, and its label. An object
-    // is dropped, and begins again, when the window has passed. The time of this depends on
-    // evictions, so that both states are allowed.
+    // The set has the label of each object in each state that it may have at a moment of the trace.
+    // An object is dropped when the window has passed, and then begins again. When that happens
+    // depends on evictions, so that both states are allowed.
     let mut possible = HashSet::new();
     let mut past_labels = 0;
     let label_past = logarithm(2 * window).to_bits();
@@ -179,7 +180,7 @@ fn the_victim_is_the_furthest_of_the_drawn_entries() {
     let mut trial = Trial::<Lrb>::new(capacity, &recorded(knobs), 2);
     let (mut sum, mut count) = (0.0, 0);
     for key in 0..12_000u64 {
-        // Some keys are requested twice, which gives labels.
+        // Some keys are requested twice, which produces labels.
         trial.request(if key % 8 == 0 { key / 16 } else { key }, 1, 100);
         if let Some(victim) = trial.victims.pop()
             && trial.policy.learning_stats.trainings > 0

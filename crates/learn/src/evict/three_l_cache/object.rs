@@ -1,36 +1,38 @@
-//! A known object and its features.
+//! Object that the policy remembers, and its features.
 
 use policy::Slot;
 use policy::parts::lookup::Keyed;
 use policy::parts::pool::{Chained, Links};
 
-/// Number of distances between requests that are remembered.
+/// Number of remembered distances between requests.
 pub(super) const GAPS: usize = 3;
-/// Features in a row: age, gaps, weight, requests.
+/// Number of features per row: age, gaps, weight and requests.
 pub(super) const WIDTH: usize = GAPS + 3;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Object {
     pub key_hash: u64,
-    /// Number of its last request; 0 before the first.
+    /// Number of the object's last request; 0 before the first one.
     pub last: u64,
-    /// Number of the request at which it was sampled; 0 if it was not since its last request.
+    /// Number of the request at which the object was sampled; 0 if it was not sampled since its
+    /// last request.
     pub sampled_at: u64,
-    /// Number of the request that inserted it last.
+    /// Number of the request that inserted the object last.
     pub inserted: u64,
-    /// Index among the cached objects, or, for a remembered one, in the history from its beginning.
+    /// Index of a cached object in `cached`, or number of a remembered one in the history, counted
+    /// from its beginning.
     pub place: u64,
-    /// Distances between consecutive requests, the most recent first.
+    /// Distances between consecutive requests, most recent first.
     gaps: [u32; GAPS],
     pub weight: u32,
     pub slot: Slot,
-    /// Prediction in force; NaN without one.
+    /// Current prediction; NaN if there is none.
     pub prediction: f32,
     links: Links,
     chain: u32,
     pub requests: u16,
     pub is_cached: bool,
-    /// Whether it is found by its hash.
+    /// Whether the object is found by its hash.
     pub is_indexed: bool,
 }
 
@@ -56,7 +58,7 @@ impl Object {
         }
     }
 
-    /// Counts the request of number `now`.
+    /// Counts a request with number `now`.
     pub fn request(&mut self, now: u64) {
         if self.last > 0 {
             self.gaps.rotate_right(1);
@@ -66,7 +68,7 @@ impl Object {
         self.requests = self.requests.saturating_add(1);
     }
 
-    /// Returns the features at the request of number `at`, which is not before the last one.
+    /// Returns the features at the request with number `at`, which must not be before the last one.
     pub fn features(&self, at: u64) -> [f32; WIDTH] {
         let gap = |gap: u32| match gap {
             u32::MAX => f32::INFINITY,

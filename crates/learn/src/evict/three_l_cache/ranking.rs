@@ -1,25 +1,25 @@
-//! Rankings: the collection of candidates, their predictions, and the choice of victims.
+//! Rankings: collection of candidates, their predictions, and the choice of victims.
 
 use super::ThreeLCache;
 use crate::evict::lrb::logarithm;
 use policy::parts::pool::NONE;
 use std::cmp::Ordering;
 
-/// Maximum number of candidates that one ranking collects from the old end.
+/// Maximum number of candidates that one ranking collects at the old end.
 const COLLECTED_MAX: usize = 1024;
-/// Part of the entries that one ranking collects from the old end, as a divisor, and the number
-/// that is added.
+/// Divisor of the number of entries that gives the number of candidates from the old end, and
+/// constant that is added to it.
 const COLLECTED_SHARE: usize = 100;
 const COLLECTED_MORE: usize = 2;
-/// Number of candidates of which one is evicted before the next ranking.
+/// Number of candidates per victim: half of the candidates are evicted before the next ranking.
 const CANDIDATES_PER_VICTIM: u32 = 2;
-/// Number of candidates whose rows are evaluated at once.
+/// Number of candidates that are evaluated at once.
 pub(super) const CHUNK: usize = 64;
-/// Maximum number of predictions, those of entries that were requested or evicted meanwhile
-/// included: this many, and twice the entries.
+/// Constant part of the maximum number of predictions, which is this number plus twice the number
+/// of entries. Predictions of entries that were requested or evicted meanwhile count, too.
 const PREDICTIONS_MORE: usize = 4 * COLLECTED_MAX;
 
-/// A candidate with its predicted next request.
+/// Candidate with the predicted distance to its next request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prediction {
     pub distance: f32,
@@ -47,7 +47,7 @@ impl PartialEq for Prediction {
 
 impl Eq for Prediction {}
 
-/// An entry inserted since a model exists, until it is collected.
+/// Entry that was inserted after the first training and has not been collected yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fresh {
     pub number: u32,
@@ -59,17 +59,17 @@ pub(super) struct Fresh {
 /// A ranking in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ranking {
-    /// Number of new entries that it may still collect.
+    /// Number of new entries that the ranking may still collect.
     pub fresh_left: usize,
-    /// Number of entries that it still collects from the old end; `None` until new ones are
-    /// collected.
+    /// Number of entries that the ranking still collects from the old end; `None` until it has
+    /// collected new ones.
     pub old_left: Option<usize>,
-    /// Number of candidates so far.
+    /// Number of candidates collected so far.
     pub count: u32,
 }
 
 impl ThreeLCache {
-    /// Adds an entry to the new ones.
+    /// Adds a new entry.
     pub(super) fn add_fresh(&mut self, number: u32, weight: u32) {
         self.fresh_weight += u64::from(weight);
         self.fresh.push_back(Fresh {
@@ -77,13 +77,14 @@ impl ThreeLCache {
             weight,
             inserted: self.now,
         });
-        // Entries that were removed meanwhile are among them.
+        // Entries that were removed meanwhile are still in the list.
         while self.fresh.len() > self.cached.len() {
             self.take_fresh();
         }
     }
 
-    /// Returns the oldest of the new entries; [`NONE`] if it has left the cache meanwhile.
+    /// Removes and returns the oldest of the new entries; [`NONE`] if it has left the cache
+    /// meanwhile.
     fn take_fresh(&mut self) -> Option<u32> {
         let fresh = self.fresh.pop_front()?;
         self.fresh_weight -= u64::from(fresh.weight);
@@ -95,14 +96,14 @@ impl ThreeLCache {
         Some(if is_held { fresh.number } else { NONE })
     }
 
-    /// Whether the new entries weigh more than this number of parts of the reserve, which is a
-    /// hundredth of the cache for each unit.
+    /// Returns true if the new entries weigh more than `parts` times the reserve, which is in
+    /// hundredths of the cache.
     fn has_fresh_beyond(&self, parts: u64) -> bool {
         let reserve = u128::from(self.held_weight) * u128::from(self.round.reserve * parts);
         u128::from(self.fresh_weight) * 100 > reserve
     }
 
-    /// Number of entries that a ranking collects from the old end.
+    /// Returns the number of entries that a ranking collects from the old end.
     pub(super) fn collected(&self) -> usize {
         match self.round.len {
             0..=2 => 2,
@@ -110,7 +111,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Does one step of a ranking, and returns the ranking unless it is complete.
+    /// Takes one step of a ranking, and returns the ranking unless it is complete.
     pub(super) fn rank(&mut self, mut ranking: Ranking) -> Option<Ranking> {
         if self.drawn.len() == CHUNK {
             self.predict();
@@ -161,7 +162,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Predicts the next requests of the candidates that were collected.
+    /// Computes the predictions of the collected candidates.
     fn predict(&mut self) {
         if self.drawn.is_empty() {
             return;
@@ -193,7 +194,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Returns the object of the furthest prediction if it still holds.
+    /// Removes the furthest prediction, and returns its object if the prediction is still current.
     pub(super) fn take_furthest(&mut self) -> Option<u32> {
         let furthest = self.predictions.pop()?;
         let object = self.objects.at(furthest.number);
@@ -206,8 +207,8 @@ impl ThreeLCache {
     }
 }
 
-/// The exponential function, by sums and products alone, because those of standard libraries may
-/// differ in the last bit between machines.
+/// Returns the exponential function. It uses only sums and products, because the results of
+/// standard libraries may differ in the last bit between machines.
 pub(super) fn exponential(exponent: f32) -> f32 {
     let halvings = f64::from(exponent.clamp(0.0, 60.0)) / std::f64::consts::LN_2;
     let whole = halvings as u32;

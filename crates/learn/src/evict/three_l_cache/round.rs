@@ -1,18 +1,18 @@
-//! One pass of the collection through the cache, from the least recently used entry on, and what it
-//! adapts for the next pass.
+//! Pass of the collection through the cache, starting at the least recently used entry, and the
+//! values that it adapts for the next pass.
 
 use super::object::Object;
 
-/// Number of entries after the part at the old end that are collected, too.
+/// Number of further entries after the old end in which every entry is a candidate.
 const ALWAYS_MORE: usize = 2;
-/// Classes of victims by the logarithm of their requests.
+/// Number of classes of victims, by the logarithm of their requests.
 const CLASSES: usize = 16;
-/// Share of the victims whose number of requests bounds that of candidates.
+/// Share of the victims whose number of requests limits the candidates.
 const SHARE_OF_VICTIMS: f64 = 0.99;
-/// Maximum of the part at the old end and of the reserve, in hundredths of the cache.
+/// Maximum of the old end and of the reserve, in hundredths of the cache.
 const PERCENT_MAX: u64 = 100;
 
-/// Entries examined in a part of the cache, and victims from it.
+/// Number of entries examined in a part of the cache, and number of victims from that part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Yield {
     victims: u64,
@@ -21,23 +21,24 @@ struct Yield {
 
 #[derive(Clone, Debug)]
 pub(super) struct Round {
-    /// Whether anything is adapted, as for the ratio of missed bytes.
+    /// Whether the collection adapts to its yield; false if the policy minimizes missed objects
+    /// instead of missed bytes.
     is_adaptive: bool,
-    /// Number of entries when the round began.
+    /// Number of entries when the pass began.
     pub len: usize,
     /// Number of entries examined so far.
     examined: usize,
-    /// Number of requests after the first from which on an entry is no candidate.
+    /// Number of requests after the first from which an entry is no longer a candidate.
     requests_max: u16,
-    /// Part at the old end in which every entry is a candidate, in hundredths of the entries.
+    /// Size of the old end in which every entry is a candidate, in hundredths of the entries.
     always_percent: u64,
     /// Weight of new entries that are not collected, in hundredths of the cache.
     pub reserve: u64,
-    /// Yields of the part at the old end, and of the others, of which the first is 0 until it is
-    /// passed.
+    /// Yield of the old end; 0 until the pass has left it.
     old: Yield,
+    /// Yield of all other entries.
     rest: Yield,
-    /// Last request of the youngest candidate.
+    /// Number of the last request of the youngest candidate.
     youngest: u64,
     victims_by_requests: [u32; CLASSES],
 }
@@ -62,7 +63,7 @@ impl Round {
         (self.len as u64 * self.always_percent / 100) as usize
     }
 
-    /// Examines the next entry. Returns whether it is a candidate.
+    /// Examines the next entry. Returns true if it is a candidate.
     pub fn examine(&mut self, object: &Object) -> bool {
         let always = self.always();
         if self.old.collected == 0 && self.examined > always {
@@ -78,7 +79,7 @@ impl Round {
         is_candidate
     }
 
-    /// Whether as many entries were examined as there were at the beginning.
+    /// Returns true if as many entries were examined as there were at the beginning.
     pub fn is_complete(&self) -> bool {
         self.examined >= self.len
     }
@@ -90,7 +91,7 @@ impl Round {
         self.rest.victims += u64::from(object.last <= self.youngest);
     }
 
-    /// Begins the next round, with `len` entries, of which `fresh` are new and were not collected.
+    /// Begins the next pass through `len` entries, of which `fresh` are new and not collected yet.
     pub fn renew(&mut self, len: usize, fresh: usize) {
         self.len = len;
         self.examined = 0;
@@ -113,7 +114,8 @@ impl Round {
         self.victims_by_requests = [0; CLASSES];
     }
 
-    /// Number of requests that 99 % of the victims had at most, interpolated within its class.
+    /// Returns the number of requests that 99 % of the victims did not exceed, interpolated within
+    /// its class.
     fn bound_of_requests(&self) -> u16 {
         let victims = self.victims_by_requests;
         let wanted = SHARE_OF_VICTIMS * f64::from(victims.iter().sum::<u32>());

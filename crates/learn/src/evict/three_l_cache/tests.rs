@@ -24,11 +24,11 @@ fn recorded(knobs: ThreeLCacheKnobs) -> ThreeLCacheConfig {
 }
 
 thread_local! {
-    /// Rows and targets, as bits, on which the recorders of this test were trained.
+    /// Rows and targets, as bits, with which the recorders of this test were trained.
     static RECORDED: RefCell<Vec<(Vec<u32>, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Records its trainings, and predicts each row's age as its distance.
+/// Regressor that records its trainings, and predicts each row's age as its distance.
 struct Recorder {
     is_trained: bool,
 }
@@ -68,12 +68,12 @@ policy::policy_suite!(
     recorded(ThreeLCacheKnobs { size: 0, ..small() })
 );
 
-/// Draws a key below 60. The smaller a key, the more often it is drawn.
+/// Returns a random key below 60. Smaller keys are more frequent.
 fn key_of(chance: &mut Chance) -> u64 {
     (chance.unit() * chance.unit() * 60.0) as u64
 }
 
-/// Half of the requests are for 80 objects, the others for objects that are requested once.
+/// Returns keys of which one half is for 80 objects, and the other half for objects requested once.
 fn half_useful(count: u64) -> Vec<u64> {
     let mut chance = Chance::new(5);
     let mut draw = |index| match chance.below(2) {
@@ -83,7 +83,7 @@ fn half_useful(count: u64) -> Vec<u64> {
     (0..count).map(&mut draw).collect()
 }
 
-/// Returns the hits of the last fifth of the keys, and the state at the end.
+/// Returns the number of hits among the last fifth of the keys, and the state at the end.
 fn hits<P: Policy>(config: &P::Config, keys: &[u64], capacity: u64) -> (usize, Trial<P>) {
     let mut trial = Trial::<P>::new(capacity, config, 1);
     let mut hits = 0;
@@ -113,7 +113,8 @@ fn it_is_lru_until_it_is_trained() {
     assert_eq!(learner.policy.learning_stats.trainings, 0);
 }
 
-/// Features as the source defines them, from all requests of the object up to `at`.
+/// Returns the features that the source defines, computed from all requests of the object up to
+/// `at`.
 fn naive_features(times: &[u64], weight: u32, at: u64) -> Vec<u32> {
     let last = times.len() - 1;
     let mut row = vec![(at - times[last]) as f32];
@@ -135,8 +136,8 @@ fn labels_are_the_distances_in_the_trace() {
     for &key in &requested {
         trial.request(key, 1, 3);
     }
-    // Each object in each state that it may have at a moment of the trace, and its label. An object
-    // that is forgotten begins again, at any of its requests.
+    // The sets have the row and the label of each object in each state that it may have at a moment
+    // of the trace. An object that was forgotten begins again, at any of its requests.
     let (mut possible, mut rows) = (HashSet::new(), HashSet::new());
     for key in 0..60 {
         let numbered = (1..).zip(&requested);
@@ -156,7 +157,7 @@ fn labels_are_the_distances_in_the_trace() {
     let labels = RECORDED.take();
     assert!(labels.len() >= 128, "{}", labels.len());
     assert!(labels.iter().all(|(row, _)| rows.contains(row)));
-    // The others are labels of objects that were forgotten, whose distance is a lower bound.
+    // The remaining labels are from objects that were forgotten. Their distance is a lower bound.
     let exact = labels.iter().filter(|label| possible.contains(*label));
     let exact = exact.count();
     assert!(exact * 10 > labels.len() * 7, "{exact} of {}", labels.len());
@@ -169,7 +170,7 @@ fn victims_are_the_furthest_of_a_ranking() {
     let mut trial = Trial::<ThreeLCache>::new(capacity, &recorded(small()), 2);
     let mut count = 0;
     for key in 0..20_000u64 {
-        // Some keys are requested twice, which gives labels.
+        // Some keys are requested twice, which produces labels.
         trial.request(if key % 8 == 0 { key / 16 } else { key }, 1, 100);
         let Some(victim) = trial.victims.pop() else {
             continue;
@@ -183,7 +184,7 @@ fn victims_are_the_furthest_of_a_ranking() {
         let last = objects.at(number.expect("it is remembered")).last;
         let cached = trial.policy.cached.iter();
         let older = cached.filter(|number| objects.at(**number).last < last);
-        // A ranking collects a hundredth at the old end, and entries that were new.
+        // A ranking collects a hundredth of the entries at the old end, and entries that were new.
         count += u32::from(older.count() as u64 <= capacity / 10);
     }
     assert!(count > 5_000, "{count}");
@@ -212,7 +213,8 @@ fn a_trained_model_keeps_objects_that_are_requested_again() {
 
 #[test]
 fn the_history_is_bounded_and_becomes_longer_when_it_is_useful() {
-    // A loop of three times the cache: what was evicted returns after a history of two.
+    // The loop has three times as many keys as the cache, so that an evicted key returns after a
+    // history of two.
     let knobs = ThreeLCacheKnobs {
         history: 3,
         batch: 10_000,
@@ -235,7 +237,7 @@ fn the_history_is_bounded_and_becomes_longer_when_it_is_useful() {
 
 #[test]
 fn equal_runs_have_equal_results_on_every_machine() {
-    // The numbers change with any decision of the policy.
+    // The expected numbers change with any decision of the policy.
     let keys = half_useful(12_000);
     let misses = [0, 1].map(|size| {
         let knobs = ThreeLCacheKnobs {
