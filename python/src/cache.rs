@@ -35,9 +35,9 @@ thread_local! {
 /// Whether the program ends, so that the timer's thread returns after its current call.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Value of an entry. When the entry has left, the object is released at once, while the library keeps the
-/// memory of the entry for readers that may have found it. Both happen under the interpreter's
-/// lock, so that a reader sees the object or none.
+/// Value of an entry. When the entry has left, the object is released at once, while the library
+/// keeps the memory of the entry for readers that may have found it. Both happen under the
+/// interpreter's lock, so that a reader sees the object or none.
 pub struct Value(UnsafeCell<Option<Py<PyAny>>>);
 
 // SAFETY: all accesses are under the interpreter's lock, and none runs code of Python.
@@ -185,8 +185,8 @@ fn refused(error: &BuildError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Returns the exception for a key without a live entry. The key is wrapped, because PyO3 would take a
-/// tuple for the list of arguments.
+/// Returns the exception for a key without a live entry. The key is wrapped, because PyO3 would
+/// take a tuple for the list of arguments.
 fn missing(key: &Bound<'_, PyAny>) -> PyErr {
     PyKeyError::new_err((key.clone().unbind(),))
 }
@@ -704,8 +704,8 @@ impl Cache {
         wait.map(|wait| wait.as_secs_f64())
     }
 
-    /// Visits all Python objects to which the cache refers. No lock is taken: the collector may run inside any call
-    /// that allocates.
+    /// Visits all Python objects to which the cache refers. No lock is taken: the collector may run
+    /// inside any call that allocates.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         for hook in [&self.hooks.listener, &self.hooks.weigher] {
             if let Ok(hook) = hook.try_lock()

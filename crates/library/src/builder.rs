@@ -178,7 +178,8 @@ impl<K, V, S> CacheBuilder<K, V, S> {
     /// # fn main() -> Result<(), mayfly::BuildError> {
     /// use mayfly::{BuildError, Cache};
     ///
-    /// let cache: Cache<u64, u64> = Cache::builder(1_000).policy_named("s3fifo:small=0.2").build()?;
+    /// let cache: Cache<u64, u64> =
+    ///     Cache::builder(1_000).policy_named("s3fifo:small=0.2").build()?;
     /// let wrong = Cache::<u64, u64>::builder(1_000).policy_named("no-such-policy").build();
     /// assert!(matches!(wrong, Err(BuildError::Policy(_))));
     /// # Ok(())

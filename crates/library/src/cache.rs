@@ -66,7 +66,8 @@ where
     ///
     /// ```
     /// # fn main() -> Result<(), mayfly::BuildError> {
-    /// let cache: mayfly::Cache<u64, String> = mayfly::Cache::builder(1_000).policy_named("lru").build()?;
+    /// let cache: mayfly::Cache<u64, String> =
+    ///     mayfly::Cache::builder(1_000).policy_named("lru").build()?;
     /// # Ok(())
     /// # }
     /// ```

@@ -6,7 +6,7 @@
 //!         weights   4 × 4 bytes, if the cache has a weigher
 //!         distances 4 × 1 byte: buckets between the key's home and its bucket; 255 is "unknown"
 //!         deadlines 4 × 8 bytes, if the cache has deadlines
-//!         limits    4 × 8 bytes, if it also has idle times: the latest deadline that a read can set
+//!         limits    4 × 8 bytes, if it has idle times too: the latest deadline a read can set
 //! ```
 //!
 //! A row of two `u64` without deadlines takes 72 bytes under S3-FIFO, 18 per entry, and 104 bytes

@@ -56,7 +56,7 @@ impl Trials {
         }
     }
 
-    /// Returns true if the cache has grown so much that its sample of keys is too large.
+    /// Returns true if the cache has outgrown its sample of keys, which is then too large.
     pub(super) fn is_outgrown(&self, held: usize) -> bool {
         held >> self.shift >= 2 * ENTRIES_MIN
     }
