@@ -15,11 +15,11 @@ use std::time::Duration;
 
 const HOW: &str = "UPDATE_DOCS=1 cargo test -p mayfly-server --test docs";
 
-/// Differences from Redis in single commands. The README lists the general ones.
+/// Differences from Redis in single commands. The page of differences lists the general ones.
 const DIFFERENCES: &str = "
 ## Differences from Redis in replies
 
-The README lists the general differences. The tables in `crates/server/tests/commands/tables/` show requests and replies of
+[Differences](differences.md) lists the general ones. The tables in `crates/server/tests/commands/tables/` show requests and replies of
 commands on keys. A test also runs their rows against a redis-server, except the rows marked with `!`.
 
 - The announced version is 8.6.3. All commands of that version are served except vector sets (`VADD` and the other commands with `V`) and four commands
