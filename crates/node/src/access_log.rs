@@ -1,6 +1,6 @@
-//! The access log: one line of JSON per request, written by a thread of its own. A file that was
-//! renamed or deleted is opened again by its name within a second, so that programs which rotate
-//! logs need not notify the node.
+//! Access log: one line of JSON per request, written by a thread of its own. If the file is renamed
+//! or deleted, a new one is opened under its name within a second, so that log rotation need not
+//! notify the node.
 
 use crate::metrics::Metrics;
 use crate::rules::dates;
@@ -15,24 +15,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Lines that wait for the thread. Further ones are dropped and counted.
+/// Maximum number of lines that wait for the thread. Further lines are dropped and counted.
 const LINES_MAX: usize = 65_536;
-/// Longest time for which a line stays in the thread's buffer.
+/// Maximum time for which a line stays in the thread's buffer.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-/// Bytes that are written at once.
+/// Number of bytes that are written at once.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum length of a logged URL in bytes.
 const URL_BYTES_MAX: usize = 1_024;
 
-/// Where lines are sent.
+/// Sender of log lines to the thread.
 #[derive(Clone)]
 pub struct AccessLog(SyncSender<String>);
 
 impl AccessLog {
-    /// Opens a file, `-` for standard output, and starts the thread.
+    /// Opens the log file and starts the thread. The path `-` stands for standard output.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// Returns an error if the file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let target = Target::open(path)?;
         let (sender, lines) = sync_channel(LINES_MAX);
@@ -43,13 +43,13 @@ impl AccessLog {
     }
 }
 
-/// Number of a regular file's device, and its own.
+/// Device number and inode number of a regular file.
 type Identity = (u64, u64);
 
-/// Where the thread writes.
+/// Destination of the thread's lines.
 enum Target {
     Output(BufWriter<Stdout>),
-    /// A file, its name, and its identity.
+    /// A file with its name and its identity.
     File(BufWriter<File>, PathBuf, Option<Identity>),
 }
 
@@ -65,14 +65,15 @@ impl Target {
         Ok(Target::File(file, path.to_owned(), identity))
     }
 
-    /// Opens the file of this name if another program has renamed or deleted the previous one. If
-    /// that fails, lines are written to the previous one.
+    /// Opens the file of this name again if another program has renamed or deleted the previous
+    /// one. If that fails, lines go to the previous one.
     fn follow(&mut self) -> io::Result<()> {
         let Target::File(file, path, Some(open)) = self else {
             return Ok(());
         };
         let named = std::fs::metadata(&path).ok();
-        // What is no file may block, and was not put there by a rotation.
+        // Opening anything but a regular file may block, and log rotation creates only regular
+        // files.
         if named.is_some_and(|named| identity(&named).is_none_or(|named| named == *open)) {
             return Ok(());
         }
@@ -100,7 +101,7 @@ fn identity(metadata: &Metadata) -> Option<Identity> {
     metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
 }
 
-/// Writes lines until all senders are gone. A failure to write loses lines, not requests.
+/// Writes lines until all senders are gone. If writing fails, lines are lost, but no requests.
 fn write_lines(lines: &Receiver<String>, mut target: Target) {
     let mut has_failed = false;
     let mut followed = Instant::now();
@@ -130,29 +131,29 @@ fn write_lines(lines: &Receiver<String>, mut target: Target) {
     }
 }
 
-/// What is logged of a request. It is written when it is dropped.
+/// Data that is logged about a request. The line is written when the record is dropped.
 pub struct Record {
-    /// Instant at which the request arrived, on the wall clock.
+    /// Wall-clock time at which the request arrived, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// The same instant on the monotonic clock.
+    /// Time of arrival on the monotonic clock.
     pub started: Instant,
-    /// Client.
+    /// Address of the client.
     pub client: IpAddr,
-    /// Method.
+    /// HTTP method.
     pub method: String,
-    /// URL.
+    /// URL of the request.
     pub url: String,
-    /// Status that was sent.
+    /// Status code of the reply.
     pub status: u16,
-    /// Bytes of content that were sent.
+    /// Number of content bytes sent.
     pub bytes: u64,
-    /// Whether the content ended early.
+    /// Whether the content ended before its announced length.
     pub is_cut: bool,
-    /// Value of Cache-Status.
+    /// Value of the Cache-Status field.
     pub cache: String,
-    /// Where the line is sent.
+    /// Log to which the line is sent, if any.
     pub log: Option<AccessLog>,
-    /// Counters.
+    /// Counters of the node.
     pub metrics: Arc<Metrics>,
 }
 
@@ -169,7 +170,7 @@ impl Drop for Record {
 }
 
 impl Record {
-    /// Begins the record of a request of which nothing was sent.
+    /// Begins the record of a request to which nothing has been sent yet.
     pub fn new(
         at_ms: u64,
         started: Instant,
@@ -223,7 +224,7 @@ impl Record {
     }
 }
 
-/// Appends a JSON string.
+/// Appends a text as a JSON string.
 fn quote(line: &mut String, text: &str) {
     line.push('"');
     for letter in text.chars() {
@@ -243,7 +244,7 @@ fn quote(line: &mut String, text: &str) {
 mod tests {
     use super::*;
 
-    /// Lines went to the renamed file until the next start.
+    /// Regression: lines went to the renamed file until the next start.
     #[test]
     fn a_file_that_was_renamed_is_opened_again() {
         let folder = std::env::temp_dir().join(format!("mayfly-access-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! The port for operators: status, metrics, health checks, purges.
+//! Port for operators: status, metrics, health checks and purges.
 //!
 //! | request | reply |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `GET /status` | the same as text |
 //! | `GET /metrics` | counters for Prometheus |
 //! | `GET /health` | 200 while the node serves |
-//! | `POST /purge?url=…`, `?prefix=…`, `?tag=…`, with `&soft=1` | number of URLs concerned |
+//! | `POST /purge?url=…`, `?prefix=…`, `?tag=…`, with `&soft=1` | number of purged URLs |
 //!
 //! A purge needs `Authorization: Bearer TOKEN`.
 
@@ -30,7 +30,7 @@ use tokio::time::sleep;
 const CONNECTIONS_MAX: usize = 32;
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
-/// The page loads nothing and runs nothing.
+/// Content-Security-Policy of the status page, which loads and runs nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -122,7 +122,8 @@ async fn purge(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Conten
     }
 }
 
-/// Whether a request has the token. The comparison takes the same time for all tokens of a length.
+/// Returns true if a request has the right token. The comparison takes the same time for all tokens
+/// of one length.
 fn is_permitted(token: Option<&str>, headers: &HeaderMap) -> bool {
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let given = given.and_then(|given| given.strip_prefix(b"Bearer "));
@@ -136,7 +137,7 @@ fn is_permitted(token: Option<&str>, headers: &HeaderMap) -> bool {
     token.len() == given.len() && differences == 0
 }
 
-/// Reads the arguments of a purge: its target, and whether it is soft.
+/// Parses the arguments of a purge: its target, and whether it is soft.
 fn parse_purge(query: &str) -> Result<(Target, bool), &'static str> {
     let expected = "expected exactly one of url=, prefix= and tag=, and optionally soft=1";
     let mut target = None;
@@ -164,7 +165,7 @@ fn parse_purge(query: &str) -> Result<(Target, bool), &'static str> {
     target.map(|target| (target, is_soft)).ok_or(expected)
 }
 
-/// Reads a URL in any spelling, without its fragment, which no request has.
+/// Parses a URL in any spelling, without its fragment, because requests have none.
 fn url(text: &str) -> Option<Key> {
     let text = Key::prefix(text.split('#').next()?)?;
     Key::parse(&text)

@@ -1,4 +1,4 @@
-//! Bodies: of replies to clients, and of requests to origins.
+//! Bodies of replies to clients and of requests to origins.
 
 use crate::access_log::Record;
 use crate::fill::{End, Reader};
@@ -14,21 +14,21 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Where the bytes of a body come from.
+/// Source of a body's bytes.
 pub enum Source {
-    /// Memory, in one piece, until it is sent.
+    /// One piece of memory, until it is sent.
     Single(Option<Bytes>),
-    /// Memory.
+    /// Several pieces of memory.
     Chunks(VecDeque<Bytes>),
     /// Content that is being fetched.
     Following(Following),
-    /// The disk tier, or other nodes.
+    /// Content from the disk tier or from other nodes.
     Pieces(Box<dyn Pieces>, Option<Bytes>),
-    /// The other side of the proxy.
+    /// Body that is passed through from the other side of the proxy.
     Passed(Passed),
 }
 
-/// A body. The record of the request is completed when it is dropped.
+/// Body of a message. When it is dropped, the record of the request is complete.
 pub struct Content {
     source: Source,
     left: Option<u64>,
@@ -36,7 +36,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// A body without bytes.
+    /// Creates an empty body.
     pub fn empty() -> Self {
         Content {
             source: Source::Single(None),
@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// A body of one piece.
+    /// Creates a body of one piece.
     pub fn single(chunk: Bytes) -> Self {
         Content {
             left: Some(chunk.len() as u64),
@@ -54,7 +54,7 @@ impl Content {
         }
     }
 
-    /// A body of chunks.
+    /// Creates a body of several pieces.
     pub fn chunks(chunks: Vec<Bytes>) -> Self {
         let left = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         Content {
@@ -64,13 +64,13 @@ impl Content {
         }
     }
 
-    /// A body of text.
+    /// Creates a body of text.
     pub fn text(text: impl Into<Bytes>) -> Self {
         Content::single(text.into())
     }
 
-    /// A body that follows a fetch: all of it, or a range. `length` is that of the whole content,
-    /// if the origin has said it.
+    /// Creates a body that follows a fetch, in full or for a range. `length` is the length of the
+    /// whole content, if the origin has announced it.
     pub fn following(reader: Reader, range: Option<Range>, length: Option<u64>) -> Self {
         Content {
             source: Source::Following(Following {
@@ -83,7 +83,7 @@ impl Content {
         }
     }
 
-    /// A body that is read from disk, of a number of bytes.
+    /// Creates a body of `length` bytes that is read from disk.
     pub fn pieces(pieces: Box<dyn Pieces>, length: u64) -> Self {
         Content {
             source: Source::Pieces(pieces, None),
@@ -92,7 +92,7 @@ impl Content {
         }
     }
 
-    /// A body that another node sends, whose length may not be known.
+    /// Creates a body that another node sends. Its length may be unknown.
     pub fn relayed(pieces: Box<dyn Pieces>, length: Option<u64>) -> Self {
         Content {
             source: Source::Pieces(pieces, None),
@@ -105,7 +105,7 @@ impl Content {
     /// reply begins.
     ///
     /// # Errors
-    /// They are damaged, or cannot be read.
+    /// Returns an error if they are damaged or cannot be read.
     pub async fn prepare(&mut self) -> io::Result<()> {
         if let Source::Pieces(pieces, first) = &mut self.source {
             *first = poll_fn(|context| pieces.poll(context)).await.transpose()?;
@@ -113,8 +113,8 @@ impl Content {
         Ok(())
     }
 
-    /// A body that is passed on: at most a number of bytes, and not slower than a time between two
-    /// parts.
+    /// Creates a body that is passed through. It may have at most `bytes_max` bytes, and at most
+    /// `idle` may pass between two parts.
     pub fn passed(body: Incoming, bytes_max: u64, idle: Duration) -> Self {
         Content {
             left: body.size_hint().exact(),
@@ -123,7 +123,7 @@ impl Content {
         }
     }
 
-    /// Sets the record of the request, which counts the bytes from now on.
+    /// Attaches the record of the request, which counts all bytes sent from now on.
     pub fn record(&mut self, record: Record) {
         self.record = Some(record);
     }
@@ -245,13 +245,13 @@ impl Following {
     }
 }
 
-/// A body from the other side of the proxy, with bounds.
+/// Body from the other side of the proxy, limited in bytes and time.
 pub struct Passed<B = Incoming> {
     body: B,
     bytes_left: u64,
     idle: Duration,
-    /// Whether the sender was waited for since the last part. The time in which this side takes
-    /// nothing is not the sender's.
+    /// Whether the last poll waited for the sender. Time during which this side reads nothing is
+    /// not the sender's fault.
     is_awaited: bool,
     timer: Pin<Box<Sleep>>,
 }
@@ -288,7 +288,7 @@ where
                 }
                 Poll::Ready(Some(Ok(frame))) => {
                     self.is_awaited = false;
-                    // Trailers are not passed on.
+                    // Trailers are not forwarded.
                     let Ok(chunk) = frame.into_data() else {
                         continue;
                     };
@@ -313,7 +313,7 @@ pub(crate) mod tests {
 
     const IDLE: Duration = Duration::from_secs(30);
 
-    /// Content that is sent by hand and ends when its sender is dropped.
+    /// Content that a test supplies by hand. It ends when its sender is dropped.
     pub(crate) struct Fed(pub(crate) UnboundedReceiver<Bytes>);
 
     impl Body for Fed {
@@ -329,8 +329,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// The time in which a client took nothing counted as the origin's, so that the reply was cut
-    /// if nothing was there at its end.
+    /// Regression: time during which a client read nothing counted against the origin, so that the
+    /// reply was cut off if no data was ready afterwards.
     #[tokio::test(start_paused = true)]
     async fn a_sender_has_its_time_from_the_instant_at_which_it_is_awaited() {
         let (sender, receiver) = unbounded_channel();
@@ -341,7 +341,7 @@ pub(crate) mod tests {
             sender.send(chunk.clone()).expect("it is received");
             let next = passed.poll(&mut context);
             assert!(matches!(next, Poll::Ready(Some(Ok(next))) if next == chunk));
-            // The client takes nothing.
+            // The client reads nothing during this time.
             advance(2 * IDLE).await;
             for _ in 0..2 {
                 assert!(passed.poll(&mut context).is_pending());

@@ -1,21 +1,21 @@
-//! The wall clock of a node, which tests move by hand.
+//! Wall clock of a node, which tests can move by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Source of a node's time.
+/// Time source of a node.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The system's clock.
     #[default]
     System,
-    /// A clock that stands until it is moved.
+    /// A clock that stands still until it is moved.
     Manual(ManualClock),
 }
 
 impl Clock {
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         match self {
             Clock::System => {
@@ -26,7 +26,7 @@ impl Clock {
         }
     }
 
-    /// The same source for the store.
+    /// Returns the same time source for the store.
     pub(crate) fn of_store(&self) -> library::Clock {
         match self {
             Clock::System => library::Clock::System,
@@ -35,7 +35,7 @@ impl Clock {
     }
 }
 
-/// A clock that stands until it is moved. Clones are the same clock.
+/// A clock that stands still until it is moved. Clones share the same time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     now_ms: Arc<AtomicU64>,

@@ -1,24 +1,25 @@
-//! The cluster that a node belongs to: which node answers for a key, and objects in chunks.
+//! The cluster of a node: which node answers for a key, and how large objects are stored in chunks.
 //!
 //! ```text
 //! request -> own store -> owner of the key (another node) -> its store, or the origin
-//!                 '-> head of a coded object -> read/ chunks of K nodes -> client
+//!                '-> head of a coded object -> read/ chunks of K nodes -> client
 //! object from the origin -> write/ K + P chunks -> nodes of the map
 //! ```
 //!
-//! A large object is fetched whole by its owner, then cut. Each node with a chunk of it has its
-//! head without content, too: a *stub*. So any of them can answer when the owner is down. Chunks
-//! and stubs are entries of the ordinary store, with the deadline of the object.
+//! The owner of a large object fetches it whole and then cuts it into chunks. Each node with a
+//! chunk also has the head of the object without its content: a *stub*. Therefore any of these
+//! nodes can answer when the owner is down. Chunks and stubs are ordinary entries of the store,
+//! with the deadline of the object.
 //!
-//! `view.rs` computes which nodes are responsible, `message.rs` is the form of what they send,
-//! `peer.rs` sends it, and `read.rs` and `relay.rs` are content from other nodes. `repair.rs` makes
-//! lost chunks again. `members.rs` are the nodes, which are those of the cluster file or of
-//! [`crate::membership`], and `loads.rs` what is written to each bucket. The other side is
-//! [`crate::peer_port`].
+//! `view.rs` computes which nodes are responsible, `message.rs` defines the messages between nodes,
+//! `peer.rs` sends them, and `read.rs` and `relay.rs` return content from other nodes. `repair.rs`
+//! restores lost chunks. `members.rs` lists the nodes, from the cluster file or from
+//! [`crate::membership`], and `loads.rs` counts the bytes written to each bucket.
+//! [`crate::peer_port`] is the receiving side.
 //!
 //! Deliberately absent: agreement among nodes, which [`crate::membership`] leaves to etcd. Nodes
-//! with different views find fewer chunks, and fetch more from the origin; they never serve wrong
-//! bytes, because each sub-chunk has a checksum over its version and position.
+//! with different views find fewer chunks, and fetch more from the origin. They never serve wrong
+//! bytes, because the checksum of each sub-chunk covers its version and position.
 
 mod loads;
 mod members;
@@ -67,21 +68,22 @@ pub use relay::{Forwarded, Relayed};
 
 /// Time between two probes of a node.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
-/// Time for the answer of a probe, and of other short requests.
+/// Timeout of a probe and of other short requests.
 const PROBE_TIME: Duration = Duration::from_secs(2);
-/// Time for the answers of other nodes to a request for a stub.
+/// Timeout of a request to other nodes for a stub.
 const STUB_TIME: Duration = Duration::from_secs(1);
-/// Time for a purge, which may read descriptions on disk.
+/// Timeout of a purge, which may read descriptions on disk.
 const PURGE_TIME: Duration = Duration::from_secs(5);
-/// Purges that are kept for a node that does not answer. With more, everything is purged there.
+/// Maximum number of purges that are kept for a node that does not answer. If there are more,
+/// everything is purged there.
 const MISSED_MAX: usize = 1_024;
-/// The purge of all URLs.
+/// Purge that concerns all URLs.
 const PURGE_ALL: &str = "hard prefix http";
-/// Objects that are cut at a time.
+/// Maximum number of objects that are cut at a time.
 const CUTS_MAX: usize = 2;
-/// Objects that wait to be cut. Further ones stay whole.
+/// Maximum number of objects that wait to be cut. Further objects stay whole.
 const CUTS_WAITING_MAX: usize = 64;
-/// Maximum bytes of a part of a chunk that is read at once.
+/// Maximum number of bytes of a chunk that are read at once.
 const PART_BYTES_MAX: u64 = 1 << 20;
 
 /// The cluster as one node sees it.
@@ -106,10 +108,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Prepares the cluster of a configuration, if there is one. No connection is made.
+    /// Prepares the cluster of a configuration, if it has one. No connection is made.
     ///
     /// # Errors
-    /// A setting cannot be used.
+    /// Returns an error if a setting is invalid.
     pub fn new(
         config: &Config,
         store: &Arc<Store>,
@@ -145,17 +147,17 @@ impl Cluster {
         })))
     }
 
-    /// Settings.
+    /// Returns the settings of the cluster.
     pub fn config(&self) -> &ClusterConfig {
         &self.config
     }
 
-    /// Counts.
+    /// Returns the counters.
     pub fn counts(&self) -> &ClusterCounts {
         &self.counts
     }
 
-    /// State for operators.
+    /// Returns the state that operators see.
     pub fn facts(&self) -> ClusterFacts<'_> {
         ClusterFacts {
             counts: &self.counts,
@@ -167,14 +169,14 @@ impl Cluster {
         }
     }
 
-    /// The present view.
+    /// Returns the current view.
     pub fn view(&self) -> Arc<View> {
         let view = self.view.read();
         view.unwrap_or_else(|poison| poison.into_inner()).clone()
     }
 
     /// Returns the nodes that answer for a key before this one does, in the order in which to try
-    /// them. None if this node is the owner.
+    /// them. The list is empty if this node is the owner.
     pub fn owners_before(&self, key: &Key) -> Vec<ServerId> {
         let view = self.view();
         let owners = view.owners(view.bucket_of(key_hash(key)));
@@ -182,8 +184,8 @@ impl Cluster {
         before.collect()
     }
 
-    /// Returns an object whose content is read from chunks for a client; `None` if its head does
-    /// not permit it.
+    /// Returns an object whose content is read from chunks for a client, or `None` if its head does
+    /// not permit that.
     pub fn open(self: &Arc<Self>, key: &Key, head: &Arc<Head>, client: IpAddr) -> Option<Object> {
         let coded = head.coded?;
         if coded.length == 0 || coded.length > self.object_bytes_max {
@@ -197,7 +199,8 @@ impl Cluster {
         ))
     }
 
-    /// Counts a request that is forwarded. Returns whether a small response is to be copied.
+    /// Counts a forwarded request. Returns true if the URL is so popular that a small response must
+    /// be copied.
     pub fn is_popular(&self, key: &Key) -> bool {
         let mut popularity = self
             .popularity
@@ -206,14 +209,14 @@ impl Cluster {
         popularity.count(key_hash(key), self.started.elapsed())
     }
 
-    /// Whether other nodes may copy an object: it is whole, small, and in memory.
+    /// Returns true if other nodes may copy an object, because it is whole, small and in memory.
     pub fn is_copied(&self, object: &Object) -> bool {
         let head = &object.head;
         let is_whole = head.part.is_none() && head.coded.is_none() && object.extent.is_none();
         is_whole && object.length < self.config.coded_bytes_min
     }
 
-    /// Stores a copy of what the owner of a URL has sent, if there is room, and returns it.
+    /// Stores a copy of the owner's response to a URL if there is room, and returns it.
     pub fn store_copy(&self, key: &Key, message: Message, content: Bytes) -> Object {
         let copy = Object::copy(Arc::new(message.head), content);
         if self.is_copied(&copy) && self.store.put_copy(key, &copy, message.age) {
@@ -224,7 +227,7 @@ impl Cluster {
         copy
     }
 
-    /// Returns a part of a chunk that this node has.
+    /// Returns a part of a chunk that this node stores.
     pub async fn own_part(&self, key: &Key, part: &Part) -> Option<Bytes> {
         if part.range.len() > PART_BYTES_MAX {
             return None;
@@ -244,7 +247,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a request to a node and records whether it has answered.
+    /// Sends a request to a node, and records whether the node has answered.
     async fn call(
         &self,
         server: ServerId,
@@ -262,7 +265,7 @@ impl Cluster {
         reply
     }
 
-    /// Records the result of a request. The view changes when a node is down or up again.
+    /// Records the result of a request. If the node went down or came up, the view changes.
     fn note(&self, server: ServerId, failure: Option<PeerFailure>) {
         let mut liveness = self.liveness();
         let has_changed = match failure {
@@ -276,7 +279,8 @@ impl Cluster {
         let down = liveness.down();
         let state = if down.contains(&server) { "down" } else { "up" };
         log::warn!("{server} is {state}");
-        // Under the lock of the liveness, so that views are installed in the order of the changes.
+        // The lock of the liveness is held, so that views are installed in the order of the
+        // changes.
         self.set_view(self.view().with_down(&down));
         if !down.contains(&server) {
             self.repairs.returned(server);
@@ -317,13 +321,13 @@ impl Cluster {
             tokio::select! {
                 _ = changes.changed() => {}
                 _ = stop.changed() => return,
-                // Only one that was aborted has ended.
+                // A probe ends only when it is aborted.
                 Some(_) = probes.join_next() => {}
             }
         }
     }
 
-    /// Probes a node for ever. If it has missed purges, it gets them instead of a probe.
+    /// Probes a node forever. If the node has missed purges, they are sent instead of a probe.
     async fn probe_one(self: Arc<Self>, server: ServerId) {
         loop {
             let missed = self.missed().pop(server);
@@ -358,8 +362,8 @@ impl Cluster {
             .unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Requests the stubs of a URL from the nodes that may have a chunk of it. Returns the first
-    /// ones; empty if no node has any.
+    /// Requests the stubs of a URL from the nodes that may have a chunk of it, and returns the
+    /// first answer that is not empty.
     pub async fn find_stubs(self: &Arc<Self>, key: &Key) -> Vec<Message> {
         let view = self.view();
         let holders = view.holders(view.bucket_of(key_hash(key)));
@@ -387,7 +391,7 @@ impl Cluster {
         vec![]
     }
 
-    /// Stores the stub of a message. Returns its head unless a purge concerns it.
+    /// Stores the stub in a message, and returns its head unless a purge concerns it.
     pub fn store_stub(&self, key: &Key, message: Message) -> Option<Arc<Head>> {
         let head = Arc::new(message.head);
         let stub = Object::stub(head.clone());
@@ -395,7 +399,8 @@ impl Cluster {
         is_stored.then_some(head)
     }
 
-    /// Purges on all other nodes. Those that do not answer are purged when they do again.
+    /// Purges on all other nodes. A node that does not answer receives the purge when it answers
+    /// again.
     pub async fn purge_others(self: &Arc<Self>, target: &Target, is_soft: bool) {
         let (kind, text) = match target {
             Target::Url(key) => ("url", key.as_str().to_owned()),
@@ -415,7 +420,8 @@ impl Cluster {
         while calls.join_next().await.is_some() {}
     }
 
-    /// Sends a purge to a node. Returns whether it has answered; otherwise it gets the purge later.
+    /// Sends a purge to a node. If the node does not answer, the purge is kept for later, and the
+    /// result is false.
     async fn send_purge(&self, server: ServerId, purge: HeaderValue) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(message::PURGE, purge.clone());
@@ -434,7 +440,7 @@ impl Cluster {
     }
 }
 
-/// Purges that nodes have missed, in the order in which they were sent.
+/// Purges that nodes have missed, in the order of sending.
 #[derive(Debug, Default)]
 struct Missed(BTreeMap<ServerId, VecDeque<HeaderValue>>);
 
@@ -454,13 +460,14 @@ impl Missed {
         self.0.get_mut(&server)?.pop_front()
     }
 
-    /// Forgets nodes that are no longer there.
+    /// Drops the purges for nodes that no longer exist.
     fn retain(&mut self, is_there: impl Fn(ServerId) -> bool) {
         self.0.retain(|server, _| is_there(*server));
     }
 }
 
-/// Makes a request that concerns a key; `None` if the key cannot be a field's value.
+/// Creates a request that concerns a key, or returns `None` if the key cannot be the value of a
+/// header field.
 fn call_of(method: Method, path: &'static str, key: &Key) -> Option<Call> {
     let mut headers = HeaderMap::new();
     headers.insert(

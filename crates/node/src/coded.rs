@@ -1,12 +1,12 @@
-//! How an object is cut into chunks, and how the content of a chunk is laid out.
+//! Cutting of objects into chunks, and layout of a chunk.
 //!
 //! ```text
 //! chunk:  sub-chunk of stripe 0, checksum, sub-chunk of stripe 1, checksum, …
 //! ```
 //!
-//! A checksum (8 bytes, little-endian) is computed by the node that cuts and verified by the node
-//! that reads, so that nothing in between is trusted: disks, memory and other nodes. It covers the
-//! position, the version of the object and the parameters of the code.
+//! The node that cuts an object computes the checksums (8 bytes, little-endian), and the node that
+//! reads it verifies them. Therefore nothing in between is trusted: disks, memory and other nodes.
+//! A checksum covers the position, the version of the object and the parameters of the code.
 
 use bytes::Bytes;
 use edge::{Code, Layout, Scheme, SchemeError, SubChunkId, checksum, encode_stripe, mix};
@@ -14,13 +14,13 @@ use std::hash::Hasher;
 use std::ops::Range;
 use twox_hash::XxHash3_64;
 
-/// Bytes of a checksum.
+/// Size of a checksum in bytes.
 const SUM_BYTES: u64 = 8;
 
 /// Identity of an object that was cut into chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Coded {
-    /// Hash of the content and of the code. Chunks of equal versions belong together, whichever
+    /// Hash of the content and of the code. Chunks with equal versions belong together, whichever
     /// node has cut them.
     pub version: u64,
     /// Length of the object in bytes.
@@ -38,7 +38,7 @@ pub struct Position {
     pub stripe: u64,
 }
 
-/// A code and its parameters.
+/// Erasure code with its parameters.
 #[derive(Clone, Debug)]
 pub struct Coding {
     scheme: Scheme,
@@ -49,57 +49,57 @@ impl Coding {
     /// Prepares a code.
     ///
     /// # Errors
-    /// The scheme is invalid.
+    /// Returns an error if the scheme is invalid.
     pub fn new(scheme: Scheme) -> Result<Self, SchemeError> {
         let code = Code::new(scheme.k, scheme.p)?;
         scheme.check()?;
         Ok(Coding { scheme, code })
     }
 
-    /// The code.
+    /// Returns the erasure code.
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Number of data chunks.
+    /// Returns the number of data chunks.
     pub fn k(&self) -> usize {
         usize::from(self.scheme.k)
     }
 
-    /// Number of all chunks of an object.
+    /// Returns the number of chunks per object, including parity.
     pub fn chunks(&self) -> usize {
         self.scheme.chunks()
     }
 
-    /// Layout of an object of a length.
+    /// Returns the layout of an object of this length.
     pub fn layout(&self, length: u64) -> Layout {
         Layout::new(&self.scheme, length)
     }
 
-    /// Bytes of the content of each chunk of an object of a length.
+    /// Returns the size in bytes of each chunk of an object of this length.
     pub fn chunk_bytes(&self, length: u64) -> u64 {
         let layout = self.layout(length);
         layout.chunk_bytes() + layout.stripes() * SUM_BYTES
     }
 
-    /// Where the content of a chunk has the sub-chunk of a stripe with its checksum.
+    /// Returns the range in a chunk that holds the sub-chunk of a stripe and its checksum.
     pub fn span(&self, layout: &Layout, stripe: u64) -> Range<u64> {
         let start = layout.offset_in_chunk(stripe) + stripe * SUM_BYTES;
         start..start + u64::from(layout.sub_chunk_bytes(stripe)) + SUM_BYTES
     }
 
-    /// Cuts an object. Returns its identity and the contents of its chunks.
+    /// Cuts an object, and returns its identity and the contents of its chunks.
     pub fn cut(&self, name_hash: u64, content: &[Bytes]) -> (Coded, Vec<Bytes>) {
         let coded = self.identify(content);
         let mut cutter = self.cutter(name_hash, coded, (0..self.chunks()).collect());
-        // The identity was computed of these bytes.
+        // The identity was computed from these same bytes.
         cutter.hasher = None;
         content.iter().for_each(|piece| cutter.push(piece));
         let made = cutter.finish().expect("the length is that of the content");
         (coded, made)
     }
 
-    /// Begins to make some chunks of an object whose content arrives in pieces.
+    /// Begins to compute some chunks of an object whose content arrives in pieces.
     pub fn cutter(&self, name_hash: u64, coded: Coded, wanted: Vec<usize>) -> Cutter<'_> {
         assert!(wanted.iter().all(|&chunk| chunk < self.chunks()));
         let capacity = usize::try_from(self.chunk_bytes(coded.length)).unwrap_or(0);
@@ -117,8 +117,7 @@ impl Coding {
         }
     }
 
-    /// Returns a sub-chunk without its checksum; `None` if its length or its bytes are not those
-    /// that were cut.
+    /// Returns a sub-chunk without its checksum; `None` if its length or its checksum is wrong.
     pub fn verified(&self, coded: &Coded, position: Position, bytes: &Bytes) -> Option<Bytes> {
         let layout = self.layout(coded.length);
         let span = self.span(&layout, position.stripe);
@@ -150,7 +149,8 @@ impl Coding {
         checksum(id, part)
     }
 
-    /// Number of the parameters: chunks of one code are never taken for those of another one.
+    /// Returns a seed that depends on the parameters, so that chunks of one code are never mistaken
+    /// for chunks of another.
     fn seed(&self) -> u64 {
         let Scheme {
             k,
@@ -162,21 +162,21 @@ impl Coding {
     }
 }
 
-/// Chunks of an object that are being made.
+/// Computation of an object's chunks from content that arrives in pieces.
 pub struct Cutter<'a> {
     coding: &'a Coding,
     coded: Coded,
     name_hash: u64,
     layout: Layout,
-    /// Numbers of the chunks that are made.
+    /// Numbers of the chunks to compute.
     wanted: Vec<usize>,
     made: Vec<Vec<u8>>,
-    /// Number of the stripe that arrives.
+    /// Number of the stripe that is arriving.
     stripe: u64,
-    /// Its bytes.
+    /// Bytes of the stripe that is arriving.
     bytes: Vec<u8>,
     out: Vec<u8>,
-    /// Hash of the content, if it is to be compared with the object's version.
+    /// Hash of the content so far, if it must be compared with the object's version.
     hasher: Option<XxHash3_64>,
 }
 
@@ -196,7 +196,7 @@ impl Cutter<'_> {
                 self.encode();
             }
         }
-        // Bytes behind the last stripe, which there are not.
+        // The bytes are beyond the last stripe, so that the content is too long.
         self.bytes.extend_from_slice(piece);
     }
 
@@ -220,7 +220,7 @@ impl Cutter<'_> {
         self.stripe += 1;
     }
 
-    /// Returns the contents of the chunks; `None` if the content is not that of the object.
+    /// Returns the contents of the chunks; `None` if the content differs from the object's.
     pub fn finish(self) -> Option<Vec<Bytes>> {
         let is_whole = self.stripe == self.layout.stripes() && self.bytes.is_empty();
         let version = self.hasher.map(|hasher| hasher.finish());
@@ -305,7 +305,7 @@ mod tests {
                 .for_each(|piece| cutter.push(piece));
             let made = cutter.finish().expect("the content is that of the object");
             assert_eq!(made, [chunks[1].clone(), chunks[4].clone()]);
-            // Other bytes, too few, and too many.
+            // The content has other bytes, too few, or too many.
             let mut other = content(length, length).concat();
             other[length / 2] ^= 1;
             let longer = [&content(length, length).concat()[..], b"x"].concat();

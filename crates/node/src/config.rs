@@ -1,4 +1,4 @@
-//! Settings of a node. Each limit says what it bounds; all have defaults.
+//! Settings of a node. All have defaults, and each limit says what it bounds.
 
 mod cluster;
 mod etcd;
@@ -16,14 +16,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Number of parts of the store. An object can take no more than its part.
+/// Number of shards of the store. An object must fit in one shard.
 pub(crate) const STORE_SHARDS: u64 = 8;
 
-/// Smallest number of segments of the disk tier.
+/// Minimum number of segments of the disk tier.
 const SEGMENTS_MIN: u64 = 4;
 
-/// Default of [`Config::scrub_bytes_per_second`]: a small part of what a disk reads, and yet three
-/// days for a terabyte.
+/// Default of [`Config::scrub_bytes_per_second`]: a small part of a disk's bandwidth, at which a
+/// terabyte still takes only three days.
 const SCRUB_BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// Settings of a node.
@@ -33,13 +33,14 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Addresses for clients with TLS.
     pub listen_tls: Vec<SocketAddr>,
-    /// Files with the certificate chain and its key, in PEM; needed for `listen_tls`.
+    /// Files with the certificate chain and its private key, in PEM; required for `listen_tls`.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Address for metrics, health checks and purges.
     pub admin: Option<SocketAddr>,
-    /// Token that purges need. Without one they are refused.
+    /// Token that purges need. Without a token, all purges are refused.
     pub purge_token: Option<String>,
-    /// Where requests are forwarded to, by host. A rule without a host is for all other hosts.
+    /// Origins to which requests are forwarded, by host. A rule without a host applies to all other
+    /// hosts.
     pub origins: Vec<Origin>,
     /// Capacity of the memory tier in bytes.
     pub memory_bytes: u64,
@@ -47,57 +48,60 @@ pub struct Config {
     pub policy: String,
     /// The disk tier, if there is one.
     pub disk: Option<DiskConfig>,
-    /// Bytes per second that are read at most to verify what the disk tier has; 0 for none.
+    /// Maximum number of bytes per second that are read to verify the disk tier; 0 turns
+    /// verification off.
     pub scrub_bytes_per_second: u64,
-    /// Largest object that is stored, in bytes.
+    /// Maximum size of a stored object, in bytes.
     pub object_bytes_max: u64,
-    /// Times beyond freshness.
+    /// Times for which stale responses are kept and used.
     pub grace: Grace,
-    /// Name in Via and Cache-Status: a token.
+    /// Name of the node in the fields Via and Cache-Status; a token.
     pub name: String,
     /// File of the access log; `-` is standard output.
     pub access_log: Option<PathBuf>,
-    /// The cluster that the node belongs to; `None` for one that stands alone.
+    /// Cluster to which the node belongs; `None` for a standalone node.
     pub cluster: Option<ClusterConfig>,
-    /// Limits.
+    /// Limits on what clients and origins can use.
     pub limits: Limits,
-    /// Whether plain requests for what is in memory are answered without hyper. Only tests, which
-    /// compare the two ways, set it to false.
+    /// Whether plain requests for responses in memory are answered without hyper. Only tests, which
+    /// compare both ways, set this to false.
     pub is_direct: bool,
-    /// Source of time.
+    /// Time source.
     pub clock: Clock,
 }
 
 /// Settings of the disk tier.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskConfig {
-    /// Folder, which no other process uses.
+    /// Folder of the tier, which no other process may use.
     pub folder: PathBuf,
-    /// Capacity in bytes of files.
+    /// Capacity of the tier's files, in bytes.
     pub bytes: u64,
 }
 
 impl DiskConfig {
-    /// Bytes of a segment: a part of the tier, and room for the largest response.
+    /// Returns the size of a segment in bytes: a fraction of the tier, and large enough for the
+    /// largest response.
     pub(crate) fn segment_bytes(&self, object_bytes_max: u64) -> u64 {
         let least = object_bytes_max.saturating_add(1 << 20);
         (self.bytes / 64).min(256 << 20).max(least).min(2 << 30)
     }
 }
 
-/// One rule of [`Config::origins`].
+/// Rule of [`Config::origins`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Host of the requests, with a port unless it is the scheme's own; `None` for all others.
+    /// Host of the requests, with a port unless it is the scheme's default; `None` for all other
+    /// hosts.
     pub host: Option<String>,
-    /// Scheme and authority of the server.
+    /// Scheme and authority of the origin server.
     pub url: Uri,
 }
 
 impl std::str::FromStr for Origin {
     type Err = Invalid;
 
-    /// Reads `http://127.0.0.1:8080` or `example.org=http://127.0.0.1:8080`.
+    /// Parses `http://127.0.0.1:8080` or `example.org=http://127.0.0.1:8080`.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let expected = "expected http://HOST[:PORT] or NAME=http://HOST[:PORT]";
         let invalid = || Invalid(format!("origin '{text}': {expected}"));
@@ -108,7 +112,7 @@ impl std::str::FromStr for Origin {
         let url: Uri = url.parse().map_err(|_| invalid())?;
         let is_scheme_known = matches!(url.scheme_str(), Some("http" | "https"));
         let has_path = url.path() != "/" || url.query().is_some();
-        // A name and a password before the host would not be sent.
+        // A name and a password before the host are refused, because they would not be sent.
         let is_host = |authority: &Authority| !authority.as_str().contains('@');
         if !is_scheme_known || !url.authority().is_some_and(is_host) || has_path {
             return Err(invalid());
@@ -120,35 +124,35 @@ impl std::str::FromStr for Origin {
     }
 }
 
-/// Bounds of what clients and origins can take.
+/// Limits on the resources that clients and origins can use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections of clients. Further ones wait until one is closed.
+    /// Maximum number of client connections. Further ones wait until one is closed.
     pub connections: usize,
-    /// Bytes of a request's head in HTTP/1.1, and of its fields in HTTP/2.
+    /// Maximum size in bytes of a request's head in HTTP/1.1, and of its fields in HTTP/2.
     pub head_bytes: usize,
-    /// Fields of a request or a response.
+    /// Maximum number of header fields in a request or a response.
     pub fields: usize,
-    /// Concurrent requests of one connection in HTTP/2.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
-    /// Bytes of a request's body.
+    /// Maximum size of a request's body in bytes.
     pub request_bytes: u64,
-    /// Time for a request's head.
+    /// Time limit for receiving a request's head.
     pub head_time: Duration,
-    /// Time for a TLS handshake.
+    /// Time limit for a TLS handshake.
     pub handshake_time: Duration,
-    /// Time for which a client may neither send nor take anything.
+    /// Maximum time for which a client may neither send nor receive anything.
     pub client_idle: Duration,
-    /// Time for a connection to the origin.
+    /// Time limit for connecting to an origin.
     pub connect_time: Duration,
-    /// Time for the head of the origin's response.
+    /// Time limit for the head of an origin's response.
     pub origin_head_time: Duration,
-    /// Time between two parts of the origin's response.
+    /// Maximum time between two parts of an origin's response.
     pub origin_idle: Duration,
     /// Time for which open connections may finish when the node stops.
     pub stop_time: Duration,
-    /// Time in which a purge reaches the other nodes that answer. What one of them had before it
-    /// must not be stored by a node that has the purge already, and is not purged again.
+    /// Maximum time in which a purge reaches the other nodes. A response that another node sends
+    /// within this time after a purge may be older than the purge, and is then not stored.
     pub purge_transit: Duration,
 }
 
@@ -197,7 +201,7 @@ impl Default for Config {
     }
 }
 
-/// A setting that cannot be used, with what was expected.
+/// Error for an invalid setting. The text says what was expected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalid(pub String);
 
@@ -213,7 +217,7 @@ impl Config {
     /// Checks settings that depend on each other.
     ///
     /// # Errors
-    /// The first contradiction.
+    /// Returns the first contradiction.
     pub fn check(&self) -> Result<(), Invalid> {
         let invalid = |text: String| Err(Invalid(text));
         if self.origins.is_empty() {
@@ -291,8 +295,8 @@ mod tests {
         config.check()
     }
 
-    /// The second of two origins for a host had no effect, as a name in a URL, and a node without
-    /// connections served nobody.
+    /// Regression: the second of two origins for a host, a user name in a URL, and a limit of 0
+    /// connections were accepted although they could not work.
     #[test]
     fn settings_without_effect_are_refused() {
         assert_eq!(

@@ -1,18 +1,19 @@
-//! The disk tier: responses that have left memory, in files that are only appended to.
+//! Disk tier: responses that were evicted from memory, in append-only files.
 //!
-//! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that
-//! writes, `extent.rs` content that is read in pieces, `buffers.rs` their memory, `removed.rs` what
-//! a restart must not bring back, `scrub.rs` the verification of what is not read. The index is a
-//! cache of the library: 12 bytes per URL and a deadline, so that records leave it on time.
+//! `record.rs` is the encoding, `segment.rs` the files, `writer.rs` the thread that writes,
+//! `extent.rs` content that is read in pieces, `buffers.rs` the memory for it, `removed.rs` the log
+//! of records that a restart must not bring back, and `scrub.rs` the verification of records that
+//! are not read. The index is a cache of the library with 12 bytes per URL and a deadline, so that
+//! records leave it on time.
 //!
-//! Reads of what the page cache has are made at once (`RWF_NOWAIT`); others are made by Tokio's
-//! threads for blocking work. io_uring would save the change of threads for the latter only, needs
+//! Reads of data in the page cache are made at once (`RWF_NOWAIT`); Tokio's threads for blocking
+//! work make the others. io_uring would save the change of threads for the latter only, needs
 //! unsafe code or a runtime of its own, and is disabled on many hosts.
 //!
 //! A failure of the device turns the tier off until the next start. Damaged records are misses.
 //!
-//! Nothing is written to the device before the kernel does so, except the log of removals at a
-//! purge. After a loss of power, what was not written is found damaged by its checksum.
+//! Data reaches the device when the kernel writes it, except for the log of removals, which a purge
+//! writes at once. After a loss of power, the checksums show which data was not written.
 
 mod buffers;
 mod extent;
@@ -52,10 +53,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use writer::{Superseded, Writer};
 
-/// Largest record that is read at once and returned to memory when it is requested. Content of
-/// larger ones is read in pieces, and stays in the page cache.
+/// Maximum size of a record that is read at once and returned to memory when it is requested. The
+/// content of larger records is read in pieces, and stays in the page cache.
 const WHOLE_BYTES_MAX: u32 = 128 << 10;
-/// Bytes that are read of larger ones for their description.
+/// Number of bytes of a larger record that are read first, for its description.
 const FIRST_BYTES: u32 = 8 << 10;
 
 /// The disk tier.
@@ -65,42 +66,42 @@ pub struct Disk {
     writer: Option<JoinHandle<()>>,
 }
 
-/// Counts of the tier. All of them only grow, except for the first five.
+/// Counters of the tier. All of them only grow, except for the first five.
 #[derive(Clone, Debug, Default)]
 pub struct DiskStats {
     /// Whether a failure has turned the tier off.
     pub is_off: bool,
-    /// URLs in the index.
+    /// Number of URLs in the index.
     pub urls: u64,
-    /// Bytes of the index in memory.
+    /// Memory of the index in bytes.
     pub index_bytes: u64,
-    /// Bytes of the files.
+    /// Size of all files in bytes.
     pub bytes: u64,
-    /// Bytes of the records in the index.
+    /// Size of the records in the index, in bytes.
     pub live_bytes: u64,
-    /// Records that were written.
+    /// Number of records written.
     pub written: u64,
-    /// Bytes that were written for responses that left memory.
+    /// Number of bytes written for responses that left memory.
     pub written_bytes: u64,
-    /// Bytes that were moved from segments that were deleted.
+    /// Number of bytes moved from deleted segments to new ones.
     pub reinserted_bytes: u64,
-    /// URLs that left memory and were on disk already.
+    /// Number of URLs that left memory and were already on disk.
     pub unchanged: u64,
-    /// URLs that were not written because too many were waiting.
+    /// Number of URLs that were not written because too many were waiting.
     pub dropped: u64,
-    /// URLs that were not written because they were too large.
+    /// Number of URLs that were not written because they were too large.
     pub too_large: u64,
-    /// URLs that left because their segment was the oldest.
+    /// Number of URLs that left because their segment was the oldest.
     pub displaced: u64,
-    /// Records that were found damaged.
+    /// Number of records found damaged.
     pub corrupt: u64,
-    /// Those of them that were found by a pass of verification.
+    /// Number of records found damaged by verification; they are included in `corrupt`.
     pub scrub_corrupt: u64,
-    /// Bytes that passes have read.
+    /// Number of bytes read by verification.
     pub scrubbed_bytes: u64,
-    /// Passes that were completed.
+    /// Number of completed verification passes.
     pub scrub_passes: u64,
-    /// Failures of the device.
+    /// Number of device failures.
     pub errors: u64,
 }
 
@@ -134,7 +135,7 @@ struct Shared {
     counts: Counts,
     clock: Clock,
     is_off: AtomicBool,
-    /// Locked, so that two processes do not use one folder.
+    /// Locked file, so that no second process uses the folder.
     _lock: File,
 }
 
@@ -167,7 +168,7 @@ impl Segments {
         self.map().values().cloned().collect()
     }
 
-    /// Returns the oldest segment if there are more than a number.
+    /// Returns the oldest segment if there are more than `count`.
     fn surplus(&self, count: usize) -> Option<Arc<Segment>> {
         let map = self.map();
         let oldest = map.values().next().filter(|_| map.len() > count);
@@ -176,10 +177,10 @@ impl Segments {
 }
 
 impl Disk {
-    /// Opens a folder, reads the index of what it has, and starts the thread that writes.
+    /// Opens a folder, reads the index of its segments, and starts the thread that writes.
     ///
     /// # Errors
-    /// The folder cannot be used, or another process uses it.
+    /// Returns an error if the folder cannot be used, or another process uses it.
     pub fn open(
         config: &Config,
         disk: &DiskConfig,
@@ -214,17 +215,17 @@ impl Disk {
         (usable_ms > 0).then_some(resource)
     }
 
-    /// Whether a record is still in the index.
+    /// Returns true if a record is still in the index.
     pub fn has(&self, key: &Key, place: Place) -> bool {
         self.shared.index.peek(&key_hash(key)) == Some(place)
     }
 
-    /// Removes the responses of a URL, because there are newer ones.
+    /// Removes the responses of a URL, because newer ones exist.
     pub fn remove(&self, key: &Key) -> bool {
         self.shared.remove(key_hash(key))
     }
 
-    /// Purges. Returns the number of URLs, without those whose hashes are given.
+    /// Purges the target. Returns the number of URLs, without those whose hashes are in `counted`.
     pub fn purge(&self, target: &Target, is_soft: bool, counted: &HashSet<u64>) -> usize {
         if self.shared.is_off() {
             return 0;
@@ -238,13 +239,13 @@ impl Disk {
         }
     }
 
-    /// Verifies records from a position on, until a number of bytes has been read.
+    /// Verifies records from a position until `bytes_max` bytes have been read.
     pub fn scrub(&self, position: &mut Position, bytes_max: u64) -> Step {
         self.shared.scrub(position, bytes_max)
     }
 
-    /// Calls `see` with the key and the head of each object in chunks whose head is on disk, until
-    /// it returns false.
+    /// Calls `see` with the key and the head of each coded object whose head is on disk, until it
+    /// returns false.
     pub fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) {
         if !self.shared.is_off()
             && let Err(error) = self.shared.for_each_stub(see)
@@ -253,7 +254,7 @@ impl Disk {
         }
     }
 
-    /// Writes the log of removals to the device, so that they outlast a loss of power.
+    /// Writes the log of removals to the device, so that removals survive a loss of power.
     pub fn sync_removals(&self) {
         if !self.shared.is_off()
             && let Err(error) = self.shared.removed().sync()
@@ -262,7 +263,7 @@ impl Disk {
         }
     }
 
-    /// Writes responses that are still in memory, and finishes the segment.
+    /// Writes responses that are still in memory, and completes the segment.
     pub fn save(&self, all: impl Iterator<Item = Victim>) {
         all.for_each(|victim| self.queue.push(Job::Write(victim)));
         self.flush(true);
@@ -280,12 +281,12 @@ impl Disk {
         let _ = is_done.recv();
     }
 
-    /// Removes expired records from the index; for manual clocks.
+    /// Removes expired records from the index. Needed with manual clocks only.
     pub fn expire(&self) -> usize {
         self.shared.index.expire()
     }
 
-    /// Counts of the tier.
+    /// Returns the counters of the tier.
     pub fn stats(&self) -> DiskStats {
         let shared = &self.shared;
         let counts = &shared.counts;
@@ -322,9 +323,9 @@ impl Drop for Disk {
     }
 }
 
-/// Makes the index. Records that leave it are counted out of their segments.
+/// Creates the index. Records that leave it are subtracted from their segments.
 fn index(clock: &Clock, segments: Arc<Segments>, queue: Arc<Queue>) -> Cache<u64, Place> {
-    // The number of records is bounded by the bytes of the segments.
+    // The size of the segments bounds the number of records.
     let index = Cache::builder(u64::MAX >> 8)
         .weigher(|_, _| 1)
         .policy_named("sieve")
@@ -354,7 +355,7 @@ fn lock(folder: &Path) -> io::Result<File> {
 }
 
 impl Shared {
-    /// Opens the folder. Returns the number of the next segment, too.
+    /// Opens the folder. Also returns the number of the next segment.
     fn open(config: &Config, disk: &DiskConfig, queue: &Arc<Queue>) -> io::Result<(Self, u32)> {
         let folder = &disk.folder;
         let lock = lock(folder)?;
@@ -381,7 +382,8 @@ impl Shared {
             _lock: lock,
         };
         shared.restore(&numbers, &lines, disk.bytes)?;
-        // The log may have lines of segments that were just removed, because they had no record.
+        // The log may still have lines about segments that were just removed because they had no
+        // record.
         let next_number = numbers.last().map_or(0, |newest| newest + 1);
         Ok((shared, next_number))
     }
@@ -390,13 +392,13 @@ impl Shared {
     fn restore(&self, numbers: &[u32], lines: &[Line], bytes_max: u64) -> io::Result<()> {
         let mut ends: HashMap<(u32, u32), Option<u64>> = HashMap::new();
         for line in lines {
-            // The first of several softenings has ended the freshness. A removal, which is less
-            // than any of them, is final.
+            // The first of several softenings ended the freshness. A removal, which is lower than
+            // any of them, is final.
             let end = ends.entry((line.segment, line.offset));
             let end = end.or_insert(line.softened_ms);
             *end = line.softened_ms.min(*end);
         }
-        // The newest ones that fit, because the tier may have become smaller.
+        // Only the newest segments that fit are used, because the tier may have become smaller.
         let mut sum = 0;
         let mut kept = vec![];
         for &number in numbers.iter().rev() {
@@ -464,7 +466,7 @@ impl Shared {
             .unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Whether a record of a length fits in a segment.
+    /// Returns true if a record of this length fits in a segment.
     fn fits(&self, bytes: u64) -> bool {
         bytes + 1_024 <= self.segment_bytes
     }
@@ -496,7 +498,7 @@ impl Shared {
     /// Removes a damaged record.
     fn corrupt(&self, hash: u64, place: Place) {
         let count = self.counts.corrupt.fetch_add(1, Relaxed) + 1;
-        // A line for each of millions of records would fill the log.
+        // Logging each of millions of records would fill the log.
         if count.is_power_of_two() {
             log::warn!(
                 "disk: the record at {} of segment {} is damaged; {count} since the start",
@@ -511,7 +513,7 @@ impl Shared {
         }
     }
 
-    /// Removes a record from the index, if it is still there.
+    /// Removes a record from the index if it is still there.
     fn take(&self, hash: u64, place: Place) -> bool {
         self.index.compute(hash, |present| {
             if present == Some(&place) {
@@ -573,7 +575,7 @@ impl Shared {
         }))
     }
 
-    /// Returns responses whose content is on disk.
+    /// Returns responses whose content stays on disk.
     fn extents(
         self: &Arc<Self>,
         hash: u64,
@@ -670,7 +672,7 @@ impl Shared {
             let hash = key_hash(key);
             let mut last = None;
             while let Some(place) = self.index.peek(&hash).filter(|place| last != Some(*place)) {
-                // Again if the writer has moved it meanwhile.
+                // The record is visited again if the writer has moved it meanwhile.
                 last = Some(place);
                 if !is_soft {
                     self.remove(hash);
@@ -691,8 +693,8 @@ impl Shared {
         self.purge_segments(self.segments.all(), target, is_soft, counted)
     }
 
-    /// Purges the records of segments, and then those that the writer has moved to others
-    /// meanwhile.
+    /// Purges the records of these segments, and then the records that the writer has meanwhile
+    /// moved to other segments.
     fn purge_segments(
         &self,
         segments: Vec<Arc<Segment>>,
@@ -707,12 +709,12 @@ impl Shared {
             concerned: HashSet::new(),
         };
         self.purge_new(&segments, &mut purge)?;
-        // A record that was not found at its place had been appended at another one before.
+        // A record that was not found at its place had already been appended at another place.
         self.purge_new(&self.segments.all(), &mut purge)?;
         Ok(purge.concerned.difference(counted).count())
     }
 
-    /// Purges the records of segments that were not visited yet.
+    /// Purges the records of segments that have not been visited yet.
     fn purge_new(&self, segments: &[Arc<Segment>], purge: &mut Purging<'_>) -> io::Result<()> {
         for segment in segments {
             let visited = purge.visited.get(&segment.number).copied();
@@ -758,7 +760,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Ends the freshness of a record, and moves its deadline accordingly.
+    /// Ends the freshness of a record, and changes its deadline accordingly.
     fn soften(
         &self,
         segment: &Segment,
@@ -778,7 +780,7 @@ impl Shared {
             Some(present) if *present == place => Op::Remove,
             _ => Op::Keep,
         });
-        // The listener subtracts the record as replaced or removed.
+        // The index's listener subtracts the record as replaced or removed.
         if (!has_changed || usable_ms == 0) && segment.bury(place.length) {
             self.segments.remove(segment.number);
             segment.delete()?;
@@ -787,17 +789,17 @@ impl Shared {
     }
 }
 
-/// A purge by prefix or tag that is under way.
+/// State of a purge by prefix or tag.
 struct Purging<'a> {
     target: &'a Target,
     is_soft: bool,
-    /// Number of records of each segment that were visited; [`usize::MAX`] for all of them.
+    /// Number of visited records of each segment; [`usize::MAX`] if all were visited.
     visited: HashMap<u32, usize>,
-    /// Hashes of the URLs that it has concerned.
+    /// Hashes of the URLs that the purge has concerned.
     concerned: HashSet<u64>,
 }
 
-/// Time for which a record is usable whose freshness has ended at an instant.
+/// Returns the remaining usable time of a record whose freshness ended at `at_ms`.
 fn softened_usable_ms(described: Option<&Description>, at_ms: u64, now_ms: u64) -> u64 {
     let usable = |head: &Head| {
         let mut terms = head.terms;
@@ -808,8 +810,8 @@ fn softened_usable_ms(described: Option<&Description>, at_ms: u64, now_ms: u64) 
     heads.map(|(head, _)| usable(head)).max().unwrap_or(0)
 }
 
-/// Makes a resource of a description, and of objects that a function makes of a range of the
-/// content and a head.
+/// Creates a resource from a description. A function creates each object from a head and the range
+/// of its content.
 fn resource(
     place: Place,
     described: Description,

@@ -1,9 +1,8 @@
-//! Content that is being fetched, read by any number of clients while it arrives.
+//! Content that is being fetched and that any number of clients read while it arrives.
 //!
-//! Up to a maximum of bytes all of it is kept, so that a client can begin to read at any time and
-//! the whole can be stored at the end. Content that turns out to be longer is streamed: only a
-//! window is kept, the fetch waits for the slowest reader, and a reader that makes no progress is
-//! cut off.
+//! Up to a maximum size, all of it is kept, so that a client can start reading at any time and the
+//! whole can be stored at the end. Content that turns out to be longer is streamed: only a window
+//! is kept, the fetch waits for the slowest reader, and a reader that makes no progress is cut off.
 
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
@@ -12,22 +11,22 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-/// Bytes that are kept of content that is streamed.
+/// Number of bytes of streamed content that are kept.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// How the content ended.
+/// Way in which the content ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It is complete.
+    /// All content has arrived.
     Complete,
-    /// It is not complete: the origin failed, or the reader was cut off.
+    /// The content is incomplete: the origin failed, or the reader was cut off.
     Failed,
 }
 
 /// Content that is being fetched.
 pub struct Fill {
     state: Mutex<State>,
-    /// Number of changes, which readers wait for.
+    /// Number of changes so far, for which readers wait.
     changes: watch::Sender<u64>,
     /// Notified when a reader has made room.
     room: Notify,
@@ -36,25 +35,25 @@ pub struct Fill {
 }
 
 struct State {
-    /// Number of chunks that were dropped.
+    /// Number of chunks dropped from the front.
     dropped: u64,
     chunks: VecDeque<Bytes>,
-    /// Bytes of `chunks`.
+    /// Size of `chunks` in bytes.
     kept_bytes: usize,
     is_streamed: bool,
     end: Option<End>,
-    /// Number of the next chunk of each reader.
+    /// Number of the next chunk for each reader.
     readers: HashMap<u64, u64>,
     reader_next: u64,
 }
 
-/// All readers have left, or none has made progress for too long.
+/// Error: all readers have left, or none has made progress for too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abandoned;
 
 impl Fill {
-    /// Makes an empty fill that keeps a maximum of bytes, and cuts off readers that make no
-    /// progress for a time.
+    /// Creates an empty fill that keeps at most `kept_bytes_max` bytes, and cuts off readers that
+    /// make no progress for `stall`.
     pub fn new(kept_bytes_max: usize, stall: Duration) -> Arc<Self> {
         Arc::new(Fill {
             state: Mutex::new(State {
@@ -79,10 +78,10 @@ impl Fill {
             .unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Adds a chunk. Waits for readers if the content is streamed.
+    /// Adds a chunk. If the content is streamed, waits for the readers.
     ///
     /// # Errors
-    /// The content is streamed and nobody reads it.
+    /// Returns an error if the content is streamed and nobody reads it.
     pub async fn push(&self, chunk: Bytes) -> Result<(), Abandoned> {
         if chunk.is_empty() {
             return Ok(());
@@ -113,14 +112,14 @@ impl Fill {
         Ok(())
     }
 
-    /// Returns all of the content so far, if it was kept.
+    /// Returns all content that has arrived, if it was kept.
     pub fn whole(&self) -> Option<Vec<Bytes>> {
         let state = self.state();
         (!state.is_streamed).then(|| state.chunks.iter().cloned().collect())
     }
 
-    /// Ends the content. `last` are bytes that were kept back until the end. They are added without
-    /// a wait for readers, so that they must fit into the bytes that are kept.
+    /// Ends the content. `last` holds bytes that were withheld until the end. They are added
+    /// without waiting for readers, and must fit into the bytes that are kept.
     pub fn end(&self, last: Option<Bytes>, end: End) {
         let mut state = self.state();
         if let Some(chunk) = last.filter(|chunk| !chunk.is_empty()) {
@@ -132,7 +131,7 @@ impl Fill {
         self.wake();
     }
 
-    /// Whether the content has become too long to be kept.
+    /// Returns true if the content has become too long to be kept.
     pub fn is_streamed(&self) -> bool {
         self.state().is_streamed
     }
@@ -142,7 +141,7 @@ impl Fill {
             .send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
-    /// Returns a reader at the beginning; `None` if the beginning is no longer kept.
+    /// Returns a reader that starts at the beginning; `None` if the beginning is no longer kept.
     pub fn reader(self: &Arc<Self>) -> Option<Reader> {
         let mut state = self.state();
         if state.dropped > 0 {
@@ -161,7 +160,7 @@ impl Fill {
 }
 
 impl State {
-    /// Drops what all readers have read, if the content is streamed.
+    /// Drops all chunks that every reader has read, if the content is streamed.
     fn drop_read(&mut self) {
         if !self.is_streamed {
             return;
@@ -196,7 +195,7 @@ impl Reader {
     /// Returns the next chunk if it has arrived, `Err` with the end if there is none, and `None`
     /// if the reader has to wait.
     pub fn try_next(&mut self) -> Option<Result<Bytes, End>> {
-        // Before the look at the state, so that no change is missed.
+        // The change is marked as seen before the state is read, so that no change is missed.
         self.changes.borrow_and_update();
         let mut state = self.fill.state();
         let Some(&next) = state.readers.get(&self.number) else {
@@ -215,9 +214,9 @@ impl Reader {
         state.end.map(Err)
     }
 
-    /// Waits until something has changed since [`Reader::try_next`].
+    /// Waits until the state has changed since [`Reader::try_next`].
     pub async fn wait(mut self) -> Self {
-        // The sender is in the fill, which the reader holds.
+        // This cannot fail, because the fill has the sender and the reader holds the fill.
         let _ = self.changes.changed().await;
         self
     }

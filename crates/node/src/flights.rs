@@ -1,4 +1,4 @@
-//! Fetches that are under way, so that requests for the same response share one (request
+//! Fetches in progress, so that requests for the same response share one fetch (request
 //! coalescing).
 
 use crate::fill::Fill;
@@ -8,44 +8,44 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 
-/// What is known of a fetch.
+/// Progress of a fetch.
 #[derive(Clone)]
 pub enum Progress {
     /// The head has not arrived.
     Waiting,
-    /// A response that may be stored: its head, its content, and the content's length if the origin
-    /// has said it.
+    /// The response may be stored: its head, its content, and the length of the content if the
+    /// origin has announced it.
     Head(Arc<Head>, Arc<Fill>, Option<u64>),
-    /// The origin has confirmed what was stored.
+    /// The origin has confirmed the stored response.
     Confirmed(Object),
-    /// The response is for one client alone, or the request was abandoned.
+    /// The response is for a single client, or the request was abandoned.
     Alone,
-    /// The origin has not answered.
+    /// The origin did not answer.
     Failed(Failure),
 }
 
-/// A fetch that is under way.
+/// Fetch in progress.
 #[derive(Clone)]
 pub struct Flight {
-    /// What is known of it.
+    /// Progress of the fetch.
     pub progress: watch::Receiver<Progress>,
-    /// Number of purges when it began.
+    /// Number of purges before the fetch began.
     pub purge_count: u64,
 }
 
-/// Fetches by key.
+/// Fetches in progress, by key.
 #[derive(Default)]
 pub struct Flights(Mutex<HashMap<String, Flight>>);
 
 /// Result of [`Flights::join`].
 pub enum Joined {
-    /// The caller fetches, and others follow.
+    /// The caller must fetch, and others follow it.
     Lead(Lead),
     /// Another request fetches.
     Follow(Flight),
 }
 
-/// Right to fetch. While it exists, others follow; dropping it notifies them.
+/// Right to fetch. While it exists, other requests follow the fetch. Dropping it notifies them.
 pub struct Lead {
     flights: Arc<Flights>,
     key: String,
@@ -57,8 +57,9 @@ impl Flights {
         self.0.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Joins the fetch of a key, or begins one after `purge_count` purges. One that `is_outdated`
-    /// by the purges since its beginning is replaced: requests from now on do not follow it.
+    /// Joins the fetch of a key, or begins one after `purge_count` purges. A fetch that is outdated
+    /// by purges since its beginning (`is_outdated`) is replaced, so that later requests do not
+    /// follow it.
     pub fn join(
         self: &Arc<Self>,
         key: String,
@@ -86,7 +87,7 @@ impl Flights {
 }
 
 impl Lead {
-    /// Notifies those that follow.
+    /// Notifies the followers of progress.
     pub fn publish(&self, progress: Progress) {
         self.progress.send_replace(progress);
     }
@@ -96,7 +97,7 @@ impl Drop for Lead {
     fn drop(&mut self) {
         let own = self.progress.subscribe();
         let mut map = self.flights.map();
-        // Another one may have replaced it.
+        // Another fetch may have replaced this one.
         if map
             .get(&self.key)
             .is_some_and(|flight| flight.progress.same_channel(&own))
@@ -104,7 +105,7 @@ impl Drop for Lead {
             map.remove(&self.key);
         }
         drop(map);
-        // A request that was abandoned before its head arrived: each of the others tries again.
+        // The request was abandoned before its head arrived, so that each follower tries again.
         if matches!(*self.progress.borrow(), Progress::Waiting) {
             self.progress.send_replace(Progress::Alone);
         }

@@ -46,23 +46,24 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// Bytes for which a connection has room while it waits for a request.
+/// Number of bytes for which an idle connection has room.
 const READ_BYTES: usize = 4 << 10;
-/// Smallest maximum of a head, which hyper has too.
+/// Lower bound of the maximum size of a head, which hyper also has.
 const HEAD_BYTES_MIN: usize = 8 << 10;
 
-/// Reason for which a connection failed.
+/// Error that ended a connection.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Maximum length of a request's head.
+/// Returns the maximum size of a request's head in bytes.
 pub fn head_bytes_max(limits: &Limits) -> usize {
     limits.head_bytes.max(HEAD_BYTES_MIN)
 }
 
-/// Serves a connection until it ends or `stop` changes. Returns it if the rest of it is for hyper.
+/// Serves a connection until it ends or `stop` changes. Returns the connection if hyper must serve
+/// the rest of it.
 ///
 /// # Errors
-/// The connection fails, or a client exceeds a limit.
+/// Returns an error if the connection fails or a client exceeds a limit.
 pub async fn serve<S>(
     node: &Arc<Node>,
     client: Client,
@@ -74,7 +75,7 @@ where
 {
     let limits = &node.config.limits;
     let mut stopped = pin!(async move {
-        // An error is the end of the node.
+        // An error means that the node stops.
         let _ = stop.changed().await;
     });
     let mut out = Vec::new();
@@ -134,15 +135,15 @@ where
     }
 }
 
-/// What is done next.
+/// Next step for a connection.
 enum Next {
-    /// More bytes are needed.
+    /// Wait for more bytes.
     Wait,
-    /// The reply is what was written, and then this content.
+    /// Send the head that was written, and then this content.
     Reply(Bytes),
-    /// hyper answers the request with these bytes.
+    /// Let hyper answer a request, which consists of these bytes.
     Single(Bytes, Option<Looked>),
-    /// The rest is for hyper.
+    /// Let hyper serve the rest of the connection.
     Rest,
 }
 
@@ -175,14 +176,14 @@ fn next(node: &Node, client: Client, received: &mut Received, out: &mut Vec<u8>)
     Next::Single(request, looked)
 }
 
-/// Bytes that have arrived and were not used yet.
+/// Received bytes that have not been used yet.
 struct Received {
     bytes: Vec<u8>,
-    /// Number of bytes that were used.
+    /// Number of bytes already used.
     start: usize,
-    /// Number of bytes that belong to the head that was found incomplete.
+    /// Number of bytes of the head that was found incomplete.
     partial: usize,
-    /// Maximum length of a head.
+    /// Maximum size of a head in bytes.
     bytes_max: usize,
 }
 
@@ -204,14 +205,14 @@ impl Received {
         self.start < self.bytes.len()
     }
 
-    /// Whether there are bytes, and among those that are new the end of a head, if the others were
-    /// none.
+    /// Returns true if a complete head may be there: there are bytes, and if the head was
+    /// incomplete before, the new bytes contain an end of a head.
     fn may_have_end(&self) -> bool {
         let bytes = self.bytes();
         if self.partial == 0 {
             return !bytes.is_empty();
         }
-        // The end is LF LF or LF CR LF, of which the last byte is new.
+        // A head ends with LF LF or LF CR LF, and at least its last byte is new.
         let new = &bytes[self.partial.saturating_sub(2)..];
         let ends = |at: usize| new[..at].ends_with(b"\n") || new[..at].ends_with(b"\n\r");
         (0..new.len()).any(|at| new[at] == b'\n' && ends(at))
@@ -225,12 +226,13 @@ impl Received {
         }
     }
 
-    /// Returns room for more bytes, behind those that are there.
+    /// Returns the buffer with room for more bytes at its end.
     fn room(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.start);
         self.start = 0;
         if self.bytes.is_empty() && self.bytes.capacity() > 2 * READ_BYTES {
-            // A long head was received. The connection may be idle from now on.
+            // A long head was received. Its memory is freed, because the connection may be idle
+            // from now on.
             self.bytes = Vec::new();
         }
         if self.bytes.capacity() - self.bytes.len() < READ_BYTES / 2 {
@@ -248,7 +250,7 @@ impl Received {
         }
     }
 
-    /// Returns the bytes that were not used.
+    /// Removes and returns all unused bytes.
     fn take(&mut self) -> Vec<u8> {
         let bytes = self.bytes().to_vec();
         self.skip(bytes.len());
@@ -261,12 +263,12 @@ impl Received {
     }
 }
 
-/// The time for a head. It begins with the first byte of a connection, and then with the end of
-/// each reply, as in hyper. An instant is noted for each request; the timer is set only when it
-/// ends.
+/// Time limit for a head, counted from the first byte of a connection, and then from the end of
+/// each reply, as in hyper. Only an instant is stored per request; the timer is set when that
+/// instant is reached.
 struct HeadTimer {
     limit: std::time::Duration,
-    /// When the time began, if it has.
+    /// Start of the time limit, if it is running.
     since: Option<Instant>,
     alarm: Option<Alarm>,
 }
@@ -280,7 +282,7 @@ impl HeadTimer {
         }
     }
 
-    /// Begins the time if it has not begun.
+    /// Starts the time limit if it is not running.
     fn begin(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }
@@ -289,7 +291,7 @@ impl HeadTimer {
         self.since = Some(Instant::now());
     }
 
-    /// Waits for the end of the time.
+    /// Waits until the time limit is reached.
     fn end(&mut self) -> impl Future<Output = ()> + '_ {
         poll_fn(|context| {
             let Some(since) = self.since else {
@@ -308,7 +310,7 @@ impl HeadTimer {
     }
 }
 
-/// Writes two parts of a reply, by one system call if the client takes everything.
+/// Writes two parts of a reply, with one system call if the client takes everything.
 async fn write_all<S>(stream: &mut S, first: &[u8], second: &[u8]) -> io::Result<()>
 where
     S: AsyncWrite + Unpin,
@@ -329,8 +331,8 @@ where
     stream.flush().await
 }
 
-/// Waits for the end of a reply, which has a limited time after a stop. Returns whether there was a
-/// stop.
+/// Waits for the end of a reply, for a limited time once the node stops. Returns true if the node
+/// stops.
 async fn finish(
     reply: impl Future<Output = io::Result<()>>,
     stopped: Pin<&mut impl Future<Output = ()>>,
@@ -349,8 +351,8 @@ async fn finish(
     Ok(true)
 }
 
-/// Answers a request by hyper. Returns the connection with the bytes that followed the request, or
-/// `None` if it has ended.
+/// Lets hyper answer one request. Returns the connection with the bytes that followed the request,
+/// or `None` if it has ended.
 async fn by_hyper<S>(
     node: &Arc<Node>,
     client: Client,
@@ -378,7 +380,7 @@ where
     };
     let mut builder = Builder::new();
     builder
-        // The head is complete.
+        // No time limit is needed, because the head is complete.
         .header_read_timeout(None)
         .max_buf_size(head_bytes_max(limits))
         .max_headers(limits.fields);

@@ -1,13 +1,12 @@
-//! An HTTP reverse-proxy cache: one node of an edge cluster, or a cache that stands alone.
+//! An HTTP reverse-proxy cache: one node of an edge cluster, or a standalone cache.
 //!
-//! [`rules`] are the rules of HTTP caching as pure functions. [`store`] is the memory tier: an
-//! instance of the project's library with its eviction policies and its expiry index, so that
-//! responses leave memory at the end of their usable time. [`disk`] is the tier of those that were
-//! evicted from memory, and [`scrub`] its verification. [`fill`] is content that arrives from an
-//! origin and is read by several clients meanwhile. [`proxy`] decides how a request is answered.
-//! [`cluster`] is the part of a node in a cluster whose nodes store large objects in chunks, and
-//! [`membership`] its nodes and maps in etcd.
-//! [`listen`], [`admin`] and [`peer_port`] are the ports.
+//! [`rules`] are the rules of HTTP caching as pure functions. [`store`] is the memory tier, built
+//! on the project's library with its eviction policies and its expiry index, so that responses
+//! leave memory when their usable time ends. [`disk`] is the tier for responses that were evicted
+//! from memory, and [`scrub`] verifies it. [`fill`] is content that arrives from an origin and that
+//! several clients read meanwhile. [`proxy`] decides how a request is answered. [`cluster`]
+//! connects a node to a cluster that stores large objects in chunks, and [`membership`] reads the
+//! cluster's nodes and maps from etcd. [`listen`], [`admin`] and [`peer_port`] are the ports.
 //!
 //! ```text
 //! client -> listen -> proxy -> store (-> disk)              hit
@@ -15,7 +14,7 @@
 //!                       '-> origin -> fill -> store             miss
 //! ```
 //!
-//! Deliberately absent: agreement among nodes without etcd; rewriting of content.
+//! Deliberately absent: agreement among nodes without etcd, and rewriting of content.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -63,14 +62,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-/// Threads for reads of the disk that have to wait, look-ups of names, and purges.
+/// Maximum number of threads for reads that wait for the disk, name look-ups and purges.
 const BLOCKING_THREADS: usize = 32;
 
-/// A node that serves.
+/// Node that is serving requests.
 pub struct Running {
     /// The node.
     pub node: Arc<Node>,
-    /// Addresses for clients, those without TLS first.
+    /// Addresses for clients, addresses without TLS first.
     pub addresses: Vec<SocketAddr>,
     /// Address for other nodes of the cluster.
     pub peers: Option<SocketAddr>,
@@ -85,7 +84,7 @@ pub struct Running {
 /// Starts a node on the current Tokio runtime.
 ///
 /// # Errors
-/// A setting cannot be used, or an address cannot be bound.
+/// Returns an error if a setting cannot be used, or an address cannot be bound.
 pub fn start(config: Config) -> Result<Running, Invalid> {
     let node = Arc::new(Node::new(config)?);
     let config = &node.config;
@@ -148,7 +147,7 @@ pub fn start(config: Config) -> Result<Running, Invalid> {
     })
 }
 
-/// Returns the task that follows etcd, if a cluster's nodes are found there. The last map of an
+/// Returns the task that follows etcd, if etcd lists the cluster's nodes. The last map of an
 /// earlier run is used at once.
 fn follow(
     cluster: &Arc<Cluster>,
@@ -182,11 +181,11 @@ fn follow(
 }
 
 impl Running {
-    /// Reads the certificate for clients and its key again, for further connections. Returns false
-    /// if there is none.
+    /// Reads the certificate for clients and its private key again, for new connections. Returns
+    /// false if no certificate is configured.
     ///
     /// # Errors
-    /// They cannot be used, so that the previous ones stay in use.
+    /// Returns an error if they are invalid. The previous ones stay in use.
     pub fn reload(&self) -> Result<bool, Invalid> {
         let paths = self.node.config.certificate.as_ref();
         let Some((sender, (certificate, key))) = self.certificate.as_ref().zip(paths) else {
@@ -196,8 +195,8 @@ impl Running {
         Ok(true)
     }
 
-    /// Stops to accept, and waits until open connections have finished, or for the configured time.
-    /// What is in memory is then written to the disk tier.
+    /// Stops accepting connections, and waits until open ones have finished or the configured time
+    /// is over. Then the content of memory is written to the disk tier.
     pub async fn stop(mut self) {
         let _ = self.stop.send(true);
         while self.listeners.join_next().await.is_some() {}
@@ -211,11 +210,12 @@ impl Running {
     }
 }
 
-/// Runs a node until the process receives SIGTERM or SIGINT. SIGHUP lets it read the certificate
+/// Runs a node until the process receives SIGTERM or SIGINT. On SIGHUP, it reads the certificate
 /// for clients again.
 ///
 /// # Errors
-/// The runtime cannot be started, a setting cannot be used, or an address cannot be bound.
+/// Returns an error if the runtime cannot be started, a setting is invalid, or an address cannot be
+/// bound.
 pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -227,7 +227,7 @@ pub fn run(config: Config, threads: usize) -> Result<(), Box<dyn std::error::Err
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // Its usual effect would end the process without saving what is in memory.
+        // The default action would end the process without saving the content of memory.
         let mut hangup = signal(SignalKind::hangup())?;
         let running = start(config)?;
         for address in &running.addresses {

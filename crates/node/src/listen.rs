@@ -1,4 +1,4 @@
-//! Listeners and connections: HTTP/1.1 and HTTP/2, with and without TLS.
+//! Listeners and client connections: HTTP/1.1 and HTTP/2, with and without TLS.
 
 use crate::config::{Config, Invalid, Limits};
 use crate::http1::{self, Failure};
@@ -26,13 +26,13 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// Pause after a failure to accept, which is mostly a lack of file descriptors.
+/// Pause after accepting a connection has failed, mostly for lack of file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Binds an address with the options of a server: it can be bound again at once after a stop.
+/// Binds an address with options that let it be bound again immediately after a stop.
 ///
 /// # Errors
-/// The address cannot be bound.
+/// Returns an error if the address cannot be bound.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, Invalid> {
     let listen = || -> io::Result<TcpListener> {
         let domain = socket2::Domain::for_address(address);
@@ -49,7 +49,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, Invalid> {
 /// Reads the certificate and its key.
 ///
 /// # Errors
-/// A file cannot be read, or the key does not belong to the certificate.
+/// Returns an error if a file cannot be read, or the key does not belong to the certificate.
 pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
     let (chain, secret) = (pem::certificates(certificate)?, pem::key(key)?);
     let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
@@ -71,7 +71,7 @@ pub async fn serve(
 ) {
     loop {
         let accept = async {
-            // A connection is accepted when there is room for it.
+            // A connection is accepted only when there is room for it.
             let permit = connections.clone().acquire_owned().await;
             (permit, listener.accept().await)
         };
@@ -150,7 +150,7 @@ where
     }
 }
 
-/// Reads requests of a connection and writes replies until either side closes it.
+/// Reads the requests of a connection and writes the replies until either side closes it.
 pub async fn exchange<S, F, A, B>(
     stream: S,
     limits: &Limits,
@@ -167,7 +167,7 @@ where
     by_hyper((stream, false), limits, answer, stop).await
 }
 
-/// The same for a connection whose progress is watched already, and whose version may be known.
+/// Lets hyper serve a connection whose progress is already watched, and whose version may be known.
 async fn by_hyper<S, F, A, B>(
     (stream, is_http1): (S, bool),
     limits: &Limits,
@@ -198,7 +198,7 @@ where
         .max_concurrent_streams(limits.streams);
     let mut connection = pin!(builder.serve_connection(stream, service_fn(answer)));
     tokio::select! {
-        // In this order, so that no random number is drawn for each request.
+        // The fixed order avoids drawing a random number for each request.
         biased;
         result = connection.as_mut() => return result,
         _ = stop.changed() => connection.as_mut().graceful_shutdown(),
@@ -206,13 +206,13 @@ where
     timeout(limits.stop_time, connection).await?
 }
 
-/// The acceptor for new connections with TLS. It changes when the certificate is read again.
+/// Acceptor for new TLS connections. It changes when the certificate is read again.
 pub type Tls = watch::Receiver<TlsAcceptor>;
 
-/// Binds all addresses of a configuration for clients, with the acceptor for TLS where it is due.
+/// Binds all client addresses of a configuration. Addresses for TLS get the acceptor.
 ///
 /// # Errors
-/// An address cannot be bound.
+/// Returns an error if an address cannot be bound.
 pub fn bind_all(
     config: &Config,
     tls: Option<Tls>,

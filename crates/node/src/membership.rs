@@ -1,23 +1,24 @@
-//! Members, weights and maps of a cluster in etcd: registration of this node, changes by others,
-//! and new versions of the map.
+//! Membership of a cluster in etcd: registration of this node, changes by other nodes, and new
+//! versions of the map.
 //!
 //! ```text
 //! nodes/ID   registration of a node under its lease       (every node)
 //! map        current version, see `record.rs`             (coordinator)
-//! leave/ID   the operator's wish that a node is forgotten
+//! leave/ID   request of an operator to remove a node
 //! ```
 //!
-//! A *session* registers the node, reads all values, and follows changes from the next revision on.
-//! Whatever fails ends the session, and the next one begins with reading everything; so lost
-//! connections, compactions and lost leases have one way. Between sessions the node serves with the
-//! last map, which is also in a file, so that a start needs no etcd.
+//! A *session* registers the node, reads all values, and then follows changes from the next
+//! revision. Any failure ends the session, and the next session reads everything again. Therefore
+//! lost connections, compactions and lost leases are all handled in the same way. Between sessions
+//! the node serves with the last map, which is also stored in a file, so that a node can start
+//! without etcd.
 //!
-//! A lease is renewed by time spans, and only etcd decides when it has ended: no instant of a clock
-//! is compared with one of another machine.
+//! A lease is renewed by time spans, and only etcd decides when it has ended. No instant of one
+//! machine's clock is compared with an instant of another's.
 //!
-//! `kv.rs` is what is needed of etcd, `etcd.rs` is its client, `record.rs` the form of the values,
-//! `state.rs` the rules, `balance.rs` those for writes that have drifted. [`crate::cluster`] uses
-//! the maps.
+//! `kv.rs` is the interface to the store of values, `etcd.rs` its client, `record.rs` the encoding
+//! of the values, `state.rs` the rules, and `balance.rs` the rules for writes that have drifted
+//! from the weights. [`crate::cluster`] uses the maps.
 
 pub mod balance;
 pub mod etcd;
@@ -42,28 +43,28 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, sleep_until};
 
-/// Time between a change of the registered nodes and the next map, so that changes that come
-/// together make one version.
+/// Time between a change of the registered nodes and the next map, so that changes in quick
+/// succession result in one version.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
-/// Time after which a map that could not be made is tried again.
+/// Time before a map that could not be made is tried again.
 const PROBLEM_TIME: Duration = Duration::from_secs(10);
-/// First and longest pause between two sessions. A session that was established starts again with
-/// the first one.
+/// Shortest and longest pause between two sessions. After a session that was established, the pause
+/// starts at the shortest again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
-/// Time in which a map that another node has arrives by the watch. After it, the session is begun
-/// again: the endpoint may be one that no longer gets changes.
+/// Time within which a map that another node has must arrive by the watch. After that the session
+/// starts again, because the endpoint may have stopped receiving changes.
 const WAKE_TIME: Duration = Duration::from_secs(10);
 
-/// What uses the maps.
+/// User of the maps.
 pub trait Host: Send + Sync + 'static {
-    /// Uses a map, which is newer than all before.
+    /// Installs a map, which is newer than all previous ones.
     fn install(&self, record: &Arc<Record>);
 
-    /// Returns the bytes that the nodes have recorded for each bucket; may be empty.
+    /// Returns the bytes that the nodes have counted for each bucket; may be empty.
     fn loads(&self) -> impl Future<Output = Counted> + Send;
 }
 
-/// Bytes that nodes have recorded for each bucket.
+/// Bytes that nodes have counted for each bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     /// Bytes by bucket.
@@ -75,44 +76,44 @@ pub struct Counted {
 /// State of the membership for operators.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// Endpoint that was used last.
+    /// Endpoint that was used most recently.
     pub endpoint: String,
     /// Whether the node is registered and follows changes.
     pub is_connected: bool,
-    /// When etcd has answered for the last time.
+    /// Instant of the last answer from etcd.
     pub contact: Option<Instant>,
-    /// Why there is no session.
+    /// Reason why there is no session.
     pub failure: Option<String>,
-    /// Node that makes the next map.
+    /// Node that makes the next version of the map.
     pub coordinator: Option<ServerId>,
     /// Nodes that are registered.
     pub registered: BTreeSet<ServerId>,
-    /// Sessions that have failed.
+    /// Number of sessions that have failed.
     pub failures: u64,
-    /// Values that were refused.
+    /// Number of values that were refused.
     pub refused: u64,
-    /// Maps that this node has stored.
+    /// Number of maps that this node has stored.
     pub stored: u64,
-    /// Those of them that only place parity again, because the writes have drifted.
+    /// Number of stored maps that only place parity again, because the writes have drifted.
     pub rebalanced: u64,
 }
 
-/// What the membership of a node shares with its cluster.
+/// State that a node's membership shares with its cluster.
 #[derive(Debug, Default)]
 pub struct Shared {
     status: Mutex<Status>,
-    /// Greatest version of a map that another node has.
+    /// Greatest map version known to exist at another node.
     newest: AtomicU64,
     wake: Notify,
 }
 
 impl Shared {
-    /// The state for operators.
+    /// Returns the state for operators.
     pub fn status(&self) -> Status {
         self.lock().clone()
     }
 
-    /// Notes the version of a newer map of another node.
+    /// Registers that another node has a newer version of the map.
     pub fn note_newer(&self, version: u64) {
         if self.newest.fetch_max(version, Relaxed) < version {
             self.wake.notify_one();
@@ -129,17 +130,18 @@ impl Shared {
 /// Settings of [`run`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// This node.
+    /// Server entry of this node.
     pub own: Server,
-    /// Time of its lease.
+    /// Duration of the node's lease.
     pub lease: Duration,
-    /// Period after which the writes of the nodes are compared with their weights; zero for never.
+    /// Period at whose end the nodes' writes are compared with their weights; zero for never.
     pub rebalance: Duration,
     /// File with a copy of the last map.
     pub copy: Option<PathBuf>,
 }
 
-/// Reads the copy of the last map. A file that cannot be read is reported and not used.
+/// Reads the copy of the last map. If the file cannot be read, that is logged and `None` is
+/// returned.
 pub fn read_copy(path: &Path, config: &edge::Config, is_plain: bool) -> Option<Arc<Record>> {
     let value = match std::fs::read(path) {
         Ok(value) => value,
@@ -158,8 +160,8 @@ pub fn read_copy(path: &Path, config: &edge::Config, is_plain: bool) -> Option<A
     }
 }
 
-/// Keeps this node registered and its map current until `stop` changes. The lease is not given
-/// back, so that a restart within its time changes no map.
+/// Keeps this node registered and its map current until `stop` changes. The lease is not revoked at
+/// the end, so that a restart within its duration changes no map.
 pub async fn run<K: Kv, H: Host>(
     kv: K,
     host: Arc<H>,
@@ -193,7 +195,7 @@ struct Member<K, H> {
     shared: Arc<Shared>,
     lease: Option<i64>,
     balance: Balance,
-    /// Last reason why no map could be made, which is logged once.
+    /// Last reason why no map could be made. Each reason is logged once.
     problem: String,
     pause: Duration,
 }
@@ -225,7 +227,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         }
     }
 
-    /// Registers, reads everything and follows changes until something fails.
+    /// Registers the node, reads all values and follows changes until an operation fails.
     async fn session(&mut self) -> Result<std::convert::Infallible, Failure> {
         let lease = self.lease().await?;
         let snapshot = self.kv.read().await?;
@@ -274,7 +276,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         }
     }
 
-    /// Returns a lease that exists: that of the last session, or a new one.
+    /// Returns a valid lease: the previous session's, or a new one.
     async fn lease(&mut self) -> Result<i64, Failure> {
         if let Some(lease) = self.lease
             && self.kv.keep_alive(lease).await?
@@ -286,7 +288,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         Ok(lease)
     }
 
-    /// Registers this node under its lease. A registration of the same address is that of an
+    /// Registers this node under its lease. A registration with the same address comes from an
     /// earlier run and is replaced.
     async fn register(&mut self, lease: i64) -> Result<(), Failure> {
         let own = &self.settings.own;
@@ -328,7 +330,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         }
     }
 
-    /// The host and operators get what is known now.
+    /// Publishes the present state to the host and to operators.
     async fn publish(&mut self, has_changed: bool) {
         {
             let mut status = self.shared.lock();
@@ -354,7 +356,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         }
     }
 
-    /// Notes that etcd has answered and that the session works.
+    /// Registers that etcd has answered and that the session works.
     fn connected(&mut self) {
         self.pause = PAUSES[0];
         let mut status = self.shared.lock();
@@ -366,8 +368,9 @@ impl<K: Kv, H: Host> Member<K, H> {
         }
     }
 
-    /// When the next map is to be made. At the begin of a session the nodes that are missing may be
-    /// about to register again, as this one: they get the time of a lease.
+    /// Returns the instant at which the next map must be made. At the beginning of a session,
+    /// missing nodes get the duration of a lease, because they may be about to register again, like
+    /// this one.
     fn when_due(&self, began: Instant) -> Option<Instant> {
         let due = self.state.due()?;
         let time = match self.problem.is_empty() {
@@ -381,7 +384,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         }
     }
 
-    /// Makes and stores the map that is due. Its event follows, and installs it.
+    /// Makes and stores the map that is due. The watch then reports it, which installs it.
     async fn make_map(&mut self, lease: i64) -> Result<(), Failure> {
         let Some(due) = self.state.due() else {
             return Ok(());
@@ -404,7 +407,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         self.store(&record, lease).await.map(|_| ())
     }
 
-    /// Stores a map, unless another node has stored one. Returns whether it was stored.
+    /// Stores a map unless another node has stored one. Returns true if it was stored.
     async fn store(&mut self, record: &Record, lease: i64) -> Result<bool, Failure> {
         let (guards, writes) = self.state.install(record, lease);
         let is_stored = self.kv.commit(guards, writes).await?;
@@ -416,7 +419,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         Ok(is_stored)
     }
 
-    /// At the end of a period: makes and stores a map if the writes have drifted.
+    /// Makes and stores a map if the writes have drifted by the end of a period.
     async fn rebalance(&mut self, lease: i64) -> Result<(), Failure> {
         let Some(record) = self.state.settled().cloned() else {
             return Ok(());
@@ -426,7 +429,7 @@ impl<K: Kv, H: Host> Member<K, H> {
         let Some(loads) = self.balance.judge(&record.map, counts) else {
             return Ok(());
         };
-        // The same members make a map, as they have made the last one.
+        // The members stay the same, so that this cannot fail.
         if let Ok(next) = self.state.next(Due::Next, loads)
             && self.store(&next, lease).await?
         {
@@ -437,7 +440,7 @@ impl<K: Kv, H: Host> Member<K, H> {
     }
 }
 
-/// Replaces the copy at once: a reader finds the old one or the new one.
+/// Replaces the copy atomically: a reader finds the old one or the new one.
 fn write_copy(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     let new = path.with_extension("new");

@@ -1,4 +1,4 @@
-//! Counters of a node, and their page for Prometheus.
+//! Counters of a node, and the page that Prometheus reads.
 
 use crate::disk::DiskStats;
 use crate::rules::freshness::Refusal;
@@ -9,27 +9,27 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How a reply came about, apart from the cause of a miss.
+/// Way in which a reply was produced, apart from the cause of a miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// From the cache, fresh.
+    /// A fresh response from the cache.
     Hit,
-    /// From the cache, stale, while it is revalidated or because the client accepts it.
+    /// A stale response from the cache, while it is revalidated or because the client accepts it.
     Stale,
-    /// From the cache, stale, because the origin failed.
+    /// A stale response from the cache, because the origin failed.
     StaleOnError,
-    /// From the cache, after the origin has confirmed it.
+    /// A response from the cache that the origin has confirmed.
     Revalidated,
-    /// From the origin.
+    /// A response from the origin.
     Miss,
-    /// Refused by the node: a bad request, or no answer of the origin.
+    /// A refusal by the node: the request was invalid, or the origin did not answer.
     Refused,
-    /// From another node of the cluster.
+    /// A response from another node of the cluster.
     Peer,
 }
 
 impl Reply {
-    /// All kinds, in the order of their numbers.
+    /// All values, in the order of their numbers.
     pub const ALL: [Reply; 7] = [
         Reply::Hit,
         Reply::Stale,
@@ -40,7 +40,7 @@ impl Reply {
         Reply::Peer,
     ];
 
-    /// Name in metrics.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
@@ -56,7 +56,7 @@ impl Reply {
     ];
 }
 
-/// Where a stored response was found.
+/// Tier in which a stored response was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tier {
     /// Memory.
@@ -69,7 +69,7 @@ impl Tier {
     /// All tiers, in the order of their numbers.
     pub const ALL: [Tier; 2] = [Tier::Memory, Tier::Disk];
 
-    /// Name in metrics.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
@@ -77,12 +77,12 @@ impl Tier {
     const NAMES: [&'static str; 2] = ["memory", "disk"];
 }
 
-/// Kinds of failures of origins.
+/// Kind of an origin's failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// No connection, or the connection broke before the head.
+    /// No connection could be made, or it broke before the head arrived.
     Connection,
-    /// No head within the time.
+    /// No head arrived within the time limit.
     Timeout,
     /// The content ended early.
     Truncated,
@@ -92,7 +92,7 @@ impl Failure {
     /// All kinds, in the order of their numbers.
     pub const ALL: [Failure; 3] = [Failure::Connection, Failure::Timeout, Failure::Truncated];
 
-    /// Name in metrics.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
@@ -108,75 +108,77 @@ pub struct Metrics {
     refusals: [AtomicU64; 7],
     failures: [AtomicU64; 3],
     hits: [AtomicU64; 2],
-    /// Requests that shared another one's fetch.
+    /// Number of requests that shared another request's fetch.
     pub collapsed: AtomicU64,
-    /// Requests to origins.
+    /// Number of requests to origins.
     pub origin_requests: AtomicU64,
-    /// Bytes of content from origins.
+    /// Number of content bytes from origins.
     pub origin_bytes: AtomicU64,
-    /// Bytes of content to clients.
+    /// Number of content bytes to clients.
     pub client_bytes: AtomicU64,
-    /// Replies whose content ended early.
+    /// Number of replies whose content ended early.
     pub replies_cut: AtomicU64,
-    /// Lines that the access log has lost.
+    /// Number of lines that the access log has lost.
     pub log_lines_lost: AtomicU64,
-    /// Connections that were accepted.
+    /// Number of accepted connections.
     pub connections_accepted: AtomicU64,
-    /// Connections that are open.
+    /// Number of open connections.
     pub connections_open: AtomicU64,
-    /// URLs that purges have concerned.
+    /// Number of URLs that purges have concerned.
     pub purged: AtomicU64,
 }
 
-/// Counts of a cluster, as one node sees it. All of them only grow.
+/// Counters of a cluster, as one node sees it. All of them only grow.
 #[derive(Debug, Default)]
 pub struct ClusterCounts {
-    /// Objects that were cut into chunks.
+    /// Number of objects that were cut into chunks.
     pub objects_coded: AtomicU64,
-    /// Objects of which not all chunks could be stored.
+    /// Number of objects of which not all chunks could be stored.
     pub objects_unprotected: AtomicU64,
-    /// Objects that stayed whole: too many were waiting, or too few nodes took a chunk.
+    /// Number of objects that stayed whole because too many were waiting or too few nodes took a
+    /// chunk.
     pub objects_whole: AtomicU64,
-    /// Reads of objects in chunks.
+    /// Number of reads of objects in chunks.
     pub reads: AtomicU64,
-    /// Stripes that were decoded, because a data chunk was lost or late.
+    /// Number of stripes that were decoded because a data chunk was lost or late.
     pub stripes_decoded: AtomicU64,
-    /// Sub-chunks that a node did not have or did not send in time.
+    /// Number of sub-chunks that a node did not have or did not send in time.
     pub sub_chunks_missing: AtomicU64,
-    /// Sub-chunks with a wrong length or checksum.
+    /// Number of sub-chunks with a wrong length or checksum.
     pub sub_chunks_corrupt: AtomicU64,
-    /// Reads that found fewer than K chunks.
+    /// Number of reads that found fewer than K chunks.
     pub reads_failed: AtomicU64,
-    /// Replies whose rest came from the origin.
+    /// Number of replies whose rest came from the origin.
     pub rests_from_origin: AtomicU64,
-    /// Chunks that were made again and stored on their nodes.
+    /// Number of chunks that were restored and stored on their nodes.
     pub chunks_repaired: AtomicU64,
-    /// Lost chunks that could not be made, or that their nodes did not take.
+    /// Number of lost chunks that could not be restored, or that their nodes did not take.
     pub chunks_not_repaired: AtomicU64,
-    /// Bytes that were read for repairs.
+    /// Number of bytes read for repairs.
     pub repair_bytes: AtomicU64,
-    /// Objects with lost chunks that were not repaired because too many were waiting.
+    /// Number of objects with lost chunks that were not repaired because too many were waiting.
     pub repairs_dropped: AtomicU64,
-    /// Small responses of other nodes that were stored here, because they are popular.
+    /// Number of small responses of other nodes that were stored here because they are popular.
     pub copies: AtomicU64,
-    /// Those that were not stored: copies had their part of the memory, or a purge concerned them.
+    /// Number of small responses that were not copied, because copies had used up their share of
+    /// memory or a purge concerned them.
     pub copies_refused: AtomicU64,
-    /// Requests that copies have answered.
+    /// Number of requests answered with copies.
     pub copy_hits: AtomicU64,
-    /// Requests that other nodes have answered.
+    /// Number of requests that other nodes have answered.
     pub relayed: AtomicU64,
-    /// Requests of other nodes.
+    /// Number of requests received from other nodes.
     pub peer_requests: AtomicU64,
-    /// Bytes of chunks, and of responses that stay whole, that this node has taken: its write load.
+    /// Number of bytes that this node has stored as chunks and as whole responses: its write load.
     pub taken_bytes: AtomicU64,
-    /// Requests of other nodes under an older map.
+    /// Number of requests from other nodes that have an older map.
     pub older_maps: AtomicU64,
-    /// Requests of other nodes under a newer map.
+    /// Number of requests from other nodes that have a newer map.
     pub newer_maps: AtomicU64,
 }
 
 impl ClusterCounts {
-    /// Name, meaning and value of each count.
+    /// Returns the name, meaning and value of each counter.
     pub fn rows(&self) -> impl Iterator<Item = CountRow> {
         self.rows_of_reads().into_iter().chain(self.rows_of_nodes())
     }
@@ -293,25 +295,25 @@ impl ClusterCounts {
     }
 }
 
-/// Name of a count in metrics, its meaning, and its value.
+/// Name of a counter in metrics, its meaning, and its value.
 pub type CountRow = (&'static str, &'static str, u64);
 
 fn row(name: &'static str, help: &'static str, count: &AtomicU64) -> CountRow {
     (name, help, count.load(Relaxed))
 }
 
-/// The cluster as one node sees it.
+/// State of the cluster, as one node sees it.
 #[derive(Clone, Debug)]
 pub struct ClusterFacts<'a> {
     /// Counts.
     pub counts: &'a ClusterCounts,
-    /// Nodes, this one among them.
+    /// Number of nodes, including this one.
     pub nodes: usize,
-    /// Nodes that are down.
+    /// Number of nodes that are down.
     pub nodes_down: usize,
-    /// Bytes of copies of small responses.
+    /// Size of copies of small responses in bytes.
     pub copy_bytes: u64,
-    /// Data and parity chunks of an object.
+    /// Numbers of data and parity chunks of an object.
     pub code: (u8, u8),
     /// Members and map.
     pub membership: MembershipFacts,
@@ -320,36 +322,36 @@ pub struct ClusterFacts<'a> {
 /// Members and map of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct MembershipFacts {
-    /// Where they are found.
+    /// Source that lists the members: the cluster file or etcd.
     pub source: String,
     /// Version of the map; 0 without one.
     pub map_version: u64,
-    /// State and address of each node, in words.
+    /// Number, state in words, and address of each node.
     pub nodes: Vec<(ServerId, String)>,
     /// State of etcd, if it is the source.
     pub etcd: Option<EtcdFacts>,
 }
 
-/// What a node has from etcd.
+/// State of a node's connection to etcd.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdFacts {
     /// Whether the node is registered and follows changes.
     pub is_connected: bool,
-    /// Time since the last answer.
+    /// Time since the last answer from etcd.
     pub contact: Option<Duration>,
-    /// Why the node is not connected.
+    /// Reason why the node is not connected.
     pub failure: Option<String>,
-    /// Node that makes the next map.
+    /// Node that makes the next version of the map.
     pub coordinator: Option<ServerId>,
-    /// Nodes that are registered.
+    /// Number of registered nodes.
     pub registered: usize,
-    /// Sessions that have failed.
+    /// Number of sessions that have failed.
     pub failures: u64,
-    /// Values that were refused.
+    /// Number of values that were refused.
     pub refused: u64,
-    /// Maps that this node has stored.
+    /// Number of maps that this node has stored.
     pub stored: u64,
-    /// Those of them that only place parity again.
+    /// Number of stored maps that only place parity again.
     pub rebalanced: u64,
 }
 
@@ -374,7 +376,7 @@ impl Metrics {
         self.failures[failure as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts the content of a reply, which may have ended early.
+    /// Counts the content of a reply. `is_cut` means that the content ended early.
     pub fn sent(&self, bytes: u64, is_cut: bool) {
         self.client_bytes.fetch_add(bytes, Relaxed);
         if is_cut {
@@ -382,32 +384,32 @@ impl Metrics {
         }
     }
 
-    /// Counts a reply without the origin by its tier.
+    /// Counts a reply from the cache by its tier.
     pub fn hit(&self, tier: Tier) {
         self.hits[tier as usize].fetch_add(1, Relaxed);
     }
 
-    /// Number of replies without the origin from a tier.
+    /// Returns the number of replies from a tier.
     pub fn hits(&self, tier: Tier) -> u64 {
         self.hits[tier as usize].load(Relaxed)
     }
 
-    /// Number of forwarded requests with a cause.
+    /// Returns the number of forwarded requests with this cause.
     pub fn forwards(&self, forward: Forward) -> u64 {
         self.forwards[forward as usize].load(Relaxed)
     }
 
-    /// Number of failures of origins of a kind.
+    /// Returns the number of origin failures of this kind.
     pub fn failures(&self, failure: Failure) -> u64 {
         self.failures[failure as usize].load(Relaxed)
     }
 
-    /// Number of replies of a kind.
+    /// Returns the number of replies of this kind.
     pub fn replies(&self, reply: Reply) -> u64 {
         self.replies[reply as usize].load(Relaxed)
     }
 
-    /// Returns the page.
+    /// Returns the page for Prometheus.
     pub fn page(
         &self,
         store: &Stats,
@@ -644,7 +646,7 @@ fn metric(page: &mut String, name: &str, kind: &str, help: &str, value: u64) {
     );
 }
 
-/// Writes a family. `text` has its name, its help and the name of its label.
+/// Writes a metric family. `text` has its name, its help text and the name of its label.
 fn labelled(page: &mut String, text: [&str; 3], values: &[&str], counters: &[AtomicU64]) {
     let [name, help, label] = text;
     let _ = writeln!(

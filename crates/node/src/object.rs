@@ -17,30 +17,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use twox_hash::XxHash3_64;
 
-/// Maximum number of responses under one URL. The oldest one leaves for another one.
+/// Maximum number of responses under one URL. A further response replaces the oldest one.
 pub const VARIANTS_MAX: usize = 32;
 
-/// Head of a response as it is stored, and all that is needed to use it.
+/// Head of a stored response, with everything that is needed to use the response.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// Status.
     pub status: StatusCode,
-    /// Fields, without those of one connection.
+    /// Header fields, without fields of a single connection.
     pub headers: HeaderMap,
-    /// Times.
+    /// Times that determine freshness and use.
     pub terms: Terms,
-    /// Request fields that it was selected by.
+    /// Request fields by which the response was selected (Vary).
     pub selection: Selection,
-    /// Which part of the representation it is, and the length of the whole; `None` for the whole.
+    /// Part of the representation that the response has, and the length of the whole; `None` if it
+    /// has the whole.
     pub part: Option<(Range, u64)>,
     /// Hashes of its tags, for purges.
     pub tags: Box<[u64]>,
-    /// Identity of the object if its content is in chunks on the nodes of the cluster.
+    /// Identity of the coded object, if the content is in chunks on the nodes of the cluster.
     pub coded: Option<Coded>,
 }
 
 impl Head {
-    /// Bytes of the head in memory, estimated.
+    /// Returns the estimated size of the head in memory, in bytes.
     fn bytes(&self) -> usize {
         let field = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
             96 + name.as_str().len() + value.len()
@@ -50,14 +51,14 @@ impl Head {
     }
 }
 
-/// Where the disk tier has the responses of a URL.
+/// Place of a URL's responses in the disk tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Number of the segment.
     pub segment: u32,
     /// Offset in the segment.
     pub offset: u32,
-    /// Bytes.
+    /// Size of the record in bytes.
     pub length: u32,
 }
 
@@ -78,7 +79,7 @@ pub trait Pieces: Send + Sync {
 /// Reads all pieces.
 ///
 /// # Errors
-/// One cannot be read, or is damaged.
+/// Returns an error if a piece cannot be read or is damaged.
 pub async fn read_all(mut pieces: Box<dyn Pieces>) -> io::Result<Vec<Bytes>> {
     let mut chunks = vec![];
     while let Some(chunk) = poll_fn(|context| pieces.poll(context)).await {
@@ -92,21 +93,22 @@ pub async fn read_all(mut pieces: Box<dyn Pieces>) -> io::Result<Vec<Bytes>> {
 pub struct Object {
     /// Head.
     pub head: Arc<Head>,
-    /// Content, as it arrived. Empty if the content is on disk.
+    /// Content in the chunks in which it arrived; empty if the content is on disk.
     pub chunks: Arc<[Bytes]>,
-    /// Content on disk. Such an object is never in the store.
+    /// Content on disk. An object with such content is never in the store.
     pub extent: Option<Arc<dyn Extent>>,
     /// Number of bytes of the content.
     pub length: u64,
-    /// Whether it is a copy of what the owner of the URL has. Copies are not written to disk.
+    /// Whether the object is a copy of a response that another node owns. Copies are not written to
+    /// disk.
     pub is_copy: bool,
 }
 
 impl Object {
-    /// Makes an object of a head and its content.
+    /// Creates an object from a head and its content.
     pub fn new(head: Arc<Head>, chunks: Vec<Bytes>) -> Self {
         let length = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        // A chunk may be a small part of a large buffer that it keeps in memory.
+        // A chunk may be a small part of a large buffer, which it would keep in memory.
         let chunks = match chunks.len() {
             0 => Arc::default(),
             _ if length < 16 << 10 => Arc::new([Bytes::from(chunks.concat())]) as Arc<[Bytes]>,
@@ -121,7 +123,7 @@ impl Object {
         }
     }
 
-    /// Makes a copy of what the owner of a URL has.
+    /// Creates a copy of a response that another node owns.
     pub fn copy(head: Arc<Head>, content: Bytes) -> Self {
         Object {
             is_copy: true,
@@ -129,7 +131,7 @@ impl Object {
         }
     }
 
-    /// Makes an object whose content is on disk.
+    /// Creates an object whose content is on disk.
     pub fn on_disk(head: Arc<Head>, extent: Arc<dyn Extent>, length: u64) -> Self {
         Object {
             head,
@@ -140,19 +142,19 @@ impl Object {
         }
     }
 
-    /// Makes what the store has of an object whose content is in chunks: its head.
+    /// Creates the stub of an object whose content is in chunks: only its head.
     pub fn stub(head: Arc<Head>) -> Self {
         debug_assert!(head.coded.is_some());
         Object::new(head, vec![])
     }
 
-    /// Whether it is what the store has of an object whose content is in chunks. Chunks have
-    /// content.
+    /// Returns true if the object is a stub, which the store has for content in chunks. Chunks
+    /// themselves have content.
     pub fn is_stub(&self) -> bool {
         self.head.coded.is_some() && self.length == 0
     }
 
-    /// Returns the form in which the object is stored: without content if that is in chunks.
+    /// Returns the object as it is stored: without content if the content is in chunks.
     pub fn stored(&self) -> Self {
         match self.head.coded {
             Some(_) => Object::stub(self.head.clone()),
@@ -160,7 +162,7 @@ impl Object {
         }
     }
 
-    /// Bytes in memory, estimated.
+    /// Returns the estimated size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let content = usize::try_from(self.length).unwrap_or(usize::MAX);
         content + self.head.bytes() + self.chunks.len() * size_of::<Bytes>()
@@ -188,7 +190,7 @@ impl Object {
 pub struct Resource {
     /// The responses.
     pub variants: Vec<Object>,
-    /// Where the disk tier has the same responses.
+    /// Place of the same responses in the disk tier.
     pub place: Option<Place>,
 }
 
@@ -197,16 +199,16 @@ pub struct Resource {
 pub enum Found<O = Object> {
     /// A response that can answer the request.
     Object(O),
-    /// Only parts that do not contain the requested one.
+    /// Only parts that do not contain the requested range are stored.
     OtherPart,
-    /// Only responses that were selected by other request fields.
+    /// Only responses to other values of the request fields are stored.
     OtherVariant,
 }
 
 impl Resource {
-    /// Selects the newest response for a request. A part is selected if it contains the one range
-    /// that is requested, and if it is of the version that If-Range names: otherwise the request is
-    /// one for the whole.
+    /// Selects the newest response for a request. A part is selected if it contains the single
+    /// requested range and has the version that If-Range names; if the version differs, the request
+    /// is for the whole.
     pub fn select(&self, request: &impl Lines, wanted: Option<&Requested>) -> Found {
         match self.find(request, wanted) {
             Found::Object(object) => Found::Object(object.clone()),
@@ -215,7 +217,7 @@ impl Resource {
         }
     }
 
-    /// Selects as [`Resource::select`] does, without a copy.
+    /// Selects a response like [`Resource::select`], but returns a reference.
     pub fn find(&self, request: &impl Lines, wanted: Option<&Requested>) -> Found<&Object> {
         let mut found = Found::OtherVariant;
         for object in &self.variants {
@@ -235,7 +237,7 @@ impl Resource {
         found
     }
 
-    /// Returns a copy with an object, which replaces the one that it is a newer version of.
+    /// Returns a copy of the resource with an object, which replaces its older version.
     pub fn with(&self, object: Object) -> Self {
         let is_whole = object.head.part.is_none();
         let part = object.head.part;
@@ -250,7 +252,8 @@ impl Resource {
         }
     }
 
-    /// Whether there is a response that was received after an object and would be replaced by it.
+    /// Returns true if a response is stored that was received after `object` and would be replaced
+    /// by it.
     pub fn has_newer(&self, object: &Object) -> bool {
         let head = &object.head;
         self.variants.iter().any(|old| {
@@ -259,8 +262,8 @@ impl Resource {
         })
     }
 
-    /// Returns a copy with a chunk. The chunk of an older version of the same object stays, because
-    /// it may be read at this time; those before it leave.
+    /// Returns a copy of the resource with a chunk. The chunk of the previous version stays,
+    /// because it may be being read; older versions leave.
     pub fn with_chunk(&self, chunk: Object) -> Self {
         let mut others: Vec<&Object> = vec![];
         for old in &self.variants {
@@ -286,13 +289,13 @@ impl Resource {
         self.variants.iter().find(is_version)
     }
 
-    /// Bytes in memory, estimated.
+    /// Returns the estimated size in memory, in bytes.
     pub fn bytes(&self, key: &Key) -> u32 {
         let variants: usize = self.variants.iter().map(Object::bytes).sum();
         u32::try_from(variants + key.as_str().len() + 96).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of copies in memory, estimated.
+    /// Returns the estimated size of copies in memory, in bytes.
     pub fn copy_bytes(&self) -> usize {
         let copies = self.variants.iter().filter(|object| object.is_copy);
         copies.map(Object::bytes).sum()
@@ -313,15 +316,15 @@ impl Resource {
         })
     }
 
-    /// Time for which any of the responses is usable.
+    /// Returns the time in milliseconds for which any of the responses is usable.
     pub fn usable_ms(&self, now_ms: u64) -> u64 {
         let usable = |object: &Object| object.head.terms.usable_ms(now_ms);
         self.variants.iter().map(usable).max().unwrap_or(0)
     }
 }
 
-/// Removes the fields with tags (`Surrogate-Key`, separated by spaces, and `Cache-Tag`, by commas)
-/// and returns the hashes of the tags. The length of a response's head bounds their number.
+/// Removes the fields with tags (`Surrogate-Key`, separated by spaces, and `Cache-Tag`, separated
+/// by commas) and returns the hashes of the tags. The size limit of a head bounds their number.
 pub fn take_tags(headers: &mut HeaderMap) -> Box<[u64]> {
     let mut tags = vec![];
     for (name, separator) in [("surrogate-key", b' '), ("cache-tag", b',')] {
@@ -339,8 +342,8 @@ pub fn take_tags(headers: &mut HeaderMap) -> Box<[u64]> {
     tags.into()
 }
 
-/// Hash of a tag, which is also stored on disk. An equal hash of another tag would purge too much,
-/// which costs a fetch.
+/// Returns the hash of a tag, which is also stored on disk. If another tag has the same hash, a
+/// purge removes too much, which costs a fetch.
 pub fn tag_hash(tag: &[u8]) -> u64 {
     XxHash3_64::oneshot(tag)
 }

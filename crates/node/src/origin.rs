@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Idle connections that are kept for each origin.
+/// Maximum number of idle connections per origin.
 const IDLE_MAX: usize = 64;
 /// Time for which an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(15);
@@ -34,7 +34,7 @@ pub struct Origins {
     metrics: Arc<Metrics>,
 }
 
-/// A request as it is sent.
+/// Request to an origin.
 pub struct Outgoing<'a> {
     /// Method.
     pub method: Method,
@@ -49,10 +49,10 @@ pub struct Outgoing<'a> {
 }
 
 impl Origins {
-    /// Prepares the client. No connection is made.
+    /// Prepares the clients. No connection is made.
     ///
     /// # Errors
-    /// An origin needs TLS and the system's certificates cannot be read.
+    /// Returns an error if an origin needs TLS and the system's certificates cannot be read.
     pub fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, Invalid> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
@@ -98,12 +98,12 @@ impl Origins {
         })
     }
 
-    /// Time for the head of a response.
+    /// Returns the time limit for the head of a response.
     pub fn head_time(&self) -> Duration {
         self.head_time
     }
 
-    /// Time between two parts of a response.
+    /// Returns the maximum time between two parts of a response.
     pub fn idle(&self) -> Duration {
         self.idle
     }
@@ -121,7 +121,7 @@ impl Origins {
     /// Sends a request and returns the head of the response.
     ///
     /// # Errors
-    /// There is no response. It was counted.
+    /// Returns the kind of failure if there is no response. The failure has been counted.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Response<Incoming>, Failure> {
         let request = self.request(outgoing).ok_or(Failure::Connection)?;
         self.metrics.origin_requests.fetch_add(1, Relaxed);

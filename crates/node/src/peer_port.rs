@@ -45,19 +45,19 @@ use tokio_rustls::TlsAcceptor;
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 1_024;
-/// Maximum number of concurrent requests of a connection.
+/// Maximum number of concurrent requests on a connection.
 const STREAMS_MAX: u32 = 1_024;
-/// Bytes of a reply that wait to be sent.
+/// Maximum number of bytes of a reply that wait to be sent.
 const SEND_BYTES_MAX: usize = 128 << 10;
-/// Chunks that are received at a time.
+/// Maximum number of chunks that are received at a time.
 const PUTS_MAX: usize = 16;
-/// Time in which a chunk arrives.
+/// Time limit for receiving a chunk.
 const PUT_TIME: Duration = Duration::from_secs(10);
 
-/// Binds the port of a configuration's cluster, if there is one.
+/// Binds the port of the configuration's cluster, if there is one.
 ///
 /// # Errors
-/// The address cannot be bound, or a certificate cannot be read.
+/// Returns an error if the address cannot be bound or a certificate cannot be read.
 pub fn bind(config: &Config) -> Result<Option<(TcpListener, Option<TlsAcceptor>)>, Invalid> {
     let Some(cluster) = &config.cluster else {
         return Ok(None);
@@ -151,7 +151,7 @@ impl Port {
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(limits.head_bytes * 2).unwrap_or(u32::MAX))
             .max_concurrent_streams(STREAMS_MAX)
-            // A reader cancels what it no longer needs, often before it was looked at.
+            // A reader cancels requests that it no longer needs, often before they are handled.
             .max_pending_accept_reset_streams(STREAMS_MAX as usize)
             .max_send_buf_size(SEND_BYTES_MAX);
         let mut connection = pin!(builder.serve_connection(stream, service_fn(answer)));
@@ -293,14 +293,14 @@ impl Port {
             .clone()
             .serve_key(request, Ok(key), client, None)
             .await;
-        // The origin's.
+        // The origin may have sent this field.
         response.headers_mut().remove(STUB);
         response.headers_mut().remove(COPY);
         response
     }
 
-    /// Returns a stored response as a message with its content, if that is in memory, and a field
-    /// that says so.
+    /// Returns a stored response as a message. If its content is in memory, the message includes
+    /// it, and `field` says so.
     fn message(&self, object: &Object, field: &'static str) -> Response<Content> {
         let mut bytes = vec![];
         self.put_message(&mut bytes, &object.head);
@@ -332,7 +332,7 @@ impl Port {
     }
 }
 
-/// Reads a purge: `hard` or `soft`, the kind of its target, and the target.
+/// Parses a purge: `hard` or `soft`, the kind of its target, and the target.
 fn purge_of(text: &str) -> Option<(Target, bool)> {
     let (softness, rest) = text.split_once(' ')?;
     let (kind, text) = rest.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! Certificates and keys in files.
+//! Reading of certificates and private keys from PEM files.
 
 use crate::config::Invalid;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ fn unreadable(path: &Path, error: impl Display) -> Invalid {
 /// Reads all certificates of a file.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Invalid> {
     CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
@@ -24,7 +24,7 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Invalid
 /// Reads a key.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Invalid> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| unreadable(path, error))
 }
@@ -32,7 +32,7 @@ pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Invalid> {
 /// Reads the certificates of authorities.
 ///
 /// # Errors
-/// The file cannot be read, or has none.
+/// Returns an error if the file cannot be read, or has none.
 pub fn authorities(path: &Path) -> Result<RootCertStore, Invalid> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {

@@ -38,11 +38,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Number of URLs of which is remembered that their responses could not be stored.
+/// Maximum number of URLs remembered as having responses that could not be stored.
 const PASSED_MAX: u64 = 65_536;
-/// Time for which it is remembered.
+/// Time for which such a URL is remembered.
 const PASSED_TIME: Duration = Duration::from_secs(120);
-/// Maximum number of members of Via. A request with more has passed a loop.
+/// Maximum number of members in the field Via. A request with more is in a loop.
 const VIA_MAX: usize = 32;
 
 /// A node: its store, its origins, its counters.
@@ -58,18 +58,18 @@ pub struct Node {
     /// wait for each other.
     passed: Cache<String, ()>,
     log: Option<AccessLog>,
-    /// This node in Via.
+    /// Member that this node adds to Via.
     via: HeaderValue,
 }
 
-/// Where a request comes from.
+/// Origin of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Address.
+    /// Address of the client.
     pub address: IpAddr,
-    /// Whether the connection is one with TLS.
+    /// Whether the connection uses TLS.
     pub is_tls: bool,
-    /// Whether the request comes by another node of the cluster.
+    /// Whether another node of the cluster has forwarded the request.
     pub is_peer: bool,
 }
 
@@ -77,19 +77,20 @@ pub struct Client {
 pub(crate) struct Asking {
     key: Key,
     is_head: bool,
-    /// Fields without those of one connection and those outside of the key.
+    /// Header fields, without fields of a single connection and fields that choose a response
+    /// outside of the key.
     headers: HeaderMap,
     wanted: Option<Requested>,
     has_condition: bool,
     directives: Directives,
     client: IpAddr,
-    /// Whether another node has forwarded it, so that it is answered here.
+    /// Whether another node has forwarded the request, so that it must be answered here.
     is_peer: bool,
 }
 
 #[cfg(test)]
 impl Asking {
-    /// A request of a client for `http://a/` without fields.
+    /// Returns a client's request for `http://a/` without header fields.
     fn plain() -> Self {
         Asking {
             key: Key::parse("http://a/").expect("the text is valid"),
@@ -105,10 +106,10 @@ impl Asking {
 }
 
 impl Node {
-    /// Makes a node.
+    /// Creates a node.
     ///
     /// # Errors
-    /// A setting cannot be used.
+    /// Returns an error if a setting is invalid.
     pub fn new(config: Config) -> Result<Self, Invalid> {
         config.check()?;
         let metrics = Arc::new(Metrics::default());
@@ -140,12 +141,12 @@ impl Node {
         })
     }
 
-    /// Number of replies of a kind.
+    /// Returns the number of replies of this kind.
     pub fn replies(&self, reply: Reply) -> u64 {
         self.metrics.replies(reply)
     }
 
-    /// The cluster that the node belongs to.
+    /// Returns the cluster to which the node belongs.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
     }
@@ -154,7 +155,7 @@ impl Node {
         self.config.clock.now_ms()
     }
 
-    /// Answers a request, for which `looked` was looked up.
+    /// Answers a request. `looked` is the result of an earlier look-up, if there was one.
     pub(crate) async fn serve(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -168,8 +169,8 @@ impl Node {
         self.serve_key(request, key, client, looked).await
     }
 
-    /// Answers a request whose key is known, or why it has none. `looked` is what the store has in
-    /// memory, if that is known.
+    /// Answers a request with its key, or with the reason why it has none. `looked` is the result
+    /// of a look-up in memory, if there was one.
     pub(crate) async fn serve_key(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -231,8 +232,8 @@ impl Node {
         )
     }
 
-    /// Adds Via and Cache-Status, which a response of another node has already. Returns the latter
-    /// if it is logged.
+    /// Adds Via and Cache-Status, which a response of another node already has. Returns
+    /// Cache-Status if it is logged.
     fn sign(
         &self,
         response: &mut Response<Content>,
@@ -292,7 +293,7 @@ impl Node {
             return Box::pin(self.pass(parts, body, key, client, Forward::Request)).await;
         }
         let is_head = parts.method == Method::HEAD;
-        // Range has a meaning for GET alone.
+        // Range applies to GET only.
         let has_range = present.has(Present::RANGE) && !is_head;
         let asking = Asking {
             key,
@@ -307,7 +308,7 @@ impl Node {
         self.look_up(asking, now_ms, looked).await
     }
 
-    /// Refuses what must not be forwarded.
+    /// Refuses requests that must not be forwarded.
     fn admit(
         &self,
         parts: &Parts,
@@ -349,8 +350,8 @@ impl Node {
         Ok(())
     }
 
-    /// The futures of everything but a hit in memory are boxed, because hyper moves the future of a
-    /// request, which has room for all of its parts.
+    /// Looks up a response. All futures except for a hit in memory are boxed, because hyper moves
+    /// the future of a request, which has room for all of its parts.
     async fn look_up(
         self: Arc<Self>,
         asking: Asking,
@@ -381,7 +382,7 @@ impl Node {
                     self.clone().refresh(&asking, object);
                     reply = Some(Reply::Stale);
                 }
-                // The owner may have a newer one.
+                // The owner may have a newer response.
                 _ => {}
             }
         }
@@ -391,14 +392,14 @@ impl Node {
                 self.count_hit(tier, object.is_copy);
                 return answer;
             }
-            // What was read from disk is damaged.
+            // The data that was read from disk is damaged.
             (forward, stored) = (Forward::UriMiss, None);
         }
         if !is_owner && let Some(answer) = Box::pin(self.by_owner(&asking)).await {
             let is_demanded =
                 |object: &Object| object.is_copy && object.head.terms.is_fresh(now_ms);
             if stored.as_ref().is_some_and(is_demanded) {
-                // The client demanded something newer, which the owner may have got.
+                // The client demanded a newer response, which the owner may have received.
                 self.store.remove_copies(&asking.key);
             }
             return answer;
@@ -416,8 +417,8 @@ impl Node {
         Box::pin(self.fetch_or_follow(asking, stored, forward)).await
     }
 
-    /// Selects a response on disk. Its content is in memory, unless it is large and the response
-    /// can be used without the origin.
+    /// Selects a response on disk. Its content is read into memory, unless it is large and the
+    /// response can be used without the origin.
     async fn find_on_disk(&self, asking: &Asking) -> (Option<Found>, Tier) {
         let select = |resource: &Resource| resource.select(&asking.headers, asking.wanted.as_ref());
         let Some(resource) = self.store.get_from_disk(&asking.key).await else {
@@ -494,7 +495,7 @@ impl Node {
         }
     }
 
-    /// Answers by another request's fetch; `None` if it does not suit.
+    /// Answers from another request's fetch; `None` if its response does not suit.
     async fn follow(
         &self,
         asking: &Asking,
@@ -502,7 +503,8 @@ impl Node {
         mut flight: Flight,
         forward: Forward,
     ) -> Option<Answer> {
-        // Purges of tags that came before this request: the tags are known with the head.
+        // A purge of tags may have come before this request. The tags are known when the head has
+        // arrived.
         let is_outdated = {
             let later = self.store.purge_count();
             let begun = flight.purge_count;
@@ -520,7 +522,7 @@ impl Node {
         match progress {
             Progress::Waiting | Progress::Alone => None,
             Progress::Failed(failure) => {
-                // Without a stored response to use, the request is sent by itself.
+                // Without a stored response to use, the request is sent separately.
                 let stored = stored.filter(|object| {
                     let terms = &object.head.terms;
                     terms.is_usable_on_error(self.now_ms())
@@ -552,7 +554,7 @@ impl Node {
         }
     }
 
-    /// Makes an answer of a fetch.
+    /// Converts the result of a fetch to an answer.
     fn conclude(
         &self,
         asking: &Asking,
@@ -670,8 +672,8 @@ impl Node {
         self.conclude(&asking, None, forward, fetched)
     }
 
-    /// Removes what an unsafe request has made invalid: its URL, and those that the response names
-    /// on the same host.
+    /// Removes the responses that an unsafe request has invalidated: its own URL, and URLs on the
+    /// same host that the response names.
     fn invalidate(&self, key: &Key, response: &HeaderMap) {
         let mut keys = vec![key.clone()];
         for name in ["location", "content-location"] {
@@ -680,7 +682,7 @@ impl Node {
         }
         for key in keys {
             let target = crate::purge::Target::Url(key);
-            // Also against fetches that are under way.
+            // The purge also prevents fetches in progress from storing their responses.
             self.store.purge(&target, false);
             if let Some(cluster) = self.cluster.clone() {
                 tokio::spawn(async move { cluster.purge_others(&target, false).await });
@@ -723,7 +725,8 @@ impl Node {
 }
 
 impl Asking {
-    /// Key of the fetch that this request can share: a part is fetched apart from the whole.
+    /// Returns the key of the fetch that this request can share. A part is fetched separately from
+    /// the whole.
     fn flight(&self) -> String {
         let range = self.range();
         match range {
@@ -736,8 +739,9 @@ impl Asking {
         }
     }
 
-    /// Name under which is remembered that responses could not be stored. Requests with credentials
-    /// have one of their own, so that personal responses do not concern the others.
+    /// Returns the name under which responses that could not be stored are remembered. Requests
+    /// with credentials have separate names, so that personal responses do not affect other
+    /// requests.
     fn passed_name(&self) -> String {
         let has = |name: &str| self.headers.contains_key(name);
         match has("authorization") || has("cookie") {
@@ -746,8 +750,8 @@ impl Asking {
         }
     }
 
-    /// The range that is forwarded. Several ranges are answered from the whole, so that origins
-    /// need not join them.
+    /// Returns the range to forward. Several ranges are answered from the whole, so that origins
+    /// need not combine them.
     fn range(&self) -> Option<&HeaderValue> {
         let wanted = self.wanted.as_ref()?;
         let is_plain = wanted.is_single() && !self.headers.contains_key("if-range");
@@ -755,7 +759,7 @@ impl Asking {
     }
 }
 
-/// How a stored response can be used for a request.
+/// Possible use of a stored response for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Usability {
     Fresh,
@@ -764,7 +768,8 @@ enum Usability {
     Unusable,
 }
 
-/// RFC 9111, sections 4.2.4 and 5.2.1; RFC 5861, section 3.
+/// Determines how a stored response can be used (RFC 9111, sections 4.2.4 and 5.2.1; RFC 5861,
+/// section 3).
 fn usability(object: &Object, asked: &Directives, now_ms: u64) -> Usability {
     let terms = &object.head.terms;
     let age_ms = terms.age_ms(now_ms);

@@ -1,8 +1,8 @@
-//! Purges: which stored responses, and which responses that are being fetched, they concern.
+//! Purges, and the stored or arriving responses that they concern.
 //!
-//! A purge removes what is stored at once. A response whose fetch began before the purge may still
-//! have the old content, so that it must not be stored afterwards: the last purges are recorded,
-//! and every fetch compares itself with those that came after its beginning.
+//! A purge removes stored responses at once. A response whose fetch began before the purge may
+//! still have the old content, and must not be stored afterwards. Therefore the last purges are
+//! recorded, and every fetch checks the purges since its beginning.
 
 use crate::object::tag_hash;
 use crate::rules::key::Key;
@@ -11,32 +11,33 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Number of purges that are recorded. A fetch that began before the oldest one is not stored.
+/// Maximum number of recorded purges. A response whose fetch began before the oldest one is not
+/// stored.
 const RECORDED_MAX: usize = 1_024;
 
-/// What a purge concerns.
+/// Target of a purge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// One URL.
     Url(Key),
-    /// All URLs that begin with a text.
+    /// All URLs with this prefix.
     Prefix(String),
     /// All responses with a tag.
     Tag(u64),
 }
 
 impl Target {
-    /// Target of the responses with a tag.
+    /// Returns the target for all responses with a tag.
     pub fn tag(tag: &str) -> Self {
         Target::Tag(tag_hash(tag.as_bytes()))
     }
 
-    /// Whether it concerns a response.
+    /// Returns true if the target includes a response.
     pub fn concerns(&self, key: &Key, tags: &[u64]) -> bool {
         match self {
             Target::Url(url) => {
                 let rest = key.as_str().strip_prefix(url.as_str());
-                // The same URL, or a chunk of it.
+                // The key is the URL itself, or a chunk of it.
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
             }
             Target::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
@@ -53,7 +54,7 @@ pub struct Purges {
 }
 
 impl Purges {
-    /// Number of purges so far, which a fetch takes when it begins.
+    /// Returns the number of purges so far, which a fetch remembers when it begins.
     pub fn count(&self) -> u64 {
         self.count.load(SeqCst)
     }
@@ -71,7 +72,7 @@ impl Purges {
         self.count.fetch_add(1, SeqCst);
     }
 
-    /// Whether a purge after the first `count` ones concerns a response.
+    /// Returns true if a purge after the first `count` ones concerns a response.
     pub fn concern(&self, count: u64, key: &Key, tags: &[u64]) -> bool {
         if self.count() == count {
             return false;
@@ -90,8 +91,8 @@ impl Purges {
             .any(|(_, target)| target.concerns(key, tags))
     }
 
-    /// Whether a purge within a time before now concerns a response: one whose fetch another node
-    /// has begun that long ago.
+    /// Returns true if a purge within `time` before now concerns a response whose fetch another
+    /// node began that long ago.
     pub fn concern_within(&self, time: Duration, key: &Key, tags: &[u64]) -> bool {
         let last = self
             .last
@@ -141,7 +142,7 @@ mod tests {
         for _ in 0..RECORDED_MAX {
             purges.record(Target::tag("t"));
         }
-        // The record is full, so that older purges are not known.
+        // The record is full, so that older purges are unknown.
         assert!(purges.concern_within(hour, &other, &[]));
     }
 

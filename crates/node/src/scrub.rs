@@ -1,6 +1,6 @@
-//! Verification of the disk tier in the background: what is stored is read and compared with its
-//! checksums, at a bounded rate. A damaged chunk is reported as lost, so that it is made again; a
-//! damaged response that is whole is fetched by its next request.
+//! Background verification of the disk tier: records are read and compared with their checksums, at
+//! a limited rate. A damaged chunk is reported as lost, so that it is restored. A damaged response
+//! that is stored whole is fetched again by its next request.
 
 use crate::disk::Position;
 use crate::proxy::Node;
@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes that are read at a time, apart from the last record.
+/// Number of bytes that are read at a time, apart from the last record.
 const STEP_BYTES: u64 = 1 << 20;
-/// Minimum time between the beginnings of two passes.
+/// Minimum time between the starts of two passes.
 const PASS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// Damaged records of a pass whose key is damaged, too, and which are looked for among the objects
-/// of the cluster. Further ones are not reported: a data chunk is then found by a read of its
-/// object, and parity with the first lost data chunk of the same object.
+/// Maximum number of a pass's damaged records with a damaged key. They are looked up among the
+/// objects of the cluster. Further ones are not reported: a data chunk is then found by a read of
+/// its object, and parity with the first lost data chunk of the same object.
 const UNNAMED_MAX: usize = 65_536;
 
-/// Verifies until `stop` changes, or a failure of the device has turned the disk tier off.
+/// Verifies the disk tier until `stop` changes, or a failure of the device has turned the tier off.
 pub async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
     let rate = node.config.scrub_bytes_per_second;
     if rate == 0 || node.config.disk.is_none() {
@@ -42,7 +42,7 @@ pub async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Verifies everything that is on disk, at a number of bytes per second.
+/// Verifies everything on disk once, at `bytes_per_second`.
 pub async fn pass(node: &Arc<Node>, bytes_per_second: u64) {
     let mut position = Position::new(RandomState::new().hash_one(0));
     let mut unnamed = HashSet::new();
@@ -74,7 +74,7 @@ pub async fn pass(node: &Arc<Node>, bytes_per_second: u64) {
         if step.is_last {
             return;
         }
-        // Time that was lost is not made up for.
+        // Lost time is not made up for.
         pace = pace.max(Instant::now()) + Duration::from_micros(us);
         sleep_until(pace).await;
     }

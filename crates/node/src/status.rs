@@ -1,4 +1,4 @@
-//! The state of a node for people: a page of HTML, and the same rows as text.
+//! State of a node for operators: an HTML page, and the same rows as text.
 
 use crate::config::Config;
 use crate::disk::DiskStats;
@@ -8,10 +8,10 @@ use library::Stats;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Seconds after which a browser loads the page again.
+/// Interval in seconds at which a browser reloads the page.
 const REFRESH_SECONDS: u32 = 5;
 
-/// What the state is made of.
+/// Data from which the state is made.
 pub struct Facts<'a> {
     /// Settings.
     pub config: &'a Config,
@@ -25,7 +25,7 @@ pub struct Facts<'a> {
     pub cluster: Option<ClusterFacts<'a>>,
 }
 
-/// Rows under a title.
+/// Rows under a common title.
 struct Section {
     title: &'static str,
     rows: Vec<Row>,
@@ -34,7 +34,7 @@ struct Section {
 struct Row {
     name: String,
     value: String,
-    /// Part of a whole, from 0 to 1, which the page draws.
+    /// Fraction from 0 to 1, which the page draws as a bar.
     share: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ impl Section {
         self
     }
 
-    /// Adds a row with bytes of a capacity.
+    /// Adds a row with the bytes used and the capacity.
     fn filled(&mut self, name: &str, bytes_used: u64, capacity: u64) -> &mut Self {
         self.rows.push(Row {
             name: name.into(),
@@ -115,7 +115,7 @@ pub fn html(facts: &Facts<'_>) -> String {
         for row in &section.rows {
             let (name, mut value) = (escaped(&row.name), escaped(&row.value));
             if row.share.is_some() {
-                // Above its bar, a value stays on one line.
+                // A value stays on one line above its bar.
                 value = value.replace(' ', "&nbsp;");
             }
             let bar = row.share.map_or(String::new(), |share| {
@@ -320,7 +320,7 @@ fn traffic(metrics: &Metrics) -> Section {
     section
 }
 
-/// Shows a number of bytes with three digits or more.
+/// Formats a number of bytes with at least three digits.
 fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;

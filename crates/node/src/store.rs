@@ -1,5 +1,5 @@
-//! The memory tier: responses by URL, bounded in bytes, on the library's policies and expiry index.
-//! Responses that it evicts are offered to the disk tier, if there is one.
+//! Memory tier: responses by URL, bounded in bytes, with the library's eviction policies and expiry
+//! index. Responses that it evicts are offered to the disk tier, if there is one.
 
 use crate::clock::Clock;
 use crate::config::{ClusterConfig, Config, Invalid, STORE_SHARDS};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Maximum number of stubs in memory that [`Store::for_each_stub`] visits.
 const STUBS_MAX: usize = 65_536;
-/// Copies of what other nodes own have at most this part of the memory.
+/// Divisor of the memory that limits the size of all copies of responses that other nodes own.
 const COPIES_PART: u64 = 8;
 
 /// Responses by URL.
@@ -26,20 +26,21 @@ pub struct Store {
     purges: Arc<Purges>,
     disk: Option<Disk>,
     clock: Clock,
-    /// Bytes of copies. Less than zero for a moment if one leaves before it is counted.
+    /// Size of all copies in bytes. It is briefly negative if a copy leaves before it is counted.
     copy_bytes: Arc<AtomicI64>,
     copy_bytes_max: u64,
     /// See [`crate::Limits::purge_transit`].
     purge_transit: Duration,
-    /// Number of chunks of an object that is coded; 0 without a cluster.
+    /// Number of chunks per coded object; 0 without a cluster.
     chunks: usize,
 }
 
 impl Store {
-    /// Makes an empty store.
+    /// Creates an empty store.
     ///
     /// # Errors
-    /// The policy's name is unknown, or the folder of the disk tier cannot be used.
+    /// Returns an error if the policy's name is unknown, or the folder of the disk tier cannot be
+    /// used.
     pub fn new(config: &Config) -> Result<Self, Invalid> {
         let cache = Cache::builder(config.memory_bytes)
             .weigher(|key: &Key, resource: &Arc<Resource>| resource.bytes(key))
@@ -66,7 +67,7 @@ impl Store {
                 }
             })
         };
-        // A clock that is moved by hand needs expiry by hand.
+        // With a manual clock, expiry is also manual.
         let cache = match config.clock {
             Clock::System => cache,
             Clock::Manual(_) => cache.timer(library::Timer::Manual),
@@ -82,7 +83,7 @@ impl Store {
                         purges.concern(victim.purge_count, &victim.key, &object.head.tags)
                     });
                     let present = cache.peek(&victim.key);
-                    // What is saved at the end is still in memory.
+                    // Responses that are saved at the end are still in memory.
                     is_purged
                         || present.is_some_and(|present| !Arc::ptr_eq(&present, &victim.resource))
                 };
@@ -106,12 +107,12 @@ impl Store {
         self.cache.get(key)
     }
 
-    /// Calls `see` with the responses under a URL. It should be short: see [`Cache::read`].
+    /// Calls `see` with the responses under a URL. `see` must return soon; see [`Cache::read`].
     pub fn read<R>(&self, key: &Key, see: impl FnOnce(&Arc<Resource>) -> R) -> Option<R> {
         self.cache.read(key, see)
     }
 
-    /// Whether responses under a URL are in memory. This is no access, so that it changes nothing.
+    /// Returns true if responses under a URL are in memory. The check does not count as an access.
     pub fn is_in_memory(&self, key: &Key) -> bool {
         self.cache.contains_key(key)
     }
@@ -129,7 +130,8 @@ impl Store {
         Some(resource)
     }
 
-    /// Reads the content of responses on disk, which return to memory; `None` if it is damaged.
+    /// Reads the content of responses on disk, which return to memory. Returns `None` if it is
+    /// damaged.
     pub async fn load(&self, key: &Key, resource: &Resource) -> Option<Arc<Resource>> {
         let purge_count = self.purges.count();
         let mut variants = vec![];
@@ -153,7 +155,7 @@ impl Store {
         Some(resource)
     }
 
-    /// Inserts responses that were read from disk, unless there are others meanwhile.
+    /// Inserts responses that were read from disk, unless others were inserted meanwhile.
     fn promote(&self, key: &Key, resource: &Arc<Resource>, purge_count: u64) {
         self.cache.compute(key.clone(), |present| {
             match (present, resource.usable_ms(self.clock.now_ms())) {
@@ -176,18 +178,18 @@ impl Store {
         }
     }
 
-    /// Number of purges so far, for [`Store::put`].
+    /// Returns the number of purges so far, for [`Store::put`].
     pub fn purge_count(&self) -> u64 {
         self.purges.count()
     }
 
-    /// Whether a purge after the first `purge_count` ones concerns a response.
+    /// Returns true if a purge after the first `purge_count` ones concerns a response.
     pub fn is_purged(&self, purge_count: u64, key: &Key, tags: &[u64]) -> bool {
         self.purges.concern(purge_count, key, tags)
     }
 
     /// Stores a response, unless a purge after the first `purge_count` ones concerns it. Returns
-    /// whether it was stored.
+    /// true if it was stored.
     pub fn put(&self, key: &Key, object: &Object, purge_count: u64) -> bool {
         let is_purged = || self.purges.concern(purge_count, key, &object.head.tags);
         if is_purged() {
@@ -195,7 +197,7 @@ impl Store {
         }
         self.change(key, |resource| Some(resource.with(object.clone())));
         self.remove_from_disk(key);
-        // A purge that came between the question and the change has not seen the object.
+        // A purge between the check and the change has not seen the object.
         if is_purged() {
             self.cache.remove(key);
             return false;
@@ -203,8 +205,8 @@ impl Store {
         true
     }
 
-    /// Stores a chunk or a stub that another node sends, unless a purge within the time since its
-    /// fetch has begun concerns it.
+    /// Stores a chunk or a stub from another node, unless a purge since the beginning of its fetch,
+    /// `age` ago, concerns it.
     pub fn put_from_peer(&self, url: &Key, key: &Key, object: &Object, age: Duration) -> bool {
         let is_purged = || {
             let tags = &object.head.tags;
@@ -217,7 +219,7 @@ impl Store {
         self.change(key, |resource| {
             match is_chunk {
                 true => Some(resource.with_chunk(object.clone())),
-                // An object that is repaired may have been replaced meanwhile.
+                // A newer response may have replaced the object while it was repaired.
                 false if resource.has_newer(object) => None,
                 false => Some(resource.with(object.clone())),
             }
@@ -230,8 +232,8 @@ impl Store {
         true
     }
 
-    /// Stores a copy of a response that another node owns, unless a purge within the time since its
-    /// fetch has begun concerns it, or copies have their part of the memory. Returns whether it was
+    /// Stores a copy of a response that another node owns, unless a purge since the beginning of
+    /// its fetch concerns it or copies have used up their share of memory. Returns true if it was
     /// stored.
     pub fn put_copy(&self, key: &Key, copy: &Object, age: Duration) -> bool {
         debug_assert!(copy.is_copy);
@@ -239,18 +241,18 @@ impl Store {
         bytes <= self.copy_bytes_max && self.put_from_peer(key, key, copy, age + self.purge_transit)
     }
 
-    /// Stores a stub that another node has sent on request, unless a purge within the time since
-    /// its fetch has begun concerns it. Returns whether it was stored.
+    /// Stores a stub that another node has sent on request, unless a purge since the beginning of
+    /// its fetch concerns it. Returns true if it was stored.
     pub fn put_stub_of_peer(&self, key: &Key, stub: &Object, age: Duration) -> bool {
         self.put_from_peer(key, key, stub, age + self.purge_transit)
     }
 
-    /// Bytes of copies in memory, estimated.
+    /// Returns the estimated size of copies in memory, in bytes.
     pub fn copy_bytes(&self) -> u64 {
         u64::try_from(self.copy_bytes.load(Relaxed)).unwrap_or(0)
     }
 
-    /// Removes the copies under a URL, because the owner may have something newer.
+    /// Removes the copies under a URL, because the owner may have a newer response.
     pub fn remove_copies(&self, key: &Key) {
         self.cache.compute(key.clone(), |present| match present {
             Some(resource) if resource.without_copies().is_none() => Op::Remove,
@@ -258,8 +260,8 @@ impl Store {
         });
     }
 
-    /// Replaces a whole response whose content is now in chunks by its stub, if it is still the
-    /// stored one.
+    /// Replaces a whole response by its stub after its content was stored in chunks, if the
+    /// response is still the stored one.
     pub fn put_stub(&self, key: &Key, whole: &Arc<Head>, stub: &Object) {
         self.change(key, |resource| {
             let mut variants = resource.variants.iter();
@@ -276,11 +278,11 @@ impl Store {
         }
     }
 
-    /// Calls `see` with the key and the head of each object in chunks whose head is here, until it
-    /// returns false: at most `STUBS_MAX` of those in memory, then those on disk, for which it
-    /// reads the descriptions of small records. `see` may take its time.
+    /// Calls `see` with the key and the head of each coded object whose head is on this node, until
+    /// it returns false. It visits at most `STUBS_MAX` objects in memory, and then those on disk,
+    /// for which it reads the descriptions of small records. `see` may block.
     pub fn for_each_stub(&self, see: &mut dyn FnMut(Key, Arc<Head>) -> bool) {
-        // Entries that leave meanwhile stay in memory during a visit, so that it must be short.
+        // The visit must be short, because entries that leave meanwhile stay in memory.
         let mut stubs = vec![];
         self.cache.for_each(|key, resource| {
             for object in resource.variants.iter().filter(|object| object.is_stub()) {
@@ -295,7 +297,7 @@ impl Store {
         }
     }
 
-    /// Verifies what is on disk from a position on, until a number of bytes has been read.
+    /// Verifies records on disk from a position until `bytes_max` bytes have been read.
     pub fn scrub(&self, position: &mut Position, bytes_max: u64) -> Step {
         match &self.disk {
             Some(disk) => disk.scrub(position, bytes_max),
@@ -306,7 +308,8 @@ impl Store {
         }
     }
 
-    /// Moves the deadline of a chunk to that of a newer head. Returns whether it is there.
+    /// Extends the deadline of a chunk to that of a newer head. Returns false if the chunk is
+    /// absent.
     pub async fn renew_chunk(&self, key: &Key, head: &Arc<Head>) -> bool {
         let Some(version) = head.coded.map(|coded| coded.version) else {
             return false;
@@ -336,7 +339,7 @@ impl Store {
         }
         self.change(key, |resource| Some(resource.with_chunk(renewed.clone())));
         self.remove_from_disk(key);
-        // A purge that came between the question and the change has not seen the chunk.
+        // A purge between the check and the change has not seen the chunk.
         if self.purges.concern(purge_count, key, &head.tags) {
             self.cache.remove(key);
             return false;
@@ -350,8 +353,8 @@ impl Store {
         self.cache.remove(key) || was_on_disk
     }
 
-    /// Removes the responses under a URL that a request would be answered with. Those for other
-    /// request fields stay, unless only the disk tier has them.
+    /// Removes the responses under a URL with which a request would be answered. Responses for
+    /// other request fields stay, unless only the disk tier has them.
     pub fn remove_for(&self, key: &Key, request: &impl Lines) {
         let mut is_unchanged = false;
         self.change(key, |resource| {
@@ -373,7 +376,7 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.remove(key))
     }
 
-    /// Replaces the responses under a URL; `None` leaves them as they are.
+    /// Replaces the responses under a URL by the result of `change`; `None` leaves them unchanged.
     fn change(&self, key: &Key, mut change: impl FnMut(&Resource) -> Option<Resource>) {
         let absent = Resource::default();
         self.cache.compute(key.clone(), |present| {
@@ -392,11 +395,11 @@ impl Store {
         });
     }
 
-    /// Purges. A soft purge ends the freshness of the responses, a hard one removes them. Returns
-    /// the number of URLs that it has concerned. A purge of other targets than a URL reads the
-    /// descriptions of everything on disk, so that it must not be called by a thread that serves.
+    /// Purges the target. A soft purge ends the freshness of the responses; a hard purge removes
+    /// them. Returns the number of URLs concerned. Unless the target is a URL, the purge reads all
+    /// descriptions on disk, so that a thread that serves clients must not call it.
     pub fn purge(&self, target: &Target, is_soft: bool) -> usize {
-        // Before the removal, so that no fetch can store in between.
+        // The purge is recorded before the removal, so that no fetch can store in between.
         self.purges.record(target.clone());
         let targets = self.with_chunks(target);
         let in_memory = targets
@@ -406,7 +409,8 @@ impl Store {
         let Some(disk) = &self.disk else {
             return concerned.len();
         };
-        // Responses that were evicted during the removal are not written after this.
+        // It is recorded again, so that responses evicted during the removal are not written
+        // afterwards.
         self.purges.record(target.clone());
         let on_disk = targets
             .iter()
@@ -414,7 +418,7 @@ impl Store {
         concerned.len() + on_disk.sum::<usize>()
     }
 
-    /// Returns a target and, if it is a URL, those of its chunks.
+    /// Returns the target and, if it is a URL, the targets for its chunks.
     fn with_chunks(&self, target: &Target) -> Vec<Target> {
         let mut targets = vec![target.clone()];
         if let Target::Url(url) = target {
@@ -424,14 +428,14 @@ impl Store {
         targets
     }
 
-    /// Makes the removals of purges outlast a loss of power.
+    /// Creates the removals of purges survive a loss of power.
     pub fn sync_removals(&self) {
         if let Some(disk) = &self.disk {
             disk.sync_removals();
         }
     }
 
-    /// Purges the memory tier. Returns the hashes of the URLs.
+    /// Purges the memory tier. Returns the hashes of the URLs concerned.
     fn purge_memory(&self, target: &Target, is_soft: bool) -> HashSet<u64> {
         let mut concerned = HashSet::new();
         let mut concerns = |key: &Key, resource: &Arc<Resource>| {
@@ -485,12 +489,12 @@ impl Store {
         has_changed
     }
 
-    /// Removes expired responses; for manual clocks.
+    /// Removes expired responses. Needed with manual clocks only.
     pub fn expire(&self) -> usize {
         self.disk.as_ref().map_or(0, Disk::expire) + self.cache.expire()
     }
 
-    /// Waits until responses that were evicted so far are on disk.
+    /// Waits until all responses evicted so far are on disk.
     pub fn flush(&self) {
         if let Some(disk) = &self.disk {
             disk.flush(false);
@@ -516,12 +520,12 @@ impl Store {
         disk.save(victims);
     }
 
-    /// Counts of the memory tier.
+    /// Returns the counters of the memory tier.
     pub fn stats(&self) -> Stats {
         self.cache.stats()
     }
 
-    /// Counts of the disk tier.
+    /// Returns the counters of the disk tier.
     pub fn disk_stats(&self) -> Option<DiskStats> {
         self.disk.as_ref().map(Disk::stats)
     }
@@ -576,8 +580,8 @@ mod tests {
         })
     }
 
-    /// A node that had received a purge stored a copy from the owner, which had received the
-    /// response an instant before the purge.
+    /// Regression: a node that had received a purge stored a copy from the owner, which had
+    /// received the response just before the purge.
     #[test]
     fn a_copy_that_a_purge_has_overtaken_is_not_stored() {
         let store = store();

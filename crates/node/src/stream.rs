@@ -1,4 +1,4 @@
-//! A connection with a limit on the time without progress.
+//! Connection with a limit on the time without progress.
 
 use crate::alarm::Alarm;
 use std::io;
@@ -8,20 +8,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// Parts into which the time without progress is divided. At the end of each part, the timer checks
-/// whether there was progress in it.
+/// Number of parts into which the time limit is divided. At the end of each part, the timer checks
+/// for progress.
 const PARTS: u32 = 8;
 
-/// A connection that fails if neither side has moved a byte for a time, or up to an eighth more.
-/// Progress only sets a flag, which the timer clears: it reads no clock.
+/// Connection that fails if neither side has transferred a byte for the time limit, or up to an
+/// eighth longer. Progress only sets a flag, which the timer clears, and reads no clock.
 ///
-/// A flush and a shutdown are no progress: the server of HTTP/2 flushes each time it is polled,
-/// also when the timer is the only reason.
+/// Flushes and shutdowns do not count as progress: the HTTP/2 server flushes each time it is
+/// polled, even if the timer is the only reason.
 pub struct Watched<S> {
     stream: S,
     part: Duration,
     has_progressed: bool,
-    /// Parts of the time that are left.
+    /// Number of parts of the time limit that are left.
     left: u32,
     timer: Alarm,
 }
@@ -64,7 +64,7 @@ impl<S> Watched<S> {
         Poll::Pending
     }
 
-    /// Notes progress if bytes were written, as in [`Self::check`].
+    /// Registers progress if bytes were written, like [`Self::check`].
     fn written(
         &mut self,
         context: &mut Context<'_>,
@@ -131,7 +131,7 @@ mod tests {
 
     const IDLE: Duration = Duration::from_secs(60);
 
-    /// Reads, and flushes after each read, as the server of HTTP/2 does. Returns the error.
+    /// Reads, and flushes after each read as the HTTP/2 server does. Returns the error.
     async fn served(stream: &mut Watched<DuplexStream>) -> io::Error {
         let serve = poll_fn(|context| {
             loop {
@@ -152,7 +152,7 @@ mod tests {
         error.expect("the connection fails")
     }
 
-    /// A flush with nothing to write counted as progress.
+    /// Regression: a flush with nothing to write counted as progress.
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_is_only_flushed_is_idle() {
         let (near, _far) = duplex(64);

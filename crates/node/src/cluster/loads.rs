@@ -1,34 +1,35 @@
-//! Bytes written to each bucket, by which parity is placed.
+//! Bytes written to each bucket, which determine the placement of parity.
 //!
-//! Every node counts what it takes: the bytes of a chunk, and of a response that stays whole. All
-//! nodes with chunks of a bucket take the same number of its bytes, each one chunk of an object, so
-//! that the bytes of its chunks are the *greatest* count of any node. So the counts of a node that
-//! is down are not missed. Whole responses are on their owner only: their bytes are the sum.
+//! Every node counts what it stores: the bytes of chunks, and of responses that stay whole. All
+//! nodes with chunks of a bucket store the same number of its bytes, because each stores one chunk
+//! of every object. Therefore the bytes of the bucket's chunks are the *maximum* count of any node,
+//! and the counts of a node that is down are not missed. Whole responses are stored only by their
+//! owner, so that their bytes are the sum of all counts.
 //!
-//! `edge::Map` takes whole responses to be on P + 1 nodes. So their bytes are over-estimated on all
-//! of these except for the owner.
+//! `edge::Map` assumes that whole responses are stored on P + 1 nodes. Therefore it overestimates
+//! their bytes on all of these nodes except the owner.
 //!
-//! Each new map halves all counts, so that old writes lose their weight as in the simulator.
+//! Each new map halves all counts, so that old writes lose weight, as in the simulator.
 
 use edge::{BucketId, BucketWrites};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts of a node.
+/// Counters of one node.
 #[derive(Debug)]
 pub struct Loads(Vec<[AtomicU64; 2]>);
 
 impl Loads {
-    /// Creates the counts of a number of buckets.
+    /// Creates counters for a number of buckets.
     pub fn new(buckets: u32) -> Self {
         Loads((0..buckets).map(|_| Default::default()).collect())
     }
 
-    /// Counts a chunk.
+    /// Counts the bytes of a chunk.
     pub fn add_chunk(&self, bucket: BucketId, bytes: u64) {
         self.add(bucket, 0, bytes);
     }
 
-    /// Counts a response that stays whole.
+    /// Counts the bytes of a response that stays whole.
     pub fn add_whole(&self, bucket: BucketId, bytes: u64) {
         self.add(bucket, 1, bytes);
     }
@@ -39,7 +40,7 @@ impl Loads {
         }
     }
 
-    /// Halves all counts. What is counted at the same time may be halved or not.
+    /// Halves all counts. A count that is added at the same time may or may not be halved.
     pub fn halve(&self) {
         for count in self.0.iter().flatten() {
             let bytes = count.load(Relaxed);
@@ -47,7 +48,7 @@ impl Loads {
         }
     }
 
-    /// The counts.
+    /// Returns the counts of all buckets.
     pub fn counts(&self) -> Vec<BucketWrites> {
         let counts = self.0.iter().map(|[chunk, whole]| BucketWrites {
             chunk_bytes: chunk.load(Relaxed),
@@ -57,14 +58,14 @@ impl Loads {
     }
 }
 
-/// Writes counts as JSON: pairs of the bytes of chunks and of whole responses.
+/// Encodes counts as JSON: for each bucket, the bytes of chunks and of whole responses.
 pub fn encode(counts: &[BucketWrites]) -> String {
     let pairs = counts.iter().map(|one| (one.chunk_bytes, one.whole_bytes));
     serde_json::to_string(&pairs.collect::<Vec<_>>()).unwrap_or_default()
 }
 
-/// Adds the counts of another node. Those of another number of buckets are ignored. Returns whether
-/// they were added.
+/// Adds the counts of another node. Returns false and adds nothing if the text is malformed or has
+/// another number of buckets.
 pub fn add(sum: &mut [BucketWrites], text: &[u8]) -> bool {
     let Ok(pairs) = serde_json::from_slice::<Vec<(u64, u64)>>(text) else {
         return false;

@@ -1,4 +1,4 @@
-//! The nodes of a cluster: those of its file, or those of the last map from etcd.
+//! Nodes of a cluster, listed in its file or in the last map from etcd.
 
 use super::message::MAP;
 use super::peer::{Call, Peer};
@@ -18,21 +18,22 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
-/// Time for the counts of other nodes, which are few bytes. Those of later answers are not used.
+/// Timeout for requesting the counts of other nodes, which are a few bytes. Later answers are not
+/// used.
 const LOADS_TIME: Duration = Duration::from_secs(1);
-/// Maximum bytes of the counts of a node.
+/// Maximum size of a node's counts in bytes.
 const LOADS_BYTES_MAX: usize = 1 << 20;
 
 type Peers = BTreeMap<ServerId, Arc<Peer>>;
 
-/// The other nodes, and what they are found by.
+/// The other nodes, and the source that lists them.
 pub struct Members {
     own: ServerId,
     connector: Option<TlsConnector>,
     peers: RwLock<Arc<Peers>>,
     servers: RwLock<Arc<Vec<Server>>>,
     changes: watch::Sender<()>,
-    /// What is shared with the task that follows etcd.
+    /// State shared with the task that follows etcd.
     shared: Option<Arc<Shared>>,
 }
 
@@ -40,7 +41,7 @@ impl Members {
     /// Prepares connections to the nodes of a configuration.
     ///
     /// # Errors
-    /// A certificate cannot be read, or a name is malformed.
+    /// Returns an error if a certificate cannot be read or a name is malformed.
     pub fn new(config: &ClusterConfig) -> Result<Self, Invalid> {
         let members = Members {
             own: config.own,
@@ -54,18 +55,18 @@ impl Members {
         Ok(members)
     }
 
-    /// The other nodes.
+    /// Returns the other nodes.
     pub fn peers(&self) -> Arc<Peers> {
         let peers = self.peers.read();
         peers.unwrap_or_else(|poison| poison.into_inner()).clone()
     }
 
-    /// Returns another node.
+    /// Returns another node by its number.
     pub fn peer(&self, server: ServerId) -> Option<Arc<Peer>> {
         self.peers().get(&server).cloned()
     }
 
-    /// Changes of the nodes.
+    /// Returns a receiver that is notified of changes of the nodes.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
@@ -75,7 +76,7 @@ impl Members {
         servers.unwrap_or_else(|poison| poison.into_inner()).clone()
     }
 
-    /// Replaces the nodes. Connections to those that stay are kept.
+    /// Replaces the list of nodes. Connections to nodes that stay are kept.
     fn set(&self, servers: &[Server]) -> Result<(), Invalid> {
         let (before, known) = (self.peers(), self.servers());
         let mut peers = Peers::new();
@@ -102,12 +103,12 @@ impl Members {
 }
 
 impl Cluster {
-    /// What is shared with the task that follows etcd, if the nodes are found there.
+    /// Returns the state shared with the task that follows etcd, if etcd lists the nodes.
     pub fn membership(&self) -> Option<&Arc<Shared>> {
         self.members.shared.as_ref()
     }
 
-    /// Adds the identity of this node's map to a request to another node.
+    /// Adds the identity of this node's map to a request for another node.
     pub(super) fn mark(&self, headers: &mut HeaderMap) {
         let id = self.view().id();
         let text = id.map(|id| format!("{} {:x}", id.version, id.fingerprint));
@@ -117,8 +118,8 @@ impl Cluster {
         }
     }
 
-    /// Removes the identity of the map from a request of another node, and compares it with that of
-    /// this node. A newer one is read from etcd.
+    /// Removes the map's identity from another node's request, and compares it with this node's
+    /// map. If it is newer, the map is read from etcd.
     pub fn note_map(&self, headers: &mut HeaderMap) {
         let value = headers.remove(MAP);
         let Some(theirs) = value.as_ref().and_then(map_id) else {
@@ -135,12 +136,12 @@ impl Cluster {
         }
     }
 
-    /// What this node has counted for each bucket, for another node.
+    /// Returns this node's counts for each bucket, encoded for another node.
     pub fn own_loads(&self) -> String {
         loads::encode(&self.loads.counts())
     }
 
-    /// Members and map for operators.
+    /// Returns the members and the map for operators.
     pub(super) fn membership_facts(&self) -> MembershipFacts {
         let view = self.view();
         let status = self.membership().map(|shared| shared.status());
@@ -194,7 +195,7 @@ fn map_id(value: &HeaderValue) -> Option<MapId> {
 impl Host for Cluster {
     fn install(&self, record: &Arc<Record>) {
         if let Err(error) = self.members.set(&record.servers) {
-            // The names were checked when the map was read.
+            // This does not happen, because the names were checked when the map was read.
             log::warn!("the nodes of the map are not used: {error}");
             return;
         }
@@ -202,7 +203,7 @@ impl Host for Cluster {
         let mut liveness = self.liveness();
         let others = record.map.members().iter().filter(|one| one.id != own);
         liveness.set_nodes(others.map(|one| (one.id, one.is_up)));
-        // Under the lock of the liveness, as every change of the view.
+        // The lock of the liveness is held, as for every change of the view.
         let loads: Arc<[BucketWrites]> = Arc::from(record.loads.as_slice());
         let view = self.view().with_map(record.map.clone(), loads);
         self.set_view(view.with_down(&liveness.down()));

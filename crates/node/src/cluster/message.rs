@@ -1,13 +1,13 @@
-//! What nodes send to each other: heads of responses, and the fields of requests.
+//! Messages between nodes: heads of responses, and header fields of requests.
 //!
 //! ```text
 //! message:  version (1 byte), time of the sender (8), time since its fetch began (8), head
 //! messages: length (4 bytes), message, length, message, …
 //! ```
 //!
-//! Times are milliseconds, numbers little-endian. Instants of a head are moved by the difference of
-//! the two clocks when it is read, so that a response leaves all nodes at the same time even if
-//! their clocks differ.
+//! Times are in milliseconds, numbers are little-endian. When a head is read, its instants are
+//! moved by the difference of the two clocks, so that a response expires on all nodes at the same
+//! time even if their clocks differ.
 
 use crate::disk::{HeadReader, put_head};
 use crate::object::{Head, VARIANTS_MAX};
@@ -19,20 +19,21 @@ use std::time::Duration;
 pub const KEY: &str = "mayfly-key";
 /// Field with a [`Part`].
 pub const PART: &str = "mayfly-part";
-/// Field with the address of the client of a request that is forwarded.
+/// Field with the client's address of a forwarded request.
 pub const CLIENT: &str = "mayfly-client";
-/// Field of a request whose sender can read chunks itself, and of a reply that is a head.
+/// Field of a request whose sender can read chunks itself. In a reply, it means that the body is a
+/// head.
 pub const STUB: &str = "mayfly-stub";
-/// Field of a request whose sender stores a copy of a small response, and of a reply that is a head
-/// with its content.
+/// Field of a request whose sender stores a copy of a small response. In a reply, it means that the
+/// body is a head with its content.
 pub const COPY: &str = "mayfly-copy";
-/// Field of a purge: its kind and its target.
+/// Field of a purge, with its kind and its target.
 pub const PURGE: &str = "mayfly-purge";
 
-/// Field with the identity of the map that the sender has.
+/// Field with the identity of the sender's map.
 pub const MAP: &str = "mayfly-map";
 
-/// Maximum bytes of the messages of one URL.
+/// Maximum size in bytes of all messages about one URL.
 pub const MESSAGES_BYTES_MAX: usize = 1 << 20;
 
 const VERSION: u8 = 1;
@@ -40,13 +41,13 @@ const VERSION: u8 = 1;
 /// A head that another node has sent.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// The head, with instants of this node's clock.
+    /// Head of the response, with instants of this node's clock.
     pub head: Head,
-    /// Time since the fetch of the response began.
+    /// Time since the sender began to fetch the response.
     pub age: Duration,
 }
 
-/// Appends a message.
+/// Appends a message with a head.
 pub fn put(bytes: &mut Vec<u8>, head: &Head, now_ms: u64, age: Duration) {
     let start = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
@@ -59,8 +60,8 @@ pub fn put(bytes: &mut Vec<u8>, head: &Head, now_ms: u64, age: Duration) {
     bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Reads the first message. Returns the number of its bytes, too; `None` if the bytes do not begin
-/// with one.
+/// Reads the first message, and returns it with its length in bytes. Returns `None` if the bytes do
+/// not begin with a message.
 pub fn read(bytes: &[u8], now_ms: u64) -> Option<(Message, usize)> {
     let mut reader = HeadReader(bytes);
     let length = reader.u32()? as usize;
@@ -74,13 +75,13 @@ pub fn read(bytes: &[u8], now_ms: u64) -> Option<(Message, usize)> {
     if !reader.0.is_empty() {
         return None;
     }
-    // Time since the arrival is the same on all clocks.
+    // The time since the arrival is the same on all clocks.
     let since_ms = sent_ms.saturating_sub(head.terms.received_ms);
     head.terms.received_ms = now_ms.saturating_sub(since_ms);
     Some((Message { head, age }, 4 + length))
 }
 
-/// Reads all messages; `None` if the bytes are not messages, or are too many.
+/// Reads all messages. Returns `None` if the bytes are no messages, or too many.
 pub fn read_all(mut bytes: &[u8], now_ms: u64) -> Option<Vec<Message>> {
     let mut messages = vec![];
     while !bytes.is_empty() {
@@ -94,19 +95,19 @@ pub fn read_all(mut bytes: &[u8], now_ms: u64) -> Option<Vec<Message>> {
     Some(messages)
 }
 
-/// A part of a chunk.
+/// Range of a chunk that a request concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// Version of the object.
     pub version: u64,
     /// Number of the chunk.
     pub chunk: usize,
-    /// Bytes of the chunk's content.
+    /// Range of the chunk's content.
     pub range: Range,
 }
 
 impl Part {
-    /// Value of the field.
+    /// Returns the value of the [`PART`] field.
     pub fn value(&self) -> HeaderValue {
         let Part {
             version,
@@ -117,7 +118,7 @@ impl Part {
         HeaderValue::from_str(&text).expect("digits are plain ASCII")
     }
 
-    /// Reads the field; `None` if it is malformed.
+    /// Parses the value of the [`PART`] field; `None` if it is malformed.
     pub fn parse(value: &HeaderValue) -> Option<Self> {
         let mut words = value.to_str().ok()?.split(' ');
         let version = u64::from_str_radix(words.next()?, 16).ok()?;

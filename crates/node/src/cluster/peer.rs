@@ -1,8 +1,8 @@
-//! Requests to another node by HTTP/2, bounded in number, bytes and time.
+//! Requests to another node over HTTP/2, bounded in number, bytes and time.
 //!
-//! There are two connections to each node: one for calls, whose replies are short and are read at
-//! once, and one for replies that clients read at their pace. So a slow client delays no chunk. The
-//! windows of all streams fit in the window of their connection, for the same reason.
+//! There are two connections to each node: one for calls, whose replies are short and read at once,
+//! and one for relays, which clients read at their own pace. Therefore a slow client delays no
+//! chunk. For the same reason, the windows of all streams fit in the window of their connection.
 
 use crate::body::Content;
 use crate::config::{Invalid, Server};
@@ -25,67 +25,67 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Maximum number of calls at a time to a node.
+/// Maximum number of concurrent calls to a node.
 const CALLS_MAX: u32 = 64;
-/// Window of a call: bytes that arrive before they are read.
+/// Flow-control window of a call in bytes.
 const CALL_WINDOW_BYTES: u32 = 128 << 10;
-/// Maximum number of replies at a time that clients read at their pace.
+/// Maximum number of concurrent relays from a node.
 const RELAYS_MAX: u32 = 512;
-/// Window of such a reply.
+/// Flow-control window of a relay in bytes.
 const RELAY_WINDOW_BYTES: u32 = 64 << 10;
-/// Bytes of a request that wait to be sent.
+/// Maximum number of bytes of a request that wait to be sent.
 const SEND_BYTES_MAX: usize = 128 << 10;
-/// Time for a connection with its handshakes.
+/// Timeout for a connection, including its handshakes.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
-/// Time between two pings, and time for the answer. A connection without an answer is closed, which
-/// ends all of its requests.
+/// Interval between two pings, and timeout for the answer. A connection without an answer is
+/// closed, which ends all of its requests.
 const PING_TIME: Duration = Duration::from_secs(2);
 
-/// Reason for which a node has not answered.
+/// Reason why a node has not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerFailure {
-    /// There is no connection, or it broke.
+    /// No connection can be made, or it broke.
     Unreachable,
-    /// There was no answer in time.
+    /// The node did not answer in time.
     Timeout,
-    /// Too many requests are under way.
+    /// Too many requests to the node are in progress.
     Busy,
     /// The reply is longer than expected.
     TooLong,
 }
 
 impl PeerFailure {
-    /// Whether the failure is the node's: a sign that it is down.
+    /// Returns true if the failure indicates that the node is down.
     pub fn is_of_node(self) -> bool {
         matches!(self, PeerFailure::Unreachable | PeerFailure::Timeout)
     }
 }
 
-/// A request to a node.
+/// Request to a node whose reply is read at once.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Method.
+    /// HTTP method.
     pub method: Method,
-    /// Path, which says what is requested.
+    /// Path, which selects the operation.
     pub path: &'static str,
-    /// Fields.
+    /// Header fields.
     pub headers: HeaderMap,
-    /// Body.
+    /// Body of the request.
     pub body: Vec<Bytes>,
 }
 
 /// Reply to a [`Call`].
 #[derive(Clone, Debug)]
 pub struct CallReply {
-    /// Status.
+    /// Status code.
     pub status: StatusCode,
-    /// Body.
+    /// Body of the reply.
     pub body: Bytes,
 }
 
 /// Another node.
 pub struct Peer {
-    /// Number.
+    /// Number of the node.
     pub id: ServerId,
     address: SocketAddr,
     name: ServerName<'static>,
@@ -94,7 +94,7 @@ pub struct Peer {
     relays: Link,
 }
 
-/// A connection that is made when it is needed.
+/// Connection that is made on demand.
 struct Link {
     sender: Mutex<Option<SendRequest<Content>>>,
     permits: Arc<Semaphore>,
@@ -125,8 +125,8 @@ impl Link {
             .max_concurrent_reset_streams(self.streams as usize)
             .keep_alive_interval(PING_TIME)
             .keep_alive_timeout(PING_TIME)
-            // hyper begins to ping a connection that was idle only if it looks at it after the
-            // request was counted, which it need not do until something arrives.
+            // hyper begins to ping an idle connection only if it is polled after a request was
+            // counted, and without this setting that may not happen until data arrives.
             .keep_alive_while_idle(true);
         let connected = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = connected.map_err(|_| PeerFailure::Unreachable)?;
@@ -143,7 +143,7 @@ impl Peer {
     /// Prepares requests to a node. No connection is made.
     ///
     /// # Errors
-    /// The name for its certificate is malformed.
+    /// Returns an error if the name for the node's certificate is malformed.
     pub fn new(server: &Server, tls: Option<TlsConnector>) -> Result<Self, Invalid> {
         let name = match &server.name {
             None => ServerName::IpAddress(server.address.ip().into()),
@@ -160,10 +160,11 @@ impl Peer {
         })
     }
 
-    /// Sends a request and reads the reply, of at most `bytes_max` bytes, within a time.
+    /// Sends a request and reads the reply, which must have at most `bytes_max` bytes and arrive
+    /// within the time limit.
     ///
     /// # Errors
-    /// There is no reply.
+    /// Returns the reason if there is no such reply.
     pub async fn call(
         &self,
         call: Call,
@@ -183,11 +184,11 @@ impl Peer {
             .unwrap_or(Err(PeerFailure::Timeout))
     }
 
-    /// Sends a request and returns the head of the reply, and a permit that the caller drops when
-    /// the body was read.
+    /// Sends a request, and returns the head of the reply with a permit. The caller drops the
+    /// permit after it has read the body.
     ///
     /// # Errors
-    /// There is no head within the time.
+    /// Returns the reason if no head arrives within the time limit.
     pub async fn relay(
         &self,
         call: &Call,
@@ -201,7 +202,7 @@ impl Peer {
     }
 
     async fn send(&self, link: &Link, call: &Call) -> Result<Response<Incoming>, PeerFailure> {
-        // A connection that is kept may have ended: the second one is new.
+        // A connection that was kept open may have ended. The second attempt uses a new one.
         for is_last in [false, true] {
             let (mut sender, is_new) = self.sender(link).await?;
             let uri = format!("http://peer{}", call.path);
@@ -221,7 +222,7 @@ impl Peer {
         Err(PeerFailure::Unreachable)
     }
 
-    /// Returns the connection, and whether it was made now.
+    /// Returns the connection, and whether it was made just now.
     async fn sender(&self, link: &Link) -> Result<(SendRequest<Content>, bool), PeerFailure> {
         let mut slot = link.sender.lock().await;
         if let Some(sender) = slot.as_ref().filter(|sender| !sender.is_closed()) {
@@ -253,10 +254,10 @@ impl Peer {
     }
 }
 
-/// Reads a body of at most a number of bytes.
+/// Reads a body of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// It is longer, or the connection broke.
+/// Returns the reason if the body is longer or the connection broke.
 pub async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, PeerFailure> {
     let length = body.size_hint().exact().unwrap_or(0);
     let length = usize::try_from(length).unwrap_or(0).min(bytes_max);
@@ -275,7 +276,8 @@ pub async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Peer
             continue;
         }
         if all.is_empty() {
-            // At once: a buffer that grows is allocated and copied several times.
+            // The whole length is reserved at once, because a buffer that grows is copied several
+            // times.
             all.reserve_exact(length.max(first.len() + data.len()));
             all.extend_from_slice(&first);
             first.clear();
@@ -291,8 +293,8 @@ mod tests {
     use tokio::io::duplex;
     use tokio::time::sleep;
 
-    /// A request to a node that is stopped, and so answers no ping, waited for the time of the
-    /// whole reply.
+    /// Regression: a request to a node that had stopped, and therefore answered no ping, waited for
+    /// the timeout of the whole reply.
     #[tokio::test(start_paused = true)]
     async fn a_connection_to_a_node_that_is_silent_ends() {
         let (near, _far) = duplex(1 << 16);

@@ -1,36 +1,36 @@
 //! Copies of popular small responses on nodes that do not own them.
 //!
-//! A small response is stored by the owner of its URL, to which other nodes forward requests. A
-//! node that forwards requests for the same URL a few times a minute requests a copy with the
-//! answer, stores it, and answers further requests itself until the copy is no longer fresh.
+//! A small response is stored by the owner of its URL, to which other nodes forward requests. If a
+//! node forwards requests for the same URL a few times a minute, it requests a copy with the answer
+//! and stores it. Then it answers requests itself until the copy is no longer fresh.
 //!
 //! # Idea
 //! A count-min sketch of 4-bit counters counts the forwarded requests. Its hand passes all counters
-//! once in [`ROUND`] and halves them, so that a URL that is requested r times a minute is counted
+//! once per [`ROUND`] and halves them, so that a URL requested r times a minute has a count of
 //! about 2 r. Time is an argument.
 //!
 //! # Bounds
-//! The sketch has 8 bytes for each of [`KEYS`] URLs. With more URLs in a round, counts are too high
-//! rather than too low. The store bounds the bytes of all copies (`COPIES_PART` in `store.rs`), and
-//! a response of the coding size or more is never copied.
+//! The sketch has 8 bytes for each of [`KEYS`] URLs. With more URLs per round, counts are too high
+//! rather than too low. The store bounds the total size of all copies (`COPIES_PART` in
+//! `store.rs`), and a response of the coding size or more is never copied.
 
 use policy::parts::sketch::Sketch;
 use std::time::Duration;
 
-/// URLs that the sketch distinguishes well.
+/// Number of URLs that the sketch distinguishes well.
 const KEYS: usize = 16_384;
-/// Time in which the hand passes all counters.
+/// Time in which the hand passes all counters once.
 const ROUND: Duration = Duration::from_secs(60);
-/// Passes that move the hand once around the sketch: 10 for each word (see [`Sketch::pass`]).
+/// Number of passes that move the hand once around the sketch: 10 per word (see [`Sketch::pass`]).
 const PASSES: u64 = 10 * KEYS as u64;
-/// Count from which on a URL is popular.
+/// Minimum count of a popular URL.
 const POPULAR: u64 = 3;
 
 /// Estimate of how often URLs are requested.
 #[derive(Debug)]
 pub(super) struct Popularity {
     sketch: Sketch,
-    /// Passes of the hand until now.
+    /// Number of passes of the hand so far.
     passed: u64,
 }
 
@@ -42,14 +42,14 @@ impl Popularity {
         }
     }
 
-    /// Counts a request at a time since the start. Returns whether its URL is popular.
+    /// Counts a request at a time since the start. Returns true if its URL is popular.
     pub fn count(&mut self, key_hash: u64, now: Duration) -> bool {
         let us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let due = us.saturating_mul(PASSES) / ROUND.as_micros() as u64;
         let passes = due.saturating_sub(self.passed);
         self.passed = due.max(self.passed);
         if passes >= 4 * PASSES {
-            // Every counter would be halved to nothing.
+            // After this much time every counter would be halved to 0.
             self.sketch = empty();
         } else {
             (0..passes).for_each(|_| self.sketch.pass());
@@ -85,7 +85,7 @@ mod tests {
         for minute in 0..100 {
             assert!(!at(2, 10 + 120 * minute));
         }
-        // And what was popular is forgotten.
+        // The earlier popularity is forgotten.
         assert!(!at(1, 20_000));
     }
 

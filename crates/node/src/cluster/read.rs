@@ -1,11 +1,11 @@
 //! Content that is read from chunks on several nodes.
 //!
 //! A task carries out the plan of [`edge::Read`]: it requests sub-chunks, verifies them, decodes
-//! what is missing, and passes the bytes on in order. It ends when its reader does.
+//! missing data, and passes the bytes on in order. It ends when its reader does.
 //!
 //! # Bounds
 //! A read holds the sub-chunks of two stripes (at most 2 (K + P) sub-chunks) and a few pieces that
-//! its reader has not taken. Each request ends within [`SERVER_TIME`].
+//! its reader has not taken yet. Each request ends within [`SERVER_TIME`].
 
 use super::message::{self, Part};
 use super::relay::{Arriving, Rest, strong_tag};
@@ -32,14 +32,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// Stripes that are read at a time.
+/// Number of stripes that are read at a time.
 const WINDOW: usize = 2;
-/// Pieces that wait for the reader.
+/// Maximum number of pieces that wait for the reader.
 const PIECES_MAX: usize = 2;
-/// Time for a sub-chunk. A node that takes longer does not have it.
+/// Timeout for a sub-chunk. A slower node counts as not having it.
 const SERVER_TIME: Duration = Duration::from_secs(3);
 
-/// Content in chunks.
+/// Content that is stored in chunks on several nodes.
 #[derive(Clone)]
 pub struct CodedExtent {
     cluster: Arc<Cluster>,
@@ -56,8 +56,8 @@ impl std::fmt::Debug for CodedExtent {
 }
 
 impl CodedExtent {
-    /// Content of an object of the cluster, for a client's address. Without a client, it is read
-    /// for a repair, which does not use the origin.
+    /// Creates the content of an object for a client's address. Without a client, it is read for a
+    /// repair, which does not use the origin.
     pub fn new(
         cluster: Arc<Cluster>,
         key: Key,
@@ -90,7 +90,7 @@ impl Extent for CodedExtent {
 fn timeouts() -> ReadTimeouts {
     let us = SERVER_TIME.as_micros() as u64;
     ReadTimeouts {
-        // The origin is used for what nodes have not, never for what is late.
+        // The origin replaces data that no node has, but never data that is late.
         origin_fetch_us: us,
         server_timeout_us: us,
         window: WINDOW,
@@ -101,12 +101,12 @@ fn timeouts() -> ReadTimeouts {
 /// A request for a sub-chunk, its result, the bytes, and whether the node has lost the chunk.
 type Fetched = (ChunkRequest, Event, Option<Bytes>, bool);
 
-/// A read that is under way.
+/// State of a read in progress.
 struct Reading {
     extent: CodedExtent,
     layout: Layout,
     range: Range,
-    /// End of what was passed on.
+    /// Offset in the object up to which bytes were passed on.
     at: u64,
     /// Number of the next stripe to be passed on.
     next_stripe: u64,
@@ -116,7 +116,7 @@ struct Reading {
     fetches: JoinSet<Fetched>,
     /// Sub-chunks of the stripes in the window.
     held: BTreeMap<u64, Vec<Option<Bytes>>>,
-    /// Chunks that their homes have lost.
+    /// Chunks that their home nodes have lost.
     lost: BTreeSet<usize>,
     sender: mpsc::Sender<io::Result<Bytes>>,
 }
@@ -128,7 +128,7 @@ impl Reading {
         let name_hash = key_hash(&extent.key);
         let view = cluster.view();
         let mut sources = view.sources(view.bucket_of(name_hash));
-        // A node without a map has none.
+        // A node without a map knows no sources.
         sources.resize(cluster.coding.chunks(), vec![]);
         let bytes = range.start..range.end;
         Reading {
@@ -170,7 +170,8 @@ impl Reading {
         let cluster = self.extent.cluster.clone();
         let mut decoder = StripeDecoder::new(cluster.coding.code(), self.layout);
         loop {
-            // Before the plan looks at the time: the reader may have been slow.
+            // Finished requests are handled before the plan checks the time, because the reader may
+            // have been slow.
             while let Some(fetched) = self.fetches.try_join_next() {
                 self.received(fetched.ok());
             }
@@ -179,7 +180,8 @@ impl Reading {
             }
             match self.plan.step(self.now()) {
                 Step::Fetch(request) => self.fetch(request),
-                // Other nodes are awaited; then the rest comes from the origin at once.
+                // Pending requests to other nodes are awaited. Then the rest comes from the origin
+                // as one request.
                 Step::Origin { stripe, .. } => {
                     self.plan.handle(self.now(), Event::OriginFailed(stripe));
                 }
@@ -255,7 +257,7 @@ impl Reading {
 
     fn received(&mut self, fetched: Option<Fetched>) {
         let Some((request, event, bytes, is_lost)) = fetched else {
-            // The task was ended; the plan waits for its timeout.
+            // The task was ended. The plan waits for the timeout of its request.
             return;
         };
         let ChunkRequest {
@@ -277,7 +279,8 @@ impl Reading {
         self.plan.handle(self.now(), event);
     }
 
-    /// Returns the bytes of a stripe. `None` cannot happen: the plan has what it needs.
+    /// Returns the bytes of a stripe. The result is never `None`, because the plan has all that is
+    /// needed.
     fn pieces(&mut self, decoder: &mut StripeDecoder<'_>, part: &StripePart) -> Option<Vec<Bytes>> {
         let held = self.held.remove(&part.stripe)?;
         self.next_stripe = part.stripe + 1;
@@ -302,8 +305,8 @@ impl Reading {
         wanted.iter().map(piece).collect()
     }
 
-    /// Ends a read that found fewer than K chunks. If a part was passed on already, the rest comes
-    /// from the origin; otherwise the caller fetches the whole.
+    /// Ends a read that found fewer than K chunks. If a part was already passed on, the rest comes
+    /// from the origin; otherwise the caller fetches the whole object.
     async fn fail(mut self) {
         if self.extent.client.is_some() {
             let counts = &self.extent.cluster.counts;
@@ -341,12 +344,12 @@ impl Reading {
     }
 }
 
-/// Reason for which there is no sub-chunk.
+/// Reason why a sub-chunk is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Absence {
-    /// The node answers that it does not have it.
+    /// The node answered that it does not have the sub-chunk.
     Lost,
-    /// The node does not answer in time, or not now.
+    /// The node did not answer in time, or cannot answer at present.
     Unanswered,
 }
 

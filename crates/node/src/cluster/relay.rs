@@ -1,5 +1,6 @@
-//! Replies that other nodes send to this node's clients. If such a reply ends early, its rest comes
-//! from the origin, provided that a strong entity tag shows that it is the same content.
+//! Replies of other nodes that this node forwards to its clients. If such a reply ends early, the
+//! rest comes from the origin, provided that a strong entity tag shows that the content is the
+//! same.
 
 use super::message::{self, CLIENT, COPY, STUB};
 use super::peer::{PeerFailure, collect};
@@ -25,15 +26,15 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
-/// Pieces that wait for the reader.
+/// Maximum number of pieces that wait for the reader.
 const PIECES_MAX: usize = 2;
-/// Time for a stub that another node sends instead of content.
+/// Timeout for a stub that another node sends instead of content.
 const STUB_TIME: Duration = Duration::from_secs(5);
 
-/// Time for a small response to be copied.
+/// Timeout for a small response that is sent to be copied.
 const COPY_TIME: Duration = Duration::from_secs(5);
 
-/// Content that a task passes on.
+/// Content that a task passes on as it arrives.
 pub struct Arriving(pub mpsc::Receiver<io::Result<Bytes>>);
 
 impl Pieces for Arriving {
@@ -42,16 +43,16 @@ impl Pieces for Arriving {
     }
 }
 
-/// The rest of a reply that ended early.
+/// Data that is needed to fetch the rest of a reply that ended early.
 #[derive(Clone, Debug)]
 pub struct Rest {
-    /// URL.
+    /// URL of the content.
     pub key: Key,
-    /// Fields of the request, without conditions and ranges.
+    /// Header fields of the request, without conditions and ranges.
     pub headers: HeaderMap,
     /// Strong entity tag of the content.
     pub tag: HeaderValue,
-    /// Bytes that are missing.
+    /// Range that is missing.
     pub range: Range,
     /// Length of the whole content.
     pub whole: u64,
@@ -59,14 +60,14 @@ pub struct Rest {
     pub client: IpAddr,
 }
 
-/// Returns the entity tag of a response, if it is a strong one.
+/// Returns the entity tag of a response if it is strong.
 pub fn strong_tag(headers: &HeaderMap) -> Option<HeaderValue> {
     let tag = headers.get("etag")?;
     tag.as_bytes().starts_with(b"\"").then(|| tag.clone())
 }
 
 impl Rest {
-    /// Passes the rest on from the origin. Returns whether it was complete.
+    /// Passes the rest on from the origin. Returns true if it was complete.
     pub async fn pass(&self, cluster: &Cluster, to: &mpsc::Sender<io::Result<Bytes>>) -> bool {
         let Range { start, end } = self.range;
         if start >= end {
@@ -103,10 +104,10 @@ impl Rest {
     }
 }
 
-/// How content ended.
+/// Way in which passing content on has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Passed {
-    /// The sender has ended it.
+    /// The sender has sent everything.
     End,
     /// The sender or the connection failed.
     Broken,
@@ -114,7 +115,7 @@ enum Passed {
     Abandoned,
 }
 
-/// Passes a body on, at most `left` bytes.
+/// Passes a body on, at most `left` bytes of it.
 async fn pass(
     mut body: Incoming,
     cluster: &Cluster,
@@ -150,23 +151,23 @@ async fn pass(
     }
 }
 
-/// What a node has answered.
+/// Answer of another node.
 pub enum Relayed {
-    /// A response, whose content follows.
+    /// Response whose content follows.
     Response(Box<Response<Content>>),
-    /// The stub of an object, whose chunks this node can read itself.
+    /// Stub of an object whose chunks this node can read itself.
     Stub(Box<message::Message>),
     /// A small response to be copied.
     Copy(Box<message::Message>, Bytes),
 }
 
-/// A request that another node is to answer.
+/// Request that is forwarded to another node.
 pub struct Forwarded<'a> {
-    /// Method: GET or HEAD.
+    /// HTTP method: GET or HEAD.
     pub method: Method,
-    /// URL.
+    /// URL of the request.
     pub key: &'a Key,
-    /// Fields.
+    /// Header fields.
     pub headers: HeaderMap,
     /// Address of the client.
     pub client: IpAddr,
@@ -180,7 +181,7 @@ impl Cluster {
     /// Forwards a request to a node.
     ///
     /// # Errors
-    /// The node does not answer.
+    /// Returns the reason if the node does not answer.
     pub async fn forward(
         self: &Arc<Self>,
         server: ServerId,
@@ -192,7 +193,8 @@ impl Cluster {
             .ok_or(PeerFailure::Busy)?;
         let mut headers = forwarded.headers.clone();
         headers.remove("host");
-        // The client's; other fields of this protocol are replaced.
+        // The client may have sent this field. The other fields of this protocol are overwritten
+        // below.
         headers.remove(STUB);
         headers.remove(COPY);
         let own = std::mem::replace(&mut call.headers, headers);
@@ -207,7 +209,7 @@ impl Cluster {
             call.headers.insert(COPY, HeaderValue::from_static("1"));
         }
         self.mark(&mut call.headers);
-        // The other node has its own times for the origin and answers with 504 after them.
+        // The other node has its own timeout for the origin, and answers with 504 after it.
         let head_time = self.origins.head_time() + Duration::from_secs(10);
         let relayed = peer.relay(&call, head_time).await;
         self.note(server, relayed.as_ref().err().copied());
@@ -237,7 +239,7 @@ impl Cluster {
         Ok(Relayed::Response(Box::new(response)))
     }
 
-    /// Returns a response whose content is passed on by a task.
+    /// Returns a response whose content a task passes on.
     fn relay(
         self: &Arc<Self>,
         forwarded: &Forwarded<'_>,
@@ -276,7 +278,7 @@ impl Cluster {
     }
 }
 
-/// Returns what is needed to get the rest of a response from the origin.
+/// Returns the data that is needed to fetch the rest of a response from the origin.
 fn rest(forwarded: &Forwarded<'_>, response: &Response<Incoming>) -> Option<Rest> {
     let length = response.body().size_hint().exact()?;
     let (range, whole) = match response.status() {

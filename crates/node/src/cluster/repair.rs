@@ -1,33 +1,34 @@
-//! Repair: chunks that a node has lost are made again from K others and written to their home, the
-//! node that has them by the present map.
+//! Repair of lost chunks: a chunk is restored from K others and written to its home, the node that
+//! stores it according to the current map.
 //!
 //! A read that finds a chunk missing or damaged on its home reports it. A node that comes back may
-//! have lost everything: the other nodes then go through their stubs, each through those whose
-//! first owner it is apart from that node. A repair reads the object without the origin, cuts it
-//! again, compares the content with the object's version, and sends what is missing.
+//! have lost everything. Then each other node goes through its stubs and checks the objects for
+//! which it is the first owner, not counting the returned node. A repair reads the object without
+//! the origin, cuts it again, compares the content with the object's version, and sends the missing
+//! chunks.
 //!
 //! # Bounds
-//! A node repairs one object at a time, and one more after a node has come back, with pauses such
-//! that at most a configured number of bytes per second is read for it, here and on homes. A
-//! chunk is repaired at most once in [`RECENT_TIME`], so that one that cannot be repaired costs
-//! little. At most [`WAITING_MAX`] objects wait; further ones are found by their next read. The
-//! memory of a repair is a stripe and the chunks that are missing.
+//! A node repairs one object at a time, and one more after a node has come back. Pauses limit the
+//! bytes per second that are read for it, here and on homes, to a configured rate. A chunk is
+//! repaired at most once per [`RECENT_TIME`], so that a chunk that cannot be repaired costs little.
+//! At most [`WAITING_MAX`] objects wait; further ones are found by their next read. The memory of a
+//! repair is one stripe and the missing chunks.
 //!
-//! A chunk that the verification has found damaged is reported once, because it has left the index.
-//! If it cannot be repaired then, for instance because fewer than K nodes answer or none has the
-//! head, it is reported again after [`RETRY_TIME`], and then after twice the time of the last wait,
+//! A chunk that the verification has found damaged is reported only once, because it has left the
+//! index. If it cannot be repaired then, for instance because fewer than K nodes answer or none has
+//! the head, it is reported again after [`RETRY_TIME`], and then after twice the previous wait,
 //! [`RETRIES_MAX`] times. At most [`WAITING_MAX`] chunks wait for that, until the node stops.
 //!
 //! # Limits
-//! When a node comes back, 65,536 heads in memory and all on disk are compared with what it has,
-//! not with its content, because it would otherwise read all of its disk after each restart. Other
-//! lost chunks are found by reads, and damaged ones by the verification of the disk tier
-//! ([`crate::scrub`]), which also finds parity that no read needs. Parity that was lost without
-//! damage or a restart is found with the first lost data chunk of the same object, whose other
-//! chunks are then read, too.
+//! When a node comes back, 65,536 heads in memory and all heads on disk are compared with the list
+//! of what it has, but not with its content, because it would otherwise read its whole disk after
+//! each restart. Other lost chunks are found by reads, and damaged ones by the verification of the
+//! disk tier ([`crate::scrub`]), which also finds parity that no read needs. Parity that was lost
+//! without damage or a restart is found with the first lost data chunk of the same object, because
+//! all chunks of the object are then read.
 //!
-//! A home refuses chunks of objects that a purge may concern: one that was purged since its fetch,
-//! and, after more than a thousand purges, every object that is older than them.
+//! A home refuses chunks of objects that a purge may concern: objects purged since their fetch and,
+//! after more than a thousand purges, all objects older than the recorded ones.
 
 use super::message::Part;
 use super::read::CodedExtent;
@@ -53,52 +54,53 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Objects that wait to be repaired.
+/// Maximum number of objects that wait to be repaired.
 const WAITING_MAX: usize = 1_024;
-/// Stubs that wait while a node's chunks are looked for.
+/// Maximum number of stubs that wait while a node's chunks are checked.
 const STUBS_MAX: usize = 64;
-/// Objects of which is remembered that they were repaired, or could not be.
+/// Maximum number of objects remembered as recently repaired or not repairable.
 const RECENT_MAX: u64 = 16_384;
-/// Time for which it is remembered.
+/// Time for which such an object is remembered.
 const RECENT_TIME: Duration = Duration::from_secs(60);
-/// Time after which a damaged chunk that was not repaired is reported again for the first time.
+/// Time before a damaged chunk that was not repaired is first reported again.
 const RETRY_TIME: Duration = Duration::from_secs(120);
-/// Maximum number of further reports. The last one follows after 34 hours.
+/// Maximum number of repeated reports. The last one follows after 34 hours.
 const RETRIES_MAX: u32 = 10;
 
-/// An object of which chunks may be lost.
+/// Object that may have lost chunks.
 struct Damaged {
     key: Key,
     head: Arc<Head>,
     /// Chunks that are known to be lost.
     lost: BTreeSet<usize>,
-    /// The node whose chunks are looked for; `None` for all nodes.
+    /// Node whose chunks are checked; `None` for all nodes.
     of: Option<ServerId>,
-    /// Reports before this one, if the lost chunk is reported again in case it is not repaired.
+    /// Number of earlier reports of the lost chunk, if it is reported again when it is not
+    /// repaired.
     tries: Option<u32>,
 }
 
-/// A damaged chunk of the disk tier, which this node is to have.
+/// Report of a damaged chunk of the disk tier whose home is this node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Report {
     /// Key of the chunk.
     key: Key,
     versions: Vec<u64>,
-    /// Reports before this one.
+    /// Number of earlier reports of this chunk.
     tries: u32,
 }
 
-/// Reports that are made again, by their times.
+/// Reports to be repeated, ordered by their times.
 #[derive(Default)]
 struct Retries {
     reports: BTreeMap<(Instant, u64), Report>,
-    /// Number of the next one, which distinguishes those of one instant.
+    /// Number of the next report, which distinguishes reports of the same instant.
     next: u64,
 }
 
 impl Retries {
-    /// Adds a report that was made without success. Returns false if there is no room, or if it was
-    /// made often enough.
+    /// Schedules another attempt for a report whose repair failed. Returns false if there is no
+    /// room or the number of attempts is used up.
     fn push(&mut self, mut report: Report, now: Instant) -> bool {
         if self.reports.len() >= WAITING_MAX || report.tries >= RETRIES_MAX {
             return false;
@@ -113,20 +115,20 @@ impl Retries {
 
 /// State of the repairs of a node.
 pub(super) struct Repairs {
-    /// Number that is different after each start, by which others notice it.
+    /// Number that differs after each start, by which other nodes notice a restart.
     instance: Bytes,
     bytes_per_second: u64,
     waiting: mpsc::Sender<Damaged>,
     receiver: Mutex<Option<mpsc::Receiver<Damaged>>>,
     recent: Cache<u64, ()>,
     retries: Mutex<Retries>,
-    /// Notified of a new report in `retries`.
+    /// Notified when a report is added to `retries`.
     retried: Notify,
-    /// Nodes that have come back, whose chunks are not looked for yet.
+    /// Nodes that have come back and whose chunks have not been checked yet.
     returned: Mutex<BTreeSet<ServerId>>,
     change: Notify,
     instances: Mutex<BTreeMap<ServerId, Bytes>>,
-    /// When the next bytes may be read.
+    /// Instant from which the next bytes may be read.
     pace: tokio::sync::Mutex<Instant>,
 }
 
@@ -135,7 +137,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Repairs {
-    /// Prepares repairs that read at most a number of bytes per second; none with 0.
+    /// Prepares repairs that read at most `bytes_per_second`; 0 turns them off.
     pub fn new(bytes_per_second: u64) -> Result<Self, Invalid> {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
         let recent = Cache::builder(RECENT_MAX).ttl(RECENT_TIME).build();
@@ -155,7 +157,7 @@ impl Repairs {
         })
     }
 
-    /// Notes that a node answers again, or has started again.
+    /// Registers that a node answers again or has restarted.
     pub fn returned(&self, server: ServerId) {
         if self.bytes_per_second > 0 {
             locked(&self.returned).insert(server);
@@ -163,7 +165,7 @@ impl Repairs {
         }
     }
 
-    /// Notes the instance of a node that has answered a probe.
+    /// Registers the instance number with which a node has answered a probe.
     pub fn saw(&self, server: ServerId, instance: &Bytes) {
         let before = locked(&self.instances).insert(server, instance.clone());
         if before.is_some_and(|before| before != *instance) {
@@ -171,7 +173,7 @@ impl Repairs {
         }
     }
 
-    /// Whether a name was given a moment ago. It counts as given from now on.
+    /// Returns true if a name was registered recently. In any case, it is registered now.
     fn is_recent(&self, name: u64) -> bool {
         let is_recent = self.recent.contains_key(&name);
         if !is_recent {
@@ -180,14 +182,14 @@ impl Repairs {
         is_recent
     }
 
-    /// Keeps a report for later.
+    /// Schedules another attempt for a report.
     fn retry(&self, report: Report) -> bool {
         let is_kept = locked(&self.retries).push(report, Instant::now());
         self.retried.notify_one();
         is_kept
     }
 
-    /// Waits for the next report that is due to be made again, and returns it.
+    /// Waits until a report is due to be repeated, and returns it.
     async fn next_retry(&self) -> Report {
         loop {
             let first = { locked(&self.retries).reports.keys().next().copied() };
@@ -208,7 +210,7 @@ impl Repairs {
         }
     }
 
-    /// Waits until a number of bytes may be read.
+    /// Waits until the rate permits reading this number of bytes.
     async fn wait_for(&self, bytes: u64) {
         let mut pace = self.pace.lock().await;
         let us = bytes.saturating_mul(1_000_000) / self.bytes_per_second.max(1);
@@ -220,12 +222,12 @@ impl Repairs {
 }
 
 impl Cluster {
-    /// Number of this start of the node.
+    /// Returns the instance number of this start.
     pub fn instance(&self) -> Bytes {
         self.repairs.instance.clone()
     }
 
-    /// Repairs what is reported until `stop` changes.
+    /// Repairs reported objects until `stop` changes.
     pub async fn repair(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let receiver = locked(&self.repairs.receiver).take();
         let Some(mut receiver) = receiver.filter(|_| self.repairs.bytes_per_second > 0) else {
@@ -261,7 +263,7 @@ impl Cluster {
         }
     }
 
-    /// Reports that chunks of an object are lost on their homes.
+    /// Reports that homes of an object have lost these chunks.
     pub(super) fn report(&self, key: &Key, head: &Arc<Head>, mut lost: BTreeSet<usize>) {
         if lost.is_empty() || self.repairs.bytes_per_second == 0 {
             return;
@@ -285,8 +287,8 @@ impl Cluster {
         }
     }
 
-    /// Reports a chunk of the disk tier that is lost, if this node is its home and does not have it
-    /// in memory. Waits if too many objects wait.
+    /// Reports a lost chunk of the disk tier if this node is its home and does not have it in
+    /// memory. Waits if too many objects wait.
     pub async fn report_lost(self: &Arc<Self>, chunk_key: &Key, versions: &[u64]) {
         let report = Report {
             key: chunk_key.clone(),
@@ -306,7 +308,7 @@ impl Cluster {
         {
             return;
         }
-        // It is there again, in memory or, at a later try, on disk.
+        // The chunk is stored again, in memory or, at a later attempt, on disk.
         if let Some(resource) = self.store.get_anywhere(&report.key).await
             && report
                 .versions
@@ -345,12 +347,12 @@ impl Cluster {
                 of: None,
                 tries: Some(report.tries),
             };
-            // An error is the end of the node.
+            // Sending fails only when the node stops.
             let _ = self.repairs.waiting.send(damaged).await;
         }
     }
 
-    /// Returns the heads of versions of an object that this node has.
+    /// Returns the heads of these versions of an object that this node stores.
     async fn heads_here(&self, key: &Key, versions: &[u64]) -> Vec<Arc<Head>> {
         let resource = self.store.get_anywhere(key).await;
         let objects = resource.iter().flat_map(|resource| &resource.variants);
@@ -358,14 +360,14 @@ impl Cluster {
         heads.filter(|head| is_of(head, versions)).collect()
     }
 
-    /// Keeps a report for later, or counts it as dropped.
+    /// Schedules another attempt for a report, or counts it as dropped.
     fn keep(&self, report: Report) {
         if !self.repairs.retry(report) {
             self.counts.repairs_dropped.fetch_add(1, Relaxed);
         }
     }
 
-    /// Keeps the report of an object that was not repaired.
+    /// Schedules another attempt for an object that was not repaired.
     fn retry_damaged(&self, damaged: &Damaged, tries: u32) {
         let version = damaged.head.coded.map_or(0, |coded| coded.version);
         for key in damaged
@@ -381,8 +383,8 @@ impl Cluster {
         }
     }
 
-    /// Reports lost chunks of which only the hashes of their keys are known: they are looked for
-    /// among the objects whose heads are here.
+    /// Reports lost chunks of which only the key hashes are known. They are looked up among the
+    /// objects whose heads this node stores.
     pub async fn report_unnamed(self: &Arc<Self>, hashes: HashSet<u64>) {
         let (sender, mut receiver) = mpsc::channel(STUBS_MAX);
         let (store, chunks) = (self.store.clone(), self.coding.chunks());
@@ -405,14 +407,14 @@ impl Cluster {
         let _ = stubs.await;
     }
 
-    /// Whether a chunk that the reader has found lost has its home on a node.
+    /// Returns true if a node is the home of a chunk that the reader has found lost.
     pub(super) fn is_home(&self, key: &Key, chunk: usize, server: ServerId) -> bool {
         let view = self.view();
         let targets = view.targets(view.bucket_of(key_hash(key)));
         targets.get(chunk) == Some(&Some(server))
     }
 
-    /// Looks for the chunks of a node that has come back, and makes again what is lost.
+    /// Checks the chunks of a node that has come back, and restores the lost ones.
     async fn repair_node(self: &Arc<Self>, server: ServerId) {
         let (sender, mut receiver) = mpsc::channel(STUBS_MAX);
         let store = self.store.clone();
@@ -434,7 +436,7 @@ impl Cluster {
         let _ = stubs.await;
     }
 
-    /// Whether this node is the first owner of a key apart from another node.
+    /// Returns true if this node is the first owner of a key, not counting another node.
     fn is_responsible(&self, key: &Key, server: ServerId) -> bool {
         let view = self.view();
         let owners = view.owners(view.bucket_of(key_hash(key)));
@@ -442,7 +444,7 @@ impl Cluster {
         first == Some(self.config.own)
     }
 
-    /// Repairs an object. Returns whether nothing is left to do.
+    /// Repairs an object. Returns true if nothing is left to do.
     async fn repair_one(self: &Arc<Self>, damaged: &Damaged) -> bool {
         let Some(coded) = damaged.head.coded else {
             return true;
@@ -485,8 +487,9 @@ impl Cluster {
         lost
     }
 
-    /// Whether a node answers that it does not have a chunk. If a read has found another chunk of
-    /// the object lost, the node reads this one, part by part, and lacks it if it is damaged.
+    /// Returns true if a node answers that it does not have a chunk. If a read has found another
+    /// chunk of the object lost, the node is made to read this chunk part by part, and damage
+    /// counts as a loss.
     async fn lacks(&self, server: ServerId, damaged: &Damaged, coded: Coded, chunk: usize) -> bool {
         let length = match damaged.of {
             None => self.coding.chunk_bytes(coded.length),
@@ -508,7 +511,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a node has a part of a chunk; `None` without an answer.
+    /// Returns whether a node has a part of a chunk; `None` if it does not answer.
     async fn has_part(&self, server: ServerId, key: &Key, part: &Part) -> Option<bool> {
         if server == self.config.own {
             return Some(self.own_part(key, part).await.is_some());
@@ -523,7 +526,7 @@ impl Cluster {
         }
     }
 
-    /// Makes chunks again and sends them to their homes. Returns how many were stored.
+    /// Restores chunks and sends them to their homes. Returns how many were stored.
     async fn restore(
         self: &Arc<Self>,
         damaged: &Damaged,
@@ -549,7 +552,7 @@ impl Cluster {
         stored
     }
 
-    /// Makes chunks again; `None` if the object cannot be read, or is another one.
+    /// Computes chunks again. Returns `None` if the object cannot be read or has changed.
     async fn make(self: &Arc<Self>, damaged: &Damaged, chunks: Vec<usize>) -> Option<Vec<Bytes>> {
         let coded = damaged.head.coded?;
         let (key, head) = (damaged.key.clone(), damaged.head.clone());
@@ -570,7 +573,7 @@ impl Cluster {
     }
 }
 
-/// Name of a chunk among the recent ones, which differs from those of nodes.
+/// Returns the name under which a recent chunk is registered. It differs from all names of nodes.
 fn chunk_name(object: u64, chunk: usize) -> u64 {
     object ^ mix((chunk as u64 + 1) << 32)
 }
@@ -593,7 +596,7 @@ mod tests {
         }
     }
 
-    /// A report was made once, and lost if the repair failed.
+    /// Regression: a report was made only once, and was lost if the repair failed.
     #[tokio::test(start_paused = true)]
     async fn a_report_without_success_is_made_again_a_number_of_times() {
         let repairs = Repairs::new(1).expect("the settings are constants");
@@ -621,7 +624,8 @@ mod tests {
         }
     }
 
-    /// A chunk of an object another chunk of which had just been repaired was not repaired.
+    /// Regression: a chunk was not repaired if another chunk of the same object had just been
+    /// repaired.
     #[tokio::test]
     async fn chunks_and_nodes_have_names_of_their_own() {
         let repairs = Repairs::new(1).expect("the settings are constants");

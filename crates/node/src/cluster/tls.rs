@@ -17,10 +17,10 @@ fn invalid(error: impl Display) -> Invalid {
     Invalid(format!("TLS between nodes: {error}"))
 }
 
-/// Returns what accepts connections of other nodes; `None` for connections without TLS.
+/// Creates the acceptor for connections of other nodes; `None` for connections without TLS.
 ///
 /// # Errors
-/// A file cannot be read, or the key does not belong to the certificate.
+/// Returns an error if a file cannot be read or the key does not match the certificate.
 pub fn acceptor(security: &Security) -> Result<Option<TlsAcceptor>, Invalid> {
     let Security::Tls {
         authorities,
@@ -44,10 +44,10 @@ pub fn acceptor(security: &Security) -> Result<Option<TlsAcceptor>, Invalid> {
     Ok(Some(TlsAcceptor::from(Arc::new(server))))
 }
 
-/// Returns what connects to other nodes; `None` for connections without TLS.
+/// Creates the connector for connections to other nodes; `None` for connections without TLS.
 ///
 /// # Errors
-/// A file cannot be read, or the key does not belong to the certificate.
+/// Returns an error if a file cannot be read or the key does not match the certificate.
 pub fn connector(security: &Security) -> Result<Option<TlsConnector>, Invalid> {
     let Security::Tls {
         authorities,

@@ -1,45 +1,46 @@
-//! Which nodes answer for a key and which have its chunks, by the map and by which nodes are down.
+//! View of a cluster: which nodes answer for a key and which store its chunks, according to the map
+//! and the nodes that are down.
 //!
 //! # Idea
-//! The *base* is the map that all nodes have: that of the cluster file, or the last one from etcd.
-//! The map of the nodes that are up is computed from the base, the loads by which its parity was
-//! placed, and the set of nodes that are down, and from nothing else. So nodes that see the same
-//! set use the same map, in whatever order they have seen failures. Nodes with different views
-//! place chunks on different servers; a reader tries the servers of its present map, of the base,
-//! and of the last few maps that it used.
+//! The *base* is the map that all nodes have, from the cluster file or from etcd. The map of the
+//! nodes that are up is computed from the base, the loads for which its parity was placed, and the
+//! set of nodes that are down, and from nothing else. Therefore nodes that see the same set use the
+//! same map, in whatever order they have seen failures. Nodes with different views place chunks on
+//! different servers. A reader tries the servers of its current map, of the base, and of the last
+//! few maps that it used.
 //!
-//! Before the first map is there, a node has a view without one: it answers for all keys, and no
+//! Before the first map arrives, a node has a view without one: it answers for all keys, and no
 //! object is coded.
 //!
-//! Deliberately absent: connections, a clock.
+//! Deliberately absent: connections and a clock.
 
 use edge::{BucketId, BucketWrites, Change, Map, MapId, OLDER_MAPS_MAX, ServerId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Number of earlier maps that are kept for reads.
+/// Maximum number of earlier maps that are kept for reads.
 const EARLIER_MAX: usize = OLDER_MAPS_MAX;
-/// Failures in a row after which a node counts as down.
+/// Number of consecutive failures after which a node counts as down.
 const FAILURES_MAX: u32 = 3;
 
-/// Maps of a cluster as a node sees it.
+/// Maps of a cluster as one node sees it.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Number of buckets, which all maps have.
+    /// Number of buckets, which is the same in all maps.
     buckets: u32,
     maps: Option<Maps>,
-    /// Latest first, without the present ones.
+    /// Earlier maps, latest first, without the current ones.
     earlier: Vec<Arc<Map>>,
     down: BTreeSet<ServerId>,
 }
 
-/// The present maps.
+/// The current maps.
 #[derive(Clone, Debug)]
 struct Maps {
     base: Arc<Map>,
-    /// Writes by which the parity of the base was placed; empty if none were recorded.
+    /// Writes for which the parity of the base was placed; empty if none were recorded.
     loads: Arc<[BucketWrites]>,
-    /// The base without the nodes that are down.
+    /// The base map without the nodes that are down.
     current: Arc<Map>,
 }
 
@@ -50,7 +51,7 @@ impl Maps {
         let changes: Vec<Change> = changes.collect();
         let current = match changes.is_empty() {
             true => base.clone(),
-            // The members are those of the base, so that this cannot fail.
+            // This cannot fail, because the members are members of the base.
             false => base
                 .next(&changes, &loads)
                 .map_or_else(|_| base.clone(), Arc::new),
@@ -80,8 +81,8 @@ impl View {
         }
     }
 
-    /// Returns the view after a change of the nodes that are down. Nodes that are no members are
-    /// ignored.
+    /// Returns the view after the set of nodes that are down has changed. Nodes that are no members
+    /// are ignored.
     pub fn with_down(&self, down: &BTreeSet<ServerId>) -> Self {
         match &self.maps {
             None => self.clone(),
@@ -89,7 +90,7 @@ impl View {
         }
     }
 
-    /// Returns the view with another base. `loads` are the writes by which its parity was placed.
+    /// Returns the view with another base. `loads` are the writes for which its parity was placed.
     pub fn with_map(&self, base: Arc<Map>, loads: Arc<[BucketWrites]>) -> Self {
         self.after(base, loads, &self.down)
     }
@@ -121,53 +122,53 @@ impl View {
         self.maps.as_ref().map(|maps| &*maps.current)
     }
 
-    /// The map that all nodes have, without regard to those that are down here.
+    /// Returns the map that all nodes have, regardless of the nodes that are down.
     pub fn base(&self) -> Option<&Arc<Map>> {
         self.maps.as_ref().map(|maps| &maps.base)
     }
 
-    /// Identity of the base.
+    /// Returns the identity of the base.
     pub fn id(&self) -> Option<MapId> {
         self.base().map(|base| base.id())
     }
 
-    /// Returns the bucket of a name by its hash.
+    /// Returns the bucket of a hashed name.
     pub fn bucket_of(&self, name_hash: u64) -> BucketId {
         BucketId::of(name_hash, self.buckets)
     }
 
-    /// Whether enough nodes are up to code objects.
+    /// Returns true if enough nodes are up to code objects.
     pub fn is_coding(&self) -> bool {
         self.current().is_some_and(Map::is_coding)
     }
 
-    /// Nodes that do not answer, or have not answered since they were down.
+    /// Returns the nodes that have stopped answering and have not answered since.
     pub fn down(&self) -> &BTreeSet<ServerId> {
         &self.down
     }
 
-    /// Whether a node is a member and answers. A node that is down in the base may answer already,
-    /// and has what it had.
+    /// Returns true if a node is a member and answers. A node that is down in the base may already
+    /// answer, and still has its data.
     fn is_reachable(&self, server: ServerId) -> bool {
         let is_member = |base: &Arc<Map>| base.members().iter().any(|one| one.id == server);
         !self.down.contains(&server) && self.base().is_some_and(is_member)
     }
 
-    /// Returns the nodes that answer for a bucket's keys, in the order in which to try them. None
-    /// without a map.
+    /// Returns the nodes that answer for a bucket's keys, in the order in which to try them. The
+    /// list is empty without a map.
     pub fn owners(&self, bucket: BucketId) -> Vec<ServerId> {
         let map = self.current();
         map.map_or(vec![], |map| map.replicas(bucket).collect())
     }
 
-    /// Returns the servers of the chunks that are written to a bucket; `None` for a chunk without
-    /// one.
+    /// Returns the servers to which the chunks of a bucket are written; `None` for a chunk that has
+    /// no server.
     pub fn targets(&self, bucket: BucketId) -> &[Option<ServerId>] {
         self.current().map_or(&[], |map| map.chunks(bucket))
     }
 
-    /// Returns the servers that may have each chunk of a bucket's objects, in the order in which to
-    /// try them.
+    /// Returns, for each chunk of a bucket's objects, the servers that may have it, in the order in
+    /// which to try them.
     pub fn sources(&self, bucket: BucketId) -> Vec<Vec<ServerId>> {
         let Some(present) = &self.maps else {
             return vec![];
@@ -196,10 +197,10 @@ impl View {
     }
 }
 
-/// Which nodes are up, by the results of requests.
+/// State of all nodes, up or down, derived from the results of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Liveness {
-    /// Failures in a row.
+    /// Number of consecutive failures of each node.
     failures: Vec<(ServerId, u32)>,
 }
 
@@ -211,8 +212,8 @@ impl Liveness {
         }
     }
 
-    /// Replaces the nodes. Those that were there keep their state; of the others, those that are
-    /// down in the map are down until they answer.
+    /// Replaces the list of nodes. Nodes that stay keep their state; a new node is down if it is
+    /// down in the map, until it answers.
     pub fn set_nodes(&mut self, nodes: impl Iterator<Item = (ServerId, bool)>) {
         let state = |(server, is_up): (ServerId, bool)| {
             let known = self.failures.iter().find(|(id, _)| *id == server);
@@ -222,12 +223,12 @@ impl Liveness {
         self.failures = nodes.map(state).collect();
     }
 
-    /// Records an answer. Returns whether the node was down.
+    /// Records an answer. Returns true if the node was down.
     pub fn answered(&mut self, server: ServerId) -> bool {
         self.set(server, |_| 0)
     }
 
-    /// Records a failure. Returns whether the node is down now and was up before.
+    /// Records a failure. Returns true if the node goes down by it.
     pub fn failed(&mut self, server: ServerId) -> bool {
         self.set(server, |failures| failures.saturating_add(1))
     }
@@ -241,7 +242,7 @@ impl Liveness {
         was_down != (*failures >= FAILURES_MAX)
     }
 
-    /// Nodes that are down.
+    /// Returns the nodes that are down.
     pub fn down(&self) -> BTreeSet<ServerId> {
         let is_down = |(_, failures): &&(ServerId, u32)| *failures >= FAILURES_MAX;
         self.failures
@@ -290,7 +291,7 @@ mod tests {
         let before = view(6);
         let after = before.with_down(&set([2])).with_down(&set([]));
         assert_eq!(before.current(), after.current());
-        // What was written while it was down is still found.
+        // Data that was written while the node was down is still found.
         let between = before.with_down(&set([2]));
         for bucket in (0..200).map(BucketId) {
             for (chunk, server) in between.targets(bucket).iter().enumerate() {
@@ -354,7 +355,7 @@ mod tests {
         assert!(liveness.answered(ServerId(2)));
         let view = view.with_down(&liveness.down());
         assert!(has(&view));
-        // It answers for no key and gets no chunk until it is up in the map.
+        // The node answers for no key and receives no chunk until it is up in the map.
         for bucket in (0..200).map(BucketId) {
             assert!(!view.owners(bucket).contains(&ServerId(2)));
             assert!(!view.targets(bucket).contains(&Some(ServerId(2))));

@@ -1,8 +1,8 @@
-//! Cutting of objects into chunks, and their way to the nodes of the map.
+//! Cutting of objects into chunks, and distribution of the chunks to the nodes of the map.
 //!
 //! # Bounds
-//! Few objects are cut at a time, and few wait; further ones stay whole on the node that has
-//! fetched them. An object that is cut takes (2 K + P) / K times its length.
+//! Few objects are cut at a time, and few wait; further objects stay whole on the node that fetched
+//! them. While an object is cut, it takes (2 K + P) / K times its length.
 
 use super::message::{self, Part};
 use super::{Cluster, call_of};
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant as StdInstant};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Time in which a node takes a chunk.
+/// Timeout within which a node must take a chunk.
 const PUT_TIME: Duration = Duration::from_secs(10);
 
-/// An object on its way to the nodes.
+/// Object whose chunks are being distributed.
 pub(super) struct Cut {
     pub key: Key,
-    /// Head with the identity of the object.
+    /// Head with the identity of the coded object.
     pub head: Arc<Head>,
     /// Time from the beginning of the fetch to `made`.
     pub age: Duration,
@@ -35,8 +35,8 @@ pub(super) struct Cut {
 }
 
 impl Cluster {
-    /// Cuts an object into chunks in the background if it is large enough, and replaces it in the
-    /// store by its stub when enough nodes have taken a chunk.
+    /// Cuts an object into chunks in the background if it is large enough. When enough nodes have
+    /// taken a chunk, the stub replaces the object in the store.
     pub fn offer(self: &Arc<Self>, key: &Key, object: &Object, fetch_began: StdInstant) {
         let is_whole = object.head.part.is_none() && object.head.coded.is_none();
         let is_plain = object.head.status == StatusCode::OK && object.extent.is_none();
@@ -92,7 +92,7 @@ impl Cluster {
         self.store.put_stub(&cut.key, &object.head, &stub);
     }
 
-    /// Sends each chunk to its node. Returns how many were stored.
+    /// Sends each chunk to its node. Returns the number of chunks that were stored.
     async fn distribute(self: &Arc<Self>, cut: &Arc<Cut>, chunks: Vec<Bytes>) -> usize {
         let view = self.view();
         let targets = view.targets(view.bucket_of(key_hash(&cut.key)));
@@ -140,7 +140,7 @@ impl Cluster {
         (reply.status == StatusCode::OK).then_some(())
     }
 
-    /// Stores a chunk on this node. Returns whether it was stored.
+    /// Stores a chunk on this node. Returns true if it was stored.
     fn take_chunk(
         &self,
         key: &Key,
@@ -160,8 +160,8 @@ impl Cluster {
         self.store.put_from_peer(key, &chunk_key, &chunk, age)
     }
 
-    /// Stores a chunk that another node has sent, and the stub of its object. Returns whether it
-    /// was stored.
+    /// Stores a chunk that another node has sent, together with the stub of its object. Returns
+    /// true if it was stored.
     pub fn take(&self, key: &Key, part: &Part, body: &Bytes) -> bool {
         let Some((message, length)) = message::read(body, self.clock.now_ms()) else {
             return false;
@@ -182,20 +182,21 @@ impl Cluster {
         }
     }
 
-    /// Whether a chunk has the length and the number that it must have.
+    /// Returns true if a chunk has the right length and number.
     fn is_right(&self, coded: &Coded, part: &Part, bytes: u64) -> bool {
         let is_known = part.version == coded.version && part.chunk < self.coding.chunks();
         let is_bounded = coded.length > 0 && coded.length <= self.object_bytes_max;
         is_known && is_bounded && self.coding.chunk_bytes(coded.length) == bytes
     }
 
-    /// Maximum bytes of a chunk with its description.
+    /// Returns the maximum size in bytes of a chunk with its description.
     pub fn put_bytes_max(&self) -> usize {
         let chunk = self.coding.chunk_bytes(self.object_bytes_max.max(1));
         usize::try_from(chunk).unwrap_or(usize::MAX) + message::MESSAGES_BYTES_MAX
     }
 
-    /// Moves the deadline of an object that the origin has confirmed, on all nodes with a chunk.
+    /// Extends the deadline of an object that the origin has confirmed, on all nodes with a chunk
+    /// of it.
     pub fn renew(self: &Arc<Self>, key: &Key, head: &Arc<Head>) {
         let view = self.view();
         let holders = view.holders(view.bucket_of(key_hash(key)));
@@ -215,7 +216,7 @@ impl Cluster {
         }
     }
 
-    /// Moves the deadline of the chunks that this node has of an object.
+    /// Extends the deadline of the chunks of an object that this node stores.
     pub async fn renew_own(&self, key: &Key, head: &Arc<Head>) {
         let chunk_head = Arc::new(chunk_head(head));
         for chunk in (0..self.coding.chunks()).filter_map(|chunk| key.chunk(chunk)) {
@@ -223,7 +224,8 @@ impl Cluster {
         }
     }
 
-    /// Renews an object by a message of another node. Returns whether it was understood.
+    /// Renews an object according to another node's message. Returns false if the message is
+    /// malformed.
     pub async fn take_renewal(&self, key: &Key, body: &Bytes) -> bool {
         let Some((message, _)) = message::read(body, self.clock.now_ms()) else {
             return false;
@@ -238,7 +240,8 @@ impl Cluster {
     }
 }
 
-/// Returns the head of the chunks of an object: its times, and nothing for clients.
+/// Returns the head that is stored with the chunks of an object: its times, and no fields for
+/// clients.
 fn chunk_head(head: &Head) -> Head {
     Head {
         headers: HeaderMap::new(),

@@ -1,20 +1,21 @@
-//! Settings of a cluster: its file, which all nodes have, and what is different on each node.
+//! Settings of a cluster: its file, which is the same on all nodes, and the settings of each node.
 
 use super::{EtcdConfig, Invalid};
 use edge::{BUCKETS_MAX, Config as MapConfig, Map, Scheme, ServerId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Maximum number of servers of a cluster file.
+/// Maximum number of servers in a cluster file.
 pub(crate) const SERVERS_MAX: usize = 256;
-/// Maximum number of chunks of all buckets of a map in etcd, whose values have 1.5 MB at most.
+/// Maximum number of chunks of all buckets in a map that is stored in etcd, whose values have at
+/// most 1.5 MB.
 const STORED_CHUNKS_MAX: usize = 1 << 15;
-/// Smallest value of [`ClusterConfig::coded_bytes_min`]. Chunks of smaller objects would be mostly
+/// Minimum of [`ClusterConfig::coded_bytes_min`]. Chunks of smaller objects would consist mostly of
 /// heads and requests.
 const CODED_BYTES_MIN: u64 = 4 << 10;
 
-/// Default of [`ClusterConfig::repair_bytes_per_second`]: a small part of what a disk and a network
-/// of one gigabit per second transfer.
+/// Default of [`ClusterConfig::repair_bytes_per_second`]: a small part of the bandwidth of a disk
+/// and of a network of one gigabit per second.
 const REPAIR_BYTES_PER_SECOND: u64 = 16 << 20;
 
 /// Settings of a cluster.
@@ -22,21 +23,22 @@ const REPAIR_BYTES_PER_SECOND: u64 = 16 << 20;
 pub struct ClusterConfig {
     /// Number of this node.
     pub own: ServerId,
-    /// All nodes, this one among them; this one alone if the others are found in etcd.
+    /// All nodes including this one, or only this one if etcd lists the others.
     pub servers: Vec<Server>,
-    /// Where nodes and maps are found; `None` if they are all in `servers`.
+    /// Access to etcd, which lists nodes and maps; `None` if `servers` lists all nodes.
     pub etcd: Option<EtcdConfig>,
-    /// Data chunks of an object (K).
+    /// Number of data chunks of an object (K).
     pub data: u8,
-    /// Parity chunks of an object (P).
+    /// Number of parity chunks of an object (P).
     pub parity: u8,
     /// Number of buckets.
     pub buckets: u32,
     /// Minimum size in bytes of objects that are coded.
     pub coded_bytes_min: u64,
-    /// Bytes per second that this node reads at most to make lost chunks again; 0 for no repair.
+    /// Maximum number of bytes per second that this node reads to restore lost chunks; 0 turns
+    /// repair off.
     pub repair_bytes_per_second: u64,
-    /// Address for other nodes, if it is not that of this node in the file.
+    /// Address on which other nodes are served, if it differs from this node's address in the file.
     pub listen: Option<SocketAddr>,
     /// Protection of the connections between nodes.
     pub security: Security,
@@ -45,38 +47,37 @@ pub struct ClusterConfig {
 /// A node of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
-    /// Number.
+    /// Number of the node.
     pub id: ServerId,
-    /// Address for other nodes.
+    /// Address at which other nodes reach it.
     pub address: SocketAddr,
-    /// Weight: its part of the cluster in proportion to the weights of the others.
+    /// Weight: the node's share of the cluster, in proportion to the weights of the others.
     pub weight: u32,
-    /// Name in its certificate; the address if there is none.
+    /// Name in its certificate; `None` if the certificate names the address.
     pub name: Option<String>,
 }
 
 /// Protection of the connections between nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Security {
-    /// None. Permitted between addresses of the loopback interface only.
+    /// No protection. Permitted only between loopback addresses.
     Plain,
     /// TLS, with certificates on both sides.
     Tls {
-        /// Certificates of the authorities that sign the nodes' certificates, in PEM.
+        /// File with the certificates of the authorities that sign the nodes' certificates, in PEM.
         authorities: PathBuf,
-        /// Certificate chain of this node, in PEM.
+        /// File with the certificate chain of this node, in PEM.
         certificate: PathBuf,
-        /// Its key, in PEM.
+        /// File with the private key of this node, in PEM.
         key: PathBuf,
     },
 }
 
 impl ClusterConfig {
-    /// Reads the text of a cluster file: a line for each setting and each server, `#` before
-    /// comments.
+    /// Parses a cluster file: one line per setting and per server, with comments after `#`.
     ///
     /// # Errors
-    /// The first line that is not understood.
+    /// Returns the first line that is not understood.
     pub fn parse(text: &str, own: ServerId, security: Security) -> Result<Self, Invalid> {
         let mut cluster = ClusterConfig {
             own,
@@ -143,7 +144,7 @@ impl ClusterConfig {
     /// Checks settings that depend on each other.
     ///
     /// # Errors
-    /// The first contradiction.
+    /// Returns the first contradiction.
     pub fn check(&self) -> Result<(), Invalid> {
         let invalid = |text: String| Err(Invalid(format!("cluster: {text}")));
         let Some(own) = self.own() else {
@@ -196,7 +197,7 @@ impl ClusterConfig {
     /// Returns the first version of the map.
     ///
     /// # Errors
-    /// Code, buckets or servers do not make one.
+    /// Returns an error if no map can be made of the code, the buckets and the servers.
     pub fn map(&self) -> Result<Map, Invalid> {
         let config = self.map_config();
         let servers: Vec<_> = self
@@ -207,26 +208,26 @@ impl ClusterConfig {
         Map::new(config, &servers).map_err(|error| Invalid(format!("cluster: {error}")))
     }
 
-    /// Parameters of all maps.
+    /// Returns the parameters that all maps share.
     pub fn map_config(&self) -> MapConfig {
         let mut config = MapConfig::new(self.scheme());
         config.buckets = self.buckets;
         config
     }
 
-    /// The code, and which objects are coded.
+    /// Returns the code, and the size from which objects are coded.
     pub fn scheme(&self) -> Scheme {
         let mut scheme = Scheme::coded(self.data, self.parity);
         scheme.coded_from_bytes = Some(self.coded_bytes_min);
         scheme
     }
 
-    /// Number of chunks of a coded object.
+    /// Returns the number of chunks of a coded object.
     pub fn chunks(&self) -> usize {
         self.scheme().chunks()
     }
 
-    /// This node.
+    /// Returns the server entry of this node.
     pub fn own(&self) -> Option<&Server> {
         self.servers.iter().find(|server| server.id == self.own)
     }

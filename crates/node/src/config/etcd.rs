@@ -1,4 +1,4 @@
-//! Settings of the store that has a cluster's members and maps.
+//! Settings of the etcd cluster that stores members and maps.
 
 use super::Invalid;
 use hyper::Uri;
@@ -7,37 +7,38 @@ use std::time::Duration;
 
 /// Maximum number of endpoints.
 const ENDPOINTS_MAX: usize = 16;
-/// Smallest and largest time of a lease. A shorter one would end while a node looks for an endpoint
+/// Permitted lease times in seconds. A shorter lease would end while a node looks for an endpoint
 /// that answers.
 const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 5..=3_600;
-/// Smallest period of [`EtcdConfig::rebalance`] other than zero. With shorter ones, eight maps
-/// could pass before chunks are found under the first of them.
+/// Minimum of [`EtcdConfig::rebalance`] other than zero, in seconds. With shorter periods, eight
+/// maps could follow each other before chunks are found under the first of them.
 const REBALANCE_SECONDS_MIN: u64 = 60;
-/// Largest period of [`EtcdConfig::rebalance`].
+/// Maximum of [`EtcdConfig::rebalance`] in seconds.
 const REBALANCE_SECONDS_MAX: u64 = 86_400;
-/// Default of [`EtcdConfig::rebalance`]: a map follows an hour after another one at the earliest.
+/// Default of [`EtcdConfig::rebalance`], with which a map follows another one after an hour at the
+/// earliest.
 const REBALANCE_TIME: Duration = Duration::from_secs(300);
 
-/// How a node reaches etcd, and where its values are there.
+/// Access of a node to etcd, and the place of its values there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EtcdConfig {
     /// Scheme and authority of each endpoint.
     pub endpoints: Vec<Uri>,
-    /// Begin of the names of all values, with `/` at its end.
+    /// Prefix of the names of all values, which ends with `/`.
     pub prefix: String,
     /// Time after which a node that does not renew its lease is no longer registered.
     pub lease: Duration,
-    /// Period after which the bytes written by the nodes are compared with their weights, so that
-    /// parity is placed again if they have drifted; zero for never.
+    /// Period at whose end the bytes written by the nodes are compared with their weights, so that
+    /// parity is placed again if they have drifted apart; zero for never.
     pub rebalance: Duration,
-    /// Certificates of the authorities that sign the endpoints' certificates, in PEM; `None` for
-    /// those of the system.
+    /// File with the certificates of the authorities that sign the endpoints' certificates, in PEM;
+    /// `None` for the system's authorities.
     pub authorities: Option<PathBuf>,
-    /// Certificate chain of this node for etcd and its key, in PEM.
+    /// Files with the certificate chain of this node for etcd and its private key, in PEM.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Name of a user, and the file with the password.
+    /// User name, and the file with the password.
     pub user: Option<(String, PathBuf)>,
-    /// File with a copy of the last map, for a start without etcd.
+    /// File with a copy of the last map, with which the node can start without etcd.
     pub copy: Option<PathBuf>,
 }
 
@@ -57,10 +58,10 @@ impl Default for EtcdConfig {
 }
 
 impl EtcdConfig {
-    /// Reads a line of a cluster file that begins with `etcd`.
+    /// Parses a line of a cluster file that begins with `etcd`.
     ///
     /// # Errors
-    /// What was expected.
+    /// Returns what was expected instead.
     pub(super) fn line(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["etcd", endpoints @ ..] if !endpoints.is_empty() => {
@@ -72,7 +73,7 @@ impl EtcdConfig {
                 self.prefix = format!("{}/", prefix.trim_end_matches('/'));
             }
             ["etcd-lease", time] => self.lease = seconds(time)?,
-            // Tests cannot wait for many periods of a minute.
+            // A period of less than a minute is permitted for tests only.
             ["etcd-rebalance", time, "test"] => self.rebalance = seconds(time)?,
             ["etcd-rebalance", time] => {
                 self.rebalance = seconds(time)?;
@@ -100,7 +101,7 @@ impl EtcdConfig {
     /// Checks the settings.
     ///
     /// # Errors
-    /// The first one that cannot be used.
+    /// Returns the first invalid setting.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         let invalid = |text: String| Err(Invalid(format!("etcd: {text}")));
         let count = self.endpoints.len();

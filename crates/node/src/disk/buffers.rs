@@ -1,28 +1,28 @@
-//! Buffers for content that is read from disk and sent, which are used again.
+//! Reusable buffers for content that is read from disk and sent.
 //!
-//! A buffer that is allocated for each read costs more than the read: the allocator returns it to
-//! the system and gets it back, page by page, and it is set to zero before it is written. One that
-//! was used a moment ago is also still in the processor's cache.
+//! Allocating a buffer for each read would cost more than the read itself: the allocator returns it
+//! to the system and gets it back page by page, and it is zeroed before it is written. In addition,
+//! a buffer that was just used is still in the processor's cache.
 
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Bytes of a buffer: few calls, and yet it stays in the processor's cache from the read to the
-/// write.
+/// Size of a buffer in bytes: large enough for few system calls, and small enough to stay in the
+/// processor's cache between the read and the write.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
-/// Unused buffers that are kept: 8 MiB. A read that finds none allocates one.
+/// Maximum number of unused buffers that are kept: 8 MiB. A read that finds none allocates one.
 const FREE_MAX: usize = (8 << 20) / BUFFER_BYTES;
 
-/// Unused buffers, the last one used first.
+/// Unused buffers. The last one returned is used first.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Mutex<Vec<Box<[u8]>>>);
 
-/// A buffer of [`BUFFER_BYTES`], which returns to the others when it is dropped.
+/// Buffer of [`BUFFER_BYTES`], which is returned to the unused ones when it is dropped.
 #[derive(Debug)]
 pub(super) struct Buffer {
     bytes: Box<[u8]>,
-    /// The bytes that readers see.
+    /// Range of the buffer that readers see.
     part: Range<usize>,
     home: Arc<Buffers>,
 }
@@ -32,7 +32,7 @@ impl Buffers {
         self.0.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Returns a buffer with any content.
+    /// Returns a buffer with arbitrary content.
     pub fn take(self: &Arc<Self>) -> Buffer {
         let bytes = self.free().pop();
         Buffer {
@@ -44,17 +44,17 @@ impl Buffers {
 }
 
 impl Buffer {
-    /// The first bytes, to be written.
+    /// Returns the first `length` bytes for writing.
     pub fn first_mut(&mut self, length: usize) -> &mut [u8] {
         &mut self.bytes[..length]
     }
 
-    /// The first bytes.
+    /// Returns the first `length` bytes.
     pub fn first(&self, length: usize) -> &[u8] {
         &self.bytes[..length]
     }
 
-    /// Returns a part as bytes that can be shared, without a copy.
+    /// Converts a part of the buffer to shareable bytes without a copy.
     pub fn into_bytes(mut self, part: Range<usize>) -> Bytes {
         assert!(part.start <= part.end);
         assert!(part.end <= self.bytes.len());

@@ -1,4 +1,4 @@
-//! Content on disk that is read in pieces, each of which is verified.
+//! Content on disk that is read in pieces and verified piece by piece.
 
 use super::Shared;
 use super::buffers::{BUFFER_BYTES, Buffer};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
-/// Maximum bytes that are read at a time.
+/// Maximum number of bytes that are read at a time.
 const READ_BYTES: u64 = BUFFER_BYTES as u64;
 
 const _: () = assert!(BUFFER_BYTES.is_multiple_of(BLOCK_BYTES));
@@ -27,11 +27,11 @@ pub(super) struct DiskExtent {
     pub(super) hash: u64,
     pub(super) place: Place,
     pub(super) blocks: Arc<[u32]>,
-    /// Offset in the segment of the content of all responses of the record.
+    /// Offset in the segment at which the record's content begins.
     pub(super) content_at: u64,
-    /// Bytes of that content.
+    /// Size of the record's content in bytes.
     pub(super) content_bytes: u64,
-    /// Where in it this response begins.
+    /// Offset of this response in the record's content.
     pub(super) start: u64,
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for DiskExtent {
     }
 }
 
-/// A piece of a read: aligned bytes, and which of them are wanted.
+/// Piece of a read: an aligned range, and the part of it that is wanted.
 #[derive(Clone, Copy)]
 struct Piece {
     start: u64,
@@ -75,7 +75,7 @@ impl DiskExtent {
         }
     }
 
-    /// Verifies a piece.
+    /// Verifies a piece, and returns the wanted part.
     fn verified(&self, piece: Piece, buffer: Buffer) -> io::Result<Bytes> {
         if record::is_intact(&self.blocks, piece.start, buffer.first(piece.length)) {
             return Ok(buffer.into_bytes(piece.skip..piece.end));
@@ -85,7 +85,7 @@ impl DiskExtent {
     }
 }
 
-/// A range that is being read.
+/// State of reading a range.
 struct Reading {
     extent: DiskExtent,
     at: u64,
@@ -103,7 +103,7 @@ impl Pieces for Reading {
             let offset = self.extent.content_at + piece.start;
             self.at = piece.start + piece.end as u64;
             let mut buffer = self.extent.shared.buffers.take();
-            // A piece in the page cache is copied here: cheaper than a change of threads.
+            // A piece in the page cache is copied here, which is cheaper than a change of threads.
             let bytes = buffer.first_mut(piece.length);
             if self.extent.segment.read_cached(offset, bytes) {
                 return Poll::Ready(Some(self.extent.verified(piece, buffer)));

@@ -1,4 +1,4 @@
-//! Work for the thread that writes segments, bounded in bytes.
+//! Queue of work for the thread that writes segments, bounded in bytes.
 
 use crate::object::Resource;
 use crate::rules::key::Key;
@@ -6,32 +6,32 @@ use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Bytes of responses that may wait. Further ones are dropped and counted.
+/// Maximum size of responses that wait, in bytes. Further ones are dropped and counted.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Responses that have left memory.
 pub struct Victim {
-    /// Their URL.
+    /// URL of the responses.
     pub key: Key,
     /// The responses.
     pub resource: Arc<Resource>,
-    /// Number of purges when they left.
+    /// Number of purges so far when the responses left memory.
     pub purge_count: u64,
 }
 
-/// A piece of work.
+/// Work for the thread.
 pub enum Job {
-    /// Write responses.
+    /// Write responses to the current segment.
     Write(Victim),
-    /// Delete a segment of which the index has nothing.
+    /// Delete a segment of which no record is in the index.
     Free(u32),
-    /// Report that everything before is done. With `true`, the segment is finished first.
+    /// Report that all earlier work is done. With `true`, the segment is completed first.
     Flush(bool, SyncSender<()>),
     /// End the thread.
     Stop,
 }
 
-/// The queue.
+/// Queue of jobs with a limit on waiting bytes.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<State>,
@@ -59,7 +59,7 @@ impl Queue {
             .unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Adds work. Responses are dropped if too many wait.
+    /// Adds a job without waiting. Responses are dropped if too many wait.
     pub fn offer(&self, job: Job) {
         let more = bytes(&job);
         let mut state = self.state();
@@ -73,7 +73,7 @@ impl Queue {
         self.change.notify_all();
     }
 
-    /// Adds work, after a wait if too many responses wait.
+    /// Adds a job, and waits first if too many responses wait.
     pub fn push(&self, job: Job) {
         let more = bytes(&job);
         let mut state = self.state();
@@ -89,7 +89,7 @@ impl Queue {
         self.change.notify_all();
     }
 
-    /// Removes the oldest piece of work, after a wait if there is none.
+    /// Removes the oldest job, and waits for one if there is none.
     pub fn pop(&self) -> Job {
         let mut state = self.state();
         loop {
@@ -106,12 +106,12 @@ impl Queue {
         }
     }
 
-    /// Counts a URL that was removed and could not be written.
+    /// Counts a URL that was removed from the queue but could not be written.
     pub fn note_dropped(&self) {
         self.state().dropped += 1;
     }
 
-    /// Number of URLs that were dropped.
+    /// Returns the number of URLs that were dropped.
     pub fn dropped(&self) -> u64 {
         self.state().dropped
     }

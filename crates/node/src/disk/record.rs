@@ -33,9 +33,9 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
-/// Bytes of a header.
+/// Size of a header in bytes.
 pub const HEADER_BYTES: usize = 64;
-/// Bytes of content with a checksum of their own.
+/// Size of the blocks of content that have a checksum each, in bytes.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
 const MAGIC: u32 = 0x3166_796d;
@@ -43,17 +43,17 @@ const VERSION: u32 = 1;
 /// Seed of the hashes of keys.
 const KEY_SEED: u64 = 0x6d61_7966_6c79_0001;
 
-/// Hash of a key, by which a record is found.
+/// Returns the hash by which the record of a key is found.
 pub fn key_hash(key: &Key) -> u64 {
     XxHash3_64::oneshot_with_seed(KEY_SEED, key.as_str().as_bytes())
 }
 
-/// Checksum of bytes other than content.
+/// Returns the checksum of bytes other than content.
 pub fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Checksum of a block of content.
+/// Returns the checksum of a block of content.
 pub fn block_checksum(block: &[u8]) -> u32 {
     XxHash3_64::oneshot(block) as u32
 }
@@ -78,13 +78,13 @@ pub struct Header {
 }
 
 impl Header {
-    /// Bytes of the whole record; `None` if there is no such number.
+    /// Returns the size of the whole record in bytes; `None` if it does not fit 64 bits.
     pub fn record_bytes(&self) -> Option<u64> {
         let head = HEADER_BYTES as u64 + u64::from(self.description_bytes);
         head.checked_add(self.content_bytes)
     }
 
-    /// Returns the bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -101,7 +101,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of the record of a key at a place; `None` if the bytes are not that header.
+    /// Decodes the header of a key's record at a place; `None` if the bytes are something else.
     pub fn at(hash: u64, place: Place, bytes: &[u8]) -> Option<Self> {
         Header::decode(bytes).filter(|header| {
             header.hash == hash
@@ -110,7 +110,7 @@ impl Header {
         })
     }
 
-    /// Reads a header; `None` if the bytes are not those of an intact one.
+    /// Decodes a header; `None` if the bytes are not an intact header.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let mut reader = Reader(bytes);
@@ -140,13 +140,13 @@ impl Header {
 pub struct Description {
     /// Key.
     pub key: Key,
-    /// Heads and lengths of the responses, newest first.
+    /// Heads of the responses and lengths of their content, newest first.
     pub variants: Vec<(Arc<Head>, u64)>,
     /// Checksums of the blocks of the content.
     pub blocks: Arc<[u32]>,
 }
 
-/// Returns the description of the responses of a URL.
+/// Encodes the description of a URL's responses.
 pub fn describe(key: &Key, resource: &Resource) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(1_024);
     bytes.push(u8::from(key.is_tls()));
@@ -165,7 +165,7 @@ pub fn describe(key: &Key, resource: &Resource) -> Vec<u8> {
     bytes
 }
 
-/// Returns the content of all responses in the order of the record.
+/// Returns the content of all responses, in the order of the record.
 pub fn contents(resource: &Resource) -> impl Iterator<Item = &Bytes> {
     resource
         .variants
@@ -173,7 +173,7 @@ pub fn contents(resource: &Resource) -> impl Iterator<Item = &Bytes> {
         .flat_map(|object| object.chunks.iter())
 }
 
-/// Reads a description; `None` if the bytes are not one. Lengths are those of a header.
+/// Decodes a description; `None` if the bytes are no description. The lengths come from the header.
 pub fn read_description(header: &Header, bytes: &[u8]) -> Option<Description> {
     if checksum(bytes) != header.description_checksum {
         return None;
@@ -206,8 +206,8 @@ pub fn read_description(header: &Header, bytes: &[u8]) -> Option<Description> {
     })
 }
 
-/// Whether bytes of the content are intact. They begin at a block's beginning and end at a block's
-/// end or the content's.
+/// Returns true if bytes of the content match their checksums. They must begin at the start of a
+/// block and end at the end of a block or of the content.
 pub fn is_intact(blocks: &[u32], start: u64, bytes: &[u8]) -> bool {
     let first = (start / BLOCK_BYTES as u64) as usize;
     debug_assert_eq!(start % BLOCK_BYTES as u64, 0);
@@ -215,7 +215,7 @@ pub fn is_intact(blocks: &[u32], start: u64, bytes: &[u8]) -> bool {
     chunks.all(|(index, block)| blocks.get(first + index) == Some(&block_checksum(block)))
 }
 
-/// Checksums of content that is in pieces.
+/// Returns the block checksums of content in pieces.
 fn block_checksums<'a>(chunks: impl Iterator<Item = &'a Bytes>) -> Vec<u32> {
     let mut sums = vec![];
     let mut partial: Vec<u8> = vec![];
@@ -253,7 +253,7 @@ fn put_bytes(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-/// Appends a head.
+/// Appends an encoded head.
 pub fn put_head(bytes: &mut Vec<u8>, head: &Head) {
     bytes.extend_from_slice(&head.status.as_u16().to_le_bytes());
     put_u32(bytes, head.headers.len());
@@ -296,11 +296,11 @@ pub fn put_head(bytes: &mut Vec<u8>, head: &Head) {
     }
 }
 
-/// Unread bytes.
+/// Reader of the bytes that are still to be decoded.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Reads a number of bytes.
+    /// Reads `count` bytes.
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -311,17 +311,17 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    /// Reads a byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
 
-    /// Reads a number of 32 bits.
+    /// Reads a 32-bit number.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Reads a number of 64 bits.
+    /// Reads a 64-bit number.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
@@ -331,7 +331,7 @@ impl<'a> Reader<'a> {
         self.take(count)
     }
 
-    /// Reads a head that [`put_head`] has written; `None` if the bytes are not one.
+    /// Reads a head that [`put_head`] has written; `None` if the bytes are no head.
     pub fn head(&mut self) -> Option<Head> {
         let status = self.array().map(u16::from_le_bytes)?;
         let status = StatusCode::from_u16(status).ok()?;

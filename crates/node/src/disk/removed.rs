@@ -1,9 +1,9 @@
-//! The log of records that were removed before their end, or whose freshness a purge has ended, so
+//! Log of records that were removed before their deadline or whose freshness a purge has ended, so
 //! that a restart does not bring them back.
 //!
-//! A line has 24 bytes: number of the segment, offset, the instant at which freshness ended or 0
-//! for a removal, checksum. Lines of segments that no longer exist are dropped at the start, and
-//! when the log has grown to twice what was left then.
+//! A line has 24 bytes: number of the segment, offset, the instant at which freshness ended (0 for
+//! a removal), and a checksum. Lines about segments that no longer exist are dropped at the start,
+//! and whenever the log has doubled since it was last rewritten.
 
 use super::record::checksum;
 use super::segment::is_of_process;
@@ -13,21 +13,21 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 const LINE_BYTES: usize = 24;
-/// Lines below which the log is not written again.
+/// Minimum number of lines at which the log is rewritten.
 const LINES_MIN: u64 = 65_536;
 
-/// One line.
+/// Line of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     /// Number of the segment.
     pub segment: u32,
     /// Offset of the record.
     pub offset: u32,
-    /// When its freshness ended; `None` if it was removed.
+    /// Instant at which the record's freshness ended; `None` if the record was removed.
     pub softened_ms: Option<u64>,
 }
 
-/// The log.
+/// Log of removed and softened records.
 pub struct Removed {
     path: PathBuf,
     file: File,
@@ -36,10 +36,11 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// Opens the log, drops lines that are not of `is_segment`, and returns the others.
+    /// Opens the log, drops the lines about segments for which `is_segment` is false, and returns
+    /// the others.
     ///
     /// # Errors
-    /// The file cannot be read or written.
+    /// Returns an error if the file cannot be read or written.
     pub fn open(folder: &Path, is_segment: impl Fn(u32) -> bool) -> io::Result<(Self, Vec<Line>)> {
         let path = folder.join("removed");
         let lines = read(&path, is_segment)?;
@@ -54,10 +55,10 @@ impl Removed {
         Ok((removed, lines))
     }
 
-    /// Adds lines.
+    /// Appends lines.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn add(&mut self, lines: &[Line], is_segment: impl Fn(u32) -> bool) -> io::Result<()> {
         let bytes: Vec<u8> = lines.iter().flat_map(Line::encode).collect();
         self.file.write_all(&bytes)?;
@@ -72,7 +73,7 @@ impl Removed {
                     self.line_count = kept;
                     self.rewrite_count = (kept * 2).max(LINES_MIN);
                 }
-                // The lines are in the log, which is written again later.
+                // The lines are already in the log, which is rewritten later.
                 Err(error) if is_of_process(&error) => self.rewrite_count += LINES_MIN,
                 Err(error) => return Err(error),
             }
@@ -83,14 +84,14 @@ impl Removed {
     /// Writes everything to the device.
     ///
     /// # Errors
-    /// The device has failed.
+    /// Returns an error if the device has failed.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 }
 
 impl Line {
-    /// Line of a record that was removed.
+    /// Returns the line for a record that was removed.
     pub fn removal(place: Place) -> Self {
         Line {
             segment: place.segment,
@@ -99,7 +100,7 @@ impl Line {
         }
     }
 
-    /// Line of a record whose freshness a purge has ended.
+    /// Returns the line for a record whose freshness a purge has ended.
     pub fn softening(place: Place, at_ms: u64) -> Self {
         Line {
             softened_ms: Some(at_ms),
@@ -128,7 +129,7 @@ impl Line {
     }
 }
 
-/// Reads the intact lines; damaged ones and an incomplete last one are left out.
+/// Reads the intact lines. Damaged lines and an incomplete last line are skipped.
 fn read(path: &Path, is_segment: impl Fn(u32) -> bool) -> io::Result<Vec<Line>> {
     let mut bytes = vec![];
     match File::open(path) {
@@ -140,7 +141,7 @@ fn read(path: &Path, is_segment: impl Fn(u32) -> bool) -> io::Result<Vec<Line>> 
     Ok(lines.filter(|line| is_segment(line.segment)).collect())
 }
 
-/// Replaces the log by one with these lines, and opens it for more.
+/// Replaces the log by one with these lines, and returns the open file.
 fn write(path: &Path, lines: &[Line]) -> io::Result<File> {
     let next = path.with_extension("next");
     let bytes: Vec<u8> = lines.iter().flat_map(Line::encode).collect();
@@ -148,6 +149,6 @@ fn write(path: &Path, lines: &[Line]) -> io::Result<File> {
     file.write_all(&bytes)?;
     file.sync_data()?;
     std::fs::rename(&next, path)?;
-    // Not opened again, because that could fail when the old file is no longer there.
+    // The file is not opened again, because that could fail when the old file no longer exists.
     Ok(file)
 }

@@ -1,24 +1,25 @@
-//! Verification of records that are not read, so that damage is found while the rest of the
-//! cluster can still make a chunk again.
+//! Verification of records that are not read, so that damage is found while the rest of the cluster
+//! can still restore a chunk.
 //!
-//! A pass goes through the segments that are there when it begins, and reads each record of the
-//! index: header, description, and content in pieces. It begins at a segment that a seed chooses,
-//! goes to the oldest one, and then from the newest one back to the first. From the oldest to the
-//! newest, a pass that is slower than the writes would only read segments that are about to be
-//! deleted. The seed is random, so that passes that a restart ends do not read the same segments
-//! each time.
+//! A pass visits the segments that exist when it begins, and reads every record of the index:
+//! header, description, and content in pieces. A seed chooses the first segment. From there the
+//! pass continues to the oldest segment, and then from the newest back to the first one. In the
+//! order from oldest to newest, a pass that is slower than the writes would only read segments that
+//! are about to be deleted. The seed is random, so that passes that a restart interrupts do not
+//! read the same segments each time.
 //!
-//! A pass asks the kernel to remove from the page cache what it had to read from the device. What
-//! the kernel has read ahead, the lists of records, and pages at the ends of records can stay there
-//! and displace others. Bytes that are in the page cache are verified as they are: they are what
-//! clients get.
+//! A pass asks the kernel to remove from the page cache the data that it had to read from the
+//! device. Data that the kernel has read ahead, the lists of records, and pages at the ends of
+//! records can stay there and displace other data. Data in the page cache is verified as it is
+//! there, because clients receive the same bytes.
 //!
 //! If the list of records at the end of a segment is damaged, its records are found by their
-//! headers, up to the first damaged one. Those behind are not verified, and the list is not written
-//! again. Of a segment whose list cannot be read at all, nothing is verified; the log says so.
+//! headers, up to the first damaged one. Records behind that are not verified, and the list is not
+//! repaired. If a segment's list cannot be read at all, nothing in the segment is verified, and a
+//! warning is logged.
 //!
-//! A record that cannot be read is damaged, too. That is no failure of the device, because a
-//! sector that has become unreadable is what a pass looks for.
+//! A record that cannot be read counts as damaged, but not as a failure of the device, because an
+//! unreadable sector is what a pass looks for.
 
 use super::buffers::BUFFER_BYTES;
 use super::record::{self, Description, HEADER_BYTES, Header};
@@ -29,18 +30,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The place that a pass has reached.
+/// Position that a pass has reached.
 pub struct Position {
     seed: u64,
     /// Numbers of the segments that are left, the next one last; `None` before the first one.
     numbers: Option<Vec<u32>>,
     segment: Option<Arc<Segment>>,
-    /// Records of the segment that are not verified yet, the next one last: 24 bytes each.
+    /// Records of the current segment that are not verified yet, the next one last: 24 bytes each.
     entries: Vec<Entry>,
 }
 
 impl Position {
-    /// Returns the beginning of a pass. A seed chooses the first segment.
+    /// Returns the beginning of a pass. The seed chooses the first segment.
     pub fn new(seed: u64) -> Self {
         Position {
             seed,
@@ -54,31 +55,31 @@ impl Position {
 /// Result of a step of a pass.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// Records that were found damaged, and have left the index.
+    /// Records that were found damaged and have left the index.
     pub lost: Vec<Lost>,
-    /// Whether the pass has ended, also because the tier is off. The position is at the beginning
-    /// of the next one.
+    /// Whether the pass has ended, possibly because the tier is off. The position is then at the
+    /// beginning of the next pass.
     pub is_last: bool,
 }
 
-/// A record that was found damaged.
+/// Record that was found damaged.
 #[derive(Debug)]
 pub struct Lost {
     /// Hash of the key.
     pub hash: u64,
-    /// Key, and versions of the responses that are coded; `None` if they are damaged, too.
+    /// Key, and versions of the coded responses; `None` if the description is damaged, too.
     pub described: Option<(Key, Vec<u64>)>,
 }
 
 impl Shared {
-    /// Verifies records until a number of bytes has been read, and at least one.
+    /// Verifies at least one record, and further ones until `bytes_max` bytes have been read.
     pub(super) fn scrub(&self, position: &mut Position, bytes_max: u64) -> Step {
         let mut step = Step::default();
         while step.bytes < bytes_max {
             if self.is_off() {
-                // The pass ends without being complete.
+                // The pass ends here, but is incomplete.
                 *position = Position::new(position.seed);
                 step.is_last = true;
                 break;
@@ -95,7 +96,7 @@ impl Shared {
             }
             let verified = self.verify(&segment, &entry);
             step.bytes += verified.bytes;
-            // A record that has left meanwhile is of no interest.
+            // A record that has left the index meanwhile need not be reported.
             if !verified.is_intact && self.index.peek(&entry.hash) == Some(place) {
                 self.corrupt(entry.hash, place);
                 self.counts.scrub_corrupt.fetch_add(1, Relaxed);
@@ -118,11 +119,11 @@ impl Shared {
             let seed = position.seed;
             let numbers = position.numbers.get_or_insert_with(|| self.order(seed));
             let Some(segment) = self.segments.get(numbers.pop()?) else {
-                // It was deleted meanwhile.
+                // The segment was deleted meanwhile.
                 continue;
             };
-            // The segment that is written has no footer yet, and one without an intact footer has
-            // headers.
+            // The segment that is being written has no footer yet. In a segment without an intact
+            // footer, the records are found by their headers.
             position.entries = segment.entries().unwrap_or_else(|error| {
                 let number = segment.number;
                 log::warn!("disk: segment {number} is not verified: {error}");
@@ -145,7 +146,7 @@ impl Shared {
 
     fn verify(&self, segment: &Segment, entry: &Entry) -> Verified {
         let mut verified = Verified::default();
-        // An error of the device is found as damage.
+        // An error of the device makes the record count as damaged.
         let _ = self.verify_parts(segment, entry, &mut verified);
         verified
     }

@@ -1,14 +1,14 @@
-//! Segments: files that are written from the beginning to the end once, and then read until they
-//! are deleted.
+//! Segments: files that are written once from beginning to end, and then read until they are
+//! deleted.
 //!
 //! ```text
 //! record, record, ..., record, footer
 //! ```
 //!
-//! The footer has 24 bytes for each record (hash, deadline, offset, length) and a trailer of 32
-//! bytes (magic, number of records, offset of the footer, checksum). A segment without an intact
-//! footer was not finished, or is damaged: its records are found by their headers, up to the first
-//! one that is not intact.
+//! The footer has 24 bytes per record (hash, deadline, offset, length) and a trailer of 32 bytes
+//! (magic, number of records, offset of the footer, checksum). A segment without an intact footer
+//! is unfinished or damaged. Its records are found by their headers, up to the first one that is
+//! not intact.
 
 use super::record::{HEADER_BYTES, Header, checksum};
 use crate::object::Place;
@@ -21,56 +21,56 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// Bytes of a segment for which one bit records that they were read.
+/// Number of bytes of a segment that share one bit, which records that they were read.
 const HIT_BYTES: u64 = 512;
 const ENTRY_BYTES: u64 = 24;
 const TRAILER_BYTES: u64 = 32;
 const FOOTER_MAGIC: u64 = 0x3166_746f_6f66_796d;
 
-/// One record of a segment.
+/// Row of the footer, which describes one record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Hash of the key.
     pub hash: u64,
-    /// End of the usable time.
+    /// End of the usable time, in milliseconds since the Unix epoch.
     pub deadline_ms: u64,
     /// Offset in the segment.
     pub offset: u32,
-    /// Bytes of the record.
+    /// Size of the record in bytes.
     pub length: u32,
 }
 
 /// A segment.
 pub struct Segment {
-    /// Number. Later segments have higher numbers.
+    /// Number of the segment. Later segments have higher numbers.
     pub number: u32,
     file: File,
     path: PathBuf,
     /// Bytes of the file.
     bytes: AtomicU64,
-    /// Bytes of the records that the index has.
+    /// Size of the segment's records that are in the index, in bytes.
     live_bytes: AtomicU64,
     is_sealed: AtomicBool,
-    /// Records, while the segment is written.
+    /// Records written so far, while the segment is being written.
     open: Mutex<Vec<Entry>>,
     hits: Box<[AtomicU64]>,
-    /// Offsets of records whose freshness a purge has ended, and when it did.
+    /// Offsets of records whose freshness a purge has ended, and the instants at which it did.
     softened: Mutex<HashMap<u32, u64>>,
 }
 
-/// Path of a segment.
+/// Returns the path of a segment's file.
 pub fn path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:010}.segment"))
 }
 
-/// Number of a segment by the name of its file.
+/// Returns the number of a segment from the name of its file.
 pub fn number(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?.strip_suffix(".segment")?;
     (name.len() == 10).then(|| name.parse().ok())?
 }
 
-/// Whether an error concerns the process or the machine and not the device: clients have taken all
-/// file descriptors.
+/// Returns true if an error concerns the process or the machine and not the device, such as a lack
+/// of file descriptors.
 pub(super) fn is_of_process(error: &io::Error) -> bool {
     let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     let code = error.raw_os_error();
@@ -85,7 +85,7 @@ impl Segment {
     /// Creates an empty segment of at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// Returns an error if the file cannot be created.
     pub fn create(folder: &Path, number: u32, bytes_max: u64) -> io::Result<Self> {
         let path = path(folder, number);
         let mut options = OpenOptions::new();
@@ -109,11 +109,11 @@ impl Segment {
         }
     }
 
-    /// Opens a segment of an earlier run, and returns its records. A segment that was not finished
-    /// is finished: bytes behind its last intact record are removed.
+    /// Opens a segment of an earlier run, and returns its records. If the segment is unfinished,
+    /// bytes behind its last intact record are removed and the footer is written.
     ///
     /// # Errors
-    /// The file cannot be read or written.
+    /// Returns an error if the file cannot be read or written.
     pub fn open(path: &Path, number: u32, bytes_max: u64) -> io::Result<(Self, Vec<Entry>)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let length = file.metadata()?.len();
@@ -132,21 +132,21 @@ impl Segment {
         Ok((segment, entries))
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(SeqCst)
     }
 
-    /// Bytes that the file has when a record of a length and the footer are added.
+    /// Returns the size that the file would have with another record of this length and the footer.
     pub fn bytes_with(&self, length: u64) -> u64 {
         let count = locked(&self.open).len() as u64 + 1;
         self.bytes() + length + count * ENTRY_BYTES + TRAILER_BYTES
     }
 
-    /// Adds a record. Only one thread writes.
+    /// Appends a record. Only one thread may write.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn append(&self, entry: Entry, parts: &[&[u8]]) -> io::Result<()> {
         debug_assert_eq!(u64::from(entry.offset), self.bytes());
         let mut at = self.bytes();
@@ -160,10 +160,10 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes the footer.
+    /// Completes the segment by writing the footer.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn seal(&self) -> io::Result<()> {
         let mut open = locked(&self.open);
         let start = self.bytes();
@@ -186,15 +186,15 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether the segment is finished.
+    /// Returns true if the segment is complete.
     pub fn is_sealed(&self) -> bool {
         self.is_sealed.load(SeqCst)
     }
 
-    /// Returns all records, also those that have left the index.
+    /// Returns all records, including those that have left the index.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         {
             let open = locked(&self.open);
@@ -270,58 +270,58 @@ impl Segment {
         Ok(entries)
     }
 
-    /// Adds bytes to those that the index has.
+    /// Adds the bytes of a record that has entered the index.
     pub fn revive(&self, bytes: u32) {
         self.live_bytes.fetch_add(u64::from(bytes), SeqCst);
     }
 
-    /// Removes bytes from those that the index has. Returns whether none are left of a finished
-    /// segment.
+    /// Subtracts the bytes of a record that has left the index. Returns true if the segment is
+    /// complete and none of its records is left.
     pub fn bury(&self, bytes: u32) -> bool {
         let before = self.live_bytes.fetch_sub(u64::from(bytes), SeqCst);
         before == u64::from(bytes) && self.is_sealed()
     }
 
-    /// Bytes of the records that the index has.
+    /// Returns the size of the segment's records that are in the index.
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes.load(SeqCst)
     }
 
-    /// Records that a record was read.
+    /// Registers that a record was read.
     pub fn hit(&self, offset: u32) {
         let bit = u64::from(offset) / HIT_BYTES;
         if let Some(word) = self.hits.get((bit / 64) as usize) {
             let mask = 1 << (bit % 64);
-            // Without a write to a shared line where the bit is set already.
+            // If the bit is already set, the shared cache line is not written.
             if word.load(SeqCst) & mask == 0 {
                 word.fetch_or(mask, SeqCst);
             }
         }
     }
 
-    /// Whether a record, or a neighbour in the same 512 bytes, was read.
+    /// Returns true if a record, or a neighbour in the same 512 bytes, was read.
     pub fn is_hit(&self, offset: u32) -> bool {
         let bit = u64::from(offset) / HIT_BYTES;
         let word = self.hits.get((bit / 64) as usize);
         word.is_some_and(|word| word.load(SeqCst) & (1 << (bit % 64)) != 0)
     }
 
-    /// Records that a purge has ended the freshness of a record at an instant.
+    /// Registers that a purge ended the freshness of a record at `at_ms`.
     pub fn soften(&self, offset: u32, at_ms: u64) {
         let mut softened = locked(&self.softened);
         let first = softened.entry(offset).or_insert(at_ms);
         *first = at_ms.min(*first);
     }
 
-    /// When a purge has ended the freshness of a record.
+    /// Returns the instant at which a purge ended the freshness of a record.
     pub fn softened_ms(&self, offset: u32) -> Option<u64> {
         locked(&self.softened).get(&offset).copied()
     }
 
-    /// Reads bytes.
+    /// Reads `length` bytes.
     ///
     /// # Errors
-    /// The file cannot be read, or ends before.
+    /// Returns an error if the file cannot be read or ends earlier.
     pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.read_into(offset, &mut bytes)?;
@@ -331,13 +331,13 @@ impl Segment {
     /// Fills a buffer.
     ///
     /// # Errors
-    /// The file cannot be read, or ends before.
+    /// Returns an error if the file cannot be read or ends earlier.
     pub fn read_into(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset)
     }
 
-    /// Fills a buffer if the bytes are in the page cache, without waiting for the disk. Returns
-    /// whether they were.
+    /// Fills a buffer if all bytes are in the page cache, without waiting for the disk. Returns
+    /// false if they are not.
     pub fn read_cached(&self, offset: u64, bytes: &mut [u8]) -> bool {
         let length = bytes.len();
         let mut slices = [io::IoSliceMut::new(bytes)];
@@ -346,19 +346,19 @@ impl Segment {
         count == Ok(length)
     }
 
-    /// Fills a buffer, and asks the kernel to remove the bytes from the page cache if they were not
-    /// all there. Pages that the kernel has read ahead stay: a later call finds them cached. So do
-    /// pages at the ends that the bytes fill only in part.
+    /// Fills a buffer. If not all bytes were in the page cache, asks the kernel to remove them from
+    /// there. Pages that the kernel has read ahead stay, so that a later call finds them cached,
+    /// and so do pages at the ends that the bytes fill only in part.
     ///
     /// # Errors
-    /// The file cannot be read, or ends before.
+    /// Returns an error if the file cannot be read or ends earlier.
     pub fn read_aside(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         if self.read_cached(offset, bytes) {
             return Ok(());
         }
         self.read_into(offset, bytes)?;
         let length = NonZeroU64::new(bytes.len() as u64);
-        // Only a hint: without it the bytes stay in the page cache.
+        // This is only a hint. If it fails, the bytes stay in the page cache.
         let _ = rustix::fs::fadvise(&self.file, offset, length, rustix::fs::Advice::DontNeed);
         Ok(())
     }
@@ -366,7 +366,7 @@ impl Segment {
     /// Writes everything to the device.
     ///
     /// # Errors
-    /// The device has failed.
+    /// Returns an error if the device has failed.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -374,7 +374,7 @@ impl Segment {
     /// Deletes the file. Readers that have it open can still read.
     ///
     /// # Errors
-    /// The file cannot be deleted.
+    /// Returns an error if the file cannot be deleted.
     pub fn delete(&self) -> io::Result<()> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -384,7 +384,7 @@ impl Segment {
 }
 
 impl Entry {
-    /// Place of the record in a segment.
+    /// Returns the place of the record in a segment.
     pub fn place(&self, segment: u32) -> Place {
         Place {
             segment,

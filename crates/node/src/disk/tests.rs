@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// A folder that is deleted at the end.
+/// Folder that is deleted at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -76,7 +76,7 @@ impl Tier {
         self.disk = Some(disk.expect("the folder is writable"));
     }
 
-    /// Ends without the last footer, as a crash does, and opens again.
+    /// Ends without the last footer, as a crash does, and opens the tier again.
     fn crash(&mut self) {
         self.disk = None;
         self.open();
@@ -145,7 +145,7 @@ fn key(name: u32) -> Key {
     Key::new(false, "a", &format!("/{name}")).expect("the input is valid")
 }
 
-/// Tag of each third URL.
+/// Returns the tag of a URL; one of three.
 fn tag(name: u32) -> u64 {
     u64::from(name % 3)
 }
@@ -182,7 +182,7 @@ fn content(version: u32, length: usize) -> Vec<u8> {
     (0..length).map(byte).collect()
 }
 
-/// What the tier may have of a URL.
+/// Responses that the tier may have for a URL.
 #[derive(Clone)]
 struct Expected {
     content: Vec<u8>,
@@ -216,7 +216,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Applies steps to the tier and to a map. `is_exact` says that nothing is displaced.
+/// Applies steps to the tier and to a map, and compares them. `is_exact` means that nothing is
+/// displaced.
 fn compare(bytes: u64, steps: &[Step], is_exact: bool) {
     let mut tier = Tier::new(bytes);
     let mut model: HashMap<u32, Expected> = HashMap::new();
@@ -309,7 +310,8 @@ proptest! {
     }
 }
 
-/// The last softening counted after a restart, so that a purge of what was softened prolonged it.
+/// Regression: the last softening counted after a restart, so that a second soft purge extended the
+/// usable time.
 #[test]
 fn a_second_soft_purge_does_not_prolong_a_record_over_a_restart() {
     let steps = [
@@ -324,8 +326,8 @@ fn a_second_soft_purge_does_not_prolong_a_record_over_a_restart() {
     compare(1 << 30, &steps, true);
 }
 
-/// A record that was read moves to the newest segment when its own is deleted. A purge that had
-/// begun before did not find it at either place.
+/// Regression: a record that was read moves to the newest segment when its own is deleted. A purge
+/// that had begun before found it at neither place.
 #[test]
 fn a_purge_finds_records_that_are_moved_meanwhile() {
     for is_soft in [false, true] {
@@ -350,8 +352,9 @@ fn a_purge_finds_records_that_are_moved_meanwhile() {
     }
 }
 
-/// A segment without records is removed by a restart. The next one got its number, so that a line
-/// of the log about a record of the first one removed the record at the same place of the second.
+/// Regression: a restart removes a segment that has no records. The next segment got its number, so
+/// that a log line about a record of the first one removed the record at the same place in the
+/// second.
 #[test]
 fn the_number_of_a_removed_segment_is_not_given_again() {
     let steps = [
@@ -648,7 +651,8 @@ fn segments_that_are_deleted_during_a_pass_are_left_out() {
     tier.check();
 }
 
-/// The pass did not end, and read nothing in each step, so that its caller never waited.
+/// Regression: the pass did not end, and read nothing in each step, so that its caller never
+/// waited.
 #[test]
 fn a_pass_ends_when_the_tier_is_off() {
     let tier = Tier::new(64 << 20);
@@ -664,7 +668,7 @@ fn a_pass_ends_when_the_tier_is_off() {
     assert_eq!(tier.disk().stats().scrub_passes, 0);
 }
 
-/// A pass began at the oldest segment each time, which is the next one to be deleted.
+/// Regression: a pass always began at the oldest segment, which is the next one to be deleted.
 #[test]
 fn a_pass_begins_at_any_segment_and_reads_each_one() {
     let tier = Tier::new(6 << 20);

@@ -1,4 +1,4 @@
-//! The thread that writes segments and deletes the oldest ones.
+//! Thread that writes segments and deletes the oldest ones.
 
 use super::Shared;
 use super::queue::{Job, Queue, Victim};
@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// A segment that is deleted may leave this part of a segment to the newest one: records that were
-/// read. Without a bound, a tier of which everything is read would write without end.
+/// Divisor of the segment size that limits how much of a deleted segment moves to the newest one:
+/// only records that were read are moved. Without a limit, a tier whose records are all read would
+/// write forever.
 const REINSERTED_PART: u64 = 4;
 
-/// Whether responses that left memory have been replaced or purged since.
+/// Function that returns true if responses that left memory have been replaced or purged since.
 pub(super) type Superseded = Box<dyn Fn(&Victim) -> bool + Send>;
 
 pub(super) struct Writer {
@@ -25,12 +26,12 @@ pub(super) struct Writer {
     pub is_superseded: Superseded,
     pub open: Option<Arc<Segment>>,
     pub next_number: u32,
-    /// Number of URLs that could not be written for a lack of file descriptors.
+    /// Number of URLs that could not be written for lack of file descriptors.
     pub unwritten_count: u64,
 }
 
 impl Writer {
-    /// Works until it is stopped.
+    /// Processes jobs until it is stopped.
     pub fn run(mut self) {
         loop {
             let result = match self.queue.pop() {
@@ -56,13 +57,13 @@ impl Writer {
         }
     }
 
-    /// Counts a response that could not be written for a lack of file descriptors. A file is opened
-    /// for a new segment only, so that nothing else has failed.
+    /// Counts a response that could not be written for lack of file descriptors. Only a new segment
+    /// opens a file, so that nothing else has failed.
     fn note_unwritten(&mut self, error: &io::Error) {
         self.queue.note_dropped();
         let count = self.unwritten_count + 1;
         self.unwritten_count = count;
-        // A line for each of them would fill the log.
+        // Logging each of them would fill the log.
         if count.is_power_of_two() {
             let folder = self.shared.folder.display();
             log::warn!("disk {folder}: {error}: {count} URLs were not written since the start");
@@ -119,7 +120,8 @@ impl Writer {
         let usable = Duration::from_millis(usable_ms);
         shared.index.insert_with_ttl(hash, place, usable);
         if let Some(before) = before {
-            // The newer record may be deleted before the older one.
+            // The newer record may be deleted before the older one, which a restart would then
+            // bring back.
             shared.log(&[Line::removal(before)])?;
         }
         if (self.is_superseded)(victim) {
@@ -128,7 +130,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the segment that has room for a record. A new one displaces the oldest.
+    /// Returns a segment with room for a record. A new segment displaces the oldest one.
     fn room(&mut self, length: u64) -> io::Result<Arc<Segment>> {
         if let Some(open) = &self.open {
             if open.bytes_with(length) <= self.shared.segment_bytes {
@@ -145,14 +147,14 @@ impl Writer {
         while let Some(oldest) = shared.segments.surplus(shared.segments_max - 1) {
             self.displace(&oldest, &new)?;
         }
-        // What was moved may have filled it.
+        // The moved records may have filled it.
         if new.bytes_with(length) <= shared.segment_bytes {
             return Ok(new);
         }
         self.room(length)
     }
 
-    /// Finishes the segment that is written.
+    /// Completes the segment that is being written.
     fn finish(&mut self) -> io::Result<()> {
         let Some(open) = self.open.take() else {
             return Ok(());
@@ -174,7 +176,7 @@ impl Writer {
         segment.delete()
     }
 
-    /// Deletes a segment. Records that were read are moved to another one, up to a part of it.
+    /// Deletes a segment. Records that were read move to another segment, up to a limit.
     fn displace(&self, oldest: &Arc<Segment>, open: &Arc<Segment>) -> io::Result<()> {
         let shared = &self.shared;
         let mut budget = shared.segment_bytes / REINSERTED_PART;
@@ -205,7 +207,8 @@ impl Writer {
         oldest.delete()
     }
 
-    /// Copies a record. Its content is not verified, because its checksums move with it.
+    /// Copies a record to another segment. Its content is not verified, because its checksums move
+    /// with it. Returns false if it was not copied.
     fn relocate(&self, from: &Segment, to: &Segment, old: &Entry) -> io::Result<bool> {
         let shared = &self.shared;
         let mut bytes = from.read(u64::from(old.offset), old.length as usize)?;
@@ -222,7 +225,7 @@ impl Writer {
             shared.log(&[Line::softening(place, at_ms)])?;
         }
         to.revive(place.length);
-        // A purge may have moved the deadline.
+        // A purge may have changed the deadline.
         let left = shared.index.time_to_live(&old.hash);
         let is_moved = shared.index.compute(old.hash, |present| {
             if present == Some(&before) {
@@ -232,7 +235,7 @@ impl Writer {
             }
         });
         if is_moved {
-            // A soft purge may have come after the question above.
+            // A soft purge may have come after the check above.
             if from.softened_ms(old.offset) != to.softened_ms(place.offset) {
                 let described = shared.describe(to, &entry(&header, place))?;
                 shared.soften(to, old.hash, place, described)?;
@@ -240,7 +243,7 @@ impl Writer {
             let length = u64::from(old.length);
             shared.counts.reinserted_bytes.fetch_add(length, Relaxed);
         } else {
-            // It was removed or has expired meanwhile.
+            // The record was removed or has expired meanwhile.
             to.bury(place.length);
             shared.log(&[Line::removal(place)])?;
         }
@@ -248,7 +251,7 @@ impl Writer {
     }
 }
 
-/// Place of the next record of a segment.
+/// Returns the place of the next record in a segment.
 fn place_in(segment: &Segment, length: u64) -> Place {
     let number = |bytes: u64| u32::try_from(bytes).expect("segments are shorter than 4 GiB");
     Place {

@@ -1,4 +1,4 @@
-//! A connection as hyper sees it: for one request, or for the rest of it.
+//! Connection as hyper sees it: for a single request, or for the rest of it.
 
 use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are read at once while hyper has a request.
+/// Number of bytes that are read ahead while hyper handles a request.
 const AHEAD_BYTES: usize = 4 << 10;
 
-/// A connection of which some bytes were read already.
+/// Connection from which some bytes were already read.
 pub struct Rest<S> {
     bytes: Bytes,
     stream: S,
-    /// Whether a request in HTTP/1 was answered, after which no other version may follow (RFC 9113,
+    /// Whether an HTTP/1 request was answered. After it, no other version may follow (RFC 9113,
     /// section 3.4).
     pub is_http1: bool,
 }
 
 impl<S> Rest<S> {
-    /// Puts bytes back in front of a connection.
+    /// Creates the connection with bytes to be read first.
     pub fn new(bytes: Vec<u8>, stream: S, is_http1: bool) -> Self {
         let bytes = bytes.into();
         Rest {
@@ -77,24 +77,24 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rest<S> {
     }
 }
 
-/// How far hyper is with a request.
+/// Progress of hyper with a request.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Whether the whole reply is in hyper's buffer or sent.
+    /// Whether hyper's buffer has received the whole reply.
     has_answer: AtomicBool,
-    /// Whether everything was sent since.
+    /// Whether all of hyper's output has been sent since.
     is_sent: AtomicBool,
 }
 
 impl Progress {
-    /// Whether the reply was sent, so that hyper waits for another request.
+    /// Returns true if the reply was sent, so that hyper waits for another request.
     pub fn is_complete(&self) -> bool {
         self.is_sent.load(Relaxed)
     }
 }
 
-/// A connection that has one request for hyper. Reading it also reads from the client, as hyper
-/// does during a request to notice its end, but keeps what comes.
+/// Connection that gives hyper one request. While hyper handles it, reads from the client continue,
+/// so that hyper notices the end of the connection, but the bytes are kept back.
 pub struct Once<S> {
     request: Bytes,
     rest: Rest<S>,
@@ -102,7 +102,7 @@ pub struct Once<S> {
 }
 
 impl<S> Once<S> {
-    /// Lends a connection for a request, which `ahead` follows.
+    /// Lends a connection to hyper for a request. `ahead` has the bytes that follow it.
     pub fn new(request: Bytes, ahead: Vec<u8>, stream: S, progress: Arc<Progress>) -> Self {
         Once {
             request,
@@ -111,7 +111,7 @@ impl<S> Once<S> {
         }
     }
 
-    /// Returns the connection, and the bytes that followed the request.
+    /// Returns the bytes that followed the request, and the connection.
     pub fn into_parts(self) -> (Vec<u8>, S) {
         debug_assert!(self.request.is_empty());
         (self.rest.bytes.into(), self.rest.stream)
@@ -137,7 +137,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Once<S> {
             }
             self.rest.bytes = Bytes::copy_from_slice(ahead.filled());
         }
-        // Not before the reply, whose task is woken by what it waits for.
+        // hyper gets no more input before the reply is done. Its task is woken by what the reply
+        // waits for.
         Poll::Pending
     }
 }
@@ -163,7 +164,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Once<S> {
         self.rest.is_write_vectored()
     }
 
-    /// hyper flushes after it has written all that it has.
+    /// hyper flushes after it has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let had_answer = self.progress.has_answer.load(Relaxed);
         ready!(Pin::new(&mut self.rest).poll_flush(context))?;
@@ -181,7 +182,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Once<S> {
     }
 }
 
-/// Gives bytes to a reader. Returns false if there are none.
+/// Copies bytes to a reader's buffer. Returns false if there are none.
 fn give(bytes: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
     let count = bytes.len().min(buffer.remaining());
     buffer.put_slice(&bytes[..count]);
@@ -189,14 +190,14 @@ fn give(bytes: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
     count > 0
 }
 
-/// A reply's body, which notes that hyper has all of it.
+/// Body of a reply, which records when hyper has received all of it.
 pub struct Noted<B> {
     body: B,
     progress: Arc<Progress>,
 }
 
 impl<B> Noted<B> {
-    /// Makes a body of which `progress` is notified.
+    /// Creates a body that updates `progress`.
     pub fn new(body: B, progress: Arc<Progress>) -> Self {
         Noted { body, progress }
     }

@@ -1,50 +1,50 @@
-//! Whether the writes of the nodes have moved away from their weights, so that parity is to be
-//! placed again although no node has failed, returned, joined, left or changed its weight.
+//! Detection of writes that have drifted from the nodes' weights, so that parity must be placed
+//! again although no node has failed, returned, joined, left or changed its weight.
 //!
-//! At the end of each period, the bytes that were written to each bucket since the last one are
-//! distributed as the current map does, and as a map does that is computed from the periods
-//! *before*. A next map is due if the current one has been more uneven than [`IMBALANCE_MAX`], and
-//! the other one would have left at most half of that, for [`PERIODS`] periods in a row. A map
-//! computed from the past does not anticipate chance, so that chance alone hardly ever makes a map,
-//! however few writes a period has.
+//! At the end of each period, the bytes written to each bucket are distributed in two ways: by the
+//! current map, and by a map computed from *earlier* periods. A new map is due if, for [`PERIODS`]
+//! consecutive periods, the current map was more uneven than [`IMBALANCE_MAX`] and the other map
+//! would have left at most half of that imbalance. Because a map computed from the past cannot
+//! anticipate chance, chance alone hardly ever causes a new map, however few writes a period has.
 //!
-//! A period at whose end a node does not answer is judged together with the next one, because the
-//! bytes of whole responses are a sum over the nodes.
+//! If a node does not answer at the end of a period, the period is judged together with the next
+//! one, because the bytes of whole responses are a sum over all nodes.
 //!
-//! A map of any cause is followed by at least [`PAUSE_PERIODS`] periods without one of this cause:
-//! each map moves parity, and nodes look for chunks under the last eight maps only.
+//! After a map of any cause, at least [`PAUSE_PERIODS`] periods pass before this module causes
+//! another one, because each map moves parity, and nodes look for chunks under the last eight maps
+//! only.
 //!
-//! Deliberately absent: a clock, the nodes' counts.
+//! Deliberately absent: a clock, and the collection of the nodes' counts.
 
 use edge::{BucketWrites, Map, MapId};
 
-/// Write imbalance (max - min) / min by weight above which a map is uneven. Nodes whose writes
-/// differ from their weights by at most two per cent are below it.
+/// Imbalance of writes by weight, (max - min) / min, above which a map is uneven. Nodes whose
+/// writes differ from their weights by at most two per cent are below it.
 pub const IMBALANCE_MAX: f64 = 0.04;
-/// Periods in a row after which parity is placed again.
+/// Number of consecutive uneven periods after which parity is placed again.
 pub const PERIODS: u32 = 5;
 /// Minimum number of periods between a map and one that this module causes.
 pub const PAUSE_PERIODS: u32 = 12;
-/// Part of the imbalance that another map may leave at most.
+/// Maximum share of the imbalance that another map may leave.
 const REST_MAX: f64 = 0.5;
 
-/// Writes under the current map, as the node that makes maps knows them.
+/// Writes under the current map, as known by the node that makes maps.
 #[derive(Debug, Default)]
 pub struct Balance {
     map: Option<MapId>,
-    /// Periods under this map.
+    /// Number of periods under this map.
     age: u32,
     /// Counts at the end of the last period.
     counts: Vec<BucketWrites>,
-    /// Bytes written in the uneven periods before, or in the last period.
+    /// Bytes written in the previous uneven periods or, if there are none, in the last period.
     past: Vec<BucketWrites>,
-    /// Uneven periods in a row.
+    /// Number of consecutive uneven periods.
     uneven: u32,
 }
 
 impl Balance {
-    /// Takes the counts of all nodes at the end of a period, or `None` if a node did not answer.
-    /// Returns the writes by which parity is to be placed again, if that is due.
+    /// Judges a period by the counts of all nodes at its end, or `None` if a node did not answer.
+    /// Returns the writes for which parity must be placed again, if that is due.
     pub fn judge(
         &mut self,
         map: &Map,
@@ -54,7 +54,7 @@ impl Balance {
         if is_new {
             self.map = Some(map.id());
             self.age = 0;
-            // A map halves the counts. The next ones are the first under it.
+            // A new map halves all counts. The next counts are the first under it.
             (self.counts, self.past, self.uneven) = (vec![], vec![], 0);
         }
         self.age = self.age.saturating_add(1);
@@ -62,7 +62,7 @@ impl Balance {
         let written = written(&self.counts, &counts);
         self.counts = counts;
         let Some(written) = written else {
-            // The counts have begun again.
+            // A node has restarted its counts, or they were halved.
             (self.past, self.uneven) = (vec![], 0);
             return None;
         };
@@ -79,7 +79,7 @@ impl Balance {
         is_due.then(|| self.past.clone())
     }
 
-    /// Whether a map computed from the past would have distributed the writes better.
+    /// Returns true if a map computed from the past would have distributed the writes better.
     fn is_uneven(&self, map: &Map, written: &[BucketWrites]) -> bool {
         if self.past.is_empty() {
             return false;
@@ -93,8 +93,8 @@ impl Balance {
     }
 }
 
-/// Returns what was counted between two instants; `None` if the counts cannot be compared, because
-/// there were none, or because nodes have begun again or halved them for a new map.
+/// Returns the bytes written between two counts. Returns `None` if the counts cannot be compared:
+/// there were none, or a node has restarted its counts or halved them for a new map.
 fn written(before: &[BucketWrites], after: &[BucketWrites]) -> Option<Vec<BucketWrites>> {
     if before.is_empty() || before.len() != after.len() {
         return None;
@@ -138,12 +138,12 @@ mod tests {
         }
     }
 
-    /// Bytes of a bucket: some are written ten times as often as others.
+    /// Returns the bytes written to a bucket: some buckets receive ten times as many as others.
     fn skewed(seed: u64) -> impl Fn(u64) -> u64 {
         move |bucket| 1_000_000 * (1 + mix(bucket ^ (seed << 32)) % 10)
     }
 
-    /// Number of the first period in which a map is due, of fifty.
+    /// Returns the number of the first period, of fifty, in which a map is due.
     fn first(balance: &mut Balance, map: &Map, bytes: impl Fn(u64, u64) -> u64) -> Option<u64> {
         let mut counts = vec![];
         write(&mut counts, |_| 0);
@@ -153,8 +153,8 @@ mod tests {
         })
     }
 
-    /// A node that had missed a question made the counts begin again, and its return added all that
-    /// it had ever counted to one period.
+    /// Regression: if a node missed a request for its counts, all counts started again, and when it
+    /// returned, everything that it had ever counted was attributed to a single period.
     #[test]
     fn a_node_that_does_not_answer_delays_a_map_by_a_period() {
         let map = map();
@@ -207,7 +207,7 @@ mod tests {
         });
         let map = map.expect("the input is valid");
         let drifting = |period, bucket| skewed(1 + u64::from(period >= 20))(bucket);
-        // The first period with the new writes has nothing to compare with.
+        // The first period with the new writes has no earlier period for comparison.
         let expected = 20 + u64::from(PERIODS);
         assert_eq!(
             first(&mut Balance::default(), &map, drifting),
@@ -219,7 +219,7 @@ mod tests {
     fn chance_makes_no_map() {
         let map = map();
         for seed in 0..20_u64 {
-            // Other buckets are written in each period, a few large objects in each.
+            // In each period, a few large objects are written to other buckets.
             let chance = |period, bucket| {
                 let random: u64 = mix(bucket ^ ((period + 1) << 20) ^ (seed << 40));
                 if random.is_multiple_of(20) {
@@ -251,7 +251,7 @@ mod tests {
             }
             write(&mut counts, skewed(1));
             let due = balance.judge(&map, Some(counts.clone()));
-            // A count can exceed what it was halved from before the comparison, at first.
+            // At first a count can exceed the value before it was halved.
             assert!(
                 due.is_none() || period < 2 * u64::from(PAUSE_PERIODS),
                 "{period}"

@@ -1,11 +1,12 @@
-//! A client of etcd's HTTP gateway (`/v3/…`, JSON), for the few requests that membership needs.
+//! Client of etcd's HTTP gateway (`/v3/…`, JSON), for the few requests that membership needs.
 //!
-//! One endpoint is used at a time; a failure moves on to the next one. Each request except a watch
-//! has a limit of time, and each answer one of bytes. The gateway has no user by client
-//! certificate: certificates protect the connection, and a name and a password give rights.
+//! One endpoint is used at a time; after a failure, the next one is used. Each request except a
+//! watch has a time limit, and each answer a size limit. The gateway does not derive a user from a
+//! client certificate: certificates protect the connection, and a name and a password grant
+//! permissions.
 //!
-//! Departures from etcd's own client: no balancing, no retries within a request; the caller begins
-//! a new session instead.
+//! Departures from etcd's own client: no load balancing and no retries within a request. The caller
+//! begins a new session instead.
 
 use super::kv::{Changes, Entry, Event, Failure, Guard, Kv, Snapshot, Write};
 use crate::body::Content;
@@ -30,13 +31,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Time for a connection.
+/// Time limit for a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
-/// Time for a request.
+/// Time limit for a request.
 const REQUEST_TIME: Duration = Duration::from_secs(3);
 /// Time for which an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(30);
-/// Maximum bytes of an answer, and of an event of a watch.
+/// Maximum size in bytes of an answer, and of an event of a watch.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// A client.
@@ -53,7 +54,7 @@ impl Etcd {
     /// Prepares a client. No connection is made.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// Returns an error if a file cannot be read.
     pub fn new(config: &EtcdConfig) -> Result<Self, Invalid> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
@@ -99,7 +100,7 @@ impl Etcd {
         answer.map_err(|failure| self.failed(path, &failure))
     }
 
-    /// Sends a request and returns the body of the answer, which has the status 200.
+    /// Sends a request, and returns the body of the answer if its status is 200.
     async fn send(&self, path: &str, body: &Value) -> Result<Incoming, Failure> {
         let response = self.request(path, body).await?;
         if response.status() == StatusCode::OK {
@@ -137,7 +138,7 @@ impl Etcd {
             headers.insert(AUTHORIZATION, token);
         }
         self.client.request(request).await.map_err(|error| {
-            // The cause is more specific than "client error (Connect)".
+            // The innermost cause is more specific than "client error (Connect)".
             let mut cause: &dyn std::error::Error = &error;
             while let Some(source) = cause.source() {
                 cause = source;
@@ -146,7 +147,7 @@ impl Etcd {
         })
     }
 
-    /// Gets a token if there is a user and no token.
+    /// Requests a token if a user is configured and there is no token.
     async fn authenticate(&self) -> Result<(), Failure> {
         let Some((name, password)) = self.user.as_ref().filter(|_| self.token().is_none()) else {
             return Ok(());
@@ -172,7 +173,7 @@ impl Etcd {
             .unwrap_or_else(|poison| poison.into_inner()) = token;
     }
 
-    /// Moves on to the next endpoint, with another token.
+    /// Switches to the next endpoint, and drops the token.
     fn failed(&self, path: &str, failure: &Failure) -> Failure {
         self.set_token(None);
         let endpoint = self.endpoint();
@@ -180,7 +181,7 @@ impl Etcd {
         Failure(format!("{endpoint}{path}: {failure}"))
     }
 
-    /// The name of all values below the prefix, and the end of the range, as etcd needs them.
+    /// Returns the first name below the prefix and the end of the range, as etcd expects them.
     fn range(&self) -> (String, String) {
         let mut end = self.prefix.clone().into_bytes();
         // The prefix ends with '/'.
@@ -309,7 +310,7 @@ impl Kv for Etcd {
     }
 }
 
-/// Changes that etcd sends.
+/// Stream of changes from etcd.
 pub struct Watch {
     lines: Lines,
     prefix: String,
@@ -323,7 +324,7 @@ impl Changes for Watch {
     }
 }
 
-/// Reads a message of a watch.
+/// Parses a message of a watch.
 fn events(line: &Value, prefix: &str) -> Result<Vec<Event>, Failure> {
     if let Some(error) = error_of(line) {
         return Err(Failure(format!("the watch has ended: {error}")));
@@ -352,8 +353,7 @@ fn events(line: &Value, prefix: &str) -> Result<Vec<Event>, Failure> {
     events.ok_or_else(|| Failure("an event has another form".into()))
 }
 
-/// Reads a value; `None` if it has another form. Numbers of 64 bits are texts, and zeros are
-/// absent.
+/// Parses a value; `None` if it is malformed. 64-bit numbers are texts, and zeros are absent.
 fn entry(kv: &Value, prefix: &str) -> Option<Entry> {
     let bytes = |value: &Value| BASE64.decode(value.as_str().unwrap_or_default()).ok();
     let key = String::from_utf8(bytes(&kv["key"])?).ok()?;
@@ -372,14 +372,14 @@ fn number(value: &Value) -> i64 {
     }
 }
 
-/// Returns the text of an error. Within a stream, it is an object.
+/// Returns the text of an error. Within a stream, the error is an object.
 fn error_of(answer: &Value) -> Option<String> {
     let error = answer.get("error")?;
     let text = error.as_str().or_else(|| error["message"].as_str());
     Some(text.unwrap_or("an error").to_owned())
 }
 
-/// JSON values of a body, one after the other.
+/// Sequence of JSON values in a body.
 struct Lines {
     body: Incoming,
     bytes: Vec<u8>,
@@ -393,7 +393,7 @@ impl Lines {
         }
     }
 
-    /// Returns the next value; `None` at the end. Loses nothing if it is abandoned.
+    /// Returns the next value; `None` at the end. The future can be dropped without losing data.
     async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
             if let Some(value) = first_value(&mut self.bytes)? {
@@ -411,7 +411,7 @@ impl Lines {
     }
 }
 
-/// Takes the first JSON value of some bytes; `None` if it is not complete.
+/// Removes the first JSON value from the bytes; `None` if it is incomplete.
 fn first_value(bytes: &mut Vec<u8>) -> Result<Option<Value>, Failure> {
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
     let value = match values.next() {

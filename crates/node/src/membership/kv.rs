@@ -1,5 +1,5 @@
-//! What membership needs of a store of values: reads with a revision, changes from a revision on,
-//! conditional writes, and leases. etcd is one; the tests have another.
+//! Interface to a store of values: reads with a revision, changes from a revision, conditional
+//! writes, and leases. etcd implements it, and so does a store for tests.
 //!
 //! Names are relative to the cluster's prefix.
 
@@ -7,25 +7,25 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-/// A value.
+/// Value with its name and revisions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Name.
+    /// Name of the value.
     pub key: String,
-    /// Value.
+    /// Content of the value.
     pub value: Vec<u8>,
     /// Revision at which the name was created.
     pub created: i64,
-    /// Revision of the last change.
+    /// Revision at which the value was last changed.
     pub revision: i64,
 }
 
-/// A change.
+/// Change of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A value was written.
     Put(Entry),
-    /// A name was removed, or its lease has ended.
+    /// A value was removed, or its lease has ended.
     Delete(String),
 }
 
@@ -41,22 +41,23 @@ pub struct Snapshot {
 /// Condition of a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Guard {
-    /// The last change of a name has this revision; 0 if the name must not exist.
+    /// The last change of a name has this revision, or the name does not exist if the revision is
+    /// 0.
     Revision(String, i64),
-    /// A name belongs to a lease.
+    /// A name belongs to this lease.
     Lease(String, i64),
 }
 
-/// A write.
+/// Operation of a conditional write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
-    /// Writes a value, which is removed with the lease if there is one.
+    /// Writes a value. If a lease is given, the value is removed when the lease ends.
     Put(String, String, Option<i64>),
     /// Removes a name.
     Delete(String),
 }
 
-/// Reason for which the store has not done what was requested.
+/// Reason why the store has not performed a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure(pub String);
 
@@ -66,37 +67,37 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A store of values. Each operation ends within seconds, except for [`Changes::next`].
+/// Store of values. Each operation ends within seconds, except for [`Changes::next`].
 pub trait Kv: Send + Sync + 'static {
-    /// Changes of values.
+    /// Stream of changes.
     type Changes: Changes;
 
     /// Reads all values.
     fn read(&self) -> impl Future<Output = Result<Snapshot, Failure>> + Send;
 
-    /// Reads changes with this revision and later ones. Fails at once or at the first event if
-    /// they are no longer there.
+    /// Returns all changes from this revision on. If they are no longer available, it fails at once
+    /// or at the first event.
     fn watch(&self, from: i64) -> impl Future<Output = Result<Self::Changes, Failure>> + Send;
 
-    /// Writes all values if all conditions hold. Returns whether they did.
+    /// Performs all writes if all conditions hold. Returns true if they did.
     fn commit(
         &self,
         guards: Vec<Guard>,
         writes: Vec<Write>,
     ) -> impl Future<Output = Result<bool, Failure>> + Send;
 
-    /// Makes a lease.
+    /// Creates a lease.
     fn grant(&self, time: Duration) -> impl Future<Output = Result<i64, Failure>> + Send;
 
-    /// Renews a lease. Returns whether it exists.
+    /// Renews a lease. Returns false if it no longer exists.
     fn keep_alive(&self, lease: i64) -> impl Future<Output = Result<bool, Failure>> + Send;
 
-    /// Name of what is used at present, for operators.
+    /// Returns the name of the endpoint in use, for operators.
     fn endpoint(&self) -> String;
 }
 
-/// Changes of values in the order of revisions.
+/// Stream of changes, in the order of revisions.
 pub trait Changes: Send {
-    /// Waits for changes. May be abandoned without losing any.
+    /// Waits for changes. The future can be dropped without losing any.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Event>, Failure>> + Send;
 }

@@ -6,8 +6,9 @@
 //!           {"version":12,"fingerprint":"…","data":3,…,"servers":[…],"chunks":[…],"loads":[…]}
 //! ```
 //!
-//! The first line of a map has the number of its format and the XXH3 of the second line. So a value
-//! that was changed by anything but a node is refused, and one of a later release is recognized.
+//! The first line of a map has the number of its format and the XXH3 hash of the second line.
+//! Therefore a value that anything but a node has changed is refused, and a value of a later
+//! release is recognized.
 
 use crate::config::{SERVERS_MAX, Server};
 use edge::{BucketId, BucketWrites, Config as MapConfig, Map, Member, ServerId};
@@ -18,28 +19,28 @@ use std::sync::Arc;
 use tokio_rustls::rustls::pki_types::ServerName;
 use twox_hash::XxHash3_64;
 
-/// Number of the format that this program writes and reads.
+/// Number of the format that this release reads and writes.
 const FORMAT: u32 = 1;
 const TITLE: &str = "mayfly-edge-map";
 
-/// A version of the map with the addresses of its servers.
+/// Version of the map, with the addresses of its servers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Record {
     /// The map.
     pub map: Arc<Map>,
     /// All members, in ascending order of numbers.
     pub servers: Vec<Server>,
-    /// Bytes written to each bucket by which parity was placed; empty if none were recorded. Nodes
-    /// need them to place parity in the same way while a node does not answer.
+    /// Bytes written to each bucket for which the parity was placed; empty if none were recorded.
+    /// Nodes need them to place parity in the same way while a node does not answer.
     pub loads: Vec<BucketWrites>,
 }
 
 /// Reason why a value is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It is not what a node has written.
+    /// The value is not one that a node has written.
     Damaged(String),
-    /// It has another format, or belongs to a cluster with other settings.
+    /// The value has another format, or belongs to a cluster with other settings.
     Foreign(String),
 }
 
@@ -77,13 +78,13 @@ struct MapText {
     coded_min_bytes: Option<u64>,
     buckets: u32,
     servers: Vec<ServerText>,
-    /// Servers of the chunks of each bucket.
+    /// Servers of the chunks, for each bucket.
     chunks: Vec<Vec<Option<u32>>>,
-    /// Bytes of each chunk and of whole responses, by bucket.
+    /// Bytes of each chunk and of whole responses, for each bucket.
     loads: Vec<(u64, u64)>,
 }
 
-/// Writes the registration of a node.
+/// Encodes the registration of a node.
 pub fn registration(server: &Server) -> String {
     let text = NodeText {
         address: server.address,
@@ -93,10 +94,10 @@ pub fn registration(server: &Server) -> String {
     serde_json::to_string(&text).unwrap_or_default()
 }
 
-/// Reads the registration of a node.
+/// Decodes the registration of a node.
 ///
 /// # Errors
-/// What was expected.
+/// Returns what was expected instead.
 pub fn read_registration(id: ServerId, value: &[u8], is_plain: bool) -> Result<Server, String> {
     let text: NodeText = serde_json::from_slice(value).map_err(|error| error.to_string())?;
     let server = Server {
@@ -109,7 +110,7 @@ pub fn read_registration(id: ServerId, value: &[u8], is_plain: bool) -> Result<S
     Ok(server)
 }
 
-/// Checks what a peer is made of.
+/// Checks the settings from which a peer is made.
 fn check(server: &Server, is_plain: bool) -> Result<(), String> {
     if is_plain && !server.address.ip().is_loopback() {
         return Err(format!("{}: expected a loopback address", server.address));
@@ -123,7 +124,7 @@ fn check(server: &Server, is_plain: bool) -> Result<(), String> {
 }
 
 impl Record {
-    /// Returns the value in etcd.
+    /// Encodes the record as a value for etcd.
     pub fn encode(&self) -> String {
         let map = &self.map;
         let scheme = map.config().scheme;
@@ -158,10 +159,10 @@ impl Record {
         format!("{TITLE} {FORMAT} {sum:016x}\n{text}")
     }
 
-    /// Reads a value. The map must have the parameters of this cluster.
+    /// Decodes a value. The map must have the parameters of this cluster.
     ///
     /// # Errors
-    /// The value is not used.
+    /// Returns the reason why the value is not used.
     pub fn decode(value: &[u8], config: &MapConfig, is_plain: bool) -> Result<Record, Refusal> {
         let damaged = |text: &str| Refusal::Damaged(text.to_owned());
         let value = std::str::from_utf8(value).map_err(|_| damaged("no text"))?;

@@ -1,16 +1,18 @@
-//! What is known of a cluster's values, and which change of them is due.
+//! State of a cluster's values in etcd, and the rules that determine which change of them is due.
 //!
 //! # Rules
-//! - The map with the greatest identity that was ever read is the current one. Damaged values,
-//!   older ones, and those of other clusters change nothing.
-//! - A value that is absent, damaged or older than the current map is replaced by it, by any node.
+//! - The map with the greatest identity read so far is the current one. Damaged values, older maps,
+//!   and maps of other clusters change nothing.
+//! - If the stored map is absent, damaged or older than the current map, any node replaces it by
+//!   the current one.
 //! - If the registered nodes differ from the members of the current map, the *coordinator* makes
 //!   the next version. It is the node that has been registered for the longest time.
-//! - It also makes one that only places parity again, if the writes have drifted (`balance.rs`).
-//! - Each write of the map has the revision of the value that was read as its condition. So of two
-//!   nodes that both take themselves for the coordinator, one succeeds.
+//! - The coordinator also makes a version that only places parity again if the writes have drifted
+//!   (`balance.rs`).
+//! - Each write of the map is conditional on the revision of the value that was read. If two nodes
+//!   both consider themselves the coordinator, only one of them succeeds.
 //!
-//! Deliberately absent: connections, a clock.
+//! Deliberately absent: connections and a clock.
 
 use super::kv::{Entry, Event, Guard, Write};
 use super::record::{Record, Refusal, read_registration};
@@ -24,7 +26,7 @@ pub const MAP: &str = "map";
 const NODES: &str = "nodes/";
 const LEAVING: &str = "leave/";
 
-/// What is stored as the map.
+/// Content of the value that should be the map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stored {
     Nothing,
@@ -33,7 +35,7 @@ enum Stored {
     Foreign,
 }
 
-/// A node that is registered.
+/// Registration of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Registered {
     server: Server,
@@ -44,18 +46,18 @@ struct Registered {
 /// A change of the map that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// The current map is to be stored as it is.
+    /// This node must store the current map again.
     Restore,
-    /// The next version is to be made by this node.
+    /// This node must make the next version.
     Next,
 }
 
-/// Values of a cluster as a node knows them.
+/// Values of a cluster, as one node knows them.
 #[derive(Debug)]
 pub struct State {
     own: ServerId,
     config: MapConfig,
-    /// Whether nodes connect without TLS, on loopback addresses only.
+    /// Whether nodes connect without TLS, between loopback addresses only.
     is_plain: bool,
     record: Option<Arc<Record>>,
     stored: Stored,
@@ -86,17 +88,17 @@ impl State {
         }
     }
 
-    /// The current map.
+    /// Returns the current map.
     pub fn record(&self) -> Option<&Arc<Record>> {
         self.record.as_ref()
     }
 
-    /// Number of values that were refused.
+    /// Returns the number of values that were refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Nodes that are registered.
+    /// Returns the numbers of the registered nodes.
     pub fn registered(&self) -> BTreeSet<ServerId> {
         self.nodes.keys().copied().collect()
     }
@@ -107,13 +109,13 @@ impl State {
         Some((&own.server, own.revision))
     }
 
-    /// The node that makes the next map.
+    /// Returns the node that makes the next map.
     pub fn coordinator(&self) -> Option<ServerId> {
         let first = self.nodes.iter().min_by_key(|(_, node)| node.created);
         first.map(|(id, _)| *id)
     }
 
-    /// Replaces what is known by all values. Returns whether the current map has changed.
+    /// Replaces all known values. Returns true if the current map has changed.
     pub fn load(&mut self, entries: Vec<Entry>) -> bool {
         let before = std::mem::take(&mut self.nodes);
         self.leaving.clear();
@@ -123,7 +125,7 @@ impl State {
             if let Some(id) = node_of(&entry.key)
                 && let Some(node) = before.get(&id)
             {
-                // If the value cannot be read, the node is still the one that was known.
+                // If the value cannot be decoded, the previous registration of the node stays.
                 self.nodes.insert(id, node.clone());
             }
             has_changed |= self.put(entry);
@@ -131,7 +133,7 @@ impl State {
         has_changed
     }
 
-    /// Applies a change. Returns whether the current map has changed.
+    /// Applies a change of one value. Returns true if the current map has changed.
     pub fn apply(&mut self, event: Event) -> bool {
         match event {
             Event::Put(entry) => self.put(entry),
@@ -217,7 +219,7 @@ impl State {
         }
     }
 
-    /// The change of the map that this node is to make.
+    /// Returns the change of the map that this node must make.
     pub fn due(&self) -> Option<Due> {
         match (self.stored, self.current_id()) {
             (Stored::Foreign, _) | (Stored::Damaged, None) => return None,
@@ -238,7 +240,7 @@ impl State {
         is_due.then_some(Due::Next)
     }
 
-    /// Returns the current map if this node makes the next one, and no change is due.
+    /// Returns the current map if this node would make the next one and no change is due.
     pub fn settled(&self) -> Option<&Arc<Record>> {
         let is_stored = matches!(self.stored, Stored::Map(id) if Some(id) == self.current_id());
         let is_own = self.coordinator() == Some(self.own);
@@ -246,7 +248,7 @@ impl State {
         record.filter(|_| is_stored && is_own && self.due().is_none())
     }
 
-    /// Whether a node that is up in the current map is not registered.
+    /// Returns true if a node that is up in the current map is not registered.
     pub fn is_any_missing(&self) -> bool {
         self.record.as_ref().is_some_and(|record| {
             let mut members = record.map.members().iter();
@@ -254,13 +256,13 @@ impl State {
         })
     }
 
-    /// Number of registered nodes that can be members of a first map.
+    /// Returns the number of registered nodes that can be members of a first map.
     pub fn with_weight(&self) -> usize {
         let nodes = self.nodes.values();
         nodes.filter(|node| node.server.weight > 0).count()
     }
 
-    /// Returns what differs between the members of a map and the nodes that are registered.
+    /// Returns the differences between the members of a map and the registered nodes.
     fn changes(&self, record: &Record) -> (Vec<Change>, Vec<Server>) {
         let mut changes = vec![];
         let mut servers: BTreeMap<ServerId, Server> = BTreeMap::new();
@@ -269,7 +271,7 @@ impl State {
             let id = server.id;
             let is_up = record.map.is_up(id);
             let Some(node) = self.nodes.get(&id) else {
-                // A node of another number at this address has replaced the server.
+                // A node with another number has replaced the server at this address.
                 if self.leaving.contains(&id) || addresses.contains(&server.address) {
                     changes.push(Change::Leave(id));
                     continue;
@@ -298,10 +300,10 @@ impl State {
         (changes, servers.into_values().collect())
     }
 
-    /// Returns the map to be stored and the writes besides it.
+    /// Returns the map that must be stored.
     ///
     /// # Errors
-    /// The registered nodes make no map.
+    /// Returns the reason if no map can be made of the registered nodes.
     pub fn next(&self, due: Due, loads: Vec<BucketWrites>) -> Result<Record, String> {
         if due == Due::Restore {
             let record = self.record.as_deref().cloned();
@@ -334,7 +336,7 @@ impl State {
         })
     }
 
-    /// Returns the conditions and the writes that store a map, for a node with a lease.
+    /// Returns the conditions and the writes with which a node with this lease stores a map.
     pub fn install(&self, record: &Record, lease: i64) -> (Vec<Guard>, Vec<Write>) {
         let guards = vec![
             Guard::Revision(MAP.into(), self.map_revision),
@@ -350,7 +352,7 @@ impl State {
     }
 }
 
-/// Name of the registration of a node.
+/// Returns the name of a node's registration.
 pub fn node_key(id: ServerId) -> String {
     format!("{NODES}{}", id.0)
 }

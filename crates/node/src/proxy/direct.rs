@@ -17,29 +17,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Longest content that is copied behind the head, so that one buffer is sent. A connection keeps
-/// room for it.
+/// Maximum length of content that is copied behind the head, so that one buffer is sent. A
+/// connection keeps room for it.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 /// Result of [`Node::direct`].
 pub(crate) enum Direct {
-    /// The reply is what was written, and then this content.
+    /// The reply is the head that was written, followed by this content.
     Reply(Bytes),
-    /// hyper passes the request to [`Node::serve`], with what was looked up, if anything was.
+    /// hyper passes the request to [`Node::serve`], together with the result of the look-up, if
+    /// there was one.
     Other(Option<Looked>),
 }
 
-/// Result of a look-up, so that a request is counted once and no key is made twice.
+/// Result of a look-up. It is passed on so that a request is counted once and its key is made once.
 pub(crate) struct Looked {
     /// Key of the request.
     pub key: Key,
-    /// Responses in memory.
+    /// Responses to the URL in memory.
     pub resource: Option<Arc<Resource>>,
 }
 
 impl Node {
-    /// Answers a plain request, if a response in memory is fresh and in one piece. Appends the head
-    /// of the reply to `out`, and its content, if that is short.
+    /// Answers a plain request if a response in memory is fresh and in one piece. Appends the head
+    /// of the reply to `out`, followed by the content if it is short.
     pub(crate) fn direct(
         &self,
         plain: &Plain<'_, '_>,
@@ -101,7 +102,7 @@ impl Node {
         let method = if plain.is_head { "HEAD" } else { "GET" };
         method.clone_into(&mut record.method);
         key.as_str().clone_into(&mut record.url);
-        // A string can be written to.
+        // Writing to a string cannot fail.
         let _ = cache.write(&self.config.name, &mut record.cache);
         record.status = status.as_u16();
         record.bytes = bytes;
@@ -117,7 +118,7 @@ impl Node {
     }
 }
 
-/// Returns the response for a plain request if it can be sent as it is stored.
+/// Returns the response for a plain request, if it can be sent as it is stored.
 fn usable<'a>(resource: &'a Resource, plain: &Plain<'_, '_>, now_ms: u64) -> Option<&'a Object> {
     let Found::Object(object) = resource.find(plain, None) else {
         return None;
@@ -129,7 +130,7 @@ fn usable<'a>(resource: &'a Resource, plain: &Plain<'_, '_>, now_ms: u64) -> Opt
     (is_usual && is_fresh()).then_some(object)
 }
 
-/// Whether responses with a status have content and a length like any other.
+/// Returns true if responses with this status have content and a length in the usual way.
 fn has_usual_content(status: StatusCode) -> bool {
     let code = status.as_u16();
     code >= 200 && !matches!(code, 204..=206 | 304) && status.canonical_reason().is_some()

@@ -1,4 +1,4 @@
-//! Fetches from the origin: conditions, coalescing, storing.
+//! Fetches from the origin: conditions, coalescing and storing.
 
 use super::{Asking, Node};
 use crate::body::Content;
@@ -24,29 +24,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// What a fetch has brought.
+/// Result of a fetch.
 pub(super) enum Fetched {
-    /// A response that is passed on to one client.
+    /// A response that is passed on to a single client.
     Passed(Response<Incoming>),
     /// A response that may be stored and is arriving.
     Filling {
-        /// Head.
+        /// Head of the response.
         head: Arc<Head>,
-        /// Content.
+        /// Content of the response.
         fill: Arc<Fill>,
-        /// Length of the content, if the origin has said it.
+        /// Length of the content, if the origin has announced it.
         length: Option<u64>,
-        /// Reader of the request that fetches; made before the content could be dropped.
+        /// Reader of the request that fetches, created before any content can be dropped.
         first: Option<Reader>,
-        /// Fields that are for the client of this request and are not stored.
+        /// Fields for the client of this request, which are not stored.
         own: HeaderMap,
     },
-    /// The origin has confirmed the stored response. It has sent these fields for the client of
-    /// this request, which are not stored.
+    /// The origin has confirmed the stored response. The fields are for the client of this request
+    /// and are not stored.
     Confirmed(Object, HeaderMap),
 }
 
-/// A response being fetched: what storing it needs.
+/// Response that is being fetched, with the data needed to store it.
 struct Storing {
     key: Key,
     head: Arc<Head>,
@@ -64,7 +64,7 @@ impl Node {
         self.flights.join(asking.flight(), purge_count, is_outdated)
     }
 
-    /// Revalidates in the background, unless that is under way.
+    /// Revalidates a response in the background, unless that is already in progress.
     pub(super) fn refresh(self: Arc<Self>, asking: &Asking, stored: &Object) {
         let Joined::Lead(lead) = self.join(asking) else {
             return;
@@ -88,7 +88,7 @@ impl Node {
         });
     }
 
-    /// Fetches. A stored response is validated if it has a validator.
+    /// Fetches a response. If a stored response has a validator, it is validated.
     pub(super) async fn fetch(
         self: Arc<Self>,
         asking: &Asking,
@@ -133,7 +133,8 @@ impl Node {
                 }
                 return Ok(Fetched::Confirmed(object, own));
             }
-            // The confirmation is for another response: fetch without conditions.
+            // The confirmation is for another response, so that the request is repeated without
+            // conditions.
             conditional::remove(&mut headers);
             response = self.origins.send(self.outgoing(asking, headers)).await?;
         }
@@ -150,8 +151,8 @@ impl Node {
         }
     }
 
-    /// Updates a stored response by a confirmation (RFC 9111, section 4.3.4). Returns the fields
-    /// that are not stored, too.
+    /// Updates a stored response with a confirmation (RFC 9111, section 4.3.4). Also returns the
+    /// fields that are not stored.
     fn confirm(
         &self,
         asking: &Asking,
@@ -165,7 +166,7 @@ impl Node {
         fields::remove_hop_by_hop(&mut newer);
         let tags = take_tags(&mut newer);
         let mut head = Head::clone(&stored.head);
-        // The age of the stored response ends with the confirmation.
+        // The confirmation resets the age of the stored response.
         head.headers.remove("age");
         if !newer.contains_key("date") {
             newer.insert("date", dates::format(now_ms));
@@ -221,7 +222,7 @@ impl Node {
         judge(asked, status, headers, now_ms, self.config.grace)
     }
 
-    /// Decides what becomes of a response whose head has arrived.
+    /// Decides how a response is handled when its head has arrived.
     fn receive(
         self: Arc<Self>,
         asking: &Asking,
@@ -236,9 +237,9 @@ impl Node {
                 if let Some(refusal) = refusal {
                     self.metrics.refusal(refusal);
                 }
-                // What is stored for such a request is no longer what the origin sends; it remains
-                // usable if the origin fails. A refusal of this request alone, and a response to
-                // its credentials, say nothing about either.
+                // The stored response is no longer what the origin sends, but it remains usable if
+                // the origin fails. A refusal of this request alone, or a response to its
+                // credentials, says nothing about either.
                 let status = response.status();
                 if !is_of_request(status) {
                     let has_failed = status.is_server_error();
@@ -274,14 +275,14 @@ impl Node {
         }
     }
 
-    /// Begins to read the content. Others follow from now on.
+    /// Begins to read the content. From now on, other requests follow the fetch.
     fn begin<B>(self: Arc<Self>, storing: Storing, body: B, lead: Option<Lead>)
     where
         B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: fmt::Display + Send,
     {
         if storing.length == Some(0) {
-            // Clients see the end of empty content with the head.
+            // Clients see the end of empty content together with the head.
             self.finish(&storing, End::Complete, None);
         }
         if let Some(lead) = &lead {
@@ -294,7 +295,8 @@ impl Node {
     }
 
     /// Returns the head of a response that may be stored, the length of its content if it is known,
-    /// and fields that are not stored; else the reason, which is `None` if the content is too long.
+    /// and the fields that are not stored. Otherwise returns the reason, which is `None` if the
+    /// content is too long.
     fn head(
         &self,
         asking: &Asking,
@@ -317,7 +319,7 @@ impl Node {
         let selection = selection.ok_or(Some(Refusal::VaryStar))?;
         let part = if status == StatusCode::PARTIAL_CONTENT {
             let part = content_range(&headers).filter(|(part, _)| {
-                // A part whose length is not the announced one is not stored.
+                // A part is stored only if its length is the announced one.
                 length == Some(part.len())
             });
             Some(part.ok_or(Some(Refusal::Status))?)
@@ -342,8 +344,8 @@ impl Node {
         Ok((head, length, own))
     }
 
-    /// Reads the content and stores the response when it is complete. Others follow as long as
-    /// `lead` exists.
+    /// Reads the content, and stores the response when it is complete. Other requests follow the
+    /// fetch while `lead` exists.
     async fn pump<B>(self: Arc<Self>, storing: Storing, mut body: B, lead: Option<Lead>)
     where
         B: Body<Data = Bytes> + Unpin,
@@ -352,8 +354,8 @@ impl Node {
         let fill = &storing.fill;
         let mut lead = lead;
         let mut received = 0;
-        // A client sees the end of content of a known length with its last bytes, which are
-        // therefore kept back until the response is stored.
+        // If the length is known, clients see the end of the content with its last bytes. Therefore
+        // these bytes are held back until the response is stored.
         let mut last = None;
         let end = loop {
             let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
@@ -375,7 +377,8 @@ impl Node {
                         break End::Failed;
                     }
                     if fill.is_streamed() && lead.take().is_some() {
-                        // Later requests cannot follow, and do not wait for each other.
+                        // Later requests cannot follow this fetch, and must not wait for each
+                        // other.
                         self.passed.insert(storing.key.as_str().to_owned(), ());
                     }
                 }
@@ -397,7 +400,7 @@ impl Node {
     }
 
     /// Ends the content. A complete response is stored before clients see its end, so that the next
-    /// request is a hit and a stop saves the response.
+    /// request is a hit, and a stop saves the response.
     fn finish(&self, storing: &Storing, end: End, last: Option<Bytes>) {
         let fill = &storing.fill;
         let whole = fill.whole().filter(|_| end == End::Complete);
@@ -413,7 +416,7 @@ impl Node {
     }
 }
 
-/// Instant at which a fetch began that was sent at a time of the node's clock.
+/// Returns the instant at which a fetch began that was sent at `sent_ms` of the node's clock.
 fn began(sent_ms: u64, now_ms: u64) -> Instant {
     let now = Instant::now();
     let since = Duration::from_millis(now_ms.saturating_sub(sent_ms));

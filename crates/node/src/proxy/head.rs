@@ -1,7 +1,8 @@
-//! Head of a reply from the store in HTTP/1.1, as bytes.
+//! Head of a reply from the store in HTTP/1.1, written as bytes.
 //!
-//! `proxy/reply.rs` and [`Signature::add`] make a map of fields, which hyper writes; [`write_head`]
-//! writes the same bytes from the stored fields, without the map. A test compares the two.
+//! `proxy/reply.rs` and [`Signature::add`] create a map of fields, which hyper writes;
+//! [`write_head`] writes the same bytes from the stored fields, without the map. A test compares
+//! the two.
 
 use super::reply::age_seconds;
 use crate::object::Object;
@@ -14,7 +15,7 @@ use hyper::header::{
 };
 use std::fmt::{self, Write};
 
-/// The fields by which a cache signs a reply.
+/// Fields with which a cache signs a reply.
 pub(super) struct Signature<'a> {
     /// Value of Via.
     pub via: &'a HeaderValue,
@@ -25,7 +26,7 @@ pub(super) struct Signature<'a> {
 }
 
 impl Signature<'_> {
-    /// Adds the fields, behind those of other caches. Returns the value of Cache-Status.
+    /// Adds the fields behind those of other caches, and returns the value of Cache-Status.
     pub fn add(&self, headers: &mut HeaderMap, has_via: bool) -> HeaderValue {
         if has_via {
             headers.append(VIA, self.via.clone());
@@ -37,7 +38,7 @@ impl Signature<'_> {
 }
 
 /// Appends the head of a reply with all of an object's content. Returns false if the object has a
-/// field that concerns one connection, so that what was appended is of no use.
+/// field that concerns a single connection; the appended bytes are then useless.
 pub(super) fn write_head(
     out: &mut Vec<u8>,
     object: &Object,
@@ -59,7 +60,7 @@ pub(super) fn write_head(
     let (mut has_date, mut last) = (false, None);
     for (name, value) in &head.headers {
         if last != Some(name) {
-            // All lines of a field are together.
+            // All lines of one field are adjacent.
             writer.end(last);
             last = Some(name);
         }
@@ -116,14 +117,14 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes Age instead of all lines that are stored.
+    /// Writes Age in place of all stored lines of that field.
     fn age(&mut self) {
         if !std::mem::replace(&mut self.has_age, true) {
             self.number("age", self.age_seconds);
         }
     }
 
-    /// Writes Content-Length instead of all lines that are stored.
+    /// Writes Content-Length in place of all stored lines of that field.
     fn length(&mut self) {
         if !std::mem::replace(&mut self.has_length, true) {
             self.number("content-length", self.length);
@@ -131,7 +132,7 @@ impl Writer<'_> {
     }
 
     fn number(&mut self, name: &str, number: u64) {
-        // 20 digits are the most that a number has.
+        // No 64-bit number has more than 20 digits.
         let mut digits = [0; 20];
         let (mut start, mut rest) = (digits.len(), number);
         loop {
@@ -145,7 +146,7 @@ impl Writer<'_> {
         self.line(name, &digits[start..]);
     }
 
-    /// Writes the line of the signature that follows the stored lines of a field.
+    /// Writes the line of the signature that follows the stored lines of the field.
     fn end(&mut self, name: Option<&HeaderName>) {
         if name == Some(&VIA) && !std::mem::replace(&mut self.has_via, true) {
             let signature = self.signature;
@@ -154,7 +155,7 @@ impl Writer<'_> {
         if name == Some(&status::NAME) && !std::mem::replace(&mut self.has_cache, true) {
             self.out.extend_from_slice(status::FIELD.as_bytes());
             self.out.extend_from_slice(b": ");
-            // A vector can be written to.
+            // Writing to a vector cannot fail.
             let _ = self
                 .signature
                 .cache
@@ -164,7 +165,7 @@ impl Writer<'_> {
     }
 }
 
-/// A vector of bytes as text.
+/// Vector of bytes to which text can be written.
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl Write for Text<'_> {
@@ -234,7 +235,7 @@ mod tests {
         Object::new(Arc::new(head), vec![Bytes::from_static(b"12345")])
     }
 
-    /// The same by a map of fields, which is written as hyper writes it.
+    /// Writes the same head from a map of fields, as hyper does.
     fn by_map(object: &Object, now_ms: u64, signature: &Signature<'_>) -> Vec<u8> {
         let asking = Asking::plain();
         let mut response = reply::hit(&asking, object, now_ms, Reply::Hit).response;

@@ -1,4 +1,4 @@
-//! Answers by other nodes of the cluster, and heads for them.
+//! Answers from other nodes of the cluster, and heads for other nodes.
 
 use super::reply::{self, Answer};
 use super::{Asking, Node, Usability, usability};
@@ -16,7 +16,8 @@ use hyper::header::HeaderMap;
 use std::sync::Arc;
 
 impl Node {
-    /// Answers by the owner of the key, if that is another node which answers.
+    /// Forwards a request to the owner of its key. Returns `None` if this node is the owner, or the
+    /// owner does not answer.
     pub(super) async fn by_owner(self: &Arc<Self>, asking: &Asking) -> Option<Answer> {
         let cluster = self.cluster.as_ref().filter(|_| !asking.is_peer)?;
         let is_popular = !asking.is_head && cluster.is_popular(&asking.key);
@@ -67,7 +68,7 @@ impl Node {
         None
     }
 
-    /// Answers with an object in chunks; `None` if fewer than K are there.
+    /// Answers with an object in chunks; `None` if fewer than K chunks are available.
     pub(super) async fn by_chunks(
         &self,
         cluster: &Arc<Cluster>,
@@ -81,8 +82,8 @@ impl Node {
         is_there.then_some(answer)
     }
 
-    /// Returns an object in chunks as its use needs it: several ranges need all of it in memory,
-    /// and an object that the origin is to confirm must be there.
+    /// Returns a coded object in the form in which it is needed: in memory for several ranges, or
+    /// verified to exist if the origin must confirm it.
     async fn with_content(&self, asking: &Asking, object: Object) -> Option<Object> {
         let extent = object.extent.clone()?;
         let is_simple = asking.wanted.as_ref().is_none_or(Requested::is_single);
@@ -101,7 +102,8 @@ impl Node {
         Some(object)
     }
 
-    /// Returns what was found with its content, if that is in chunks; `None` if it is lost.
+    /// Returns what was found, with its content if that is in chunks; `None` if the content is
+    /// lost.
     pub(super) async fn opened(&self, asking: &Asking, found: Found) -> Option<Found> {
         match found {
             Found::Object(object) if object.head.coded.is_some() => {
@@ -114,8 +116,9 @@ impl Node {
         }
     }
 
-    /// Returns the object that another request's fetch has confirmed as this request needs it:
-    /// chunks are read for its own client, and several ranges from memory. `None` if it is lost.
+    /// Returns the object that another request's fetch has confirmed, in the form that this request
+    /// needs: chunks are read for its own client, and several ranges come from memory. `None` if it
+    /// is lost.
     pub(super) async fn shared(&self, asking: &Asking, object: Object) -> Option<Object> {
         if object.extent.is_none() {
             return Some(object);
@@ -126,9 +129,9 @@ impl Node {
         }
     }
 
-    /// Looks for an object in chunks whose stub this node does not have: it may have been evicted,
-    /// or the node has come back without it. Returns an answer if the object is fresh and its
-    /// chunks are there, and the object itself if the origin has to confirm it first.
+    /// Looks for a coded object whose stub this node does not have, because it was evicted or the
+    /// node has come back without it. Returns an answer if the object is fresh and its chunks are
+    /// available, and the object itself if the origin must confirm it first.
     pub(super) async fn adopt(
         self: &Arc<Self>,
         asking: &Asking,
@@ -161,13 +164,13 @@ impl Node {
         self.with_content(asking, object).await
     }
 
-    /// Whether this node answers for a key.
+    /// Returns true if this node answers for a key.
     pub(super) fn is_owner(&self, key: &Key) -> bool {
         let cluster = self.cluster.as_ref();
         cluster.is_none_or(|cluster| cluster.owners_before(key).is_empty())
     }
 
-    /// Purges here and on all other nodes. Returns the number of entries of this one.
+    /// Purges on this node and all others. Returns the number of entries of this node.
     pub(crate) async fn purge(self: &Arc<Self>, target: Target, is_soft: bool) -> Option<usize> {
         let (purging, here) = (self.clone(), target.clone());
         let purged = tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Replies made of stored or arriving responses: 200, 206, 304, 416.
+//! Replies made from stored or arriving responses: 200, 206, 304 and 416.
 
 use super::Asking;
 use crate::body::Content;
@@ -14,19 +14,19 @@ use hyper::header::{AGE, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use std::sync::Arc;
 
-/// A reply, and how it came about.
+/// Reply, with the way in which it was produced.
 pub(super) struct Answer {
     /// The reply, without Cache-Status.
     pub response: Response<Content>,
-    /// Source, for metrics.
+    /// Source of the reply, for metrics.
     pub reply: Reply,
     /// Value of Cache-Status.
     pub cache: CacheStatus,
 }
 
 impl Answer {
-    /// Adds fields for the client of the request alone, except those that the reply has and those
-    /// that describe its content.
+    /// Adds fields for the client of this request, except fields that the reply already has and
+    /// fields that describe its content.
     pub fn with(mut self, fields: HeaderMap) -> Self {
         let headers = self.response.headers_mut();
         for name in fields.keys() {
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// Fields of content, which a 304 does not have.
+/// Fields that describe content, which a 304 must not have.
 const CONTENT_FIELDS: [&str; 4] = [
     "content-encoding",
     "content-length",
@@ -113,7 +113,7 @@ fn content(object: &Object, range: Range) -> Content {
     }
 }
 
-/// Answers the request that fetches, with what arrives.
+/// Answers the request that fetches, with content as it arrives.
 pub(super) fn leading(
     asking: &Asking,
     head: &Arc<Head>,
@@ -130,8 +130,8 @@ pub(super) fn leading(
     }
 }
 
-/// Answers with what arrives for another request; `None` if its beginning is no longer kept, or if
-/// a part of it is requested while its length is not known.
+/// Answers with content that arrives for another request. Returns `None` if its beginning is no
+/// longer kept, or if a part is requested while its length is unknown.
 pub(super) fn following(
     asking: &Asking,
     head: &Arc<Head>,
@@ -158,12 +158,12 @@ fn arriving(
     cache.set_ttl(&head.terms, now_ms);
     let mut headers = fields(head, now_ms);
     if head.terms.age_ms(now_ms) < 1_000 {
-        // Age says that a response comes from a cache.
+        // Age would mean that the response comes from a cache.
         headers.remove("age");
     }
     let shape = match length {
         Some(length) if head.part.is_none() => shape(asking, head, length),
-        // A part that was requested as such is sent as it comes.
+        // A part that was requested as such is sent as it arrives.
         _ if is_unmodified(asking, head) => Shape::Unmodified,
         _ => Shape::Whole,
     };
@@ -196,7 +196,7 @@ fn arriving(
     finish(status, headers, content, Reply::Miss, cache)
 }
 
-/// A refusal by the node itself.
+/// Returns a refusal by the node itself.
 pub(super) fn refused(status: StatusCode, text: &'static str, cache: CacheStatus) -> Answer {
     let mut headers = HeaderMap::new();
     headers.insert(
@@ -208,11 +208,11 @@ pub(super) fn refused(status: StatusCode, text: &'static str, cache: CacheStatus
     finish(status, headers, content, Reply::Refused, cache)
 }
 
-/// What is sent of a response.
+/// Form in which a response is sent.
 enum Shape {
     Unmodified,
     Whole,
-    /// A range, where the stored content begins, and the length of the whole.
+    /// A range, the offset at which the stored content begins, and the length of the whole.
     Part(Range, u64, u64),
     Parts(Vec<Range>),
     Unsatisfiable(u64),
@@ -250,14 +250,14 @@ fn shape(asking: &Asking, head: &Head, length: u64) -> Shape {
     }
 }
 
-/// Stored fields, with the present age.
+/// Returns the stored fields with the present age.
 fn fields(head: &Head, now_ms: u64) -> HeaderMap {
     let mut headers = head.headers.clone();
     headers.insert(AGE, HeaderValue::from(age_seconds(&head.terms, now_ms)));
     headers
 }
 
-/// Value of Age.
+/// Returns the value of Age in seconds.
 pub(super) fn age_seconds(terms: &Terms, now_ms: u64) -> u64 {
     terms.age_ms(now_ms) / 1_000
 }
@@ -268,14 +268,14 @@ fn set_length(headers: &mut HeaderMap, status: StatusCode, length: u64) {
     }
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let is_right = |value: &HeaderValue| is_decimal(value.as_bytes(), length);
-    // A response of the origin usually has the right field already.
+    // A response of the origin usually already has the right field.
     if lines.next().is_some_and(is_right) && lines.next().is_none() {
         return;
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
 }
 
-/// Whether a text is a number as it is usually written.
+/// Returns true if a text is the usual decimal form of a number.
 fn is_decimal(text: &[u8], mut number: u64) -> bool {
     for (index, byte) in text.iter().enumerate().rev() {
         if *byte != b'0' + (number % 10) as u8 {
@@ -304,8 +304,8 @@ fn unsatisfiable(headers: &mut HeaderMap, whole: u64) -> (StatusCode, Content) {
     (StatusCode::RANGE_NOT_SATISFIABLE, Content::empty())
 }
 
-/// Content of several ranges (RFC 9110, section 14.6). The boundary is fixed: parts have a length,
-/// so that content that contains the boundary is not misread by clients that use it.
+/// Returns the content of several ranges (RFC 9110, section 14.6). The boundary is fixed: parts
+/// have a length, so that clients that use it cannot misread content that contains the boundary.
 fn multipart(headers: &mut HeaderMap, object: &Object, ranges: &[Range]) -> Vec<Bytes> {
     const BOUNDARY: &str = "mayfly-edge-5f1c2a9e77d04b36";
     let kind = headers.get("content-type").cloned();

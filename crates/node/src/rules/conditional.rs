@@ -1,4 +1,4 @@
-//! Conditional requests: those that clients send, and those that validate stored responses (RFC
+//! Conditional requests of clients, and conditional requests that validate stored responses (RFC
 //! 9110, section 13; RFC 9111, section 4.3).
 
 use super::dates;
@@ -14,7 +14,7 @@ pub(super) const FIELDS: [&str; 5] = [
     "if-unmodified-since",
 ];
 
-/// Whether a request has conditions that only the origin can decide.
+/// Returns true if a request has conditions that only the origin can decide.
 pub fn is_for_origin(request: &HeaderMap) -> bool {
     request.contains_key("if-match") || request.contains_key("if-unmodified-since")
 }
@@ -36,8 +36,8 @@ pub fn validate(request: &mut HeaderMap, stored: &HeaderMap) {
     }
 }
 
-/// Whether a client's stored copy is as good as the cache's, so that 304 is the answer (RFC 9110,
-/// section 13.2.2). If-None-Match decides alone where it is present.
+/// Returns true if the client's copy is current, so that the answer is 304 (RFC 9110, section
+/// 13.2.2). If If-None-Match is present, it decides alone.
 pub fn is_unmodified(request: &HeaderMap, stored: &HeaderMap, received_ms: u64) -> bool {
     if request.contains_key("if-none-match") {
         let stored = stored.get("etag").map(|tag| opaque(tag.as_bytes()));
@@ -51,13 +51,13 @@ pub fn is_unmodified(request: &HeaderMap, stored: &HeaderMap, received_ms: u64) 
     let Some(since) = request.get("if-modified-since").and_then(dates::parse) else {
         return false;
     };
-    // Without Last-Modified the date of the response is compared (RFC 9111, section 4.3.2).
+    // Without Last-Modified, the date of the response is compared (RFC 9111, section 4.3.2).
     let modified = stored.get("last-modified").or_else(|| stored.get("date"));
     modified.and_then(dates::parse).unwrap_or(received_ms) <= since
 }
 
-/// Whether a range may be served: If-Range is absent, or its validator is the stored one by strong
-/// comparison (RFC 9110, section 13.1.5).
+/// Returns true if a range may be served: If-Range is absent, or its validator equals the stored
+/// one by strong comparison (RFC 9110, section 13.1.5).
 pub fn permits_range(request: &impl Lines, stored: &HeaderMap) -> bool {
     let Some(condition) = request.lines(&IF_RANGE).next() else {
         return true;
@@ -69,7 +69,7 @@ pub fn permits_range(request: &impl Lines, stored: &HeaderMap) -> bool {
     is_same("last-modified")
 }
 
-/// Whether a response of the origin to a validation that the cache has made concerns the stored
+/// Returns true if the origin's response to the cache's own validation concerns the stored
 /// response. A validator that the origin sends must be the stored one (section 4.3.4).
 pub fn confirms(stored: &HeaderMap, newer: &HeaderMap) -> bool {
     let same = |a: &HeaderValue, b: &HeaderValue| opaque(a.as_bytes()) == opaque(b.as_bytes());
@@ -79,7 +79,7 @@ pub fn confirms(stored: &HeaderMap, newer: &HeaderMap) -> bool {
     }
 }
 
-/// Returns an entity tag without the mark of a weak one: comparisons here are weak.
+/// Returns an entity tag without the mark of a weak tag, for weak comparison.
 fn opaque(tag: &[u8]) -> &[u8] {
     let tag = tag.trim_ascii();
     tag.strip_prefix(b"W/").unwrap_or(tag)

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Longest date that is read: the obsolete format with a weekday in full has 33 bytes.
 const BYTES_MAX: usize = 40;
 
-/// Reads a date in any of the three formats. Names of days and months are read in any case, since
+/// Parses a date in any of the three formats. The case of day and month names is ignored, because
 /// recipients are expected to be lenient; everything else must match exactly.
 pub fn parse(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok()?;
@@ -40,10 +40,8 @@ fn with_usual_case(text: &str) -> String {
     usual
 }
 
-/// Returns a date in the preferred format.
-///
-/// # Panics
-/// Never: instants beyond the year 9999 are written as the last second of that year.
+/// Formats an instant in the preferred format. Instants after the year 9999 become the last second
+/// of that year.
 pub fn format(ms: u64) -> HeaderValue {
     const LAST_SECOND: u64 = 253_402_300_799;
     let instant: SystemTime = UNIX_EPOCH + Duration::from_secs((ms / 1_000).min(LAST_SECOND));

@@ -6,7 +6,7 @@
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Longest lifetime, which stands for all longer ones (RFC 9111, section 1.2.2), in seconds.
+/// Maximum lifetime in seconds, which represents all longer ones (RFC 9111, section 1.2.2).
 pub const SECONDS_MAX: u64 = 1 << 31;
 /// Maximum number of field names that `no-cache` and `private` may list. With more of them the
 /// directive counts as one without a list, which is stricter.
@@ -99,8 +99,8 @@ impl Directives {
         }
     }
 
-    /// Adds the fields that a directive lists. Returns false if there is no usable list, so that
-    /// the directive concerns the whole response.
+    /// Adds the fields that a directive lists. Returns false if it has no usable list, so that the
+    /// directive concerns the whole response.
     fn list(&mut self, argument: Option<&Argument>) -> bool {
         let Some(argument) = argument else {
             return false;
@@ -124,7 +124,8 @@ impl Directives {
     }
 }
 
-/// Reads a number of seconds: digits only. Numbers beyond [`SECONDS_MAX`] are that number.
+/// Parses a number of seconds, which must consist of digits. Numbers above [`SECONDS_MAX`] become
+/// that number.
 pub fn seconds(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -133,7 +134,7 @@ pub fn seconds(text: &[u8]) -> Option<u64> {
     Some(text.iter().fold(0, add))
 }
 
-/// Reads the field Age (RFC 9111, section 5.1): the first member of the first line. What is not a
+/// Parses the field Age (RFC 9111, section 5.1): the first member of the first line. Anything but a
 /// number of seconds is ignored.
 pub fn age(headers: &HeaderMap) -> Option<u64> {
     let line: &HeaderValue = headers.get("age")?;
@@ -208,8 +209,8 @@ impl Members<'_> {
         Argument(text)
     }
 
-    /// Moves behind the next comma outside of quotes. Returns false if it passes anything but
-    /// white space.
+    /// Moves behind the next comma outside of quotes. Returns false if it skips anything but white
+    /// space.
     fn skip_to_comma(&mut self) -> bool {
         let mut is_whole = true;
         let mut is_quoted = false;
@@ -229,7 +230,7 @@ impl Members<'_> {
     }
 }
 
-/// Whether a byte may be part of a token (RFC 9110, section 5.6.2).
+/// Returns true if a byte may be part of a token (RFC 9110, section 5.6.2).
 pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -1,11 +1,11 @@
-//! Header fields that a proxy removes or never passes on.
+//! Header fields that a proxy removes or never forwards.
 
 use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 
-/// Fields of a request as the rules for a hit need them, so that a parser's result need not become
-/// a [`HeaderMap`].
+/// Access to the fields of a request, as the rules for a hit need it. With it, a parser's result
+/// need not be converted to a [`HeaderMap`].
 pub trait Lines {
-    /// Returns the values of all lines with a name, in their order.
+    /// Returns the values of all lines with this name, in their order.
     fn lines(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]>;
 }
 
@@ -15,8 +15,8 @@ impl Lines for HeaderMap {
     }
 }
 
-/// Fields that concern one connection (RFC 9110, section 7.6.1), and fields for proxies that must
-/// not be stored (RFC 9111, section 3.1).
+/// Fields that concern a single connection (RFC 9110, section 7.6.1), and fields for proxies that
+/// must not be stored (RFC 9111, section 3.1).
 pub(super) const HOP_BY_HOP: [&str; 11] = [
     "connection",
     "keep-alive",
@@ -31,9 +31,9 @@ pub(super) const HOP_BY_HOP: [&str; 11] = [
     "http2-settings",
 ];
 
-/// Fields by which programs choose a response although they are no part of the cache's key. A
-/// client could store a response under the key of another one by them, so that they are removed.
-/// `proxy` is the proxy of the program itself for those that are called by CGI.
+/// Fields by which programs choose a response although they are not part of the cache's key. They
+/// are removed, because with them a client could store a response under the key of another one.
+/// `proxy` is in the list because CGI programs take it for the name of their own proxy.
 pub(super) const UNKEYED: [&str; 25] = [
     "forwarded",
     "front-end-https",
@@ -62,24 +62,24 @@ pub(super) const UNKEYED: [&str; 25] = [
     "x-url-scheme",
 ];
 
-/// Maximum number of names in Connection that are removed. A message with more is refused.
+/// Maximum number of field names in Connection that are removed. A message with more is refused.
 const LISTED_MAX: usize = 32;
 
-/// Whether a field concerns one connection.
+/// Returns true if a field concerns a single connection.
 pub fn is_hop_by_hop(name: &str) -> bool {
     HOP_BY_HOP.contains(&name)
 }
 
-/// Whether programs choose a response by a field outside of the key. That is so for all names with
-/// an underscore: programs that get fields as variables (CGI, WSGI and similar interfaces) do not
-/// distinguish it from a hyphen, so that such a field replaces another one for them, which may be
-/// one of `UNKEYED` or one that the response lists in Vary.
+/// Returns true if programs may choose a response by this field although it is not part of the key.
+/// That includes all names with an underscore: programs that receive fields as variables (CGI, WSGI
+/// and similar interfaces) do not distinguish it from a hyphen. For them, such a field can replace
+/// another one, such as a field of `UNKEYED` or one that the response lists in Vary.
 pub fn is_unkeyed(name: &str) -> bool {
     UNKEYED.contains(&name) || name.contains('_')
 }
 
-/// Removes the fields of one connection, and those that Connection lists. Returns false if it lists
-/// too many.
+/// Removes the fields of a single connection, and the fields that Connection lists. Returns false
+/// if it lists too many.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
     let mut listed = vec![];
     for line in headers.get_all(CONNECTION) {
@@ -122,8 +122,8 @@ pub fn take(headers: &mut HeaderMap, names: &[HeaderName]) -> HeaderMap {
     taken
 }
 
-/// Copies the fields of a newer response over those of a stored one (RFC 9111, section 3.2). The
-/// fields that describe the stored content's length and range stay.
+/// Copies the fields of a newer response over the fields of a stored one (RFC 9111, section 3.2).
+/// Fields that describe the length and the range of the stored content stay unchanged.
 pub fn update(stored: &mut HeaderMap, newer: &HeaderMap) {
     for name in newer.keys() {
         if matches!(name.as_str(), "content-length" | "content-range") {

@@ -1,5 +1,5 @@
-//! Which responses may be stored, how old they are, and how long they may be used (RFC 9111,
-//! sections 3, 4.2 and 5; RFC 5861).
+//! Rules that determine which responses may be stored, how old they are, and how long they may be
+//! used (RFC 9111, sections 3, 4.2 and 5; RFC 5861).
 //!
 //! [`judge`] is called once, when the head of a response has arrived. It returns [`Terms`], which
 //! answer all later questions from the time alone.
@@ -10,17 +10,17 @@ use super::targeted;
 use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode};
 
-/// Part of the time since the last modification for which a response without a lifetime is fresh:
-/// one tenth (RFC 9111, section 4.2.2).
+/// Divisor of the time since the last modification that gives the freshness lifetime of a response
+/// without an explicit one (RFC 9111, section 4.2.2).
 const HEURISTIC_PART: u64 = 10;
-/// Maximum of a lifetime that was not given by the origin: one day, in milliseconds.
+/// Maximum of a lifetime that the origin did not give, in milliseconds: one day.
 const HEURISTIC_MS_MAX: u64 = 86_400_000;
 
-/// Times of an operator's choice, in milliseconds.
+/// Times beyond freshness that the operator chooses, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grace {
-    /// Time beyond freshness for which a response is used when the origin fails, if the origin has
-    /// said nothing about it.
+    /// Time beyond freshness for which a response is used when the origin fails, unless the origin
+    /// has set one.
     pub error_ms: u64,
     /// Time beyond freshness for which a response with a validator is kept for revalidation.
     pub keep_ms: u64,
@@ -35,7 +35,7 @@ impl Default for Grace {
     }
 }
 
-/// What [`judge`] needs of the request.
+/// Properties of the request that [`judge`] needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Method of the request.
@@ -46,23 +46,23 @@ pub struct Asked<'a> {
     pub sent_ms: u64,
 }
 
-/// Reason for which a response is not stored.
+/// Reason why a response is not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The method has no stored responses here.
+    /// Responses to this method are not stored.
     Method,
-    /// The status is not final, is not understood and must be, or depends on fields of the request
-    /// that are no part of the key.
+    /// The status is not final, is not understood although it must be, or depends on request fields
+    /// that are not part of the key.
     Status,
-    /// `no-store`.
+    /// The response has `no-store`.
     NoStore,
-    /// `private`.
+    /// The response has `private`.
     Private,
-    /// The request had credentials, and the response does not permit to share it.
+    /// The request had credentials, and the response does not permit sharing it.
     Authorization,
-    /// `Vary: *`.
+    /// The response has `Vary: *`.
     VaryStar,
-    /// It has neither a lifetime nor a validator.
+    /// The response has neither a lifetime nor a validator.
     Useless,
 }
 
@@ -78,7 +78,7 @@ impl Refusal {
         Refusal::Useless,
     ];
 
-    /// Name in metrics.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Refusal::Method => "method",
@@ -92,24 +92,24 @@ impl Refusal {
     }
 }
 
-/// Times of a stored response. All are milliseconds.
+/// Times of a stored response, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// Instant at which the response was received.
     pub received_ms: u64,
-    /// Age when it was received (`corrected_initial_age`).
+    /// Age of the response when it was received (`corrected_initial_age`).
     pub initial_age_ms: u64,
-    /// Age up to which it is fresh.
+    /// Age up to which the response is fresh.
     pub fresh_ms: u64,
-    /// Time beyond freshness during which it is used while it is revalidated.
+    /// Time beyond freshness for which the response is used while it is revalidated.
     pub revalidate_ms: u64,
-    /// Time beyond freshness during which it is used when the origin fails.
+    /// Time beyond freshness for which the response is used when the origin fails.
     pub error_ms: u64,
-    /// Time beyond freshness for which it is kept, because it has a validator.
+    /// Time beyond freshness for which the response is kept for validation.
     pub keep_ms: u64,
-    /// Whether it must not be used without validation even while it is fresh (`no-cache`).
+    /// Whether the response must be validated even while it is fresh (`no-cache`).
     pub is_always_validated: bool,
-    /// Whether it must not be used stale even if the client accepts it.
+    /// Whether the response must not be used stale even if the client accepts it.
     pub must_revalidate: bool,
 }
 
@@ -120,40 +120,41 @@ impl Terms {
             .saturating_add(now_ms.saturating_sub(self.received_ms))
     }
 
-    /// Remaining time of freshness; negative if the response is stale.
+    /// Returns the remaining time of freshness; negative if the response is stale.
     pub fn remaining_ms(&self, now_ms: u64) -> i64 {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         signed(self.fresh_ms).saturating_sub(signed(self.age_ms(now_ms)))
     }
 
-    /// Whether the response is fresh and may be used without validation.
+    /// Returns true if the response is fresh and may be used without validation.
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         !self.is_always_validated && self.age_ms(now_ms) < self.fresh_ms
     }
 
-    /// Whether it may be used while it is revalidated.
+    /// Returns true if the response may be used while it is revalidated.
     pub fn is_usable_meanwhile(&self, now_ms: u64) -> bool {
         !self.is_always_validated && self.staleness_ms(now_ms) < self.revalidate_ms
     }
 
-    /// Whether it may be used when the origin fails.
+    /// Returns true if the response may be used when the origin fails.
     pub fn is_usable_on_error(&self, now_ms: u64) -> bool {
         !self.is_always_validated && self.staleness_ms(now_ms) < self.error_ms
     }
 
-    /// Time for which it has been stale.
+    /// Returns the time for which the response has been stale.
     pub fn staleness_ms(&self, now_ms: u64) -> u64 {
         self.age_ms(now_ms).saturating_sub(self.fresh_ms)
     }
 
-    /// Remaining time of use of any kind. At its end the response leaves the cache.
+    /// Returns the remaining time for which the response can be used in any way. At its end the
+    /// response leaves the cache.
     pub fn usable_ms(&self, now_ms: u64) -> u64 {
         let stale = self.revalidate_ms.max(self.error_ms).max(self.keep_ms);
         let end = self.fresh_ms.saturating_add(stale);
         end.saturating_sub(self.age_ms(now_ms))
     }
 
-    /// Ends the freshness at an instant, so that the response is stale from then on.
+    /// Makes the response stale from `now_ms` on.
     pub fn end_freshness(&mut self, now_ms: u64) {
         self.fresh_ms = self.fresh_ms.min(self.age_ms(now_ms));
     }
@@ -162,7 +163,7 @@ impl Terms {
 /// Decides whether a response may be stored, and for how long it may be used.
 ///
 /// # Errors
-/// The reason for which it must not be stored, or would be of no use.
+/// Returns the reason if the response must not be stored or would be of no use.
 pub fn judge(
     asked: Asked<'_>,
     status: StatusCode,
@@ -189,14 +190,14 @@ pub fn judge(
         grace,
     );
     let is_useful = terms.fresh_ms > terms.initial_age_ms && !terms.is_always_validated;
-    // A response that is stale already is worth storing if it can be validated, or if the origin
-    // permits its use.
+    // A response that is already stale is worth storing if it can be validated or the origin
+    // permits its stale use.
     let has_windows = rules
         .stale_while_revalidate
         .or(rules.stale_if_error)
         .is_some();
     let is_usable = !terms.is_always_validated && has_windows && terms.usable_ms(now_ms) > 0;
-    // Its age may be beyond all of that.
+    // The response may be older than all of these times.
     let is_kept = has_validator && terms.keep_ms > 0 && terms.usable_ms(now_ms) > 0;
     if !is_useful && !is_usable && !is_kept {
         return Err(Refusal::Useless);
@@ -204,7 +205,7 @@ pub fn judge(
     Ok((terms, rules))
 }
 
-/// RFC 9111, sections 3 and 3.5.
+/// Checks whether the request and the response permit storing (RFC 9111, sections 3 and 3.5).
 fn permit(asked: Asked<'_>, status: StatusCode, rules: &Directives) -> Result<(), Refusal> {
     let is_final = status.as_u16() >= 200 && status != StatusCode::NOT_MODIFIED;
     let must_understand = rules.has_must_understand;
@@ -238,10 +239,11 @@ fn terms(
     let date_ms = headers.get("date").and_then(dates::parse).unwrap_or(now_ms);
     let delay_ms = now_ms.saturating_sub(asked.sent_ms);
     let said_ms = directives::age(headers).unwrap_or(0) * 1_000;
-    // A delay below a second is no age: ages are sent in whole seconds.
+    // A delay of less than a second does not count as age, because ages are sent in whole seconds.
     let delay_ms = if delay_ms < 1_000 { 0 } else { delay_ms };
     let apparent_ms = now_ms.saturating_sub(date_ms);
-    // Dates have no milliseconds, so that an apparent age below a second may be rounding.
+    // Dates have no milliseconds, so that an apparent age of less than a second may come from
+    // rounding.
     let apparent_ms = if apparent_ms < 1_000 { 0 } else { apparent_ms };
     let initial_age_ms = apparent_ms.max(said_ms + delay_ms);
     let fresh_ms = lifetime_ms(status, headers, rules, is_targeted, date_ms);
@@ -271,7 +273,8 @@ fn terms(
     }
 }
 
-/// Freshness lifetime (RFC 9111, section 4.2.1). A targeted field replaces Expires, too.
+/// Returns the freshness lifetime (RFC 9111, section 4.2.1). A targeted field also replaces
+/// Expires.
 fn lifetime_ms(
     status: StatusCode,
     headers: &HeaderMap,
@@ -283,7 +286,7 @@ fn lifetime_ms(
         return seconds * 1_000;
     }
     if !is_targeted && let Some(expires) = headers.get("expires") {
-        // A malformed date, such as `0`, is in the past. So is one of several.
+        // A malformed date, such as `0`, counts as past, and so do several dates.
         let is_single = headers.get_all("expires").iter().count() == 1;
         let expires = dates::parse(expires).filter(|_| is_single);
         return expires.map_or(0, |expires| expires.saturating_sub(date_ms));
@@ -297,8 +300,8 @@ fn lifetime_ms(
     })
 }
 
-/// Statuses whose responses may have a lifetime that the origin did not give (RFC 9110, section
-/// 15.1).
+/// Returns true if responses with this status may have a lifetime that the origin did not give (RFC
+/// 9110, section 15.1).
 fn is_heuristic(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
@@ -306,9 +309,9 @@ fn is_heuristic(status: StatusCode) -> bool {
     )
 }
 
-/// Whether a status depends on how a resource was requested: on Range, conditions, Expect, the
-/// length and the time of the request, and not on the resource. Other requests would get other
-/// responses, so that such a one is not stored, whatever lifetime it has.
+/// Returns true if a status depends on how the resource was requested: on Range, conditions,
+/// Expect, or the length or time of the request. Other requests would get other responses, so that
+/// such a response is not stored, whatever lifetime it has.
 pub fn is_of_request(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
@@ -316,7 +319,7 @@ pub fn is_of_request(status: StatusCode) -> bool {
     )
 }
 
-/// Statuses whose rules this cache implements: those that RFC 9110 defines.
+/// Returns true if this cache implements the rules of a status: RFC 9110 defines it.
 fn is_understood(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),

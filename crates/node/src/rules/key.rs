@@ -1,4 +1,4 @@
-//! The cache's key: scheme, authority, path and query of a request.
+//! Key of the cache: scheme, authority, path and query of a request.
 
 use super::fields::Lines;
 use hyper::header::HOST;
@@ -8,14 +8,14 @@ use std::fmt;
 /// Maximum length of a key in bytes. Longer requests are refused with 414.
 pub const BYTES_MAX: usize = 8_192;
 
-/// Reason for which a request has no key.
+/// Reason why a request has no key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Invalid {
     /// Host is missing, repeated, malformed, or differs from the request's target.
     Host,
-    /// The target is no path.
+    /// The target is not a path.
     Target,
-    /// It is longer than [`BYTES_MAX`].
+    /// The key would be longer than [`BYTES_MAX`].
     Length,
 }
 
@@ -28,10 +28,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the key of a request, which came by a connection with or without TLS.
+    /// Returns the key of a request. `is_tls` says whether its connection uses TLS.
     ///
     /// # Errors
-    /// The request has no valid host or target.
+    /// Returns the reason if the request has no valid host or target.
     pub fn of<B>(request: &Request<B>, is_tls: bool) -> Result<Self, Invalid> {
         let authority = request.uri().authority();
         let authority = authority.map(|authority| authority.as_str());
@@ -39,19 +39,19 @@ impl Key {
         Self::new(is_tls, host, target(request.uri())?)
     }
 
-    /// Returns the key of a request whose target is a path without a fragment, as [`Key::of`] does.
+    /// Returns the key of a request whose target is a path without a fragment, like [`Key::of`].
     ///
     /// # Errors
-    /// The request has no valid host or target.
+    /// Returns the reason if the request has no valid host or target.
     pub fn of_path(is_tls: bool, path: &str, request: &impl Lines) -> Result<Self, Invalid> {
         debug_assert!(path.starts_with('/') && !path.contains('#'));
         Self::new(is_tls, host(None, request)?, path)
     }
 
-    /// Makes a key of its parts.
+    /// Creates a key from its parts.
     ///
     /// # Errors
-    /// The key is too long.
+    /// Returns an error if the key is too long.
     pub fn new(is_tls: bool, host: &str, target: &str) -> Result<Self, Invalid> {
         let scheme = if is_tls { "https://" } else { "http://" };
         let default_port = if is_tls { ":443" } else { ":80" };
@@ -74,8 +74,8 @@ impl Key {
         })
     }
 
-    /// Returns a text with which keys begin as keys are written: scheme and host in lower case, and
-    /// a host that has ended without the scheme's own port. `None` without a scheme.
+    /// Normalizes a prefix of URLs to the spelling of keys: scheme and host in lower case, and a
+    /// complete host without the scheme's default port. Returns `None` without a scheme.
     pub fn prefix(text: &str) -> Option<String> {
         let (scheme, rest) = text.split_once("://")?;
         let scheme = scheme.to_ascii_lowercase();
@@ -87,7 +87,7 @@ impl Key {
         let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (host, target) = rest.split_at(host_end);
         let host = host.to_ascii_lowercase();
-        // Without a target, the port may be the beginning of a longer one.
+        // Without a path, the port may be the beginning of a longer one.
         let host = match target {
             "" => &host,
             _ => host.strip_suffix(port).unwrap_or(&host),
@@ -95,7 +95,7 @@ impl Key {
         Some(format!("{scheme}://{host}{target}"))
     }
 
-    /// Reads the text of a key.
+    /// Parses the text of a key.
     pub fn parse(text: &str) -> Option<Self> {
         let (is_tls, rest) = match text.strip_prefix("https://") {
             Some(rest) => (true, rest),
@@ -115,7 +115,7 @@ impl Key {
         Key::new(self.is_tls(), self.host(), &target).ok()
     }
 
-    /// Returns the key of another URL that a response names, if it is on the same host.
+    /// Returns the key of a URL that a response names, if it is on the same host.
     pub fn sibling(&self, reference: &str) -> Option<Self> {
         let origin = &self.text[..self.host_end as usize];
         if let Some(target) = reference.strip_prefix(origin) {
@@ -129,7 +129,7 @@ impl Key {
         if reference.starts_with('/') {
             return self.with_target(reference);
         }
-        // Relative to the last slash of the path.
+        // The reference is relative to the last slash of the path.
         let path = self.target().split('?').next().unwrap_or("/");
         let folder = &path[..=path.rfind('/')?];
         self.with_target(&format!("{folder}{reference}"))
@@ -147,22 +147,22 @@ impl Key {
         Some((url, chunk.parse().ok()?))
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host, with its port unless it is the scheme's own.
+    /// Returns the host, with its port unless it is the scheme's default.
     pub fn host(&self) -> &str {
         &self.text[self.host_start as usize..self.host_end as usize]
     }
 
-    /// Path and query.
+    /// Returns path and query.
     pub fn target(&self) -> &str {
         &self.text[self.host_end as usize..]
     }
 
-    /// Whether the scheme is `https`.
+    /// Returns true if the scheme is `https`.
     pub fn is_tls(&self) -> bool {
         self.host_start == 8
     }
@@ -174,8 +174,9 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns the host of a request. HTTP/2 has it in the target, HTTP/1.1 in Host; where both are
-/// present they must agree, because two programs could otherwise read two hosts in one request.
+/// Returns the host of a request. HTTP/2 has it in the target, HTTP/1.1 in Host. If both are
+/// present, they must agree, because two programs could otherwise see different hosts in one
+/// request.
 fn host<'a>(authority: Option<&'a str>, request: &'a impl Lines) -> Result<&'a str, Invalid> {
     let mut lines = request.lines(&HOST);
     let line = lines.next();
@@ -207,7 +208,7 @@ fn target(uri: &Uri) -> Result<&str, Invalid> {
     } else if target == "*" || target.is_empty() {
         Err(Invalid::Target)
     } else {
-        // `http://host?query` has an empty path.
+        // The path of `http://host?query` is empty.
         Err(Invalid::Target)
     }
 }

@@ -18,23 +18,23 @@ use std::mem::MaybeUninit;
 /// Maximum number of fields of a request that is read here.
 pub const FIELDS_MAX: usize = 64;
 
-/// Room for the fields of a request.
+/// Memory for the fields of a request.
 pub type Room<'b> = [MaybeUninit<httparse::Header<'b>>; FIELDS_MAX];
 
-/// What the bytes of a connection begin with.
+/// Classification of the first bytes of a connection.
 #[derive(Debug)]
 pub enum Begin<'h, 'b> {
-    /// A head that is not complete.
+    /// An incomplete head.
     Partial,
-    /// A plain request, whose head has a number of bytes.
+    /// A plain request, and the length of its head.
     Plain(Plain<'h, 'b>, usize),
-    /// Another request without content, whose head has a number of bytes.
+    /// Another request without content, and the length of its head.
     Single(usize),
-    /// Something else: a request with content, one that is malformed, another protocol.
+    /// Anything else: a request with content, a malformed request, or another protocol.
     Other,
 }
 
-/// A plain request.
+/// Parsed plain request.
 #[derive(Debug)]
 pub struct Plain<'h, 'b> {
     /// Whether the method is HEAD.
@@ -45,7 +45,7 @@ pub struct Plain<'h, 'b> {
 }
 
 impl Plain<'_, '_> {
-    /// Number of fields.
+    /// Returns the number of fields.
     pub fn field_count(&self) -> usize {
         self.fields.len()
     }
@@ -53,7 +53,7 @@ impl Plain<'_, '_> {
 
 impl Lines for Plain<'_, '_> {
     fn lines(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]> {
-        // A field of one connection selects no response.
+        // A field of a single connection cannot select a response.
         let is_hidden = *name == CONNECTION;
         let is_wanted = move |field: &&httparse::Header<'_>| {
             !is_hidden && field.name.eq_ignore_ascii_case(name.as_str())
@@ -65,7 +65,7 @@ impl Lines for Plain<'_, '_> {
     }
 }
 
-/// Reads the first request of a connection's bytes.
+/// Classifies the first request in the bytes of a connection.
 pub fn begin<'h, 'b>(bytes: &'b [u8], room: &'h mut Room<'b>) -> Begin<'h, 'b> {
     let mut request = httparse::Request::new(&mut []);
     let length = match request.parse_with_uninit_headers(bytes, room) {
@@ -77,7 +77,8 @@ pub fn begin<'h, 'b>(bytes: &'b [u8], room: &'h mut Room<'b>) -> Begin<'h, 'b> {
         return Begin::Other;
     };
     let fields: &[httparse::Header<'_>] = request.headers;
-    // The parser skips empty lines before a request, and accepts LF without CR.
+    // The parser skips empty lines before a request, and accepts LF without CR, but plain requests
+    // must have neither.
     if !bytes.starts_with(method.as_bytes()) || !has_usual_ends(&bytes[..length]) {
         return Begin::Other;
     }
@@ -108,7 +109,7 @@ pub fn begin<'h, 'b>(bytes: &'b [u8], room: &'h mut Room<'b>) -> Begin<'h, 'b> {
     }
 }
 
-/// Whether each line ends with CR and LF.
+/// Returns true if each line ends with CR and LF.
 fn has_usual_ends(head: &[u8]) -> bool {
     let mut before = 0;
     head.iter().all(|&byte| {

@@ -1,31 +1,31 @@
-//! Which kinds of fields a request has, found in one pass over their names, so that a request with
+//! Kinds of fields that a request has, found in one pass over their names, so that a request with
 //! few fields is not searched for dozens of others.
 
 use super::fields::{is_hop_by_hop, is_unkeyed};
 use hyper::header::HeaderMap;
 
-/// Kinds of fields.
+/// Set of kinds of fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Present(u16);
 
 impl Present {
-    /// Fields of one connection, and Connection, which may list more.
+    /// Fields of a single connection, including Connection, which may list more.
     pub const HOP_BY_HOP: Present = Present(1);
     /// Fields by which programs choose a response outside of the key.
     pub const UNKEYED: Present = Present(2);
-    /// Via.
+    /// The field Via.
     pub const VIA: Present = Present(4);
     /// Cache-Control and Pragma.
     pub const CACHE: Present = Present(8);
-    /// Conditions.
+    /// Fields that make a request conditional.
     pub const CONDITION: Present = Present(16);
-    /// Range.
+    /// The field Range.
     pub const RANGE: Present = Present(32);
     /// Content-Length and Transfer-Encoding.
     pub const FRAMING: Present = Present(64);
-    /// Expect.
+    /// The field Expect.
     pub const EXPECT: Present = Present(128);
-    /// Authorization.
+    /// The field Authorization.
     pub const CREDENTIALS: Present = Present(256);
 
     /// Length of the longest name that has a kind.
@@ -37,12 +37,12 @@ impl Present {
         Present(kinds.fold(0, |all, kind| all | kind.0))
     }
 
-    /// Returns the kinds of fields whose names may have capital letters.
+    /// Returns the kinds of fields by their names, in any case.
     pub fn of_names<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let mut all = Present::default();
         for name in names {
             let mut lower = [0; Present::NAME_BYTES_MAX];
-            // A longer name has no kind, unless it has an underscore.
+            // Longer names have no kind, unless they contain an underscore.
             let Some(lower) = lower.get_mut(..name.len()) else {
                 if is_unkeyed(name) {
                     all.0 |= Present::UNKEYED.0;
@@ -57,7 +57,7 @@ impl Present {
         all
     }
 
-    /// Whether there is a field of a kind.
+    /// Returns true if there is a field of this kind.
     pub fn has(self, kind: Present) -> bool {
         self.0 & kind.0 != 0
     }

@@ -6,34 +6,34 @@ use hyper::header::{HeaderMap, HeaderValue};
 /// which the specification allows.
 pub const RANGES_MAX: usize = 16;
 
-/// Part of a representation: first byte, and one past the last.
+/// Range of bytes in a representation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// One past the last byte.
+    /// Offset after the last byte.
     pub end: u64,
 }
 
 impl Range {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether it has no bytes.
+    /// Returns true if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.end <= self.start
     }
 
-    /// Value of Content-Range, with the length of the whole representation.
+    /// Returns the value of Content-Range. `whole` is the length of the whole representation.
     pub fn content_range(&self, whole: u64) -> HeaderValue {
         let text = format!("bytes {}-{}/{whole}", self.start, self.end - 1);
         HeaderValue::from_str(&text).expect("digits are plain ASCII")
     }
 }
 
-/// One range as it was requested.
+/// Range in the form in which it was requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spec {
     FromTo(u64, u64),
@@ -45,18 +45,18 @@ enum Spec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Requested(Vec<Spec>);
 
-/// What a request for ranges is answered with.
+/// Answer to a request for ranges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// These parts, in the requested order, without overlaps.
     Parts(Vec<Range>),
-    /// 416: no range begins inside of the representation.
+    /// Status 416: no range begins within the representation.
     Unsatisfiable,
 }
 
 impl Requested {
-    /// Reads the field Range. `None` if there is none, or if it is to be ignored: another unit, a
-    /// malformed list, too many ranges.
+    /// Parses the field Range. Returns `None` if it is absent or must be ignored: another unit, a
+    /// malformed list, or too many ranges.
     pub fn of(request: &HeaderMap) -> Option<Self> {
         let mut lines = request.get_all("range").iter();
         let line = lines.next()?;
@@ -85,12 +85,12 @@ impl Requested {
         (!specs.is_empty()).then_some(Requested(specs))
     }
 
-    /// Whether one range is requested.
+    /// Returns true if exactly one range is requested.
     pub fn is_single(&self) -> bool {
         self.0.len() == 1
     }
 
-    /// Whether one range is requested, and a part of a representation contains it.
+    /// Returns true if exactly one range is requested and `part` contains it.
     pub fn is_within(&self, part: Range, whole: u64) -> bool {
         match self.answer(whole) {
             Answer::Parts(parts) => match parts[..] {
@@ -101,8 +101,8 @@ impl Requested {
         }
     }
 
-    /// Returns the parts of a representation of `whole` bytes. Overlapping and adjacent ranges are
-    /// joined, so that the answer never has more bytes than the representation.
+    /// Returns the requested parts of a representation of `whole` bytes. Overlapping and adjacent
+    /// ranges are joined, so that the answer never has more bytes than the representation.
     pub fn answer(&self, whole: u64) -> Answer {
         let mut parts: Vec<Range> = vec![];
         for spec in &self.0 {
@@ -124,7 +124,7 @@ impl Requested {
                     part.end = part.end.max(other.end);
                     parts.remove(at);
                     place = place.min(at);
-                    // The wider part may touch those before.
+                    // The wider part may now touch earlier ones.
                     at = 0;
                 } else {
                     at += 1;
@@ -158,7 +158,7 @@ fn number(text: &[u8]) -> Option<u64> {
     if !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // A number beyond 64 bits is beyond every representation.
+    // A number beyond 64 bits is beyond the end of every representation.
     let add = |sum: u64, digit: &u8| {
         sum.saturating_mul(10)
             .saturating_add(u64::from(digit - b'0'))
@@ -166,8 +166,8 @@ fn number(text: &[u8]) -> Option<u64> {
     Some(text.iter().fold(0, add))
 }
 
-/// Reads Content-Range of a response with one part: the part, and the length of the whole
-/// representation. `None` if it is malformed or the length is not known.
+/// Parses Content-Range of a response with a single part. Returns the part and the length of the
+/// whole representation; `None` if the field is malformed or the length is unknown.
 pub fn content_range(response: &HeaderMap) -> Option<(Range, u64)> {
     let text = response.get("content-range")?.as_bytes();
     let (unit, rest) = text.split_at_checked(6)?;

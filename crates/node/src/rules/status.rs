@@ -1,4 +1,4 @@
-//! The field Cache-Status (RFC 9211): how a response came about.
+//! The field Cache-Status (RFC 9211), which describes how a cache handled a request.
 
 use super::freshness::Terms;
 use hyper::header::{HeaderName, HeaderValue};
@@ -6,10 +6,10 @@ use std::fmt::{self, Write};
 
 /// Name of the field.
 pub const FIELD: &str = "cache-status";
-/// The same, prepared.
+/// Name of the field as a `HeaderName`, so that it need not be parsed for each reply.
 pub const NAME: HeaderName = HeaderName::from_static(FIELD);
 
-/// Reason for which a request was forwarded: the cause of a miss.
+/// Cause of a miss: the reason why a request was forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forward {
     /// The method is not served from the cache.
@@ -67,7 +67,7 @@ pub struct CacheStatus {
     pub is_collapsed: bool,
     /// Remaining freshness in seconds; negative if the response is stale.
     pub ttl_seconds: Option<i64>,
-    /// What else is to be said, as a token.
+    /// Further detail, as a token.
     pub detail: Option<&'static str>,
 }
 
@@ -77,10 +77,10 @@ impl CacheStatus {
         self.ttl_seconds = Some(terms.remaining_ms(now_ms).div_euclid(1_000));
     }
 
-    /// Value of the field, beginning with the cache's name, which must be a token.
+    /// Returns the value of the field. It begins with the cache's name, which must be a token.
     pub fn value(&self, cache: &str) -> HeaderValue {
         let mut text = String::with_capacity(64);
-        // A string can be written to.
+        // Writing to a string cannot fail.
         let _ = self.write(cache, &mut text);
         HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("mayfly"))
     }
@@ -88,7 +88,7 @@ impl CacheStatus {
     /// Writes the value of the field.
     ///
     /// # Errors
-    /// Those of `text`.
+    /// Returns an error if writing to `text` fails.
     pub fn write(&self, cache: &str, text: &mut impl Write) -> fmt::Result {
         text.write_str(cache)?;
         match self.forward {

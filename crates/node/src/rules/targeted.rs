@@ -13,13 +13,13 @@ pub const FIELD: &str = "cdn-cache-control";
 /// Maximum number of bytes of all lines together. A longer field is ignored.
 const BYTES_MAX: usize = 4_096;
 
-/// Value of a member of the dictionary.
+/// Value of a dictionary member.
 #[derive(Clone, PartialEq, Debug)]
 enum Item {
     Integer(i64),
     Boolean(bool),
     String(String),
-    /// A type that no directive has: a decimal, a token, bytes, a date, or a list.
+    /// A value of a type that no directive has: a decimal, a token, bytes, a date, or a list.
     Other,
 }
 
@@ -46,8 +46,8 @@ pub fn directives(headers: &HeaderMap) -> Option<Directives> {
     Some(directives)
 }
 
-/// Applies one member; the last of repeated ones counts, as in every dictionary. Returns `None` if
-/// its type is wrong.
+/// Applies a member. If a name is repeated, its last member counts, as in every dictionary. Returns
+/// `None` if the value has the wrong type.
 fn set(directives: &mut Directives, name: &str, item: &Item) -> Option<()> {
     let seconds = || match item {
         Item::Integer(number) => Some(u64::try_from(*number).unwrap_or(0).min(SECONDS_MAX)),
@@ -75,7 +75,7 @@ fn set(directives: &mut Directives, name: &str, item: &Item) -> Option<()> {
     Some(())
 }
 
-/// Returns whether the directive concerns the whole response. A string lists fields instead.
+/// Returns true if the directive concerns the whole response. A string lists fields instead.
 fn flag_or_list(directives: &mut Directives, item: &Item) -> Option<bool> {
     match item {
         Item::Boolean(is_set) => Some(*is_set),
@@ -91,7 +91,7 @@ fn flag_or_list(directives: &mut Directives, item: &Item) -> Option<bool> {
     }
 }
 
-/// The rest of the text.
+/// Parser with the rest of the text.
 struct Parser<'a>(&'a [u8]);
 
 impl Parser<'_> {
@@ -115,7 +115,7 @@ impl Parser<'_> {
                 return None;
             }
             self.skip(b" \t");
-            // A comma must not be the end.
+            // The text must not end with a comma.
             self.0.first()?;
         }
         Some(members)
@@ -192,7 +192,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Numbers have at most 15 digits, 12 of them before a decimal point and 3 behind it.
+    /// Parses a number, which has at most 15 digits: 12 of them before a decimal point and 3 behind
+    /// it.
     fn number(&mut self) -> Option<Item> {
         let is_negative = self.take(b'-');
         let digits = self.while_true(u8::is_ascii_digit);

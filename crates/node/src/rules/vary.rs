@@ -6,14 +6,14 @@ use hyper::header::{HeaderMap, HeaderName};
 /// Maximum number of fields that Vary may list. A response with more is not stored.
 const FIELDS_MAX: usize = 16;
 
-/// Request fields that a response was selected by, with their normalised values; `None` for an
+/// Request fields by which a response was selected, with their normalized values; `None` for an
 /// absent field.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection(Vec<(HeaderName, Option<Vec<u8>>)>);
 
 impl Selection {
-    /// Reads Vary of a response and the fields that it lists of the request. Returns `None` if the
-    /// response must not be reused: `*`, a malformed name, or too many names.
+    /// Reads the request fields that the response lists in Vary. Returns `None` if the response
+    /// must not be reused: `*`, a malformed name, or too many names.
     pub fn of(request: &impl Lines, response: &HeaderMap) -> Option<Self> {
         let mut fields: Vec<(HeaderName, Option<Vec<u8>>)> = vec![];
         for line in response.get_all("vary") {
@@ -22,7 +22,7 @@ impl Selection {
                 if name.is_empty() {
                     continue;
                 }
-                // `*` is a valid token, so that it needs a test of its own.
+                // `*` is a valid token, and must be checked separately.
                 let name = HeaderName::from_bytes(name)
                     .ok()
                     .filter(|name| name != "*")?;
@@ -45,27 +45,27 @@ impl Selection {
         &self.0
     }
 
-    /// Makes a selection of fields that [`Selection::fields`] has returned.
+    /// Creates a selection from fields that [`Selection::fields`] has returned.
     pub fn from_fields(fields: Vec<(HeaderName, Option<Vec<u8>>)>) -> Self {
         Selection(fields)
     }
 
-    /// Whether a request has the same values.
+    /// Returns true if a request has the same values.
     pub fn matches(&self, request: &impl Lines) -> bool {
         let is_equal =
             |(name, value): &(HeaderName, Option<Vec<u8>>)| normalised(name, request) == *value;
         self.0.iter().all(is_equal)
     }
 
-    /// Bytes that it takes.
+    /// Returns the size in memory in bytes.
     pub fn bytes(&self) -> usize {
         let of = |value: &Option<Vec<u8>>| 56 + value.as_ref().map_or(0, Vec::len);
         self.0.iter().map(|(_, value)| of(value)).sum()
     }
 }
 
-/// Joins the lines of a field and removes white space around commas. In fields that list
-/// preferences, case and order are removed, too, because each member carries its own weight.
+/// Joins the lines of a field, and removes white space around commas. For fields that list
+/// preferences, case and order are also removed, because each member has its own weight.
 fn normalised(name: &HeaderName, request: &impl Lines) -> Option<Vec<u8>> {
     let mut members: Vec<Vec<u8>> = vec![];
     for line in request.lines(name) {

@@ -1,4 +1,5 @@
-//! The order of storing a response and showing its end, with a body that is fed by hand.
+//! Tests of the order in which a response is stored and its end is shown, with a body supplied by
+//! hand.
 
 use super::*;
 use crate::body::tests::Fed;
@@ -67,8 +68,8 @@ fn storing(length: Option<u64>) -> Storing {
     }
 }
 
-/// Before the last bytes were kept back, a client could request the response again, or end its
-/// connection and so permit a stop, while the response was not stored.
+/// Regression: a client could request a response again, or end its connection and so permit a stop,
+/// before the response was stored.
 #[test]
 fn the_last_bytes_of_a_known_length_come_when_the_response_is_stored() {
     let runtime = runtime();
@@ -135,7 +136,8 @@ fn content_that_is_not_as_long_as_announced_is_not_stored() {
     }
 }
 
-/// Clients that waited for a fetch that failed began one of their own each, and waited again.
+/// Regression: after a fetch failed, each client that had waited for it began a fetch of its own,
+/// and waited again.
 #[test]
 fn a_request_that_waits_for_a_fetch_that_fails_is_answered_with_the_stale_response() {
     let (runtime, node) = (runtime(), node());
