@@ -1,5 +1,5 @@
-//! Allocation of room for new objects: in a segment that the writer fills, or in a new one. New
-//! segments become free by expiry and eviction, which are done ahead of need as far as possible.
+//! Allocation of room for new objects, in a segment that the writer is filling or in a new one.
+//! Expiry and eviction free segments, as far ahead of need as possible.
 
 use crate::engine::Segcache;
 use crate::storage::{FLUSHED, Lifetime, Location, Objects, Placement, Refused, UsageValues};
@@ -8,8 +8,8 @@ use crate::sync::spin_loop;
 use crate::writer::Writer;
 use policy::{Budget, Tick};
 
-/// Maximum number of attempts of a writer to free a segment. It may need several, because other
-/// writers may take what it has freed.
+/// Maximum number of attempts of a writer to free a segment. Several may be needed, because other
+/// writers may take the segments that it has freed.
 const TRIES: u32 = 16;
 
 impl<C: Objects> Segcache<C> {
@@ -42,8 +42,8 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Returns the deadline that an object would get if it were stored now with this TTL in
-    /// milliseconds, and the best open segment had room for it.
+    /// Returns the deadline that an object with this TTL in milliseconds would get if it were
+    /// stored now and the best open segment had room for it.
     pub fn would_end(&self, writer: &Writer, ttl_ms: u64, now: Tick) -> Tick {
         let placement = Placement::new(Lifetime::For(ttl_ms), writer.open.pressure(), now);
         let best = writer.open.best(&placement);
@@ -96,8 +96,8 @@ impl<C: Objects> Segcache<C> {
         Err(Refused::Full)
     }
 
-    /// Does a part of the eviction or expiry that will be needed, so that no request has to do all
-    /// of it.
+    /// Does a part of the eviction or expiry that will be needed, so that no single request has to
+    /// do all of it.
     #[inline]
     pub(crate) fn work_ahead(&self, writer: &mut Writer, words: u32, now: Tick) {
         let directory = self.storage.directory();
@@ -155,8 +155,8 @@ impl<C: Objects> Segcache<C> {
     }
 
     /// Removes expired objects and continues the writer's eviction, within a budget of objects.
-    /// Returns whether there is more to do. Each writing thread calls this now and then, even if it
-    /// writes nothing.
+    /// Returns true if there is more to do. Each writing thread must call this regularly, even if
+    /// it writes nothing.
     pub fn maintain(&self, writer: &mut Writer, now: Tick, budget: &mut Budget) -> bool {
         let evictor = self.evictor();
         loop {
@@ -172,7 +172,7 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Earliest time at which [`Segcache::maintain`] may find expired objects; 0 after
+    /// Returns the earliest time at which [`Segcache::maintain`] may find expired objects; 0 after
     /// [`Segcache::clear`].
     pub fn next_due(&self) -> Option<Tick> {
         match self.storage.directory().next_due() {

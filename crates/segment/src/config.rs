@@ -5,28 +5,28 @@ use policy::any::PolicySpec;
 use std::fmt;
 use std::str::FromStr;
 
-/// Default bytes of a segment.
+/// Default size of a segment in bytes.
 pub const SEGMENT_BYTES: usize = 1 << 20;
-/// Minimum bytes of a segment.
+/// Minimum size of a segment in bytes.
 pub const SEGMENT_BYTES_MIN: usize = if cfg!(loom) { 64 } else { 4 << 10 };
-/// Maximum bytes of a segment.
+/// Maximum size of a segment in bytes.
 pub const SEGMENT_BYTES_MAX: usize = SEGMENT_WORDS_MAX as usize * WORD;
-/// Default number of segments that a merge takes.
+/// Default number of segments per merge.
 pub const MERGED: u8 = 4;
-/// Default number of segments that a merge of `gl-cache` takes.
+/// Default number of segments per merge of `gl-cache`.
 pub const MERGED_LEARNED: u8 = 5;
-/// Maximum number of segments that a merge takes.
+/// Maximum number of segments per merge.
 pub const MERGED_MAX: u8 = 16;
 
-/// Which segments are evicted when memory is short.
+/// Rule that selects the segments to evict when memory is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
-    /// By age: those segments of one TTL bucket that were filled longest ago are merged into fewer,
-    /// which keep the objects most frequently requested for their size.
+    /// By age: the segments of one TTL bucket that were filled longest ago are merged into fewer,
+    /// which keep the objects with the most requests per size.
     #[default]
     Rent,
     /// In turn, as in the source: consecutive segments of the next TTL bucket are merged into one,
-    /// which keeps the objects most frequently requested for their size.
+    /// which keeps the objects with the most requests per size.
     Merge,
     /// The segment that was opened first.
     Fifo,
@@ -41,9 +41,9 @@ pub enum Eviction {
     /// SIEVE over segments.
     Sieve,
     /// Experimental: the segments with the least learned utility, merged with their neighbours.
-    /// While nothing has been learned, the same as `Rent`.
+    /// Until a model is trained, it works like `Rent`.
     GlCache,
-    /// No segment is evicted. Objects for which there is no room are refused.
+    /// No segment is evicted. Objects that do not fit are refused.
     None,
 }
 
@@ -62,7 +62,7 @@ impl Eviction {
         Eviction::None,
     ];
 
-    /// The name in options.
+    /// Returns the name in options.
     pub fn name(self) -> &'static str {
         match self {
             Eviction::Rent => "rent",
@@ -78,17 +78,18 @@ impl Eviction {
         }
     }
 
-    /// Whether it merges segments.
+    /// Returns true if this eviction merges segments.
     pub(crate) fn merges(self) -> bool {
         matches!(self, Eviction::Rent | Eviction::Merge | Eviction::GlCache)
     }
 
-    /// Whether it uses a learned ranking of segments. If so, the host must run a learner.
+    /// Returns true if this eviction uses a learned ranking of segments. The host must then run a
+    /// learner.
     pub fn learns(self) -> bool {
         self == Eviction::GlCache
     }
 
-    /// Default number of segments that it merges.
+    /// Returns the default number of segments that it merges.
     pub(crate) fn merged(self) -> u8 {
         match self {
             Eviction::GlCache => MERGED_LEARNED,
@@ -96,7 +97,7 @@ impl Eviction {
         }
     }
 
-    /// The replacement policy over segments that it uses, if any.
+    /// Returns the replacement policy over segments that it uses, if any.
     pub(crate) fn policy(self) -> Option<PolicySpec> {
         match self {
             Eviction::Fifo | Eviction::Random | Eviction::S3Fifo | Eviction::Sieve => Some(
@@ -134,20 +135,21 @@ impl FromStr for Eviction {
 /// Configuration of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Maximum bytes of everything: segments, headers, and the hash table, which lies in segments
-    /// too.
+    /// Maximum total memory in bytes: segments, headers, and the hash table, which is also stored
+    /// in segments.
     pub memory_bytes: u64,
-    /// Bytes of a segment: a power of two from [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
+    /// Size of a segment in bytes: a power of two from [`SEGMENT_BYTES_MIN`] to
+    /// [`SEGMENT_BYTES_MAX`].
     pub segment_bytes: usize,
     /// Maximum number of writing threads.
     pub writers: u16,
-    /// Which segments are evicted when memory is short.
+    /// Rule that selects the segments to evict when memory is short.
     pub eviction: Eviction,
-    /// Number of segments that a merge takes, from 2 to [`MERGED_MAX`]; 0: the eviction's default.
+    /// Number of segments per merge, from 2 to [`MERGED_MAX`]; 0 selects the eviction's default.
     pub merged: u8,
-    /// Seed of every random decision.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// Secret of the hash of keys.
+    /// Secret key of the hash function.
     pub hash_key: [u64; 2],
 }
 
@@ -165,18 +167,18 @@ impl Default for Config {
     }
 }
 
-/// Reason for which a configuration is rejected.
+/// Reason why a configuration is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// The size of a segment is not a power of two, or out of bounds.
+    /// The size of a segment is not a power of two, or is out of bounds.
     SegmentBytes,
     /// The number of segments to merge is out of bounds.
     Merged,
-    /// There must be at least one writer.
+    /// There is no writer.
     Writers,
     /// The memory is too small for the table and the segments that each writer needs.
     TooSmall {
-        /// Bytes that would be enough.
+        /// Sufficient memory in bytes.
         needed_bytes: u64,
     },
 }
@@ -201,7 +203,8 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Number of free segments that only merges may take, so that each writer can always merge.
+    /// Returns the number of free segments that only merges may take, so that each writer can
+    /// always merge.
     pub(crate) fn reserve(&self) -> u32 {
         match self.eviction.merges() {
             true => u32::from(self.writers),
@@ -209,13 +212,13 @@ impl Config {
         }
     }
 
-    /// Minimum number of segments: one for the table, an open one for each writer, the reserve for
-    /// merges, and three to evict from.
+    /// Returns the minimum number of segments: one for the table, an open one per writer, the
+    /// reserve for merges, and three to evict from.
     pub(crate) fn segments_least(&self) -> u64 {
         1 + u64::from(self.writers) + u64::from(self.reserve()) + 3
     }
 
-    /// Maximum number of open segments of a writer: its share of half of all segments.
+    /// Returns the maximum number of open segments per writer: its share of half of all segments.
     pub(crate) fn open_max(&self) -> usize {
         let writers = 2 * u64::from(self.writers.max(1));
         let share = self.memory_bytes / self.segment_bytes.max(1) as u64 / writers;
@@ -237,8 +240,8 @@ impl Config {
         Ok(())
     }
 
-    /// Number of segments that fit into the memory. Each takes `each_bytes`, and the rest of the
-    /// engine takes `fixed_bytes`.
+    /// Returns the number of segments that fit into the memory. Each takes `each_bytes`, and the
+    /// rest of the engine takes `fixed_bytes`.
     pub(crate) fn segments(&self, each_bytes: u64, fixed_bytes: u64) -> Result<u32, ConfigError> {
         let least = self.segments_least();
         let count = self.memory_bytes.saturating_sub(fixed_bytes) / each_bytes;
@@ -250,7 +253,7 @@ impl Config {
         Ok(u32::try_from(count).map_or(SEGMENTS_MAX, |count| count.min(SEGMENTS_MAX)))
     }
 
-    /// Checks that an engine of this many segments has as many as the eviction needs.
+    /// Checks that an engine with this many segments has as many as the eviction needs.
     pub(crate) fn check_segments(&self, segments: u64) -> Result<(), ConfigError> {
         let missing = self.segments_least().saturating_sub(segments);
         match missing {

@@ -1,4 +1,4 @@
-//! The engine: storage and eviction joined, and the requests that all kinds of content share.
+//! The engine: storage and eviction combined, and the requests that all kinds of content share.
 
 use crate::config::{Config, ConfigError, Eviction};
 use crate::eviction::{EvictionState, Evictor, Learning, Plan, Ranked, Store, ranked};
@@ -11,8 +11,8 @@ use crate::writer::Writer;
 use policy::Tick;
 use std::sync::PoisonError;
 
-/// A cache of segments. Reads take no lock; any thread may read, and write with a [`Writer`] of its
-/// own.
+/// Cache of segments. Reads take no lock. Any thread may read, and may write with a [`Writer`] of
+/// its own.
 #[derive(Debug)]
 pub struct Segcache<C = Stored> {
     pub(crate) storage: Store<C>,
@@ -22,14 +22,14 @@ pub struct Segcache<C = Stored> {
     writer_bytes: u64,
 }
 
-/// Sizes of what an engine keeps in a file.
+/// Sizes of an engine's data in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSizes {
     /// Number of segments.
     pub segment_count: u32,
-    /// Bytes of the segments.
+    /// Total size of the segments in bytes.
     pub segments_bytes: u64,
-    /// Maximum number of numbers that [`Segcache::save`] returns.
+    /// Maximum number of words that [`Segcache::save`] returns.
     pub saved_words_max: u64,
 }
 
@@ -39,9 +39,9 @@ struct Sizes {
     count: u32,
     /// Words of a segment.
     capacity: u32,
-    /// Bytes of a segment with its share of the directories.
+    /// Size of a segment with its share of the directories, in bytes.
     each_bytes: u64,
-    /// Bytes that do not depend on the number of segments.
+    /// Memory in bytes that does not depend on the number of segments.
     fixed_bytes: u64,
     writer_bytes: u64,
     learning: Learning,
@@ -52,18 +52,18 @@ fn directory(config: &Config, count: u32, ranked: Option<Ranked>) -> Directory<P
 }
 
 impl<C: Objects> Segcache<C> {
-    /// Checks a configuration without the allocation of an engine.
+    /// Checks a configuration without allocating an engine.
     ///
     /// # Errors
-    /// The errors of [`Segcache::new`].
+    /// Returns the same errors as [`Segcache::new`].
     pub fn check_config(config: &Config) -> Result<(), ConfigError> {
         Self::sizes(config).map(drop)
     }
 
-    /// An empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// Sizes that are out of bounds, or memory that is too small for them.
+    /// Returns an error if a size is out of bounds or the memory is too small for the sizes.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let sizes = Self::sizes(config)?;
         let count = sizes.count;
@@ -79,10 +79,10 @@ impl<C: Objects> Segcache<C> {
         Ok(Self::with(config, storage.ok_or(too_small)?, sizes))
     }
 
-    /// Returns the sizes of what an engine in a file keeps there.
+    /// Returns the sizes of the data that an engine in a file stores there.
     ///
     /// # Errors
-    /// The errors of [`Segcache::new`].
+    /// Returns the same errors as [`Segcache::new`].
     pub fn file_sizes(config: &Config) -> Result<FileSizes, ConfigError> {
         let Sizes {
             count, capacity, ..
@@ -94,17 +94,18 @@ impl<C: Objects> Segcache<C> {
         })
     }
 
-    /// An engine whose segments are in a file, from byte `offset` on, a multiple of the size of a
-    /// page. The file must have [`FileSizes::segments_bytes`] from there on, all of them backed by
-    /// storage, and keep them as long as the engine is used; nothing else may change it. With
-    /// `saved`, the engine continues with the objects of the one that has returned these numbers
-    /// from [`Segcache::save`], under the same `hash_key`; otherwise it is empty.
+    /// Creates an engine whose segments are stored in a file, beginning at byte `offset`, which
+    /// must be a multiple of the page size. The file must have [`FileSizes::segments_bytes`] from
+    /// there on, fully backed by storage. It must keep them while the engine is used, and nothing
+    /// else may change them. With `saved`, the engine continues with the objects of an engine that
+    /// returned these words from [`Segcache::save`], under the same `hash_key`; otherwise it is
+    /// empty.
     ///
-    /// Returns `None` if what was saved and the segments are damaged or do not fit together. The
-    /// time of a restore grows with the number of objects, not with their values.
+    /// Returns `None` if the saved words and the segments are damaged or do not match. The duration
+    /// of a restore grows with the number of objects, not with the size of their values.
     ///
     /// # Errors
-    /// The errors of [`Segcache::new`], or an error of the system.
+    /// Returns the same errors as [`Segcache::new`], or an error of the operating system.
     #[cfg(all(target_os = "linux", not(any(loom, miri))))]
     pub fn in_file(
         config: &Config,
@@ -133,8 +134,8 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Finishes a writer's eviction and seals its segments, as [`Segcache::close`] does. The writer
-    /// may be used again.
+    /// Finishes a writer's eviction and seals its segments, like [`Segcache::close`]. The writer
+    /// can still be used.
     pub fn settle(&self, writer: &mut Writer) {
         self.finish_job(writer);
         while !writer.open.is_empty() {
@@ -142,8 +143,9 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Returns what an engine needs beside its segments to continue with them. All writers are
-    /// closed or settled, and no thread writes from now on. `None` if that is not so.
+    /// Returns the data beside the segments that an engine needs to continue with them. All writers
+    /// must be closed or settled, and no thread may write from now on; otherwise the result is
+    /// `None`.
     pub fn save(&self) -> Option<Vec<u64>> {
         self.storage.save()
     }
@@ -203,12 +205,13 @@ impl<C: Objects> Segcache<C> {
         self.writer_ids().push(writer.id);
     }
 
-    /// Maximum memory that the engine takes, in bytes.
+    /// Returns the maximum memory of the engine in bytes.
     pub fn memory_limit(&self) -> u64 {
         self.eviction.config().memory_bytes
     }
 
-    /// Bytes that the contents take outside the segments; 0 where segments hold the objects.
+    /// Returns the memory in bytes that contents take outside the segments; 0 if segments hold the
+    /// objects.
     pub fn content_bytes(&self) -> u64 {
         self.storage.content_bytes() as u64
     }
@@ -219,8 +222,8 @@ impl<C: Objects> Segcache<C> {
         self.storage.prefetch(key.hash);
     }
 
-    /// Reads an unexpired object without a lock. `take` copies what the caller needs; it may be
-    /// called again, and must begin by dropping what it copied before. If `counts`, this is a
+    /// Reads an unexpired object without a lock. `take` copies the data that the caller needs. It
+    /// may be called again, and must first drop its earlier copy. If `counts`, the read counts as a
     /// request for the object.
     #[inline(always)]
     pub(crate) fn read<R>(
@@ -238,16 +241,17 @@ impl<C: Objects> Segcache<C> {
         taken
     }
 
-    /// Whether a key is present. This is a request for it.
+    /// Returns true if a key is present. This counts as a request for the key.
     #[inline]
     pub fn contains(&self, key: &Key<C::Key<'_>>, now: Tick) -> bool {
         self.read(key, now, true, |_, _| Some(())).is_some()
     }
 
-    /// Stores an object under a condition, for `ttl_ms` milliseconds; `None`: without a deadline.
+    /// Stores an object if a condition holds. It expires after `ttl_ms` milliseconds, or never if
+    /// that is `None`.
     ///
     /// # Errors
-    /// [`Refused`]. Nothing has changed then.
+    /// Returns [`Refused`] if the object was not stored; then nothing has changed.
     pub fn store(
         &self,
         writer: &mut Writer,
@@ -261,11 +265,11 @@ impl<C: Objects> Segcache<C> {
         self.store_for(writer, key, value, lifetime, condition, now)
     }
 
-    /// Stores an object that keeps a deadline which the engine returned before. A deadline that is
-    /// kept again and again becomes earlier once, by less than the width of its TTL bucket.
+    /// Stores an object with a deadline that the engine returned before. If a deadline is kept
+    /// repeatedly, it becomes earlier once, by less than the width of its TTL bucket.
     ///
     /// # Errors
-    /// [`Refused`]. Nothing has changed then.
+    /// Returns [`Refused`] if the object was not stored; then nothing has changed.
     pub fn store_until(
         &self,
         writer: &mut Writer,
@@ -292,8 +296,8 @@ impl<C: Objects> Segcache<C> {
         let capacity = self.storage.heap().capacity();
         let words = C::words(key.key, value).filter(|&words| words <= capacity);
         let words = words.ok_or(Refused::TooLarge)?;
-        // Checked before room is reserved, because most refusals are found here. The insertion
-        // checks again.
+        // Most refusals are found here, before room is reserved. The insertion checks the condition
+        // again.
         if condition != Condition::Always {
             let cas = self.read(key, now, false, |_, receipt| Some(receipt.cas));
             condition.check(cas)?;
@@ -319,10 +323,10 @@ impl<C: Objects> Segcache<C> {
         }
     }
 
-    /// Removes a key under a condition. Returns whether it was present and had not expired.
+    /// Removes a key if a condition holds. Returns true if it was present and had not expired.
     ///
     /// # Errors
-    /// The condition did not hold.
+    /// Returns [`Refused`] if the condition did not hold.
     pub fn delete(
         &self,
         key: &Key<C::Key<'_>>,
@@ -352,35 +356,34 @@ impl<C: Objects> Segcache<C> {
         self.evictor().flush();
     }
 
-    /// The eviction in force.
+    /// Returns the current eviction.
     pub fn eviction(&self) -> Eviction {
         self.eviction.eviction()
     }
 
-    /// Puts another eviction in force. Any thread may call this at any time.
+    /// Changes the eviction. Any thread may call this at any time.
     ///
     /// # Errors
-    ///
-    /// There are fewer segments than a merging eviction needs with its reserve. Nothing has changed
-    /// then.
+    /// Returns an error if there are fewer segments than a merging eviction needs with its reserve;
+    /// then nothing has changed.
     pub fn set_eviction(&self, eviction: Eviction) -> Result<(), ConfigError> {
         self.evictor().set(eviction)
     }
 
-    /// Bytes of the table of watched keys, which `gl-cache` needs.
+    /// Returns the size of the table of watched keys in bytes, which `gl-cache` needs.
     pub fn learning_bytes(&self) -> u64 {
         let memory_bytes = self.eviction.config().memory_bytes;
         self.eviction.learning.watch.bytes(memory_bytes)
     }
 
-    /// Bytes of everything that is not in segments.
+    /// Returns the memory outside of the segments, in bytes.
     pub(crate) fn directory_bytes(&self) -> u64 {
         let storage = self.storage.directory_bytes() + size_of::<Self>();
         self.writer_bytes + self.learning_bytes() + storage as u64
     }
 
-    /// Panics if the engine's data structures are inconsistent. For tests and fuzzers, while no
-    /// thread writes; slow.
+    /// Panics if the engine's data structures are inconsistent. For tests and fuzzers; slow. No
+    /// thread may write meanwhile.
     pub fn check(&self) {
         self.storage.check();
         let taken = self.storage.taken_bytes() + self.storage.directory_bytes();
@@ -420,8 +423,8 @@ mod tests {
         (0..numbers).filter(is_found).collect()
     }
 
-    /// While all locks are held, an object is half written and a merge half done. A reader that
-    /// took a lock or waited for a writer would never return.
+    /// All locks are held, an object is half written, and a merge is half done. A reader that took
+    /// a lock or waited for a writer would never return.
     #[test]
     fn readers_wait_for_no_lock() {
         const NUMBERS: u32 = if cfg!(miri) { 400 } else { 2_000 };

@@ -1,4 +1,4 @@
-//! Experimental: the engine's interface to a learner, for the eviction `gl-cache`.
+//! Experimental: interface between the engine and a learner, for the eviction `gl-cache`.
 
 use crate::engine::Segcache;
 use crate::eviction::SegmentName;

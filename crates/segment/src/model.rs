@@ -1,12 +1,12 @@
-//! Loom's models of the engine's code without locks: each is run in every order of its threads'
-//! steps, with every value that the language lets a load see, up to a number of preemptions.
+//! Loom models of the lock-free code. Loom runs each model in every order of its threads' steps,
+//! with every value that the language lets a load see, up to a number of preemptions.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --package mayfly-cache-segment --lib model      2 preemptions
 //! LOOM_MAX_PREEMPTIONS=3 …                                                    more
 //! ```
-//! The code is the engine's own. Its segments are of one cache line, and its table begins with one
-//! chain.
+//! The models run the engine's own code. Its segments have one cache line, and its table begins
+//! with one chain.
 
 use crate::config::{Config, ConfigError, Eviction};
 use crate::engine::Segcache;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const NOW: Tick = Tick(5_000);
 
-/// The smallest possible engine.
+/// Creates the smallest possible engine.
 fn engine(eviction: Eviction, writers: u16) -> Arc<Segcache> {
     let config = |memory_bytes| Config {
         memory_bytes,
@@ -47,7 +47,7 @@ fn set(cache: &Segcache, writer: &mut Writer, key: &[u8; 1]) {
     assert!(stored.is_ok());
 }
 
-/// Whether a key is found. Panics if the value is that of another key.
+/// Returns true if a key is found. Panics if the value belongs to another key.
 fn get(cache: &Segcache, key: &[u8; 1]) -> bool {
     let mut out = vec![];
     let found = cache.get(&cache.key(key), NOW, &mut out);

@@ -1,18 +1,19 @@
-//! Sizes and counts of an engine.
+//! Sizes and counters of an engine.
 
 use crate::engine::Segcache;
 use crate::storage::{NEVER, Objects, WORD};
 use crate::sync::Ordering::Relaxed;
 use policy::Tick;
 
-/// Sizes and counts. Sizes are exact if no thread writes.
+/// Sizes and counters of an engine. Sizes are exact if no thread writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Number of objects that can be found, expired ones that are still in memory included.
+    /// Number of objects in the table, including expired ones that are still in memory.
     pub items: u64,
-    /// Bytes of these objects in segments: metadata, key and value, rounded up to a multiple of 8.
+    /// Size in segments of the objects in the table, in bytes: metadata, key and value, rounded up
+    /// to a multiple of 8.
     pub live_bytes: u64,
-    /// Bytes of segments that are taken by objects, including removed ones.
+    /// Size in segments of all objects, including removed ones, in bytes.
     pub used_bytes: u64,
     /// Number of segments that hold objects.
     pub segments_held: u64,
@@ -20,15 +21,15 @@ pub struct Stats {
     pub segments_free: u64,
     /// Number of segments that hold the hash table.
     pub segments_table: u64,
-    /// Bytes of a segment.
+    /// Size of a segment in bytes.
     pub segment_bytes: u64,
     /// Number of cache lines of the hash table in use.
     pub table_lines: u64,
     /// Number of chains of the hash table.
     pub table_chains: u64,
-    /// Bytes of directories, headers and writers.
+    /// Size of directories, headers and writers in bytes.
     pub directory_bytes: u64,
-    /// Bytes taken from the system: segments that were ever used, and directories.
+    /// Memory taken from the system in bytes: all segments that were ever used, and directories.
     pub memory_bytes: u64,
     /// Number of objects removed because their deadline had passed.
     pub expired: u64,
@@ -42,16 +43,16 @@ pub struct Stats {
     pub crowded_out: u64,
     /// Number of merges.
     pub merges: u64,
-    /// Number of segments evicted, merged ones included.
+    /// Number of segments evicted, including merged ones.
     pub segments_evicted: u64,
-    /// Number of segments evicted because of a learned ranking, those that they were merged with
-    /// included.
+    /// Number of segments evicted because of a learned ranking, including the segments with which
+    /// they were merged.
     pub segments_ranked: u64,
     /// Number of segments removed because their deadline had passed.
     pub segments_expired: u64,
     /// Number of scans for expired segments.
     pub expiry_scans: u64,
-    /// Number of segments that these scans have looked at.
+    /// Number of segments that these scans have checked.
     pub heads_read: u64,
 }
 
@@ -60,18 +61,18 @@ pub struct Stats {
 pub struct Census {
     /// Number of objects that have not expired.
     pub live: u64,
-    /// Number of those that have a deadline.
+    /// Number of unexpired objects that have a deadline.
     pub with_deadline_count: u64,
     /// Number of expired objects that are still in memory.
     pub dead: u64,
-    /// Bytes of the expired objects.
+    /// Size of the expired objects in bytes.
     pub dead_bytes: u64,
     /// Mean remaining TTL of the objects with a deadline, in milliseconds.
     pub mean_ttl_ms: u64,
 }
 
 impl Stats {
-    /// Returns the bytes in use that are not payload, if the live objects have `payload_bytes`
+    /// Returns the bytes in use that are not payload, where the live objects have `payload_bytes`
     /// bytes of keys and values.
     pub fn overhead_bytes(&self, payload_bytes: u64) -> u64 {
         let held = (self.segments_held + self.segments_table) * self.segment_bytes;
@@ -80,33 +81,33 @@ impl Stats {
 }
 
 impl<C: Objects> Segcache<C> {
-    /// Number of objects that can be found, expired ones that are still in memory included.
+    /// Returns the number of objects in the table, including expired ones that are still in memory.
     pub fn len(&self) -> u64 {
         self.storage.item_count()
     }
 
-    /// Whether there is no object.
+    /// Returns true if the table has no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of objects removed because their deadline had passed.
+    /// Returns the number of objects removed because their deadline had passed.
     pub fn expired(&self) -> u64 {
         self.eviction.counters.expired.load(Relaxed)
     }
 
-    /// Returns the bytes of memory in use, in segments and outside. It does not read each segment,
-    /// unlike [`Segcache::stats`].
+    /// Returns the memory in use in bytes, in segments and outside. Unlike [`Segcache::stats`], it
+    /// does not read every segment.
     pub fn memory_bytes(&self) -> u64 {
         self.directory_bytes() + self.storage.taken_bytes() as u64
     }
 
-    /// Number of segments opened so far.
+    /// Returns the number of segments opened so far.
     pub fn segments_begun(&self) -> u64 {
         self.eviction.learning.opened.load(Relaxed)
     }
 
-    /// Returns sizes and counts. Reads the header of each segment.
+    /// Returns sizes and counters. It reads the header of every segment.
     pub fn stats(&self) -> Stats {
         let (heap, table) = (self.storage.heap(), self.storage.table());
         let (counters, learning) = (&self.eviction.counters, &self.eviction.learning);
@@ -145,7 +146,7 @@ impl<C: Objects> Segcache<C> {
         stats
     }
 
-    /// Counts objects by state. Reads the header of each segment.
+    /// Counts the objects by state. It reads the header of every segment.
     pub fn census(&self, now: Tick) -> Census {
         let mut census = Census::default();
         let mut left_ms = 0;

@@ -1,5 +1,4 @@
-//! Storage of objects: segments, the hash table that finds objects in them, and reads without
-//! locks.
+//! Storage of objects: segments, the hash table that finds objects in them, and lock-free reads.
 
 mod cells;
 mod chain;

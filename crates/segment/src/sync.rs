@@ -1,5 +1,5 @@
-//! Atomics and locks: those of the standard library, or with `--cfg loom` those of Loom, which
-//! explores the models of `model.rs` in every order that the language allows.
+//! Atomics and locks: from the standard library, or with `--cfg loom` from Loom, which explores the
+//! models of `model.rs` in every order that the language allows.
 
 #[cfg(loom)]
 pub(crate) use loom::{

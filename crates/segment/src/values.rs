@@ -8,24 +8,24 @@ use crate::storage::{
 use crate::writer::Writer;
 use policy::Tick;
 
-/// Maximum number of attempts at a read-and-write change, which fails while others change the same
-/// hash chain.
+/// Maximum number of attempts at a change that reads and writes. An attempt fails if another thread
+/// changes the same hash chain meanwhile.
 const TRIES: u32 = 64;
-/// Maximum bytes that a writer's buffer keeps between requests.
+/// Maximum size of the buffer that a writer keeps between requests, in bytes.
 const SCRATCH_MAX: usize = 64 << 10;
 
 /// Description of an object that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Bytes of the value.
+    /// Size of the value in bytes.
     pub len: usize,
-    /// The number that the client stored with the value.
+    /// Number that the client stored with the value.
     pub client_flags: u32,
-    /// The host's bits.
+    /// Bits that belong to the host.
     pub marks: u8,
     /// Version, for [`Condition::Unchanged`].
     pub cas: u32,
-    /// When the object expires; `None`: never.
+    /// Time at which the object expires; `None` means never.
     pub deadline: Option<Tick>,
 }
 
@@ -41,7 +41,7 @@ impl Item {
     }
 }
 
-/// Reason for which a number was not changed.
+/// Reason why a number was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchanged {
     /// The key is absent.
@@ -88,9 +88,9 @@ impl Segcache<Stored> {
         self.get_framed(key, now, out, |_, _| true)
     }
 
-    /// Like [`Segcache::get`]; `frame` appends bytes before the value, and returns whether to
-    /// append the value. If the object changes meanwhile, the appended bytes are removed and
-    /// `frame` is called again.
+    /// Appends a value like [`Segcache::get`]. `frame` appends bytes before the value, and returns
+    /// true if the value must follow. If the object changes meanwhile, the appended bytes are
+    /// removed and `frame` is called again.
     #[inline]
     pub fn get_framed(
         &self,
@@ -139,18 +139,17 @@ impl Segcache<Stored> {
     }
 
     /// Prefetches the cache lines in which this key's object probably begins, once the line of
-    /// [`Segcache::prefetch`] has arrived; or the next line of the table, if the first does not
-    /// name the object.
+    /// [`Segcache::prefetch`] has arrived. If that line does not refer to the object, the next line
+    /// of the table is prefetched.
     #[inline]
     pub fn prefetch_object(&self, key: &Key<&[u8]>) {
         self.storage.prefetch_object(key.hash);
     }
 
-    /// Stores a value for `ttl_ms` milliseconds; `None`: without a deadline.
+    /// Stores a value, which expires after `ttl_ms` milliseconds, or never if that is `None`.
     ///
     /// # Errors
-    ///
-    /// [`Refused`]. Nothing has changed then.
+    /// Returns [`Refused`] if the value was not stored; then nothing has changed.
     #[inline]
     pub fn set(
         &self,
@@ -164,7 +163,7 @@ impl Segcache<Stored> {
         self.store(writer, key, Payload::Bytes(value), ttl_ms, condition, now)
     }
 
-    /// Changes a value that is a number; in place, if it has been changed before. Returns the new
+    /// Changes a value that is a number, in place if it has been changed before. Returns the new
     /// number.
     ///
     /// `number_of` decides which items and bytes are a number, as [`crate::decimal`] does for bytes
@@ -172,8 +171,7 @@ impl Segcache<Stored> {
     /// once, and must be short, because writers of the key's chain wait for it.
     ///
     /// # Errors
-    ///
-    /// [`Unchanged`] says why the number stays.
+    /// Returns [`Unchanged`] with the reason if the number was not changed.
     pub fn update_number(
         &self,
         writer: &mut Writer,
@@ -241,9 +239,9 @@ impl Segcache<Stored> {
         Some(Ok((number, Item::new(&view, object.receipt()))))
     }
 
-    /// Changes the host's marks of a key in place, and returns the previous marks. `change` is
-    /// passed the marks and the version of [`Condition::Unchanged`], and returns `None` to leave
-    /// the marks as they are. `is_new`: whether the key gets a new version.
+    /// Changes the host's marks of a key in place, and returns the previous marks. `change`
+    /// receives the marks and the version for [`Condition::Unchanged`], and returns `None` to leave
+    /// the marks unchanged. `is_new` says whether the key gets a new version.
     pub fn update_marks(
         &self,
         key: &Key<&[u8]>,
@@ -263,11 +261,10 @@ impl Segcache<Stored> {
         Some(marks)
     }
 
-    /// Gives a key another TTL, by writing it again.
+    /// Changes the TTL of a key, by writing its object again.
     ///
     /// # Errors
-    ///
-    /// [`Refused`]. Nothing has changed then.
+    /// Returns [`Refused`] if the object was not written; then nothing has changed.
     pub fn touch(
         &self,
         writer: &mut Writer,
@@ -279,12 +276,12 @@ impl Segcache<Stored> {
         touched.map(|receipt| receipt.expect("it was not declined"))
     }
 
-    /// Gives a key another TTL that depends on the object. `ttl_of` returns it, or `None` to leave
-    /// the key as it is; then this returns `None`. It may be called more than once.
+    /// Changes the TTL of a key depending on its object. `ttl_of` returns the new TTL, or `None` to
+    /// leave the key unchanged, in which case the result is also `None`. It may be called more than
+    /// once.
     ///
     /// # Errors
-    ///
-    /// [`Refused`]. Nothing has changed then.
+    /// Returns [`Refused`] if the object was not written; then nothing has changed.
     pub fn touch_if(
         &self,
         writer: &mut Writer,
@@ -335,7 +332,8 @@ impl Segcache<Stored> {
         answer
     }
 
-    /// Maximum bytes of a value that fits into a segment together with a key of this length.
+    /// Returns the maximum size in bytes of a value that fits into a segment together with a key of
+    /// this length.
     pub fn value_max(&self, key_len: usize) -> usize {
         let room = self
             .storage
@@ -345,7 +343,8 @@ impl Segcache<Stored> {
         room.min(VALUE_MAX)
     }
 
-    /// Bytes that an object takes in a segment; `None` if it is too large for any segment.
+    /// Returns the number of bytes that an object takes in a segment; `None` if it is too large for
+    /// any segment.
     pub fn object_bytes(key: &[u8], value: Value<'_>) -> Option<usize> {
         let words = Stored::words(key, Payload::Bytes(value))?;
         Some(words as usize * WORD)

@@ -9,10 +9,10 @@ pub struct Writer {
     pub(crate) id: u16,
     pub(crate) open: OpenSegments,
     pub(crate) job: Option<Job>,
-    /// A buffer for values that are read in order to be written again.
+    /// Buffer for values that are read in order to be written again.
     pub(crate) scratch: Vec<u8>,
     /// Value of the directory's change counter at the last attempt to evict ahead that found
-    /// nothing to evict. While the counter has this value, there is no other attempt.
+    /// nothing to evict. No other attempt is made while the counter has this value.
     pub(crate) found_none_at: Option<u32>,
     /// Number of objects written since the writer last opened a segment.
     pub(crate) writes: u64,

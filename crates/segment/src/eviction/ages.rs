@@ -1,4 +1,4 @@
-//! Segments in the order in which they were last filled: by writers, and by merges.
+//! Queues of segments in the order in which they were last filled, by writers or by merges.
 
 use crate::storage::{Age, SegmentId};
 
@@ -41,12 +41,12 @@ impl Ages {
         self.links[id.0 as usize].age
     }
 
-    /// Number of segments of an age.
+    /// Returns the number of segments of an age.
     pub(super) fn count(&self, age: Age) -> u32 {
         self.queues[age as usize].length
     }
 
-    /// Returns the segments of an age, those that were filled first before the others.
+    /// Returns the segments of an age, longest filled first.
     pub(super) fn queue(&self, age: Age) -> impl Iterator<Item = SegmentId> + '_ {
         self.after(self.queues[age as usize].first)
     }

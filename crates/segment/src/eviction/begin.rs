@@ -1,5 +1,5 @@
-//! Choice of the segments that are removed next: the expired ones, or those that the eviction in
-//! force chooses.
+//! Choice of the next segments to remove: expired ones, or segments that the current eviction
+//! chooses.
 
 use super::choice::{Keep, MergeChoice};
 use super::evictor::Evictor;
@@ -14,11 +14,11 @@ use crate::storage::{
 use crate::sync::Ordering::Relaxed;
 use policy::Tick;
 
-/// Number of the writer that owns all targets of merges. No thread has this number.
+/// Writer number that owns all targets of merges. No thread has this number.
 const MERGE_WRITER: u16 = u16::MAX;
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Begins to remove the first expired segment. Only the heads of the TTL buckets are looked at,
+    /// Begins to remove the first expired segment. Only the heads of the TTL buckets are checked,
     /// because no segment behind a head expires earlier.
     pub(crate) fn begin_expiry(&self, now: Tick) -> Option<Job> {
         if now.0 <= self.storage.directory().next_due() {
@@ -51,8 +51,9 @@ impl<C: Objects> Evictor<'_, C> {
         None
     }
 
-    /// Begins to evict segments. Returns `None` if the eviction in force evicts nothing, or no
-    /// segment can leave. `takes_open` seals an open segment if nothing else can be evicted.
+    /// Begins to evict segments. Returns `None` if the current eviction evicts nothing or no
+    /// segment can leave. `takes_open` permits sealing an open segment if nothing else can be
+    /// evicted.
     pub(crate) fn begin_eviction(&self, now: Tick, takes_open: bool) -> Option<Job> {
         let mut directory = self.storage.directory().lock();
         let eviction = self.state.eviction();

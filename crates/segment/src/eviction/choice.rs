@@ -4,11 +4,10 @@ use crate::config::MERGED_MAX;
 use crate::storage::{Heap, SegmentId, SegmentLists};
 use policy::Tick;
 
-/// Maximum number of segments that are examined in the search for segments that can be merged
-/// together.
+/// Maximum number of segments examined in the search for segments that can be merged.
 pub(super) const LOOKS_MAX: usize = 4 * MERGED_MAX as usize;
 
-/// The segments that an eviction may choose from, as they are while the lock is held.
+/// Segments from which an eviction may choose. They do not change while the lock is held.
 #[derive(Clone, Copy)]
 pub(super) struct Candidates<'a> {
     pub(super) heap: &'a Heap,
@@ -18,28 +17,28 @@ pub(super) struct Candidates<'a> {
     pub(super) merged: u8,
 }
 
-/// How much of its sources a merge keeps, and by which measure.
+/// Amount of objects that a merge keeps from its sources, and the measure by which it chooses them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep {
     /// All objects, because they fit into one segment.
     All,
     /// From each source, objects of 1 / N of a segment, where N is this number.
     PartOfEach(u8),
-    /// Objects of this number of segments, from all sources together.
+    /// Objects of this number of segments, chosen from all sources together.
     Segments(u8),
-    /// Objects of one segment: those with the most recent access for their size.
+    /// Objects of one segment, with the most recent access per size.
     MostRecent,
 }
 
 /// Segments to be merged.
 pub(super) struct MergeChoice {
-    /// The sources in the order of their deadlines, the earliest first.
+    /// Sources in the order of their deadlines, earliest first.
     pub(super) sources: Vec<SegmentId>,
     pub(super) keep: Keep,
 }
 
 impl Candidates<'_> {
-    /// Whether a job may remove the objects of a segment.
+    /// Returns true if a job may remove the objects of a segment.
     pub(super) fn can_leave(&self, id: SegmentId) -> bool {
         self.lists.can_leave(self.heap, id)
     }
@@ -48,7 +47,7 @@ impl Candidates<'_> {
         self.now > self.deadline(id)
     }
 
-    /// Whether a segment can be merged: it can leave, and has not expired.
+    /// Returns true if a segment can be merged: it can leave, and has not expired.
     pub(super) fn can_merge(&self, id: SegmentId) -> bool {
         self.can_leave(id) && !self.is_expired(id)
     }
@@ -57,7 +56,7 @@ impl Candidates<'_> {
         self.heap.deadline(id)
     }
 
-    /// Words of live objects in a segment.
+    /// Returns the size of a segment's live objects in words.
     pub(super) fn live_words(&self, id: SegmentId) -> u32 {
         self.heap.header(id).live().1
     }

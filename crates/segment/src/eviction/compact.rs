@@ -2,22 +2,23 @@
 //! objects.
 //!
 //! A merge as in the source takes consecutive segments of one TTL bucket. If there are many
-//! different TTLs with few objects each, no bucket has two segments. Evicting one of these would
-//! lose objects though most of the memory's bytes are unused. So before that, segments with similar
-//! deadlines whose live objects fit into one segment are merged into one. It gets the earliest of
-//! the deadlines. This shortens the remaining TTL of the other objects, within bounds.
+//! different TTLs with few objects each, no bucket has two segments, and evicting one would lose
+//! objects although most of the memory is unused. Therefore segments with similar deadlines whose
+//! live objects fit into one segment are first merged into one. It gets the earliest of the
+//! deadlines, which shortens the remaining TTL of the other objects, within bounds.
 
 use super::choice::{Candidates, Keep, MergeChoice};
 use crate::config::MERGED_MAX;
 use crate::storage::SegmentId;
 use policy::Tick;
 
-/// A merge of two segments shortens a remaining TTL by at most one part in this number.
+/// Divisor of a remaining TTL that limits by how much a merge of two segments may shorten it.
 const CUT_PART: u64 = 2;
-/// A merge of more than two segments shortens a remaining TTL by at most one part in this number.
+/// Divisor of a remaining TTL that limits by how much a merge of more than two segments may shorten
+/// it.
 const CUT_PART_OF_MORE: u64 = 8;
 
-/// A segment that could be merged with others.
+/// Segment that could be merged with others.
 #[derive(Clone, Copy)]
 struct Part {
     deadline: Tick,
@@ -62,8 +63,8 @@ pub(super) fn choose(all: &Candidates<'_>) -> Option<MergeChoice> {
     })
 }
 
-/// Whether more than two segments may be merged if `earlier` and `later` are the first and the last
-/// of their deadlines.
+/// Returns true if more than two segments may be merged, where `earlier` and `later` are the first
+/// and the last of their deadlines.
 pub(super) fn is_near(earlier: Tick, later: Tick, now: Tick) -> bool {
     cut_share(earlier, later, now) <= share(CUT_PART_OF_MORE)
 }
@@ -73,8 +74,8 @@ fn share(parts: u64) -> u64 {
     (1 << 16) / parts
 }
 
-/// Returns the share of the time until `later` that is lost if the deadline becomes `earlier`, in
-/// 65,536ths.
+/// Returns the share of the time until `later`, in 65,536ths, that is lost if the deadline becomes
+/// `earlier`.
 fn cut_share(earlier: Tick, later: Tick, now: Tick) -> u64 {
     let cut = u128::from(later.0 - earlier.0) << 16;
     (cut / u128::from((later.0 - now.0).max(1))) as u64

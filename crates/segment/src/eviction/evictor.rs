@@ -1,4 +1,4 @@
-//! State of the eviction as the engine uses it, and the change to another eviction.
+//! State of the eviction, and the change to another eviction.
 
 use super::learning::Learning;
 use super::plan::{Plan, Store};
@@ -10,7 +10,7 @@ use policy::Tick;
 
 use super::choice::Candidates;
 
-/// Counts of removals; exact, and readable at any time.
+/// Exact counters of removals, readable at any time.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {
@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     pub(crate) scans: AtomicU64,
 }
 
-/// The state of the eviction outside the directory's lock.
+/// State of the eviction outside of the directory's lock.
 #[derive(Debug)]
 pub(crate) struct EvictionState {
     config: Config,
@@ -34,7 +34,7 @@ pub(crate) struct EvictionState {
     pub(crate) counters: Counters,
 }
 
-/// Removes objects from storage: chooses segments, and scans their objects.
+/// Evictor that removes objects from storage: it chooses segments, and scans their objects.
 #[derive(Debug)]
 pub(crate) struct Evictor<'c, C> {
     pub(super) storage: &'c Store<C>,
@@ -59,7 +59,7 @@ impl EvictionState {
         }
     }
 
-    /// The configuration with the eviction in force.
+    /// Returns the configuration with the current eviction.
     pub(crate) fn config(&self) -> Config {
         Config {
             eviction: self.eviction(),
@@ -72,7 +72,7 @@ impl EvictionState {
         self.setting.eviction()
     }
 
-    /// Number of segments that a merge takes.
+    /// Returns the number of segments per merge.
     #[inline]
     pub(crate) fn merged(&self) -> u8 {
         match self.config.merged {
@@ -81,7 +81,7 @@ impl EvictionState {
         }
     }
 
-    /// Eviction begins when no more than this many segments are free.
+    /// Returns the number of free segments at or below which eviction begins.
     #[inline]
     pub(crate) fn low_water(&self) -> u32 {
         self.setting.low_water()
@@ -102,11 +102,11 @@ impl<'c, C: Objects> Evictor<'c, C> {
         }
     }
 
-    /// Puts another eviction in force.
+    /// Changes the eviction.
     ///
-    /// A policy over segments is given all segments, in the order in which they were opened. An
+    /// A policy over segments receives all segments in the order in which they were opened. An
     /// eviction that merges needs reserved free segments; until these are free, it evicts one
-    /// segment at a time. Jobs that were begun under the previous eviction are finished unchanged.
+    /// segment at a time. Jobs of the previous eviction are finished unchanged.
     pub(crate) fn set(&self, eviction: Eviction) -> Result<(), ConfigError> {
         let config = Config {
             eviction,
@@ -114,7 +114,8 @@ impl<'c, C: Objects> Evictor<'c, C> {
         };
         let segments = self.storage.heap().count();
         config.check_segments(u64::from(segments))?;
-        // Made before the lock is taken, because its size grows with the number of segments.
+        // The policy is created before the lock is taken, because its size grows with the number of
+        // segments.
         let mut ranked = ranked(&config, segments);
         if eviction.learns() {
             self.state.learning.watch.prepare(config.memory_bytes);
@@ -137,10 +138,11 @@ impl<'c, C: Objects> Evictor<'c, C> {
             std::mem::take(&mut plan.ranking),
         );
         self.state.setting.set(&config, segments);
-        // Writers that found nothing to evict look again, because this counts as a change.
+        // Writers that found nothing to evict try again, because this counts as a change.
         directory.set_reserve(config.reserve());
         drop(directory);
-        // Freed without the lock, because their size grows with the number of segments.
+        // The previous state is freed without the lock, because its size grows with the number of
+        // segments.
         drop(before);
         Ok(())
     }
@@ -151,7 +153,7 @@ impl<'c, C: Objects> Evictor<'c, C> {
         self.storage.expire_all(&directory);
         self.state.learning.watch.flushed();
         let ranking = std::mem::take(&mut directory.plan.ranking);
-        // Freed without the lock.
+        // The ranking is freed without the lock.
         drop(directory);
         drop(ranking);
     }

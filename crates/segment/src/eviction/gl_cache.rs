@@ -47,9 +47,9 @@ use policy::Tick;
 use policy::groups::{Extent, Features};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Maximum number of random segments that are tried in order to find one that can be sampled.
+/// Maximum number of random segments that are tried to find one that can be sampled.
 const DRAWS: u64 = 16;
-/// With fewer segments than this none is sampled, because a segment cannot be evicted while it is
+/// Minimum number of segments for sampling, because a segment cannot be evicted while it is
 /// sampled.
 const SAMPLED_FROM: u32 = 32;
 
@@ -60,8 +60,8 @@ struct HeldSegment<'c, C: Objects> {
 }
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Begins to evict the segment that a ranking names first. Names of segments that were freed
-    /// meanwhile are skipped, a few in each call, because after a flush all of them may be.
+    /// Begins to evict the first segment of the ranking. Names of segments that were freed
+    /// meanwhile are skipped, only a few per call, because after a flush that may be all names.
     pub(super) fn begin_least_useful(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,
@@ -96,7 +96,7 @@ impl<C: Objects> Evictor<'_, C> {
         None
     }
 
-    /// Counts segments that are evicted because of a ranking, `count` of them.
+    /// Counts `count` segments that are evicted because of a ranking.
     pub(super) fn count_ranked(&self, plan: &mut Plan, count: usize) {
         let learning = &self.state.learning;
         learning.evicted.fetch_add(count as u64, Relaxed);
@@ -125,8 +125,8 @@ impl<C: Objects> Evictor<'_, C> {
         ]
     }
 
-    /// Whether a segment seems to be sealed, unexpired and not empty; without the lock, so that it
-    /// must be checked again.
+    /// Returns true if a segment appears to be sealed, unexpired and not empty. It is called
+    /// without the lock, so that the result must be checked again.
     fn could_leave(&self, id: SegmentId, now: Tick) -> bool {
         let header = self.storage.heap().header(id);
         header.is_sealed() && header.live().0 > 0 && now <= self.storage.heap().deadline(id)
@@ -175,10 +175,11 @@ impl<C: Objects> Evictor<'_, C> {
         sample.end(objects)
     }
 
-    /// Returns the numbers of segments and writes from which a learner decides when to sample and
+    /// Returns the numbers of segments and writes with which a learner decides when to sample and
     /// to rank.
     pub(crate) fn extent(&self) -> Extent {
-        // The table's segments are included, because the exact number would take the lock.
+        // The table's segments are included, because computing the exact number would take the
+        // lock.
         let free = self.storage.directory().free_count();
         Extent {
             groups: u64::from(self.storage.heap().count().saturating_sub(free)),
@@ -188,8 +189,8 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Samples a random segment: from now on, the next requests of some of its keys add to its
-    /// utility. Returns false if none can be sampled.
+    /// Samples a random segment: from now on, the next requests for some of its keys add to its
+    /// utility. Returns false if no segment can be sampled.
     pub(crate) fn sample(&self, random: u64, now: Tick) -> bool {
         if !self.state.eviction().learns() {
             return false;
@@ -198,7 +199,8 @@ impl<C: Objects> Evictor<'_, C> {
         held.is_some_and(|held| self.watch_keys(&held, now))
     }
 
-    /// Whether the engine needs another ranking, because the quota of the present one is used up.
+    /// Returns true if the engine needs another ranking, because the quota of the current one is
+    /// used up.
     pub(crate) fn wants_ranking(&self) -> bool {
         self.state.learning.wants_ranking.load(Relaxed)
     }
@@ -214,7 +216,7 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Sets the order in which segments are evicted. After `quota` evictions another ranking is
+    /// Sets the order in which segments are evicted. After `quota` evictions, another ranking is
     /// requested.
     pub(crate) fn rank(&self, least_first: &[SegmentName], quota: usize) {
         let mut ranking = Ranking {
@@ -234,8 +236,8 @@ impl<C: Objects> Evictor<'_, C> {
     }
 }
 
-/// Returns a segment and those that it is merged with, the oldest first: the next ones of its list
-/// that can be merged, or where these are too few, those before it.
+/// Returns a segment and the segments with which it is merged, oldest first: the segments after it
+/// in its list that can be merged or, if there are too few, the segments before it.
 fn neighbours(all: &Candidates<'_>, id: SegmentId) -> Vec<SegmentId> {
     let wanted = usize::from(all.merged);
     let merges = |id: &SegmentId| all.can_merge(*id);

@@ -1,14 +1,14 @@
 //! A job: the removal of all objects of some segments, a few objects at a time.
 //!
 //! The segments of a job are marked as leaving, so that no other job takes them. Each is freed as
-//! soon as its last object was looked at. A job that merges keeps the best objects in a target
-//! segment, which stands before the first source in the list.
+//! soon as its last object has been handled. A job that merges keeps the best objects in a target
+//! segment, which is before the first source in the list.
 
 use super::merge::Merge;
 use crate::config::MERGED_MAX;
 use crate::storage::SegmentId;
 
-/// Reason for which a job removes objects.
+/// Reason why a job removes objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
     Expiry,
@@ -20,12 +20,12 @@ pub(super) enum Cause {
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(super) cause: Cause,
-    /// The segment that is being read. `offset` is that of the next object in it.
+    /// Segment that is being read. `offset` is the offset of the next object in it.
     pub(super) source: SegmentId,
     pub(super) offset: u32,
-    /// Number of sources that were finished before the present one.
+    /// Number of sources that are finished.
     pub(super) done: u8,
-    /// The sources that were chosen. A merge may take more if all their objects fit.
+    /// Sources that were chosen. A merge may take more segments if all their objects fit.
     sources: [SegmentId; MERGED_MAX as usize],
     listed: u8,
     pub(super) merge: Option<Merge>,
@@ -54,7 +54,7 @@ impl Job {
         job
     }
 
-    /// Returns the chosen sources that are not finished, beginning with the one that is being read.
+    /// Returns the chosen sources that are not finished, starting with the one that is being read.
     pub(super) fn ahead(&self) -> &[SegmentId] {
         let listed = usize::from(self.listed);
         &self.sources[usize::from(self.done).min(listed)..listed]

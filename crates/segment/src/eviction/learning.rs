@@ -12,7 +12,7 @@ pub struct SegmentName {
     pub(super) generation: u64,
 }
 
-/// Segments in the order in which they are to be evicted.
+/// Segments in the order of eviction.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     /// Names in reverse order: the next victim is the last.
@@ -25,14 +25,14 @@ pub(crate) struct Ranking {
 #[derive(Debug)]
 pub(crate) struct Learning {
     pub(crate) watch: Watch,
-    /// The current rates. Each segment stores those of the moment at which it is opened.
+    /// Current rates. A segment stores the rates of the moment at which it is opened.
     pub(crate) rates: SharedRates,
     pub(super) wants_ranking: AtomicBool,
     /// Number of segments opened so far.
     pub(crate) opened: AtomicU64,
-    /// Number of objects written so far, without those in open segments.
+    /// Number of objects written so far, not counting open segments.
     pub(crate) writes: AtomicU64,
-    /// Number of segments evicted by a ranking, those that they were merged with included.
+    /// Number of segments evicted by a ranking, including the segments with which they were merged.
     pub(crate) evicted: AtomicU64,
 }
 

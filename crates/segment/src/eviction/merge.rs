@@ -1,77 +1,77 @@
 //! Selection of the objects that a merge keeps.
 //!
-//! Each object has a worth: its frequency, plus a small random part, divided by its size. Objects
-//! worth less than the *threshold* are evicted. After every tenth of a segment the threshold is
+//! The value of an object is its frequency, plus a small random part, divided by its size. Objects
+//! with a value below the *threshold* are evicted. After every tenth of a segment the threshold is
 //! multiplied by the ratio of the words kept to the words that should have been kept, or in merges
 //! by age by the square root of that ratio. A source whose live objects all fit into its share of
 //! the target is kept completely. If room is left at the end, the following segments of the list
-//! are merged too, as long as all their objects fit.
+//! are merged, too, as long as all their objects fit.
 //!
 //! Merges in turn work as in the source: N segments become one, each keeps the same number of
-//! bytes, and the frequency of each kept object is reset to 0. In merges by age, objects pay rent:
+//! bytes, and the frequency of each kept object is reset to 0. In merges by age, objects pay rent;
 //! see `rent.rs`.
 
 use super::choice::Keep;
 use crate::config::MERGED_MAX;
 use crate::storage::{Age, ScannedObject, SegmentId, SlotRef, draw};
 
-/// Parts into which a segment is divided; the threshold is adapted after each.
+/// Number of parts into which a segment is divided. The threshold is adapted after each part.
 const PARTS: u32 = 10;
-/// Maximum factor by which the threshold is multiplied or divided at once.
+/// Maximum factor of one change of the threshold, up or down.
 const MOVE_MAX: f32 = 2.0;
-/// Index of the threshold of merges that keep the most recent objects; the others are indexed by
+/// Index of the threshold for merges that keep the most recent objects. The others are indexed by
 /// age.
 const MEASURE_RECENT: usize = 2;
 /// Maximum duration of a merge in seconds.
 const MERGE_SECONDS: u16 = 600;
-/// Estimated words of the hash table for each object, which are added to its size.
+/// Estimated words of the hash table per object, which are added to its size.
 const TABLE_WORDS: f32 = 1.5;
-/// Maximum number of segments that one merge takes, including those that are added because all
-/// their objects fit.
+/// Maximum number of segments in one merge, including segments that are added because all their
+/// objects fit.
 const SOURCES_MAX: u8 = 2 * MERGED_MAX;
 
 /// Target, thresholds and progress of a merge.
 #[derive(Debug)]
 pub(super) struct Merge {
     pub(super) target: SegmentId,
-    /// Words of the target that are used.
+    /// Number of used words in the target.
     pub(super) used: u32,
-    /// Number of targets that may follow the present one. `targets` is the number of those taken so
+    /// Number of targets that may follow the current one. `targets` counts the targets taken so
     /// far.
     pub(super) targets_left: u8,
     pub(super) targets: u8,
     pub(super) bucket: usize,
     pub(super) age: Age,
     keep: Keep,
-    /// Index of the threshold that the merge uses, among those of the bucket.
+    /// Index of the threshold that the merge uses, among the thresholds of the bucket.
     pub(super) measure: usize,
     pub(super) threshold: f32,
     /// Second in which the merge began; `None` unless objects are kept by their last access.
     began: Option<u64>,
     /// Second in which the source that is being read was opened.
     source_opened: u64,
-    /// Whether kept objects pay the threshold with their frequency, instead of losing all of it.
+    /// Whether a kept object loses only the threshold from its frequency, and not all of it.
     pub(super) pays: bool,
-    /// Whether following segments of the list may be taken.
+    /// Whether the following segments of the list may be taken.
     takes_more: bool,
-    /// Whether all live objects of the sources that are left fit into the room that is left.
+    /// Whether all live objects of the remaining sources fit into the remaining room.
     keeps_all: bool,
-    /// Number of words of the present source that may still be kept. `part` is the share of its
+    /// Number of words of the current source that may still be kept. `part` is the share of its
     /// live words that should be kept.
     pub(super) room: u32,
     part: f32,
-    /// Number of words scanned since the threshold last changed; `live` and `kept` are those of
-    /// live and of kept objects.
+    /// Number of words scanned since the threshold last changed. `live` and `kept` count the words
+    /// of live and of kept objects.
     scanned: u32,
     live: u32,
     kept: u32,
     /// Whether an object worth keeping found no room since the threshold last changed.
     is_full: bool,
-    /// Seed of the random part of an object's worth.
+    /// Seed of the random part of an object's value.
     salt: u64,
 }
 
-/// Index of the threshold that a merge uses.
+/// Returns the index of the threshold that a merge uses.
 pub(super) fn measure(keep: Keep, age: Age) -> usize {
     match keep {
         Keep::MostRecent => MEASURE_RECENT,
@@ -79,7 +79,7 @@ pub(super) fn measure(keep: Keep, age: Age) -> usize {
     }
 }
 
-/// Returns the worth of an object whose age is the geometric mean of one second and the age of its
+/// Returns the value of an object whose age is the geometric mean of one second and the age of its
 /// segment. It is the initial threshold.
 pub(super) fn worth_at_middle_age(opened_second: u64, second: u64) -> f32 {
     let age = second.saturating_sub(opened_second) as f32;
@@ -96,7 +96,7 @@ pub(super) struct Beginning {
     pub(super) fits: bool,
     pub(super) threshold: f32,
     pub(super) second: u64,
-    /// Whether the eviction in force is the one in turn.
+    /// Whether the current eviction merges in turn.
     pub(super) is_in_turn: bool,
     pub(super) salt: u64,
 }
@@ -132,12 +132,12 @@ impl Merge {
         }
     }
 
-    /// Whether the sources were chosen by a ranking.
+    /// Returns true if a ranking chose the sources.
     pub(super) fn is_ranked(&self) -> bool {
         self.began.is_some()
     }
 
-    /// Whether the merge may take more segments after it has finished `done` of them.
+    /// Returns true if the merge may take more segments after `done` of them are finished.
     pub(super) fn may_take_more(&self, done: u8) -> bool {
         self.takes_more && done < SOURCES_MAX
     }
@@ -177,7 +177,7 @@ impl Merge {
         self.kept = 0;
     }
 
-    /// Notes that an object worth keeping found no room.
+    /// Records that an object that should be kept found no room.
     pub(super) fn found_no_room(&mut self) {
         self.is_full = true;
     }
@@ -189,7 +189,7 @@ impl Merge {
         if self.keeps_all {
             return Some(if self.pays { frequency } else { 0 });
         }
-        // A random part decides between several objects of the same frequency and size.
+        // A random part decides between objects of the same frequency and size.
         let chance = (draw(object.hash, 0, self.salt) >> 40) as f32 / (1u64 << 24) as f32;
         if let Some(second) = self.began {
             let age = self.age(second, slot.accessed()) as f32;
@@ -204,8 +204,8 @@ impl Merge {
         (rest >= 0.0).then_some(if self.pays { rest as u8 } else { 0 })
     }
 
-    /// Seconds since the last access in an object's line. Its 16 bits wrap around after 18 hours,
-    /// and no object is older than its segment.
+    /// Returns the seconds since the last access in an object's line. Its 16 bits wrap around after
+    /// 18 hours, and no object is older than its segment.
     fn age(&self, second: u64, accessed: u16) -> u64 {
         let since = (second as u16).wrapping_sub(accessed);
         // The object was accessed after the merge began.

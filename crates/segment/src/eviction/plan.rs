@@ -1,4 +1,4 @@
-//! Data of the evictions about segments, guarded by the lock of the segment directory.
+//! State of the evictions for each segment, guarded by the lock of the segment directory.
 
 use super::ages::Ages;
 use super::learning::Ranking;
@@ -10,14 +10,14 @@ use crate::storage::{Age, EvictionPlan, SegmentId, Storage, TtlBucket};
 pub(crate) type Store<C> = Storage<C, Plan>;
 
 /// State of all evictions. The queues and the progress of merges are updated under every eviction,
-/// so that another one can be put in force at any time.
+/// so that the eviction can be changed at any time.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) ages: Ages,
     pub(super) progress: MergeProgress,
-    /// The replacement policy over segments, if the eviction in force uses one.
+    /// Replacement policy over segments, if the current eviction uses one.
     pub(super) ranked: Option<Ranked>,
-    /// The learned ranking, if `gl-cache` is in force.
+    /// Learned ranking, if the current eviction is `gl-cache`.
     pub(super) ranking: Ranking,
 }
 

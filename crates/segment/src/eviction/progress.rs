@@ -3,15 +3,15 @@
 use crate::storage::{BUCKETS, SegmentId, TtlBucket};
 use policy::Tick;
 
-/// Number of thresholds of a bucket: one for each age, and one for merges that keep the most recent
+/// Number of thresholds per bucket: one for each age, and one for merges that keep the most recent
 /// objects.
 pub(super) const MEASURES: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BucketProgress {
-    /// Segment at which the next merge in turn begins; the head of the list if it is none.
+    /// Segment at which the next merge in turn begins; none means the head of the list.
     from: SegmentId,
-    /// The thresholds with which the last merges ended; 0 before the first.
+    /// Thresholds at the end of the last merges; 0 before the first merge.
     thresholds: [f32; MEASURES],
 }
 

@@ -1,6 +1,6 @@
 //! Eviction by a replacement policy over segments, each of which is a slot of weight 1.
 //!
-//! The policy is passed one hit of a segment for as many counted hits as the segment has live
+//! The policy receives one hit of a segment per as many counted hits as the segment has live
 //! objects, because nearly every segment of ten thousand objects is hit all the time.
 
 use crate::storage::SegmentId;
@@ -8,20 +8,20 @@ use policy::any::{AnyPolicy, PolicySpec};
 use policy::parts::chance::scramble;
 use policy::{Budget, Cells, Eviction, Facts, Policy, Slot, Tick};
 
-/// Maximum number of hits of a segment passed to a policy at once. S3-FIFO counts up to three.
+/// Maximum number of hits of a segment that a policy receives at once. S3-FIFO counts up to three.
 const HITS_MAX: u32 = 3;
 /// Budget of one call of the policy. The policy is called again until it has chosen.
 const STEPS: u32 = 1 << 16;
 
-/// The entries that the policy works on: one for each segment.
+/// Entries on which the policy works, one per segment.
 #[derive(Debug, Default)]
 struct Entries {
     cells: Vec<u64>,
-    /// For each segment, its index in `members` plus one; 0 if the policy does not hold it.
+    /// Index in `members` plus one of each segment; 0 if the policy does not hold the segment.
     indexes: Vec<u32>,
     members: Vec<u32>,
-    /// For each segment, a number that changes whenever the segment is used again. The key hash is
-    /// computed from it.
+    /// Number of each segment that changes whenever the segment is reused. The key hash is computed
+    /// from it.
     identities: Vec<u64>,
     linked_count: u64,
 }

@@ -33,7 +33,8 @@ use super::choice::{Candidates, Keep, MergeChoice};
 use super::compact::is_near;
 use crate::storage::{Age, SegmentId};
 
-/// Young segments are merged first if they are more than one part in this number of all segments.
+/// Divisor of the number of all segments. Young segments are merged first if they are more than
+/// this share.
 const YOUNG_PART: u32 = 8;
 
 /// Chooses segments of one bucket, those that have been in the queue longest.
@@ -43,7 +44,7 @@ pub(super) fn choose(all: &Candidates<'_>, ages: &Ages) -> Option<MergeChoice> {
         true => [Age::Young, Age::Old],
         false => [Age::Old, Age::Young],
     };
-    // Two segments are enough where there are few segments for many TTLs.
+    // If there are few segments for many TTLs, two segments suffice.
     for least in [all.merged, 2] {
         for age in order {
             let waiting = ages.queue(age).take(LOOKS_MAX);

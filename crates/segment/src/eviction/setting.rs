@@ -1,4 +1,4 @@
-//! The eviction in force, which any thread may replace at any time.
+//! Current eviction, which any thread may change at any time.
 
 use super::ranked::Ranked;
 use crate::config::{Config, Eviction};
@@ -6,16 +6,16 @@ use crate::config::{Config, Eviction};
 // by the directory's lock.
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// With fewer segments than this, nothing is evicted ahead of need, because a free segment would be
-/// a large share of the memory.
+/// Minimum number of segments for evicting ahead of need. With fewer, a free segment would be a
+/// large share of the memory.
 const AHEAD_FROM: u32 = 32;
 
-/// The eviction in force, and the number of free segments at which it begins.
+/// Current eviction, and the number of free segments at which it begins.
 #[derive(Debug)]
 pub(super) struct Setting {
     /// Index of the eviction in [`Eviction::ALL`].
     eviction: AtomicU8,
-    /// Eviction begins when no more than this many segments are free.
+    /// Number of free segments at or below which eviction begins.
     low_water: AtomicU32,
 }
 

@@ -1,5 +1,4 @@
-//! The steps of a job: reading the objects of its segments one after the other, and keeping or
-//! removing each.
+//! Steps of a job: the objects of its segments are read one after the other, and kept or removed.
 
 use super::evictor::Evictor;
 use super::job::{Cause, Job};
@@ -11,12 +10,12 @@ use crate::storage::{
 use crate::sync::Ordering::Relaxed;
 use policy::Budget;
 
-/// Objects whose cache lines of the table are prefetched together.
+/// Number of objects whose cache lines of the table are prefetched together.
 const BATCH: usize = 8;
 
 impl<C: Objects> Evictor<'_, C> {
-    /// Continues a job until it is done, within a budget of objects and `words` words of segments.
-    /// If the job is finished, the slot is emptied. Returns whether no job is left.
+    /// Continues a job within a budget of objects and `words` words of segments. If the job is
+    /// finished, the slot is emptied. Returns true if no job is left.
     pub(crate) fn step_job(&self, slot: &mut Option<Job>, budget: &mut Budget, words: u64) -> bool {
         let Some(job) = slot else {
             return true;
@@ -53,7 +52,7 @@ impl<C: Objects> Evictor<'_, C> {
         }
     }
 
-    /// Handles a few objects. Returns the number of words that they occupy.
+    /// Handles a few objects. Returns the number of words that they take.
     fn step_batch(&self, job: &mut Job, end: u32, budget: &mut Budget, words: u64) -> u32 {
         let mut batch = [None; BATCH];
         let mut scanned = 0;
@@ -120,8 +119,8 @@ impl<C: Objects> Evictor<'_, C> {
         is_moved
     }
 
-    /// Whether an object that is worth keeping fits into the target of the merge, or into a further
-    /// target, which this call may take.
+    /// Returns true if an object that should be kept fits into the target of the merge, or into a
+    /// further target, which this call may take.
     fn has_room(&self, merge: &mut Merge, object: &ScannedObject, done: u8) -> bool {
         let capacity = self.storage.heap().capacity();
         let fits = |merge: &Merge| object.words <= capacity - merge.used;
@@ -186,9 +185,9 @@ impl<C: Objects> Evictor<'_, C> {
         true
     }
 
-    /// Whether a merge continues with the next segment of the list, which is then marked as
-    /// leaving. The condition is that its live objects fit into the rest of the target, and lose
-    /// little of their TTL.
+    /// Returns true if a merge continues with the next segment of the list, which is then marked as
+    /// leaving. Its live objects must fit into the rest of the target, and lose little of their
+    /// TTL.
     fn takes_more(
         &self,
         directory: &mut LockedDirectory<'_, Plan>,

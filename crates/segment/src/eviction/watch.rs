@@ -37,15 +37,15 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Number of entries in which a key may be stored: those of one cache line.
+/// Number of entries in which a key may be stored: one cache line.
 const WAYS: usize = 8;
-/// Maximum number of samples at once. An entry has 13 bits for a sample's number.
+/// Maximum number of concurrent samples, because an entry has 13 bits for a sample's number.
 const SAMPLES_MAX: usize = 1 << SAMPLE_BITS;
 const SAMPLE_BITS: u32 = 13;
 const WORDS_BITS: u32 = 20;
 const WORDS_MASK: u64 = (1 << WORDS_BITS) - 1;
 const FINGERPRINT_SHIFT: u32 = WORDS_BITS + SAMPLE_BITS;
-/// The table takes one part in this number of the engine's memory, with the exceptions at
+/// Divisor of the engine's memory that gives the size of the table, with the exceptions at
 /// [`ENTRIES_WANTED`].
 const PART: u64 = 1024;
 const ENTRIES_MAX: u64 = 1 << 20;
@@ -53,12 +53,13 @@ const ENTRIES_MAX: u64 = 1 << 20;
 /// number, if that takes no more than a sixteenth of the memory.
 const ENTRIES_WANTED: u64 = 1 << 12;
 const PART_MAX: u64 = 16;
-/// Entries for each sample, of which half are used. Fewer if there would be too few samples.
+/// Number of entries per sample, of which half are used. It is lower if there would be too few
+/// samples.
 const ENTRIES_PER_SAMPLE: usize = 64;
 const ENTRIES_PER_SAMPLE_MIN: usize = 16;
 const SAMPLES_WANTED: usize = 256;
-/// Minimum memory of an engine with watched keys. With less there is no room for enough samples, so
-/// none is taken.
+/// Minimum memory of an engine with watched keys. With less memory, there is no room for enough
+/// samples, and none is taken.
 const MEMORY_MIN: u64 = 256 << 10;
 /// Position of the hash bits that select keys. Chains and tags are selected by other bits.
 const SHARE_SHIFT: u32 = 24;
@@ -68,23 +69,23 @@ const SHARE_BITS_MAX: u32 = 16;
 /// second, so the next one is half a second away on average.
 const TIME_MIN_MS: u64 = 500;
 
-/// The part of a sample that requests use.
+/// Part of a sample that requests use.
 #[derive(Debug)]
 struct Sample {
     taken_at: AtomicU64,
-    /// Requests after this add nothing, however long the segment is kept.
+    /// Deadline after which requests add nothing, however long the segment is kept.
     deadline: AtomicU64,
     /// Sum of the utilities, as the bits of an `f64`.
     utility: AtomicU64,
 }
 
-/// The part of a sample that the learner uses.
+/// Part of a sample that the learner uses.
 #[derive(Debug)]
 struct SampleRecord {
     number: u16,
     at: Tick,
     features: Features,
-    /// A key is watched if this many bits of its hash, from [`SHARE_SHIFT`] on, are 0.
+    /// Number of bits of the hash, from [`SHARE_SHIFT`] on, that are 0 if a key is watched.
     share_bits: u8,
     /// Number of objects that each watched object represents.
     scale: f64,
@@ -92,11 +93,10 @@ struct SampleRecord {
 
 #[derive(Debug, Default)]
 struct Samples {
-    /// The samples in the order in which they were taken.
+    /// Samples in the order in which they were taken.
     taken: VecDeque<SampleRecord>,
     vacant: Vec<u16>,
-    /// Number of flushes when the samples were last checked against it. After another flush they
-    /// are dropped.
+    /// Number of flushes when the samples were last checked. After another flush they are dropped.
     flushes: u32,
 }
 
@@ -150,7 +150,7 @@ impl SampleRecord {
 }
 
 impl Samples {
-    /// Ends some samples, and removes the entries of their keys.
+    /// Ends the samples for which `is_over` returns true, and removes the entries of their keys.
     fn end_where(&mut self, list: &KeyTable, mut is_over: impl FnMut(&SampleRecord) -> bool) {
         let mut over = vec![false; list.samples.len()];
         self.taken.retain(|taken| {
@@ -216,7 +216,7 @@ impl KeyTable {
         }
     }
 
-    /// Removes all entries of some samples.
+    /// Removes all entries of the samples for which `is_over` returns true.
     fn sweep(&self, is_over: impl Fn(u16) -> bool) {
         for entry in &self.entries {
             let found = entry.load(Relaxed);
@@ -237,7 +237,7 @@ impl Watch {
         }
     }
 
-    /// Returns the bytes that the table takes in an engine with this much memory.
+    /// Returns the size of the table in bytes in an engine with this much memory.
     pub(crate) fn bytes_of(memory_bytes: u64) -> u64 {
         if memory_bytes < MEMORY_MIN {
             return 0;
@@ -247,7 +247,7 @@ impl Watch {
         (entries * 8 + sample_count(entries) * by_sample) as u64
     }
 
-    /// Returns the bytes that the table takes now.
+    /// Returns the current size of the table in bytes.
     pub(crate) fn bytes(&self, memory_bytes: u64) -> u64 {
         match self.list.get() {
             Some(_) => Watch::bytes_of(memory_bytes),
@@ -266,7 +266,7 @@ impl Watch {
         self.list.get().map_or(0, |list| list.samples.len())
     }
 
-    /// Whether the table may contain this key. If not, a request need not search the table.
+    /// Returns true if the table may contain this key. If not, a request need not search the table.
     #[inline(always)]
     pub(crate) fn covers(&self, hash: u64) -> bool {
         // The tag in a hash is never 0, so a mask of all bits covers no key.
@@ -369,7 +369,7 @@ impl Watch {
         self.mask.fetch_max(least.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Number of samples taken before this time.
+    /// Returns the number of samples taken before this time.
     pub(crate) fn sampled_before(&self, before: Tick) -> usize {
         let Some((_, samples)) = self.open() else {
             return 0;
@@ -400,7 +400,7 @@ impl Watch {
 }
 
 impl SampleBuilder<'_> {
-    /// Whether the sample watches this key, according to its hash.
+    /// Returns true if the sample watches this key, according to its hash.
     pub(crate) fn covers(&self, hash: u64) -> bool {
         is_of_share(hash, self.taken.mask())
     }

@@ -1,14 +1,13 @@
-//! The words of a chunk of memory: those of an allocation, or those of a file that is mapped.
+//! Words of a chunk of memory, either allocated or mapped from a file.
 //!
-//! Memory of a file is what a restart finds again, in a time that does not depend on the values in
-//! it. Safe code cannot share memory with a file: it would read the file into an allocation at the
-//! start and write it back at the stop, and take twice the memory meanwhile. With 1.4 GB of values
+//! A restart finds the memory of a file again, in a time that does not depend on the values in it.
+//! Safe code cannot share memory with a file: it would read the file into an allocation at the
+//! start and write it back at the stop, and meanwhile need twice the memory. With 1.4 GB of values
 //! of 100 kB in a file in memory, a start takes 0.18 s of CPU time; one copy takes 0.8 s.
 //!
-//! To the language the words of a mapping are atomic words as all others of this crate, and any
-//! bits are a value of them, whatever else changes the file. The caller locks the file, so that no
-//! other server does that. A file that is made shorter while it is mapped ends the process by a
-//! signal.
+//! To the language, the words of a mapping are atomic words like all others in this crate. Any bits
+//! are valid values, whatever else changes the file. The caller locks the file, so that no other
+//! server changes it. If a file is truncated while it is mapped, the process is ended by a signal.
 #![expect(
     unsafe_code,
     reason = "the memory of a file is a raw address, which the system returns"
@@ -20,19 +19,19 @@ use std::ops::Deref;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 use std::slice;
 
-/// Returns a number of words as it is stored: in half a word, so that [`Cells`] are as large as a
+/// Returns a number of words in its stored form of half a word, so that [`Cells`] are as large as a
 /// box.
 fn len(count: usize) -> u32 {
     u32::try_from(count).expect("a chunk has at most 2^23 words and a few")
 }
 
-/// Words that are owned as by a box.
+/// Words that are owned, like the content of a box.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    /// First of `count` words, which belong to this value.
+    /// First of `count` words, which this value owns.
     first: NonNull<AtomicU64>,
     count: u32,
-    /// Whether they are a mapping, which is unmapped at the end, and not an allocation.
+    /// Whether the words are a mapping, which is unmapped at the end, instead of an allocation.
     is_mapped: bool,
 }
 
@@ -53,11 +52,11 @@ impl Cells {
         }
     }
 
-    /// Maps words of a file. It must have all of them and keep them as long as this value is used.
-    /// `offset` is in bytes, a multiple of the size of a page.
+    /// Maps words of a file. The file must have all of them and keep them while this value is used.
+    /// `offset` is in bytes and must be a multiple of the page size.
     ///
     /// # Errors
-    /// An error of the system.
+    /// Returns the error of the operating system.
     #[cfg(all(target_os = "linux", not(any(loom, miri))))]
     pub(crate) fn map(
         file: impl rustix::fd::AsFd,

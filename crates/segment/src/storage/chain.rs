@@ -1,4 +1,4 @@
-//! A locked chain of lines, and the changes that writers make to its slots.
+//! Locked chain of lines, and the changes that writers make to its slots.
 
 use super::heap::Heap;
 use super::line::{
@@ -8,7 +8,7 @@ use super::lines::{Lines, TakeSegment};
 use super::words::Line;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-/// Maximum number of lines in a chain. An object that does not fit replaces another.
+/// Maximum number of lines in a chain. An object that does not fit replaces another one.
 pub(super) const CHAIN_MAX: usize = 16;
 
 /// A chain, locked until this value is dropped.
@@ -56,7 +56,7 @@ impl<'t> Chain<'t> {
         std::iter::successors(Some(self.first), next)
     }
 
-    /// All slots that name an object.
+    /// Returns all slots that refer to an object.
     pub(super) fn slots(&self) -> impl Iterator<Item = SlotRef<'t>> + use<'t> {
         self.all_lines().flat_map(|line| {
             SLOTS.filter_map(move |index| {
@@ -66,7 +66,7 @@ impl<'t> Chain<'t> {
         })
     }
 
-    /// Finds the object with the tag of this hash for which `is_it` holds.
+    /// Returns the slot of the object with the tag of this hash for which `is_it` returns true.
     #[inline]
     pub(super) fn find(
         &self,

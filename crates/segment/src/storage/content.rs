@@ -1,5 +1,5 @@
-//! Interface to the objects in a segment's memory, in which the engines of a server and of the
-//! simulator differ.
+//! Interface to the objects in a segment's memory. The engines of the server and of the simulator
+//! implement it differently.
 
 use super::heap::Heap;
 use super::location::{Location, SegmentId};
@@ -7,9 +7,9 @@ use super::location::{Location, SegmentId};
 /// The kind of objects that an engine stores: bytes ([`Stored`](crate::Stored)), or only their
 /// sizes ([`Sizes`](crate::Sizes)).
 pub trait Content: Sized {
-    /// Identifies an object.
+    /// Key that identifies an object.
     type Key<'k>: Copy;
-    /// An object without its key.
+    /// Object without its key.
     type Value<'v>: Copy;
 
     /// Whether objects occupy the memory of the segments.
@@ -22,7 +22,7 @@ pub trait Content: Sized {
     /// Returns the size of an object in words of 8 bytes; `None` if it is too large for any
     /// segment.
     fn words(key: Self::Key<'_>, value: Self::Value<'_>) -> Option<u32>;
-    /// Bytes on the heap outside the segments.
+    /// Returns the heap memory outside of the segments, in bytes.
     fn heap_bytes(&self) -> usize;
 }
 
@@ -31,7 +31,7 @@ pub trait Content: Sized {
 /// The owner of a segment writes an object once, before the table refers to it. After that only a
 /// few words of the object change, while its chain is locked.
 pub trait Objects: Content {
-    /// An object as a reader sees it. It may be invalid if the segment was freed.
+    /// Object as a reader sees it. It may be invalid if the segment was freed.
     type View<'h>: Copy;
 
     /// Writes an object of as many words as [`Content::words`] returned.
@@ -43,15 +43,15 @@ pub trait Objects: Content {
         key: Self::Key<'_>,
         value: Self::Value<'_>,
     );
-    /// Number of words of the object at a location.
+    /// Returns the number of words of the object at a location.
     fn words_at(&self, heap: &Heap, location: Location) -> u32;
-    /// Hash of the key of the object at a location.
+    /// Returns the key hash of the object at a location.
     fn hash_at(&self, heap: &Heap, location: Location) -> u64;
     /// Returns the object at a location; `None` if no object can be there. If the segment was freed
     /// while a reader used it, any result is allowed, of this function and of those that are passed
     /// the view. The reader discards it.
     fn view<'h>(&self, heap: &'h Heap, location: Location) -> Option<Self::View<'h>>;
-    /// Whether the object has this key.
+    /// Returns true if the object has this key.
     fn has_key(&self, view: Self::View<'_>, key: Self::Key<'_>) -> bool;
     /// Copies an object to a location that the table does not refer to yet.
     fn copy(&self, heap: &Heap, from: Location, to: Location, words: u32);

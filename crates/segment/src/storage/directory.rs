@@ -1,8 +1,8 @@
-//! The segment directory: the segment lists and the eviction's plan, guarded by one lock.
+//! Segment directory: the segment lists and the eviction's plan, guarded by one lock.
 //!
 //! A thread holds the lock only for a few steps in a segment's use: to take, list, choose and free
-//! it. The values of the lists that requests need are copied to atomics beside the lock. Each
-//! change updates them before it releases the lock.
+//! it. Values of the lists that requests need are copied to atomics outside of the lock. Each
+//! change updates these before it releases the lock.
 
 use super::heap::Heap;
 use super::lines::TakeSegment;
@@ -25,22 +25,22 @@ pub(crate) struct Directory<P> {
     next_due: AtomicU64,
 }
 
-/// The data that the lock guards.
+/// Data that the lock guards.
 #[derive(Debug)]
 pub(crate) struct Entries<P> {
     pub(crate) lists: SegmentLists,
     pub(crate) plan: P,
 }
 
-/// The directory while this thread holds its lock.
+/// Directory whose lock this thread holds.
 pub(crate) struct LockedDirectory<'d, P> {
     directory: &'d Directory<P>,
     entries: MutexGuard<'d, Entries<P>>,
 }
 
 impl<P: EvictionPlan> Directory<P> {
-    /// Creates a directory of `count` free segments, of which only merges may take the last
-    /// `reserve`.
+    /// Creates a directory of `count` free segments. Only merges may take the last `reserve` of
+    /// them.
     pub(crate) fn new(count: u32, reserve: u32, plan: P) -> Self {
         let lists = SegmentLists::new(count, reserve);
         Directory {
@@ -60,14 +60,14 @@ impl<P: EvictionPlan> Directory<P> {
         }
     }
 
-    /// Number of free segments.
+    /// Returns the number of free segments.
     #[inline]
     pub(crate) fn free_count(&self) -> u32 {
         self.free_count.load(Relaxed)
     }
 
-    /// Returns how often a segment was taken or freed, or the eviction changed. The count wraps
-    /// around.
+    /// Returns the number of times that a segment was taken or freed or the eviction changed. The
+    /// count wraps around.
     #[inline]
     pub(crate) fn changes(&self) -> u32 {
         self.changes.load(Relaxed)
@@ -138,12 +138,12 @@ impl<P: EvictionPlan> LockedDirectory<'_, P> {
         self.directory.next_due.fetch_min(deadline.0, Relaxed);
     }
 
-    /// Sets the earliest deadline of all heads. The caller has just read all of them.
+    /// Sets the earliest deadline of all heads, which the caller has just read.
     pub(crate) fn set_next_due(&self, deadline_ms: u64) {
         self.directory.next_due.store(deadline_ms, Relaxed);
     }
 
-    /// Sets how many free segments only merges may take.
+    /// Sets the number of free segments that only merges may take.
     pub(crate) fn set_reserve(&mut self, reserve: u32) {
         self.entries.lists.set_reserve(reserve);
         self.publish();
@@ -168,7 +168,7 @@ impl<P: EvictionPlan> LockedDirectory<'_, P> {
         self.publish();
     }
 
-    /// Bytes on the heap.
+    /// Returns the heap memory in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.entries.lists.heap_bytes() + self.entries.plan.heap_bytes()
     }

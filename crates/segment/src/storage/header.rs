@@ -58,7 +58,7 @@ pub(crate) struct Stamp {
     deadline: AtomicU64,
 }
 
-/// Bytes of both headers of a segment.
+/// Size of both headers of a segment in bytes.
 pub(crate) const HEADER_BYTES: usize = size_of::<Header>() + size_of::<Stamp>();
 
 #[cfg(not(loom))]
@@ -73,8 +73,8 @@ impl Header {
         }
     }
 
-    /// Makes the header that of a sealed segment with objects of an engine before this one: the
-    /// number of its used words, and of its live objects and their words.
+    /// Sets the header to a sealed segment with objects of an earlier engine: the number of its
+    /// used words, and of its live objects and their words.
     pub(super) fn restore(&self, used: u32, (objects, words): (u32, u32)) {
         debug_assert!(u64::from(used) <= USED_MASK && words <= used);
         self.write.store(SEALED | u64::from(used), Relaxed);
@@ -82,12 +82,12 @@ impl Header {
         self.live.store(live, Relaxed);
     }
 
-    /// Number of words given to objects, removed ones included.
+    /// Returns the number of words given to objects, including removed ones.
     pub(crate) fn used(&self) -> u32 {
         (self.write.load(Acquire) & USED_MASK) as u32
     }
 
-    /// Whether the segment takes no more objects and none is being written.
+    /// Returns true if the segment takes no more objects and none is being written.
     pub(crate) fn is_sealed(&self) -> bool {
         self.write.load(Acquire) & (SEALED | WRITING) == SEALED
     }
@@ -109,7 +109,7 @@ impl Header {
             .fetch_add(u64::from(words) << LIVE_WORDS_SHIFT | 1, Relaxed);
     }
 
-    /// Subtracts one object, which the table no longer refers to, from the live ones.
+    /// Subtracts an object to which the table no longer refers from the live ones.
     #[inline]
     pub(crate) fn take_live(&self, words: u32) {
         let one = u64::from(words) << LIVE_WORDS_SHIFT | 1;
@@ -168,7 +168,7 @@ impl Header {
         }
     }
 
-    /// Whether this writer still owns the segment and may append.
+    /// Returns true if this writer still owns the segment and may append to it.
     pub(crate) fn is_open_for(&self, writer: u16, bucket: TtlBucket) -> bool {
         self.write.load(Relaxed) & !(USED_MASK | WRITING) == ownership(writer, bucket)
     }
@@ -210,8 +210,8 @@ impl Stamp {
         self.generation.load(Acquire)
     }
 
-    /// Whether the segment was not freed since its generation was read. All earlier reads are
-    /// ordered before this check.
+    /// Returns true if the segment was not freed since its generation was read. All earlier reads
+    /// are ordered before this check.
     #[inline(always)]
     pub(crate) fn is_still(&self, generation: u64) -> bool {
         fence(Acquire);

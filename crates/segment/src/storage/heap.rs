@@ -23,7 +23,7 @@ use super::words::WORD;
 use crate::sync::AtomicU64;
 use policy::Tick;
 
-/// The memory and the headers of all segments.
+/// Memory and headers of all segments.
 #[derive(Debug)]
 pub struct Heap {
     memory: Memory,
@@ -49,11 +49,11 @@ impl Heap {
         }
     }
 
-    /// Creates a heap whose segments are in a file, from a byte on that is a multiple of the size
-    /// of a page.
+    /// Creates a heap whose segments are stored in a file. They begin at a byte that must be a
+    /// multiple of the page size.
     ///
     /// # Errors
-    /// An error of the system.
+    /// Returns the error of the operating system.
     #[cfg(all(target_os = "linux", not(any(loom, miri))))]
     pub(crate) fn mapped(
         count: u32,
@@ -67,24 +67,23 @@ impl Heap {
         })
     }
 
-    /// Returns the bytes of the segments in a file.
+    /// Returns the size of the segments in a file, in bytes.
     pub(crate) fn file_bytes(count: u32, capacity: u32) -> u64 {
         Memory::file_bytes(count, capacity)
     }
 
-    /// Declares that a free segment is sealed and holds objects, which were written by an engine
-    /// before this one.
+    /// Declares that a free segment is sealed and holds objects of an earlier engine.
     pub(super) fn restore(&self, id: SegmentId, deadline: Tick, used: u32, live: (u32, u32)) {
         self.header(id).restore(used, live);
         self.stamp(id).set_deadline(deadline);
     }
 
-    /// Number of segments.
+    /// Returns the number of segments.
     pub(crate) fn count(&self) -> u32 {
         self.headers.len() as u32 - 1
     }
 
-    /// Words in a segment.
+    /// Returns the number of words in a segment.
     #[inline(always)]
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
@@ -104,7 +103,7 @@ impl Heap {
         &self.stamps[id.0 as usize]
     }
 
-    /// Time at which all objects of a segment expire.
+    /// Returns the time at which all objects of a segment expire.
     #[inline(always)]
     pub(crate) fn deadline(&self, id: SegmentId) -> Tick {
         self.stamp(id).deadline()
@@ -115,8 +114,8 @@ impl Heap {
         &self.memory
     }
 
-    /// Returns the words from a location to the end of its memory chunk: those of the object that
-    /// begins there, and what follows it. `None` if the memory was never reserved.
+    /// Returns the words from a location to the end of its memory chunk: the object that begins
+    /// there, and everything after it. `None` if the memory was never reserved.
     #[inline(always)]
     pub(crate) fn words(&self, location: Location) -> Option<&[AtomicU64]> {
         self.memory
@@ -129,12 +128,12 @@ impl Heap {
             .open(self.stamp(id), writer, bucket, deadline);
     }
 
-    /// Frees a segment that no slot of the table names.
+    /// Frees a segment to which no slot of the table refers.
     pub(super) fn give_back(&self, id: SegmentId) {
         self.header(id).give_back(self.stamp(id), id);
     }
 
-    /// Returns the bytes that `count` segments take, including their share of the unused words at
+    /// Returns the size of `count` segments in bytes, including their share of the unused words at
     /// the bounds of chunks.
     pub(crate) fn taken_bytes(&self, count: u32) -> usize {
         count as usize * Memory::bytes_of_one(self.capacity)
@@ -145,7 +144,7 @@ impl Heap {
         self.headers.len() * HEADER_BYTES
     }
 
-    /// Bytes in a segment.
+    /// Returns the size of a segment in bytes.
     pub(crate) fn segment_bytes(&self) -> usize {
         self.capacity as usize * WORD
     }

@@ -27,8 +27,8 @@ pub(crate) fn prefetch<T>(target: &T) {
     let _ = target;
 }
 
-/// Permits the system to back these words by large pages, as far as they contain whole ones. The
-/// system may decline.
+/// Permits the system to back these words by large pages, where they fill whole ones. The system
+/// may decline.
 pub(crate) fn large_pages(words: &[AtomicU64]) {
     let bytes = size_of_val(words);
     let first = words.as_ptr().cast::<u8>();

@@ -1,4 +1,4 @@
-//! One cache line of the hash table, bit by bit.
+//! Layout of a cache line of the hash table.
 //!
 //! ```text
 //! word 0, line information  63    cas    32 31 last access 16 15 count 8 7 counted 1  0
@@ -12,8 +12,8 @@
 //!   for it.
 //! - Bit n of `counted` is set if slot n was counted in the second of the last access.
 //! - `last access` is in seconds, modulo 2^16. The objects of a line share it.
-//! - `count` is the number of objects in the whole chain. `cas` goes up with every change of a
-//!   value in the chain. Both are kept in the first line of a chain only.
+//! - `count` is the number of objects in the whole chain. `cas` increases with every change of a
+//!   value in the chain. Both are used in the first line of a chain only.
 //! - `tag` is the highest 12 bits of the key's hash, and never 0. `offset` is in words of 8 bytes,
 //!   so that a segment may have up to 8 MiB.
 //! - A link holds the number of the next line of the chain.
@@ -142,7 +142,7 @@ impl SlotWord {
         }
     }
 
-    /// Whether this slot is an object whose key may have this hash.
+    /// Returns true if this slot is an object whose key may have this hash.
     #[inline(always)]
     pub(super) fn has_tag_of(self, hash: u64) -> bool {
         debug_assert!(hash >> TAG_SHIFT != 0);
@@ -165,7 +165,7 @@ impl SlotWord {
         SlotWord(self.0 & !LOCATION_MASK | moved)
     }
 
-    /// Whether both have the same tag and location, whatever the frequency.
+    /// Returns true if both have the same tag and location, whatever the frequency.
     #[inline(always)]
     pub(super) fn is_same(self, other: SlotWord) -> bool {
         (self.0 ^ other.0) & !FREQUENCY_MASK == 0
@@ -185,7 +185,7 @@ impl SlotRef<'_> {
         (self.line[0].load(Relaxed) >> ACCESS_SHIFT) as u16
     }
 
-    /// Counts a request, at most once a second for each slot. Returns whether it was counted.
+    /// Counts a request, at most once a second per slot. Returns true if it was counted.
     #[inline(always)]
     pub(super) fn count(
         &self,

@@ -1,8 +1,8 @@
-//! The lines of the hash table: the place of each in memory, and those that belong to no chain.
+//! Lines of the hash table: their places in memory, and the lines that belong to no chain.
 //!
 //! Lines are taken from segments of the heap, a *piece* of up to 256 lines at a time. The first
-//! lines of chains are side by side in pieces; further lines of chains are taken one by one. The
-//! table never returns memory to the heap.
+//! lines of chains are adjacent in pieces; further lines of chains are taken one by one. The table
+//! never returns memory to the heap.
 
 use super::cursor::SavedWords;
 use super::heap::Heap;
@@ -27,8 +27,9 @@ pub(crate) trait TakeSegment: Debug {
 /// Lines that belong to no chain.
 #[derive(Debug, Default)]
 struct Pool {
-    /// Number of segments taken. The next field is the number of unused lines in the last one.
+    /// Number of segments taken.
     segments: u32,
+    /// Number of unused lines in the segment taken last.
     unused: u32,
     /// First of the freed lines, which are linked like a chain. So a reader that is still in one
     /// finds no object, and reaches an end.
@@ -43,7 +44,7 @@ struct Pool {
 /// All lines of the table.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// For each segment of the table, the number of its first word.
+    /// Number of the first word of each segment of the table.
     segments: Box<[AtomicU64]>,
     pool: Mutex<Pool>,
     piece_bits: u32,
@@ -63,7 +64,8 @@ impl Lines {
         }
     }
 
-    /// Appends which segments hold lines, and which lines belong to no chain.
+    /// Appends the numbers of the segments that hold lines and of the lines that belong to no
+    /// chain.
     pub(super) fn save(&self, saved: &mut Vec<u64>) {
         let pool = self.pool();
         saved.extend([
@@ -78,8 +80,8 @@ impl Lines {
         saved.extend(segments.map(|word| word.load(Relaxed)));
     }
 
-    /// Restores what was saved, and takes the segments out of the lists. Returns `None` if they are
-    /// in use or the numbers cannot be.
+    /// Restores saved lines, and removes their segments from the lists. Returns `None` if the
+    /// segments are in use or the numbers are impossible.
     pub(super) fn restore(
         heap: &Heap,
         saved: &mut SavedWords<'_>,
@@ -119,7 +121,7 @@ impl Lines {
         Some(lines)
     }
 
-    /// Number of lines in pieces that were taken.
+    /// Returns the number of lines in pieces that were taken.
     pub(super) fn taken_count(&self) -> u32 {
         let pool = self.pool();
         (pool.segments << self.segment_bits) - pool.unused
@@ -156,13 +158,13 @@ impl Lines {
         (count == pool.free_count).then_some(())
     }
 
-    /// Lines in a piece, as a power of two.
+    /// Returns the binary logarithm of the number of lines in a piece.
     #[inline(always)]
     pub(super) fn piece_bits(&self) -> u32 {
         self.piece_bits
     }
 
-    /// Maximum number of pieces.
+    /// Returns the maximum number of pieces.
     pub(super) fn pieces_max(&self) -> usize {
         self.segments.len() << (self.segment_bits - self.piece_bits)
     }
@@ -175,12 +177,12 @@ impl Lines {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of segments that the table has taken.
+    /// Returns the number of segments that the table has taken.
     pub(super) fn segment_count(&self) -> u32 {
         self.pool().segments
     }
 
-    /// Number of lines in chains, and in pieces for first lines of chains to come.
+    /// Returns the number of lines in chains, and in pieces for first lines of chains to come.
     pub(super) fn used_count(&self) -> u64 {
         let pool = self.pool();
         let taken = u64::from(pool.segments) << self.segment_bits;
@@ -238,7 +240,7 @@ impl Lines {
         Some(first)
     }
 
-    /// Takes one zeroed line, which prolongs a chain.
+    /// Takes one zeroed line, which extends a chain.
     pub(super) fn take(&self, heap: &Heap, source: &dyn TakeSegment) -> Option<u32> {
         let mut pool = self.pool();
         if let Some(number) = pool.free_first {

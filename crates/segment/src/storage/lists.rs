@@ -1,4 +1,4 @@
-//! The segment lists: the free segments, and for each TTL bucket its segments in order of creation.
+//! Segment lists: the free segments, and the segments of each TTL bucket in order of creation.
 
 use super::cursor::SavedWords;
 use super::heap::Heap;
@@ -6,7 +6,7 @@ use super::location::SegmentId;
 use super::ttl::{BUCKETS, FLUSHED, TtlBucket};
 use policy::Tick;
 
-/// What a segment is used for.
+/// Use of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Free,
@@ -29,7 +29,8 @@ struct Link {
     bucket: TtlBucket,
     previous: SegmentId,
     next: SegmentId,
-    /// Time at which the segment was opened; for the target of a merge, that of its first source.
+    /// Time at which the segment was opened; for the target of a merge, the time of its first
+    /// source.
     created: Tick,
 }
 
@@ -46,13 +47,13 @@ pub(crate) struct SegmentLists {
     /// Links by segment number; index 0 is unused.
     links: Box<[Link]>,
     buckets: Box<[Ends]>,
-    /// A bit set of the buckets that have segments.
+    /// Bit set of the buckets that have segments.
     occupied: [u64; BUCKETS.div_ceil(64)],
-    /// A stack of free segments, so that segments that were used before are taken again first.
+    /// Stack of free segments, so that segments that were already used are taken first.
     free: Vec<SegmentId>,
     /// Number of segments that were ever taken. They have the lowest numbers.
     taken_count: u32,
-    /// Free segments that only a merge may take.
+    /// Number of free segments that only a merge may take.
     reserve: usize,
 }
 
@@ -104,8 +105,8 @@ impl SegmentLists {
         Some(())
     }
 
-    /// Puts the segments of objects into empty lists, and restores their headers. Returns the
-    /// number of segments that were ever taken; `None` if what was saved cannot be.
+    /// Puts the saved segments into empty lists, and restores their headers. Returns the number of
+    /// segments that were ever taken; `None` if the saved words are impossible.
     pub(super) fn restore(&mut self, heap: &Heap, saved: &mut SavedWords<'_>) -> Option<u32> {
         let (taken_count, listed_count) = (saved.small()?, saved.small()?);
         for _ in 0..listed_count {
@@ -128,13 +129,14 @@ impl SegmentLists {
         Some(taken_count)
     }
 
-    /// Returns `None` if there is no segment of this number, or if it is in use.
+    /// Returns `None` if no segment has this number, or if it is in use.
     pub(super) fn check_unused(&self, id: SegmentId) -> Option<()> {
         let link = self.links.get(id.0 as usize)?;
         (id.is_some() && link.state == State::Free).then_some(())
     }
 
-    /// Makes all other segments free, after those of objects and of the table were restored.
+    /// Makes all remaining segments free, after the segments of objects and of the table were
+    /// restored.
     pub(super) fn restore_free(&mut self, taken_count: u32) -> Option<()> {
         let count = self.links.len() as u32 - 1;
         let is_free = |id: &SegmentId| self.state(*id) == State::Free;
@@ -157,7 +159,7 @@ impl SegmentLists {
         self.free.len() as u32
     }
 
-    /// Number of segments ever taken.
+    /// Returns the number of segments that were ever taken.
     pub(crate) fn taken_count(&self) -> u32 {
         self.taken_count
     }
@@ -178,13 +180,13 @@ impl SegmentLists {
         self.link_mut(id).state = state;
     }
 
-    /// Whether a segment holds objects or was taken for objects.
+    /// Returns true if a segment holds objects or was taken for objects.
     pub(crate) fn is_held(&self, id: SegmentId) -> bool {
         !matches!(self.state(id), State::Free | State::Table)
     }
 
-    /// Whether a job may remove the objects of a segment: it is in a list, it is sealed, and no job
-    /// is working on it.
+    /// Returns true if a job may remove the objects of a segment: it is in a list, it is sealed,
+    /// and no job is working on it.
     pub(crate) fn can_leave(&self, heap: &Heap, id: SegmentId) -> bool {
         self.state(id) == State::Listed && heap.header(id).is_sealed()
     }
@@ -298,7 +300,7 @@ impl SegmentLists {
         self.occupied[usize::from(bucket.0) / 64] |= 1 << (bucket.0 % 64);
     }
 
-    /// Takes a segment out of its list and makes it free. Returns its bucket and its successor.
+    /// Removes a segment from its list and makes it free. Returns its bucket and its successor.
     pub(super) fn remove(&mut self, id: SegmentId) -> (TtlBucket, SegmentId) {
         let link = *self.link(id);
         assert!(matches!(link.state, State::Leaving | State::Filling));

@@ -1,6 +1,7 @@
 //! Identifiers of segments and of the objects in them.
 
-/// Number of a segment, from 1. 0 means none, so that a slot that names an object is never 0.
+/// Number of a segment, starting at 1. The number 0 means "none", so that a slot that refers to an
+/// object is never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
 pub struct SegmentId(pub(crate) u32);
 
@@ -17,6 +18,6 @@ impl SegmentId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Location {
     pub(crate) segment: SegmentId,
-    /// Distance from the beginning of the segment, in words of 8 bytes.
+    /// Offset from the beginning of the segment, in words of 8 bytes.
     pub(crate) offset: u32,
 }

@@ -1,11 +1,10 @@
-//! The memory of the segments: reserved in chunks, whose pages the system fills with zeros when
-//! they are first touched, or mapped from a file, all chunks at once.
+//! Memory of the segments. It is either reserved in chunks, whose pages the system fills with zeros
+//! when they are first touched, or mapped from a file, all chunks at once.
 //!
 //! The address of a segment is computed from its number and the address of its chunk. There are few
 //! chunks, so that their addresses stay in the nearest cache; the addresses of ten thousand
-//! separate segments would not. In addition, the system can back a chunk by large pages: at a
-//! gigabyte of memory, the translation of an address in small pages costs as much as a miss of all
-//! caches.
+//! separate segments would not. In addition, the system can back a chunk by large pages: with a
+//! gigabyte of memory, translating an address in small pages costs as much as a miss of all caches.
 
 use super::cells::Cells;
 use super::hint::large_pages;
@@ -14,17 +13,17 @@ use super::words::{LINE, Line, WORD};
 use crate::sync::AtomicU64;
 use std::sync::OnceLock;
 
-/// Words of a chunk (64 MiB) as a power of two, chosen so that a chunk has several large pages and
-/// there are few chunks. The last chunk may be smaller.
+/// Binary logarithm of the number of words in a chunk (64 MiB), chosen so that a chunk has several
+/// large pages and there are few chunks. The last chunk may be smaller.
 const CHUNK_BITS: u32 = 23;
 /// Maximum number of words before the first aligned line of a chunk.
 const SLACK: usize = LINE - 1;
 
-/// The chunks, and the size of the segments in them.
+/// Chunks of memory, and the size of the segments in them.
 #[derive(Debug)]
 pub(crate) struct Memory {
     chunks: Box<[OnceLock<Chunk>]>,
-    /// Number of words in a segment. `count` is that of all segments.
+    /// Number of words in a segment. `count` is the number of segments.
     capacity: u64,
     count: u64,
     wants_large_pages: bool,
@@ -53,8 +52,8 @@ impl Chunk {
 }
 
 impl Memory {
-    /// Memory for `count` segments of `capacity` words. Segment 0, which does not exist, takes
-    /// address space but is never touched.
+    /// Allocates memory for `count` segments of `capacity` words. Segment 0, which does not exist,
+    /// takes address space but is never touched.
     pub(crate) fn new(count: u32, capacity: u32, wants_large_pages: bool) -> Self {
         assert!(capacity.is_power_of_two());
         assert!(capacity <= 1 << CHUNK_BITS);
@@ -69,10 +68,11 @@ impl Memory {
         }
     }
 
-    /// Memory of the same size in a file, from a byte on that is a multiple of the size of a page.
+    /// Maps the same amount of memory from a file, beginning at a byte that must be a multiple of
+    /// the page size.
     ///
     /// # Errors
-    /// An error of the system.
+    /// Returns the error of the operating system.
     #[cfg(all(target_os = "linux", not(any(loom, miri))))]
     pub(crate) fn mapped(
         count: u32,
@@ -91,12 +91,12 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Returns the bytes of the memory in a file.
+    /// Returns the size of the memory in a file, in bytes.
     pub(crate) fn file_bytes(count: u32, capacity: u32) -> u64 {
         (u64::from(count) + 1) * u64::from(capacity) * WORD as u64
     }
 
-    /// Returns the bytes that a segment takes, including its share of the unused words at the
+    /// Returns the size of a segment in bytes, including its share of the unused words at the
     /// bounds of a chunk.
     pub(crate) fn bytes_of_one(capacity: u32) -> usize {
         let bounds = SLACK * WORD + size_of::<OnceLock<Chunk>>();

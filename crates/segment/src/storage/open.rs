@@ -43,8 +43,8 @@ use policy::Tick;
 
 /// Maximum number of open segments of a writer.
 pub(crate) const OPEN_MAX: usize = 256;
-/// Maximum pressure level. 0 is no pressure; 1 means that memory is short; 2 to 5 follow from the
-/// fraction of the writer's share that is open, 5 for all of it.
+/// Maximum pressure level. Level 0 is no pressure, 1 means that memory is short, and 2 to 5 depend
+/// on the fraction of the writer's share that is open.
 const PRESSURE_MAX: u8 = 5;
 const PRESSURE_SHORT: u8 = 1;
 
@@ -70,14 +70,15 @@ pub(crate) struct OpenSegment {
     keeps_deadline: bool,
 }
 
-/// Segments that are acceptable for an object, and the segment to open if no open one is
+/// Range of segments that are acceptable for an object, and the segment to open if no open one is
 /// acceptable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     earliest: Tick,
     latest: Tick,
-    /// Deadline and TTL bucket of a segment that is opened for the object.
+    /// Deadline of a segment that is opened for the object.
     pub(crate) deadline: Tick,
+    /// TTL bucket of a segment that is opened for the object.
     pub(crate) bucket: TtlBucket,
     keeps_deadline: bool,
 }
@@ -134,8 +135,8 @@ impl Placement {
     }
 }
 
-/// Returns by how many milliseconds a remaining TTL may be shortened in order to reduce the number
-/// of different deadlines.
+/// Returns the number of milliseconds by which a remaining TTL may be shortened to reduce the
+/// number of different deadlines.
 fn slack_ms(left_ms: u64, pressure: u8) -> u64 {
     match pressure {
         ..=PRESSURE_SHORT => 0,
@@ -158,7 +159,7 @@ fn rounded_ms(ttl_ms: u64, pressure: u8) -> u64 {
     }
 }
 
-/// Whether new segments of this bucket are opened under this pressure.
+/// Returns true if new segments of this bucket are opened under this pressure.
 fn is_opened(bucket: TtlBucket, pressure: u8) -> bool {
     let ttl_ms = bucket.ttl_ms();
     ttl_ms.is_none_or(|ttl_ms| TtlBucket::of(Some(rounded_ms(ttl_ms, pressure))) == bucket)
@@ -176,7 +177,7 @@ fn span_ms(bucket: TtlBucket, pressure: u8) -> u64 {
     })
 }
 
-/// The segments that one writer fills. The module text says how one is chosen.
+/// Segments that one writer fills. The module text says how one is chosen.
 #[derive(Debug)]
 pub(crate) struct OpenSegments {
     /// The open segments by ascending deadline. Those with the same deadline are in the order in
@@ -192,8 +193,8 @@ pub(crate) struct OpenSegments {
 }
 
 impl OpenSegments {
-    /// Maximum bytes on the heap. The calculation of the memory needed uses this, so that it does
-    /// not depend on the memory given.
+    /// Maximum heap memory in bytes. The calculation of the required memory uses this, so that the
+    /// result does not depend on the available memory.
     pub(crate) const BYTES_MAX: usize = OPEN_MAX * size_of::<OpenSegment>();
 
     /// Creates the state of a writer that may have `open_max` open segments.
@@ -229,7 +230,7 @@ impl OpenSegments {
         self.list[index]
     }
 
-    /// Notes that an object was written to a segment.
+    /// Records that an object was written to a segment.
     #[inline]
     pub(crate) fn mark_used(&mut self, index: usize, now: Tick) {
         self.list[index].used = now;

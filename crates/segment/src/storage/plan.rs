@@ -1,10 +1,10 @@
-//! The interface between storage and eviction.
+//! Interface between storage and eviction.
 
 use super::location::SegmentId;
 use super::ttl::TtlBucket;
 use std::fmt::Debug;
 
-/// Whether a writer or a merge has filled a segment.
+/// Way in which a segment was filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Age {
     /// Filled by a writer.
@@ -22,7 +22,7 @@ pub(crate) trait EvictionPlan: Debug {
     fn linked(&mut self, id: SegmentId, age: Age);
     /// Handles the removal of a segment from the list of its TTL bucket, where `next` followed it.
     fn unlinked(&mut self, id: SegmentId, bucket: TtlBucket, next: SegmentId);
-    /// Bytes on the heap.
+    /// Returns the heap memory in bytes.
     fn heap_bytes(&self) -> usize;
     /// Panics if the plan is inconsistent or does not have this many segments.
     fn check(&self, linked_count: usize);

@@ -1,4 +1,4 @@
-//! Reads without a lock: finding an object, copying what the caller needs, and counting the
+//! Lock-free reads: finding an object, copying the data that the caller needs, and counting the
 //! request.
 
 use super::content::Objects;
@@ -23,11 +23,11 @@ struct Found<'c, V> {
 }
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
-    /// Finds an unexpired object without a lock. `take` copies what the caller needs; it is called
-    /// again if the segment was freed meanwhile, and must begin by dropping what it copied before.
+    /// Reads an unexpired object without a lock. `take` copies the data that the caller needs. It
+    /// is called again if the segment was freed meanwhile, and must first drop its earlier copy.
     ///
     /// If `counts`, this is a request for the object, which counts into its frequency at most once
-    /// a second. Returns what `take` returned, and whether a hit was counted or a counting request
+    /// a second. Returns the result of `take`, and whether a hit was counted or a counting request
     /// missed.
     #[inline(always)]
     pub(crate) fn read<R>(
@@ -54,7 +54,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         }
     }
 
-    /// Finds the object of a key, expired or not. Not inlined, because it needs all registers.
+    /// Returns the object of a key, expired or not. It is not inlined, because it needs all
+    /// registers.
     #[inline(never)]
     fn find(&self, key: &Key<C::Key<'_>>) -> Option<Found<'_, C::View<'_>>> {
         let mut search = Search::new(self.table(), self.heap(), key.hash);
@@ -86,7 +87,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         None
     }
 
-    /// Counts a request for an object, at most once a second. Returns whether it was counted.
+    /// Counts a request for an object, at most once a second. Returns true if it was counted.
     #[inline(always)]
     fn count(&self, slot: &SlotRef<'_>, hash: u64, now: Tick) -> bool {
         let second = now.0 / 1000;

@@ -25,7 +25,7 @@ impl<K> Key<K> {
     }
 }
 
-/// Condition under which an object is stored or removed.
+/// Condition for storing or removing an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
     /// No condition.
@@ -51,7 +51,7 @@ impl Condition {
     }
 }
 
-/// Reason for which an object was not stored or removed.
+/// Reason why an object was not stored or removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The object is larger than a segment, or its key is longer than allowed.
@@ -71,7 +71,7 @@ pub enum Refused {
 pub struct Receipt {
     /// Version, for [`Condition::Unchanged`].
     pub cas: u32,
-    /// When the object expires, which may be earlier than requested; `None`: never.
+    /// Time at which the object expires, which may be earlier than requested; `None` means never.
     pub deadline: Option<Tick>,
 }
 

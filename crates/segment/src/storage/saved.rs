@@ -1,4 +1,4 @@
-//! The state of a storage beside the memory of its segments, as numbers: what an engine needs to
+//! State of a storage beside the memory of its segments, as words: the data that an engine needs to
 //! continue with segments in a file.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //! chains                  table.rs
 //! segments of objects     lists.rs
 //! ```
-//! What was saved and the segments may be damaged. Everything is checked before it is used: the
-//! numbers against each other, the lines of the table, and the objects of each segment against the
-//! table, one after the other. So a restored engine is consistent. Keys are hashed under the secret
-//! of the hash, and an object whose key has changed is not found in its chain. Values are not
-//! checked: that would read all of them.
+//! The saved words and the segments may be damaged. Everything is checked before it is used: the
+//! words against each other, the lines of the table, and the objects of each segment against the
+//! table, one after the other. Therefore a restored engine is consistent. Keys are hashed under the
+//! secret of the hash, and an object whose key has changed is not found in its chain. Values are
+//! not checked, because that would mean reading all of them.
 
 use super::content::Objects;
 use super::cursor::SavedWords;
@@ -42,8 +42,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         Some(saved)
     }
 
-    /// Continues with the segments and the state of a storage before this one. The directory is
-    /// that of a new storage. Returns `None` if they do not fit together.
+    /// Continues with the segments and the state of an earlier storage. The directory must be the
+    /// directory of a new storage. Returns `None` if they do not match.
     pub(crate) fn restore(
         heap: Heap,
         directory: Directory<P>,

@@ -1,5 +1,5 @@
-//! Objects without content, for the simulator: only their sizes are stored. The same heap, table
-//! and eviction are used, and memory is full at the same moment as with bytes.
+//! Objects without content, for the simulator: only their sizes are stored. The heap, the table and
+//! the eviction are the same as for bytes, and memory is full at the same moment.
 
 use super::content::{Content, Objects};
 use super::heap::Heap;
@@ -20,7 +20,7 @@ struct Record {
 /// together.
 #[derive(Debug)]
 pub struct Sizes {
-    /// For each segment, the objects written, in order of their offsets.
+    /// Objects written to each segment, in order of their offsets.
     records: Box<[RefCell<Vec<Record>>]>,
     seed: u64,
 }

@@ -1,7 +1,7 @@
-//! Storage: the heap, the segment directory, the hash table and the contents together, with the
-//! steps that requests and evictions consist of. Each step leaves all four consistent.
+//! Storage: the heap, the segment directory, the hash table and the contents, with the steps of
+//! which requests and evictions consist. Each step leaves all four consistent.
 //!
-//! Storage does not decide where an object is written and evicts nothing: the engine reserves the
+//! Storage does not decide where an object is written, and evicts nothing: the engine reserves the
 //! room for a write, and the eviction chooses the segments to remove.
 
 use super::chain::Chain;
@@ -25,7 +25,7 @@ use policy::Tick;
 /// Maximum number of chains that one insertion splits.
 const SPLITS: u32 = 2;
 
-/// Counts of objects; exact, and readable at any time.
+/// Exact counters of objects, readable at any time.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Counters {
@@ -33,7 +33,7 @@ struct Counters {
     crowded_out: AtomicU64,
 }
 
-/// All stored objects. `P` is the eviction's data about segments.
+/// All stored objects. `P` is the eviction's state for each segment.
 #[derive(Debug)]
 pub(crate) struct Storage<C, P> {
     heap: Heap,
@@ -62,7 +62,7 @@ pub(crate) struct Inserted {
 
 /// Result of a deletion.
 pub(crate) struct Deleted {
-    /// Whether the object had not expired.
+    /// Whether the object had not expired yet.
     pub(crate) was_live: bool,
     pub(crate) segment: SegmentId,
 }
@@ -87,8 +87,8 @@ impl LockedObject<'_> {
 }
 
 impl<C: Objects, P: EvictionPlan> Storage<C, P> {
-    /// Creates an empty storage from a heap and its directory. `None` if the heap has no segment
-    /// for the table.
+    /// Creates an empty storage from a heap and its directory. Returns `None` if the heap has no
+    /// segment for the table.
     pub(crate) fn new(
         heap: Heap,
         directory: Directory<P>,
@@ -105,8 +105,8 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         })
     }
 
-    /// Creates a storage of restored parts. `counts` are the numbers of objects and of those that
-    /// were crowded out.
+    /// Creates a storage from restored parts. `counts` are the numbers of objects and of objects
+    /// that were crowded out.
     pub(super) fn of_parts(
         heap: Heap,
         directory: Directory<P>,
@@ -148,28 +148,28 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         &self.content
     }
 
-    /// Number of objects that the table names, expired ones included.
+    /// Returns the number of objects in the table, including expired ones.
     #[inline]
     pub(crate) fn item_count(&self) -> u64 {
         self.counters.items.load(Relaxed)
     }
 
-    /// Number of objects that were dropped because their chain was full.
+    /// Returns the number of objects that were dropped because their chain was full.
     pub(crate) fn crowded_out(&self) -> u64 {
         self.counters.crowded_out.load(Relaxed)
     }
 
-    /// Bytes that the contents take outside the segments.
+    /// Returns the memory in bytes that contents take outside of the segments.
     pub(crate) fn content_bytes(&self) -> usize {
         self.content.heap_bytes()
     }
 
-    /// Bytes outside the segments: headers, directories and the plan.
+    /// Returns the memory outside of the segments in bytes: headers, directories and the plan.
     pub(crate) fn directory_bytes(&self) -> usize {
         self.heap.header_bytes() + self.directory.lock().heap_bytes() + self.table.directory_bytes()
     }
 
-    /// Bytes of all segments that were ever taken.
+    /// Returns the size of all segments that were ever taken, in bytes.
     pub(crate) fn taken_bytes(&self) -> usize {
         let taken = self.directory.lock().lists.taken_count();
         self.heap.taken_bytes(taken)
@@ -184,7 +184,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         }
     }
 
-    /// Hash of the key of the object at a location.
+    /// Returns the key hash of the object at a location.
     #[inline]
     pub(super) fn hash_at(&self, location: Location) -> u64 {
         with_tag(self.content.hash_at(&self.heap, location))
@@ -220,7 +220,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         self.table.lock(&self.heap, &self.directory, hash)
     }
 
-    /// Whether a slot of a locked chain refers to the object of this key.
+    /// Returns true if a slot of a locked chain refers to the object of this key.
     #[inline(always)]
     fn has_key(&self, slot: SlotWord, key: &Key<C::Key<'_>>) -> bool {
         let view = self.content.view(&self.heap, slot.location());
@@ -232,7 +232,7 @@ impl<C: Objects, P: EvictionPlan> Storage<C, P> {
         now <= self.heap.deadline(slot.word.location().segment)
     }
 
-    /// Locks the chain of a key and finds its object, unless it has expired.
+    /// Locks the chain of a key, and returns its object unless it has expired.
     pub(crate) fn lock_live(&self, key: &Key<C::Key<'_>>, now: Tick) -> Option<LockedObject<'_>> {
         let chain = self.lock(key.hash);
         let slot = chain.find(key.hash, |slot| self.has_key(slot, key))?;

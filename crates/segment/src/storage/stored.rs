@@ -20,7 +20,7 @@ use super::words::{WORD, WordWriter, append_to, copy, equals, four_at};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 
-/// Bytes of metadata before each key.
+/// Size of the metadata before each key, in bytes.
 pub(crate) const METADATA_BYTES: usize = 5;
 /// Maximum length of a key in bytes.
 pub const KEY_MAX: usize = 255;
@@ -36,19 +36,19 @@ const MARKS_SHIFT: u32 = 2;
 /// Value with all mark bits set. Marks are bits in each object that belong to the host.
 pub const MARKS_MAX: u8 = 0x3f;
 
-/// A value to store.
+/// Value to be stored, with its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'v> {
     /// The value's bytes.
     pub bytes: &'v [u8],
-    /// A number that the client stores with the value; 0 takes no memory.
+    /// Number that the client stores with the value; 0 takes no memory.
     pub client_flags: u32,
-    /// The host's own bits, at most [`MARKS_MAX`].
+    /// Bits that belong to the host, at most [`MARKS_MAX`].
     pub marks: u8,
 }
 
 impl<'v> Value<'v> {
-    /// A value without client flags and marks.
+    /// Creates a value without client flags and marks.
     pub fn plain(bytes: &'v [u8]) -> Self {
         Value {
             bytes,
@@ -58,7 +58,7 @@ impl<'v> Value<'v> {
     }
 }
 
-/// What is stored: bytes, or a number that is changed in place.
+/// Content of an object: bytes, or a number that is changed in place.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'v> {
     /// A value.
@@ -100,7 +100,7 @@ impl Payload<'_> {
     }
 }
 
-/// The first word of an object. A reader whose segment was freed meanwhile may read any bits here.
+/// First word of an object. A reader whose segment was freed meanwhile may read any bits here.
 /// Therefore the lengths in it are checked against the segment's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata(u64);
@@ -162,7 +162,7 @@ pub(crate) struct ObjectView<'h> {
     pub(crate) client_flags: u32,
     pub(crate) marks: u8,
     pub(crate) number: Option<u64>,
-    /// Bytes of the value.
+    /// Size of the value in bytes.
     pub(crate) len: usize,
     words: &'h [AtomicU64],
     value_at: usize,
@@ -291,8 +291,8 @@ impl Objects for Stored {
 }
 
 impl Stored {
-    /// Returns the words from a location on. An object must begin there, or be about to be written
-    /// there.
+    /// Returns the words starting at a location. An object must begin there, or be about to be
+    /// written there.
     #[inline(always)]
     fn at(heap: &Heap, location: Location) -> &[AtomicU64] {
         heap.words(location)

@@ -39,23 +39,24 @@ use crate::sync::{AtomicU64, Mutex, spin_loop};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-/// Mean number of objects in a chain at which the table grows. The table takes 64 / LOAD bytes an
-/// object times the lines of a chain: 12.3 bytes at 10, nearly flat around it. A hit reads 1.4
-/// lines.
+/// Mean number of objects per chain at which the table grows. The table takes 64 / LOAD bytes per
+/// object times the lines of a chain: 12.3 bytes at 10, and nearly the same around it. A hit reads
+/// 1.4 lines.
 const LOAD: u64 = 10;
 
-/// Multiple of [`LOAD`] from which on a writer waits for another one that splits a chain. That one
-/// may be suspended by the system, and without growth the chains would fill up and lose objects.
+/// Mean number of objects per chain at which a writer waits for another one that splits a chain.
+/// The system may have suspended that writer, and without growth the chains would fill up and lose
+/// objects.
 const LOAD_MAX: u64 = 4 * LOAD;
 
-/// The table.
+/// Hash table.
 #[derive(Debug)]
 pub(crate) struct Table {
     chain_count: AtomicU64,
-    /// For each piece of first lines, the number of its first word; 0 if it was not taken yet.
+    /// Number of the first word of each piece of first lines; 0 if the piece was not taken yet.
     pieces: Box<[AtomicU64]>,
     lines: Lines,
-    /// Held while a chain is split.
+    /// Lock that is held while a chain is split.
     split: Mutex<()>,
     /// Number of times that a writer has waited for the split of another one.
     #[cfg(test)]
@@ -81,8 +82,8 @@ pub(super) fn cas_of(line: &Line) -> u32 {
 }
 
 impl Table {
-    /// Creates a table of as many chains as a piece has lines. `None` if the heap has no segment
-    /// for it.
+    /// Creates a table with as many chains as a piece has lines. Returns `None` if the heap has no
+    /// segment for it.
     pub(super) fn new(heap: &Heap, source: &dyn TakeSegment) -> Option<Self> {
         let lines = Lines::new(heap);
         let pieces: Box<[AtomicU64]> = (0..lines.pieces_max()).map(|_| AtomicU64::new(0)).collect();
@@ -98,7 +99,7 @@ impl Table {
         })
     }
 
-    /// Appends what finds the chains.
+    /// Appends the number of chains, and the pieces in which their first lines are.
     pub(super) fn save(&self, saved: &mut Vec<u64>) {
         self.lines.save(saved);
         saved.push(self.chain_count());
@@ -108,9 +109,9 @@ impl Table {
         saved.extend(pieces);
     }
 
-    /// Restores the table of an engine before this one, and takes its segments out of the lists.
-    /// The lines are as they are in memory; [`Table::verify`] must follow before they are used.
-    /// Returns `None` if what was saved cannot be.
+    /// Restores the table of an earlier engine, and removes its segments from the lists. The lines
+    /// are used as they are in memory, so that [`Table::verify`] must follow. Returns `None` if the
+    /// saved words are impossible.
     pub(super) fn restore(
         heap: &Heap,
         saved: &mut SavedWords<'_>,
@@ -136,7 +137,7 @@ impl Table {
     }
 
     /// Checks the lines of a restored table: each belongs to one chain or to none, chains end,
-    /// their counts are right, and what belongs to no chain is empty. `is_there` is called for the
+    /// their counts are right, and lines outside of chains are empty. `is_there` is called for the
     /// location of each object. Returns the number of objects; `None` if something is wrong.
     pub(super) fn verify(
         &self,
@@ -204,7 +205,7 @@ impl Table {
         Some(objects)
     }
 
-    /// Bytes of the directories.
+    /// Returns the size of the directories in bytes.
     pub(crate) fn directory_bytes(&self) -> usize {
         size_of_val(&*self.pieces) + self.lines.heap_bytes()
     }
@@ -213,17 +214,17 @@ impl Table {
         self.chain_count.load(Acquire)
     }
 
-    /// Number of segments that the table has taken.
+    /// Returns the number of segments that the table has taken.
     pub(crate) fn segment_count(&self) -> u32 {
         self.lines.segment_count()
     }
 
-    /// Number of lines in use.
+    /// Returns the number of lines in use.
     pub(crate) fn line_count(&self) -> u64 {
         self.lines.used_count()
     }
 
-    /// The chain of a hash.
+    /// Returns the chain of a hash.
     #[inline(always)]
     pub(super) fn chain_of(&self, hash: u64) -> u64 {
         chain_among(hash, self.chain_count.load(Acquire))
@@ -259,7 +260,7 @@ impl Table {
             .map(SlotWord::location)
     }
 
-    /// The next line of a chain, to be prefetched.
+    /// Returns the next line of a chain, to be prefetched.
     #[inline(always)]
     pub(super) fn line_after<'h>(&self, heap: &'h Heap, line: &Line) -> Option<&'h Line> {
         self.lines.after(heap, line)
@@ -303,7 +304,7 @@ impl Table {
         Chain::locked(&self.lines, heap, source, first)
     }
 
-    /// Whether there are more objects than the present number of chains should hold.
+    /// Returns true if there are more objects than the current number of chains should hold.
     #[inline]
     pub(super) fn is_crowded(&self, items: u64) -> bool {
         items > LOAD * self.chain_count.load(Relaxed)
@@ -373,7 +374,7 @@ impl Table {
         true
     }
 
-    /// The zeroed first line of a chain to be added, if memory can be taken.
+    /// Returns the zeroed first line of a chain to be added, if memory is available.
     fn first_line_of_new<'h>(
         &self,
         heap: &'h Heap,
@@ -401,8 +402,8 @@ impl Table {
         self.split.lock()
     }
 
-    /// Maximum number of objects that writers store while no chain can be split, if there are
-    /// `writers` of them.
+    /// Returns the maximum number of objects that `writers` writers can store while no chain can be
+    /// split.
     #[cfg(test)]
     pub(crate) fn items_without_split(&self, writers: u64) -> u64 {
         LOAD_MAX * self.chain_count() + writers

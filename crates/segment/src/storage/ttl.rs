@@ -25,7 +25,7 @@ pub(crate) const BUCKETS: usize = 1313;
 const GROUP: u64 = 256;
 const GROUPS: u64 = 4;
 const WIDTH_MS: u64 = 8_000;
-/// Each group is this power of two times as wide as the one before.
+/// Binary logarithm of the factor by which each group is wider than the one before.
 const GROWTH_BITS: u64 = 4;
 const FINE_FIRST: u64 = GROUP * GROUPS;
 const FINE_MS: u64 = 500;
@@ -35,7 +35,7 @@ const FINEST_FIRST: u64 = FINE_FIRST + FINE_BELOW_MS / FINE_MS;
 const FINEST_MS: u64 = 25;
 const FINEST_BELOW_MS: u64 = 4_000;
 const FOREVER: u64 = FINEST_FIRST + FINEST_BELOW_MS / FINEST_MS;
-/// A segment takes objects for at most this part of its TTL.
+/// Divisor of the TTL that gives the maximum time for which a segment takes objects.
 const SPAN_PART: u64 = 8;
 
 const _: () = assert!(FINE_MS.is_multiple_of(FINEST_MS) && WIDTH_MS.is_multiple_of(FINE_MS));
@@ -97,7 +97,7 @@ impl TtlBucket {
         }
     }
 
-    /// Difference between the longest and the shortest TTL of this bucket.
+    /// Returns the difference between the longest and the shortest TTL of this bucket.
     pub(crate) fn width_ms(self) -> u64 {
         let bucket = u64::from(self.0);
         match bucket {
@@ -108,9 +108,9 @@ impl TtlBucket {
         }
     }
 
-    /// Returns the interval to whose multiples a deadline is rounded down if it is kept and may
-    /// become `slack_ms` earlier: the width of the bucket or a multiple of it. Each interval
-    /// divides those of longer TTLs and of greater slack.
+    /// Returns the interval to whose multiples a kept deadline is rounded down, if it may become
+    /// `slack_ms` earlier: the width of the bucket or a multiple of it. Each interval divides the
+    /// intervals for longer TTLs and greater slack.
     pub(crate) fn grid_ms(self, slack_ms: u64) -> u64 {
         let width_ms = self.width_ms();
         if width_ms == FINEST_MS && slack_ms >= FINE_MS {
@@ -132,7 +132,7 @@ impl TtlBucket {
     }
 }
 
-/// Deadline of objects without one: later than that of any TTL bucket.
+/// Deadline of objects without one: later than the deadlines of all TTL buckets.
 pub(crate) const NEVER: Tick = Tick(u64::MAX);
 /// Deadline of flushed objects.
 pub(crate) const FLUSHED: Tick = Tick(0);

@@ -12,13 +12,13 @@
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes in a word, the unit in which segments are filled.
+/// Size of a word in bytes. Segments are filled in words.
 pub(crate) const WORD: usize = 8;
-/// Words in a cache line.
+/// Number of words in a cache line.
 pub(crate) const LINE: usize = 8;
 /// A cache line, of memory or of the hash table.
 pub(crate) type Line = [AtomicU64; LINE];
-/// Words that are copied at once.
+/// Number of words that are copied at once.
 const BLOCK: usize = 4;
 
 /// Returns up to eight bytes as a word, the first byte lowest. It uses loads that overlap instead
@@ -40,12 +40,12 @@ pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Writes bytes one after the other into words.
+/// Writer that appends bytes to words.
 pub(crate) struct WordWriter<'w> {
     words: &'w [AtomicU64],
-    /// Bytes that do not fill a word yet. The next field is the number of their bits, fewer than
-    /// 64.
+    /// Bytes that do not fill a word yet.
     pending: u64,
+    /// Number of bits in `pending`, less than 64.
     bits: u32,
 }
 
@@ -115,8 +115,8 @@ impl<'w> WordWriter<'w> {
     }
 }
 
-/// Whether the bytes from index `FROM` on are equal to `bytes`. Not inlined, because parts of the
-/// key would occupy a reader's registers from the start.
+/// Returns true if the bytes from index `FROM` on equal `bytes`. It is not inlined, because parts
+/// of the key would occupy a reader's registers from the start.
 #[inline(never)]
 pub(crate) fn equals<const FROM: usize>(words: &[AtomicU64], bytes: &[u8]) -> bool {
     const { assert!(FROM < WORD) };
@@ -197,7 +197,7 @@ pub(crate) fn append_to(out: &mut Vec<u8>, words: &[AtomicU64], from: usize, len
     true
 }
 
-/// Four bytes from index `from` on; `None` if there are not as many.
+/// Returns four bytes from index `from`; `None` if there are fewer.
 #[inline(always)]
 pub(crate) fn four_at(words: &[AtomicU64], from: usize) -> Option<u32> {
     let words = words.get(from / WORD..(from + 4).div_ceil(WORD))?;
