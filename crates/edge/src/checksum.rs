@@ -1,11 +1,10 @@
 //! Checksums of sub-chunks.
 //!
-//! The checksum is XXH3 of 64 bits, seeded with the position of the bytes. So changed bytes pass
-//! with a probability of 2^-64, and right bytes at a wrong position do not pass either. It does not
-//! protect against deliberate forgery. The usual CRC-32 detects any three changed bits of a
-//! sub-chunk of 64 KiB, and passes other changes with a probability of 2^-32. A coded read computes
-//! the checksum of all bytes, so that its speed matters: `cargo bench -p mayfly-cache-edge --
-//! code`.
+//! The checksum is 64-bit XXH3, seeded with the position of the bytes. Therefore changed bytes pass
+//! with a probability of 2^-64, and so do right bytes at a wrong position. It does not protect
+//! against deliberate forgery. The usual CRC-32 detects any three changed bits of a sub-chunk of 64
+//! KiB, and passes other changes with a probability of 2^-32. Because a coded read computes the
+//! checksum of all bytes, its speed matters: `cargo bench -p mayfly-cache-edge -- code`.
 //!
 //! Source: Y. Collet, *XXH3*, the xxHash library 0.8, 2020.
 

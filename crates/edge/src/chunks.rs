@@ -1,5 +1,5 @@
-//! Sets of an object's chunks. Data chunks have the numbers 0 to K - 1, parity chunks K to K + P -
-//! 1.
+//! Sets of an object's chunks. Data chunks have the numbers 0 to K - 1, and parity chunks the
+//! numbers K to K + P - 1.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ impl ChunkSet {
         (begin..end).collect()
     }
 
-    /// Whether `chunk` is in the set.
+    /// Returns true if `chunk` is in the set.
     pub fn has(self, chunk: usize) -> bool {
         chunk < CHUNKS_MAX && self.0 >> chunk & 1 == 1
     }
@@ -30,12 +30,12 @@ impl ChunkSet {
         self.0.count_ones() as usize
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all chunks of `others` are in the set.
+    /// Returns true if all chunks of `others` are in the set.
     pub fn has_all(self, others: ChunkSet) -> bool {
         others.0 & !self.0 == 0
     }

@@ -5,10 +5,10 @@ use crate::ring::{BucketId, ServerId};
 use crate::scheme::{Scheme, SchemeError};
 use std::fmt;
 
-/// Maximum number of buckets. Some hundred are usual; the max-flow network has an arc for each pair
-/// of bucket and server.
+/// Maximum number of buckets. A few hundred are usual; the max-flow network has an arc for each
+/// pair of bucket and server.
 pub const BUCKETS_MAX: u32 = 1 << 14;
-/// Default number of points on the ring for each unit of a server's weight.
+/// Default number of points on the ring per unit of a server's weight.
 pub const VIRTUAL_NODES: u32 = 100;
 
 /// Maximum number of points on a ring.
@@ -17,11 +17,11 @@ pub const POINTS_MAX: u64 = 1 << 22;
 /// Parameters of a cluster. They are the same in all versions of its map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Code, threshold above which objects are coded, and number of replicas of the others.
+    /// Code, minimum size of coded objects, and number of replicas of smaller objects.
     pub scheme: Scheme,
     /// Number of buckets.
     pub buckets: u32,
-    /// Points on the ring for each unit of a server's weight.
+    /// Number of points on the ring per unit of a server's weight.
     pub virtual_nodes: u32,
     /// Algorithm that places parity.
     pub placement: Placement,
@@ -64,7 +64,7 @@ pub enum MapError {
     NoVirtualNodes,
     /// The ring would have more than [`POINTS_MAX`] points.
     TooManyPoints(u64),
-    /// A server joins that is a member already.
+    /// The server that joins is already a member.
     Twice(ServerId),
     /// The server is not a member.
     Unknown(ServerId),

@@ -34,8 +34,9 @@ use crate::placement::{self, BucketParity, Placed, Placement, Problem, ServerSha
 use crate::ring::{BucketId, Ring, ServerId, mix};
 use crate::scheme::Redundancy;
 
-/// Divisor of the mean that is the minimum number of bytes assumed for a bucket. Otherwise all
-/// buckets without writes would go to one server, and overload it as soon as they are requested.
+/// Divisor of the mean number of bytes per bucket. The quotient is the minimum number of bytes that
+/// is assumed for a bucket, so that buckets without writes do not all go to one server and overload
+/// it as soon as they are requested.
 const LEAST_PART: u128 = 100;
 
 /// A server of the cluster.
@@ -43,10 +44,10 @@ const LEAST_PART: u128 = 100;
 pub struct Member {
     /// Number of the server.
     pub id: ServerId,
-    /// Weight: its part of the cluster in proportion to the weights of the others. A server of
-    /// weight 0 stores nothing.
+    /// Weight: the server's share of the cluster, in proportion to the weights of the others. A
+    /// server of weight 0 stores nothing.
     pub weight: u32,
-    /// Whether it is available.
+    /// Whether the server is available.
     pub is_up: bool,
 }
 
@@ -57,9 +58,9 @@ pub enum Change {
     Join(ServerId, u32),
     /// A member leaves for good.
     Leave(ServerId),
-    /// A member becomes unavailable. It may be so already.
+    /// A member becomes unavailable. It may already be unavailable.
     Down(ServerId),
-    /// A member becomes available. It may be so already.
+    /// A member becomes available. It may already be available.
     Up(ServerId),
     /// The weight of a member changes.
     Reweigh(ServerId, u32),
@@ -68,14 +69,14 @@ pub enum Change {
 /// Bytes written to a bucket since the last change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BucketWrites {
-    /// Bytes of each of its chunks.
+    /// Number of bytes written to each of the bucket's chunks.
     pub chunk_bytes: u64,
-    /// Bytes of its replicated objects, each counted once.
+    /// Number of bytes of the bucket's replicated objects, each counted once.
     pub whole_bytes: u64,
 }
 
-/// Identity of a map. The greatest id is the current one: the latest version, and of two maps with
-/// the same version that were made independently the one with the greater fingerprint.
+/// Identity of a map. The map with the greatest identity is current: the latest version or, among
+/// maps of the same version that were made independently, the one with the greater fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MapId {
     /// Number of changes so far.
@@ -99,8 +100,11 @@ pub struct Map {
 }
 
 impl Map {
-    /// Makes the first version. All servers are up, and all buckets are assumed to have the same
+    /// Creates the first version. All servers are up, and all buckets are assumed to have the same
     /// writes.
+    ///
+    /// # Errors
+    /// Returns an error if the configuration or the servers are invalid.
     pub fn new(config: Config, servers: &[(ServerId, u32)]) -> Result<Map, MapError> {
         config.check()?;
         let mut members = vec![];
@@ -110,9 +114,12 @@ impl Map {
         Map::of(config, 1, members, None, &[])
     }
 
-    /// Makes the next version, after all of the changes or, on an error, none. Parity is placed
-    /// again by `loads`, the writes of each bucket; if `loads` is empty, all buckets are assumed to
-    /// have the same. Parity is also placed again if there are no changes.
+    /// Creates the next version, after all changes. Parity is placed again for `loads`, the writes
+    /// of each bucket; if `loads` is empty, all buckets are assumed to have the same writes. Parity
+    /// is also placed again if there are no changes.
+    ///
+    /// # Errors
+    /// Returns an error if a change is invalid. Then no change is made.
     pub fn next(&self, changes: &[Change], loads: &[BucketWrites]) -> Result<Map, MapError> {
         let mut members = self.members.clone();
         for &one in changes {
@@ -135,9 +142,9 @@ impl Map {
         Ok(map)
     }
 
-    /// Restores a version that was recorded, from its members and the servers of the chunks of all
-    /// buckets, row by row. The rest is computed. A record that was changed has another
-    /// [`Map::id`] or is refused.
+    /// Restores a recorded version from its members and the servers of the chunks of all buckets,
+    /// row by row. The rest is computed. A record that was altered is refused or has another
+    /// [`Map::id`].
     pub fn restore(
         config: Config,
         version: u64,
@@ -392,7 +399,7 @@ impl Map {
         &self.members
     }
 
-    /// Whether a server is a member and available.
+    /// Returns true if a server is a member and available.
     pub fn is_up(&self, server: ServerId) -> bool {
         let at = self
             .members
@@ -400,7 +407,7 @@ impl Map {
         at.is_ok_and(|at| self.members[at].is_up)
     }
 
-    /// Whether enough servers are up to code objects.
+    /// Returns true if enough servers are up to code objects.
     pub fn is_coding(&self) -> bool {
         let up = self
             .members

@@ -18,18 +18,18 @@ pub use max_flow::max_flow;
 /// A server that may take parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerShare {
-    /// Share of all writes that it should take, in proportion to the weights of the others. A
-    /// server of weight 0 takes nothing.
+    /// Weight of the server, to which its share of all writes should be proportional. A server of
+    /// weight 0 takes nothing.
     pub weight: u32,
-    /// Bytes of data written to it: its data chunks and replicas. The source's `l`. The sum of all
-    /// data and parity of a problem fits in 64 bits.
+    /// Number of data bytes written to the server, as data chunks and replicas; `l` in the source.
+    /// The sum of all data and parity of a problem fits in 64 bits.
     pub data_bytes: u64,
 }
 
-/// A bucket whose parity is to be placed.
+/// Bucket whose parity is to be placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BucketParity {
-    /// Bytes of each of its P parity chunks. The source's `s`.
+    /// Size of each of its P parity chunks in bytes; `s` in the source.
     pub parity_bytes: u64,
     /// Indexes of the servers with its data chunks, which may not take its parity.
     pub holders: Vec<u32>,
@@ -42,12 +42,12 @@ pub struct Problem {
     pub servers: Vec<ServerShare>,
     /// Buckets.
     pub buckets: Vec<BucketParity>,
-    /// Parity chunks of each bucket, to be placed on distinct servers.
+    /// Number of parity chunks per bucket, to be placed on distinct servers.
     pub p: usize,
 }
 
-/// Indexes of the servers of all parities: parity `j` of bucket `b` is at `b * p + j`. `None` if
-/// every server has another chunk of the bucket.
+/// Indexes of the servers of all parity chunks: chunk `j` of bucket `b` is at `b * p + j`. `None`
+/// means that every server has another chunk of the bucket.
 pub type Placed = Vec<Option<u32>>;
 
 /// Algorithm that places parity.
@@ -65,7 +65,7 @@ pub enum Placement {
 }
 
 impl Problem {
-    /// Whether parity of `bucket` may be placed on `server`, considering its data only.
+    /// Returns true if parity of `bucket` may be placed on `server`, considering its data only.
     fn may(&self, bucket: usize, server: usize) -> bool {
         let has_weight = self.servers[server].weight > 0;
         has_weight && !self.buckets[bucket].holders.contains(&(server as u32))
@@ -84,8 +84,8 @@ impl Problem {
     }
 
     /// Returns the write imbalance (max - min) / min of the loads by weight. Servers without weight
-    /// are left out. It is zero for fewer than two servers or without load, and infinite if a
-    /// server writes nothing while others do.
+    /// are ignored. The result is zero for fewer than two servers or without load, and infinite if
+    /// a server writes nothing while others do.
     pub fn imbalance(&self, placed: &[Option<u32>]) -> f64 {
         let loads = self.loads(placed);
         let with_weight = self

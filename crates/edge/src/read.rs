@@ -1,19 +1,19 @@
-//! The plan of a read: which sub-chunks to request from which servers, and when to use parity or
-//! the origin.
+//! Plan of a read: which sub-chunks to request from which servers, and when to use parity or the
+//! origin.
 //!
 //! # Idea
-//! A plan is a state machine without a socket or a clock. Its host does what [`Read::step`]
-//! returns, and passes the results to [`Read::handle`]. A few stripes are read at a time and served
-//! in order. Of each stripe, the data sub-chunks that overlap the range are requested first,
-//! because they need no decoding. A further sub-chunk is requested when
-//! - a server does not have one, or its bytes are corrupt: at once;
-//! - one is late: it takes longer than 1.2 times the time of the stripe's first sub-chunk, and
+//! A plan is a state machine without a socket or a clock. Its host performs the actions that
+//! [`Read::step`] returns, and passes the results to [`Read::handle`]. A few stripes are read at a
+//! time and served in order. Of each stripe, the data sub-chunks that overlap the range are
+//! requested first, because they need no decoding. A further sub-chunk is requested
+//! - at once, if a server does not have one or its bytes are corrupt;
+//! - if one is late: it takes longer than 1.2 times the time of the stripe's first sub-chunk, and
 //!   longer than most requests. It is still used if it arrives.
 //!
-//! Only as many are requested as are missing to K. The origin is used when fewer than K sub-chunks
+//! Only as many are requested as are missing to K. The origin is used if fewer than K sub-chunks
 //! can still be obtained, and only for the wanted sub-chunks among the others. A late sub-chunk
-//! counts as obtainable as long as it may arrive before an answer of the origin, or, once the
-//! origin has failed, until the request to its server times out.
+//! counts as obtainable as long as it may arrive before an answer of the origin or, once the origin
+//! has failed, until the request to its server times out.
 //!
 //! # Source
 //! Section 5.4 of J. Yang, *Designing Efficient and Scalable Key-value Cache Management Systems*,
@@ -24,13 +24,14 @@
 //! - Until the first sub-chunk of a stripe arrives, [`ReadTimeouts::first_chunk_us`] replaces its
 //!   time.
 //! - The first sub-chunk usually comes from the reader's own disk, faster than any network. With
-//!   its time alone, nearly every read would request parity. So no sub-chunk is late before
+//!   its time alone, nearly every read would request parity. Therefore no sub-chunk is late before
 //!   [`ReadTimeouts::hedge_min_us`].
 //! - A chunk may have several sources, from older maps: [`crate::MapHistory::chunk`].
 //!
 //! # Bounds
 //! There is state for at most [`ReadTimeouts::window`] stripes. Every request ends by an event or a
-//! timeout, and no server receives a request for the same sub-chunk twice. So every plan ends.
+//! timeout, and no server receives a request for the same sub-chunk twice. Therefore every plan
+//! ends.
 //!
 //! ```
 //! use edge::{Event, Layout, Moment, Read, ReadTimeouts, Scheme, ServerId, Step};
@@ -147,9 +148,10 @@ pub struct Part {
     pub stripe: u64,
     /// Range of the object's bytes: the next ones to be served.
     pub bytes: Range<u64>,
-    /// Sub-chunks that arrived.
+    /// Sub-chunks that have arrived.
     pub received: ChunkSet,
-    /// Data sub-chunks that must be decoded from them, with a [`crate::Reconstruction`].
+    /// Data sub-chunks that must be decoded from the received ones, with a
+    /// [`crate::Reconstruction`].
     pub missing: ChunkSet,
 }
 
@@ -164,7 +166,7 @@ pub enum Step {
         stripe: u64,
         /// Data sub-chunks in the range.
         chunks: ChunkSet,
-        /// Range of the object's bytes from the first to the last of them.
+        /// Range of the object's bytes from the first to the last of these sub-chunks.
         bytes: Range<u64>,
     },
     /// Serve bytes.
@@ -183,14 +185,14 @@ pub enum Step {
 struct Sources {
     /// Servers of each chunk, in the order in which to try them.
     servers: Vec<Vec<ServerId>>,
-    /// Servers of each chunk that turned out not to have it, a bit each.
+    /// Bit set, for each chunk, of the servers that turned out not to have it.
     lacking: Vec<u64>,
 }
 
 /// Maximum number of sources of a chunk that are tried.
 const SOURCES_MAX: usize = u64::BITS as usize - 1;
 
-/// The plan of one read.
+/// Plan of one read.
 #[derive(Clone, Debug)]
 pub struct Read {
     layout: Layout,
@@ -298,7 +300,7 @@ impl Read {
             .find(|stripe| stripe.number == number)
     }
 
-    /// Returns the stripe with this request outstanding.
+    /// Returns the stripe in which this request is outstanding.
     fn waiting(&mut self, request: ChunkRequest) -> Option<&mut Stripe> {
         let stripe = self.stripe(request.stripe)?;
         stripe

@@ -21,7 +21,7 @@
 
 use std::fmt;
 
-/// Number of a server. It is unique as long as the server is a member, and not used again.
+/// Number of a server. It is unique while the server is a member, and is not reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServerId(pub u32);
 
@@ -31,7 +31,7 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// Number of a bucket, a group of objects with the same servers: from 0 to below the cluster's
+/// Number of a bucket, a group of objects with the same servers. It is less than the cluster's
 /// number of buckets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BucketId(pub u32);
@@ -53,7 +53,7 @@ pub struct Ring {
     seed: u64,
 }
 
-/// Constants that separate the points of buckets from those of servers.
+/// Constant that separates the points of buckets from the points of servers.
 const OF_BUCKETS: u64 = 0x6275_636b_6574_7321;
 const OF_SERVERS: u64 = 0x7365_7276_6572_7321;
 
@@ -65,8 +65,8 @@ pub fn mix(number: u64) -> u64 {
 }
 
 impl Ring {
-    /// Creates a ring with `virtual_nodes` points for each unit of a server's weight. A server of
-    /// weight 0 has no points and takes nothing. The order of the servers does not matter.
+    /// Creates a ring with `virtual_nodes` points per unit of a server's weight. A server of weight
+    /// 0 has no points and takes nothing. The order of the servers does not matter.
     pub fn new(
         servers: impl IntoIterator<Item = (ServerId, u32)>,
         virtual_nodes: u32,

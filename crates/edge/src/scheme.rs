@@ -1,5 +1,5 @@
-//! Redundancy of a cluster: its code, which objects are coded, and the number of replicas of the
-//! others.
+//! Redundancy of a cluster: its code, which objects are coded, and the number of replicas of all
+//! other objects.
 
 use crate::chunks::CHUNKS_MAX;
 use std::fmt;
@@ -16,12 +16,12 @@ pub const SUB_CHUNK_BYTES_MAX: u32 = 1 << 30;
 /// chunks, and P parity chunks are computed from them. Any K of the K + P reproduce the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scheme {
-    /// Data chunks of an object (K).
+    /// Number of data chunks of an object (K).
     pub k: u8,
-    /// Parity chunks of an object (P).
+    /// Number of parity chunks of an object (P).
     pub p: u8,
-    /// Minimum size in bytes of objects that are coded; smaller ones are replicated. `None`:
-    /// nothing is coded.
+    /// Minimum size in bytes of objects that are coded; smaller ones are replicated. `None` means
+    /// that nothing is coded.
     pub coded_from_bytes: Option<u64>,
     /// Number of servers that store a replicated object.
     pub replicas: u8,

@@ -48,9 +48,9 @@ impl<'a> StripeDecoder<'a> {
         }
     }
 
-    /// Appends the bytes of `range` that are in a stripe to `out`. `chunks` are its sub-chunks by
-    /// number, `None` for a missing one; wanted ones that are missing are decoded from the others.
-    /// Nothing is appended if too few are given.
+    /// Appends the bytes of `range` that are in a stripe to `out`. `chunks` are the stripe's
+    /// sub-chunks by number, `None` for a missing one. Wanted sub-chunks that are missing are
+    /// decoded from the others. If too few are given, nothing is appended.
     pub fn join(
         &mut self,
         stripe: u64,

@@ -28,7 +28,7 @@ const BLOCK: usize = 64;
 /// the sixteen registers.
 const SUMS: usize = 3;
 
-/// Whether this machine has AVX2.
+/// Returns true if this machine has AVX2.
 pub(super) fn is_there() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }

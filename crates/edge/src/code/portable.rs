@@ -6,7 +6,7 @@
 
 use super::field::{Factor, double};
 
-/// Bytes processed at a time.
+/// Number of bytes processed at a time.
 const BLOCK: usize = 64;
 
 /// Writes the sum of the products of the sources and the factors. All have the same length; there

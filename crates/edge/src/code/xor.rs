@@ -2,7 +2,7 @@
 //!
 //! The code consists of plain loops over bytes, which the compiler vectorises on any machine.
 
-/// Bytes processed at a time. They stay in the L1 cache while more sources are added.
+/// Number of bytes processed at a time. They stay in the L1 cache while more sources are added.
 const TILE: usize = 4 << 10;
 
 /// Number of sources read at a time.

@@ -2,20 +2,20 @@
 //!
 //! # Idea
 //! Parity that may stay where it was stays. The rest goes to the least loaded server that may take
-//! it, largest first, so that small ones fill the differences that large ones leave. Then, while
+//! it, largest first, so that small chunks fill the differences that large ones leave. Then, while
 //! the most and the least loaded server differ by too much, one chunk moves or two chunks are
-//! exchanged: the move that brings two servers closest together.
+//! exchanged. The best such move is the one that brings two servers closest together.
 //!
 //! # Source
 //! R. L. Graham, *Bounds on multiprocessing timing anomalies*, SIAM Journal on Applied Mathematics
-//! 17, 1969 (longest first). The problem is that of section 5.3.2 of J. Yang, *Designing Efficient
-//! and Scalable Key-value Cache Management Systems*, CMU 2024.
+//! 17, 1969 (longest first). The problem is from section 5.3.2 of J. Yang, *Designing Efficient and
+//! Scalable Key-value Cache Management Systems*, CMU 2024.
 //!
 //! # Cost
-//! The number of parities times the number of servers, and for each exchange the product of the
-//! parities of two servers, sometimes for several pairs. There are at most four exchanges a parity,
-//! and
-//! [`LOOKS`] pairs are examined in all. Each exchange brings two servers closer together.
+//! The number of parity chunks times the number of servers, plus, for each exchange, the product of
+//! the numbers of parity chunks on two servers, sometimes for several pairs. There are at most four
+//! exchanges per parity chunk, and at most [`LOOKS`] pairs are examined in all. Each exchange
+//! brings two servers closer together.
 //!
 //! # Departures
 //! Graham's machines are equal and take every job. Here a server has a weight, an initial load, and
@@ -23,13 +23,13 @@
 
 use super::{Placed, Problem, ServerLoads};
 
-/// Imbalance, (max - min) / min, below which nothing is exchanged.
+/// Imbalance, (max - min) / min, below which no exchange is made.
 pub const TOLERANCE: f64 = 0.001;
 
-/// Maximum number of exchanges for each parity.
+/// Maximum number of exchanges per parity chunk.
 const EXCHANGES: usize = 4;
 
-/// Maximum number of pairs of parities that are examined for exchanges, which takes some ten
+/// Maximum number of pairs of parity chunks that are examined for exchanges, which takes about ten
 /// milliseconds.
 const LOOKS: usize = 4 << 20;
 
@@ -67,7 +67,7 @@ struct State<'a> {
     problem: &'a Problem,
     loads: ServerLoads<'a>,
     placed: Placed,
-    /// Numbers of the parities on each server.
+    /// Numbers of the parity chunks on each server.
     kept: Vec<Vec<u32>>,
     looks_left: usize,
 }
@@ -89,8 +89,8 @@ impl State<'_> {
         self.problem.buckets[number as usize / self.problem.p].parity_bytes
     }
 
-    /// Whether a parity may be placed on a server. `leaving` is a parity that moves away from
-    /// there.
+    /// Returns true if a parity chunk may be placed on a server. `leaving` is a parity chunk that
+    /// moves away from there.
     fn is_free(&self, number: usize, server: usize, leaving: Option<u32>) -> bool {
         let p = self.problem.p;
         let bucket = number / p;

@@ -20,10 +20,10 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct SubChunk {
     state: State,
-    /// Sources that were tried, as a set of bits.
+    /// Bit set of the sources that were tried.
     tried: u64,
-    /// Time of the request to the origin, which may be outstanding together with one to a slow
-    /// server.
+    /// Time of the request to the origin, which may be outstanding at the same time as one to a
+    /// slow server.
     origin: Option<Moment>,
 }
 
@@ -52,8 +52,8 @@ pub(super) enum Next {
     Fail,
 }
 
-/// Sub-chunks of a stripe by their availability. Those in none of the sets are lost, or too late
-/// and are read from the origin.
+/// Sub-chunks of a stripe by their availability. A sub-chunk in none of the sets is lost, or is so
+/// slow that it is read from the origin.
 struct Progress {
     received: ChunkSet,
     /// Sub-chunks that were requested and are not late.
@@ -140,7 +140,7 @@ impl Stripe {
             .collect()
     }
 
-    /// Whether the wanted bytes arrived or can be decoded.
+    /// Returns true if the wanted bytes arrived or can be decoded.
     pub(super) fn is_complete(&self) -> bool {
         let received = self.received();
         received.has_all(self.wanted) || received.count() >= self.k
@@ -197,7 +197,7 @@ impl Stripe {
         }
     }
 
-    /// Whether a request for a sub-chunk to a server is outstanding.
+    /// Returns true if a request for a sub-chunk to a server is outstanding.
     pub(super) fn is_requested(&self, chunk: usize, server: ServerId) -> bool {
         let state = self.sub_chunks.get(chunk).map(|sub_chunk| sub_chunk.state);
         matches!(state, Some(State::Requested(of, _)) if of == server)
@@ -246,7 +246,7 @@ impl Stripe {
         self.sub_chunks[chunk].state = State::Idle;
     }
 
-    /// Returns a sub-chunk whose request timed out.
+    /// Returns a sub-chunk whose request has timed out.
     pub(super) fn overdue(
         &self,
         now: Moment,
@@ -265,7 +265,7 @@ impl Stripe {
             })
     }
 
-    /// Whether the request to the origin timed out.
+    /// Returns true if the request to the origin timed out.
     pub(super) fn is_origin_overdue(&self, now: Moment, timeouts: &ReadTimeouts) -> bool {
         let is_overdue = |since: Moment| now >= since.after(timeouts.origin_timeout_us);
         self.sub_chunks.iter().any(|sub_chunk| {
