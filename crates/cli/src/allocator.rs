@@ -1,22 +1,23 @@
-//! The allocator of the program: jemalloc, and anonymous mappings for large blocks, which grow
-//! without copying.
+//! Allocator of the program: jemalloc, and anonymous mappings for large blocks, which grow without
+//! copying.
 //!
 //! A buffer that grows to 400 MB, such as the input with one large value, is moved by its last
-//! reallocation. jemalloc copies it, for which all clients of the thread wait 100 ms; `mremap`
-//! moves the entries of the page table.
+//! reallocation. jemalloc copies it, and all clients of the thread wait 100 ms for that; `mremap`
+//! only moves the entries of the page table.
 #![expect(unsafe_code, reason = "an allocator hands out raw memory")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use tikv_jemallocator::Jemalloc;
 
-/// Blocks of at least these bytes are mappings of their own. A smaller block that grows is copied,
-/// about a millisecond of work with the page faults. Values up to 1 MB, which are common, stay with
-/// jemalloc, which does not call the system for each.
+/// Minimum size in bytes of a block with a mapping of its own. A smaller block that grows is
+/// copied, which takes about a millisecond including the page faults. Values up to 1 MB, which are
+/// common, stay with jemalloc, which does not call the system for each of them.
 const MAPPED_BYTES_MIN: usize = 2 << 20;
 /// Maximum alignment of a mapping: the smallest page size of the platforms.
 const MAPPED_ALIGN_MAX: usize = 4096;
 
-/// The allocator. The layout says which of the two a block is from.
+/// Allocator of the program. The layout of a block determines whether jemalloc or a mapping
+/// provides it.
 pub struct Allocator;
 
 fn is_mapped(layout: Layout) -> bool {
@@ -67,7 +68,7 @@ unsafe impl GlobalAlloc for Allocator {
             if !moved.is_null() {
                 return moved;
             }
-            // The system moves no mapping of which a part has other attributes (`madvise`).
+            // The system cannot move a mapping if a part of it has other attributes (`madvise`).
         }
         // SAFETY: the size is not 0.
         let moved = unsafe { self.alloc(new) };
@@ -89,7 +90,7 @@ mod mapping {
     use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap, munmap};
     use std::ptr::null_mut;
 
-    /// Returns zeroed memory, or null.
+    /// Returns zeroed memory, or null if there is none.
     pub fn create(bytes: usize) -> *mut u8 {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: without an address the mapping overlaps no other.
@@ -97,15 +98,18 @@ mod mapping {
         mapped.map_or(null_mut(), <*mut _>::cast)
     }
 
+    /// Removes a mapping.
+    ///
     /// # Safety
-    /// `block` is a mapping of `bytes`, which nobody uses any more.
+    /// `block` is a mapping of `bytes`, and is no longer used.
     pub unsafe fn remove(block: *mut u8, bytes: usize) {
         // SAFETY: as above. An error is impossible for a whole mapping, except where removing it
         // would split a joined one beyond the system's limit of mappings; the memory then stays.
         let _ = unsafe { munmap(block.cast(), bytes) };
     }
 
-    /// Returns the block at its new place, or null, in which case it stays as it is.
+    /// Resizes a mapping. Returns its new address, or null if it could not be resized and is
+    /// unchanged.
     ///
     /// # Safety
     /// `block` is a mapping of `bytes`.
@@ -116,7 +120,7 @@ mod mapping {
     }
 }
 
-/// Other systems cannot move a mapping; there all blocks are jemalloc's.
+/// Replacement on systems that cannot move a mapping. There jemalloc provides all blocks.
 #[cfg(not(target_os = "linux"))]
 mod mapping {
     pub fn create(_: usize) -> *mut u8 {
@@ -140,8 +144,8 @@ mod mapping {
 mod tests {
     use super::MAPPED_BYTES_MIN;
 
-    /// The tests of the program run with its allocator. Content survives each way to grow and
-    /// shrink across the smallest size of mappings.
+    /// Tests run with the program's allocator. Content survives growing and shrinking of each kind,
+    /// across the minimum size of mappings.
     #[test]
     fn content_survives_growing_and_shrinking() {
         let sizes = [

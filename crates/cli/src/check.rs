@@ -31,7 +31,10 @@ pub struct Arguments {
     pages: Pages,
 }
 
-/// Reads the file and prints a report. Fails if the file is damaged and was not repaired.
+/// Reads the file and prints a report.
+///
+/// # Errors
+/// Returns an error if the file cannot be read, or is damaged and was not repaired.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let is_manifest = arguments
         .file
@@ -50,7 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Checks all files that a manifest names. The page is that of the base.
+/// Checks all files that a manifest lists. The page describes the base file.
 fn check_manifest(arguments: &Arguments) -> Result<()> {
     let path = arguments.file.as_path();
     let manifest = Manifest::read(path).map_err(anyhow::Error::msg)?;
@@ -130,8 +133,8 @@ fn check_file(path: &Path, arguments: &Arguments) -> Result<()> {
     print(format_args!("{new} contains what precedes the damage\n"))
 }
 
-/// Prints a text. A reader that has read enough, such as `head`, does not change the exit code,
-/// which says whether the file is damaged.
+/// Prints a text. If the reader has closed the pipe, as `head` does, the exit code is unaffected,
+/// because it says whether the file is damaged.
 fn print(text: impl Display) -> Result<()> {
     match write!(io::stdout(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -141,7 +144,7 @@ fn print(text: impl Display) -> Result<()> {
     }
 }
 
-/// Prints what a snapshot file contains, and writes the page.
+/// Prints the contents of a snapshot file, and writes the page.
 fn show(contents: &Contents, name: &str, arguments: &Arguments) -> Result<()> {
     match arguments.json {
         true => {

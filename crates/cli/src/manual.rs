@@ -14,7 +14,7 @@ use std::path::Path;
 
 const HOW: &str = "UPDATE_DOCS=1 cargo test -p mayfly --bin mayfly manual";
 
-/// Sections of mayfly(1) that the parser does not have.
+/// Sections of mayfly(1) that the parser does not provide.
 const MORE: &str = r#".SH FILES
 .TP
 \fI/etc/mayfly/mayfly.conf\fR
@@ -50,7 +50,7 @@ The command line is invalid.
 \fBmayfly.conf\fR(5), \fBredis\-cli\fR(1)
 "#;
 
-/// Returns all files by their paths in the repository.
+/// Returns the content of all files, by their paths in the repository.
 fn files() -> BTreeMap<String, Vec<u8>> {
     // The version without commit and features, which differ between builds.
     let program = CommandLine::command()
@@ -109,7 +109,7 @@ fn man_pages_and_completions_are_those_of_the_arguments() {
             outdated.push(path.clone());
         }
     }
-    // Pages of commands that do not exist any more.
+    // Pages of commands that no longer exist are outdated, too.
     for entry in std::fs::read_dir(root.join("contrib/man")).expect("the folder of pages") {
         let name = entry.expect("an entry").file_name();
         let path = format!("contrib/man/{}", name.to_string_lossy());

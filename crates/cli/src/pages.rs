@@ -42,7 +42,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Writes the requested output. The page is made only if it is needed, and gets the command
+    /// Writes the requested output. The page is created only if it is needed, and gets the command
     /// line and the version.
     pub fn write(&self, page: impl FnOnce() -> Page) -> Result<()> {
         if self.html.is_none() && self.svg.is_none() && self.png.is_none() {

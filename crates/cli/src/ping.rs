@@ -1,9 +1,8 @@
-//! `mayfly ping`: reports whether a server answers, for the health checks of containers and
-//! monitors.
+//! `mayfly ping`: reports whether a server answers, for health checks of containers and monitors.
 //!
 //! The address is taken from the server's own settings, so that a health check follows them. A
-//! server that demands a password answers PING without one, too, but does not report then that it
-//! still loads. So the password is sent if the settings or a file have it.
+//! server with a password also answers PING without it, but then it does not report that it is
+//! still loading. Therefore the password is sent if the settings or a file have it.
 
 use anyhow::{Context, Result, bail};
 use server::command::acl::read_password;
@@ -57,19 +56,20 @@ pub struct Arguments {
 /// Maximum length of a reply in bytes. PONG and the errors of Redis are far shorter.
 const REPLY_BYTES_MAX: u64 = 4096;
 
-/// Errors that a serving server sends to a client without a password or without rights, or to one
-/// that does not have the new name of PING.
+/// Errors with which a serving server answers a client that has no password or permission, or does
+/// not use the new name of PING.
 const DENIALS: [&str; 4] = ["-NOAUTH", "-NOPERM", "-ERR unknown command", DENIED_BY_TLS];
 
-/// Stands for the reply of a server that refuses the client's certificate, as a serving one may.
+/// Text that represents the refusal of the client's certificate, which also shows that the server
+/// serves.
 const DENIED_BY_TLS: &str = "the server demands another certificate of its clients";
 
-/// Maximum size of a file with a password.
+/// Maximum size of a password file in bytes.
 const PASSWORD_FILE_BYTES_MAX: u64 = 1 << 16;
 
 const NO_REPLY: &str = "the server accepts the connection but does not reply";
 
-/// Where a server listens.
+/// Place at which a server listens.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     Local(PathBuf),
@@ -77,13 +77,16 @@ enum Place {
     Tls(String, u16),
 }
 
-/// A password, and whether it was given for this request.
+/// Password, and whether it was given for this request.
 struct Password {
     text: String,
     is_given: bool,
 }
 
-/// Sends PING and prints PONG if the server answers. Fails otherwise.
+/// Sends PING, and prints PONG if the server answers.
+///
+/// # Errors
+/// Returns an error if the server does not answer or is still loading.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let config = Config::default();
     read_settings(arguments, &config)?;
@@ -116,8 +119,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Reads the server's settings. The file may have been edited since the server started, so that an
-/// error in it is a warning.
+/// Reads the server's settings. An error in the file is only a warning, because the file may have
+/// been edited since the server started.
 fn read_settings(arguments: &Arguments, config: &Config) -> Result<()> {
     let variable = std::env::var_os(FILE_VARIABLE).map(PathBuf::from);
     let file = arguments.file.as_ref().or(variable.as_ref());
@@ -141,7 +144,7 @@ fn read_settings(arguments: &Arguments, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Returns the password of the command line or else of the settings.
+/// Returns the password from the command line, or else from the settings.
 fn password(arguments: &Arguments, config: &Config) -> Result<Option<Password>> {
     let Some(path) = &arguments.password_file else {
         let text = config.text(Id::RequirePass);
@@ -160,7 +163,7 @@ fn password(arguments: &Arguments, config: &Config) -> Result<Option<Password>> 
     }
 }
 
-/// Determines where the server listens: the command line takes precedence over the settings.
+/// Determines where the server listens. The command line takes precedence over the settings.
 fn place(arguments: &Arguments, config: &Config) -> Result<Place> {
     if let Some(path) = &arguments.unixsocket {
         return Ok(Place::Local(path.clone()));
@@ -201,7 +204,8 @@ fn reachable(bind: &str) -> String {
     }
 }
 
-/// Connects to the first address of a name that accepts. Reads and writes have the same limit.
+/// Connects to the first address of a name that accepts. The time limit also applies to each read
+/// and write.
 fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream> {
     let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(ip) => vec![(ip, port).into()],
@@ -227,7 +231,7 @@ fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream> {
     }
 }
 
-/// Sends PING by TLS. A password is sent only to the server that is expected.
+/// Sends PING over TLS. A password is sent only to the expected server.
 fn ask_by_tls(
     stream: TcpStream,
     host: &str,
@@ -249,8 +253,9 @@ fn ask_by_tls(
         );
     }
     let password = password.filter(|_| connected.is_expected);
-    // In TLS 1.3 the server judges the client's certificate after the handshake. If it closes the
-    // connection before it has read PING, the system may reset it and drop the server's alert.
+    // In TLS 1.3 the server checks the client's certificate after the handshake. If it closes the
+    // connection before it has read PING, the system may reset the connection and drop the server's
+    // alert.
     ask(connected.stream, names, password).or_else(|error| match error.downcast::<io::Error>() {
         Ok(error) if matches!(error.kind(), ConnectionReset | BrokenPipe) => {
             Ok(DENIED_BY_TLS.to_owned())
@@ -310,7 +315,7 @@ impl Names {
         let renames = config.renames();
         let name = |name: &str| {
             let new = renames.iter().rfind(|(old, _)| old == name);
-            // To a server without the command, the old name is as good as any other.
+            // If the server has disabled the command, the old name serves as well as any other.
             let new = new.map(|(_, new)| new.as_str());
             new.filter(|new| !new.is_empty()).unwrap_or(name).to_owned()
         };
@@ -321,13 +326,13 @@ impl Names {
     }
 }
 
-/// Returns the code of an error. The text of a server to which AUTH is an unknown command contains
-/// the password.
+/// Returns the code of an error. The rest is omitted, because a server to which AUTH is an unknown
+/// command repeats the password.
 fn code(reply: &str) -> &str {
     reply.split(' ').next().unwrap_or_default()
 }
 
-/// Whether a reply shows that commands are served. `-LOADING` does not.
+/// Returns true if a reply shows that commands are served. `-LOADING` does not.
 fn is_answer(reply: &str) -> bool {
     reply == "+PONG" || DENIALS.iter().any(|denial| reply.starts_with(denial))
 }

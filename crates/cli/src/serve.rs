@@ -96,19 +96,19 @@ pub struct Arguments {
     settings: Vec<String>,
 }
 
-/// Names of the subcommands, for a wrong one.
+/// Names of the subcommands, for the message about an unknown one.
 const SUBCOMMANDS: [&str; 7] = ["serve", "check", "ping", "bench", "sim", "edge", "trace"];
 
-/// Maximum number of errors in the settings that are printed beside the first.
+/// Maximum number of errors in the settings that are printed after the first one.
 const PROBLEMS_MAX: usize = 20;
 
-/// Path of the standard input, which the name `-` of a config file stands for.
+/// Path of the standard input, which the config file name `-` represents.
 const STANDARD_INPUT: &str = "/dev/stdin";
 
 /// Hidden option for settings that have no option of their own.
 const SETTING: &str = "setting";
 
-/// Options with a field of their own in `Arguments`.
+/// Options that have a field of their own in `Arguments`.
 const OWN: &[&str] = &[
     "port",
     "memcached",
@@ -158,8 +158,8 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
         let name = name.to_owned();
         let mut next = || arguments.next().unwrap_or_default();
         let mut value = inline.unwrap_or_else(|| next().to_string_lossy().into_owned());
-        // redis-server accepts several words: --save 60 1, --client-output-buffer-limit normal 0 0
-        // 0.
+        // redis-server accepts several words for one setting: --save 60 1,
+        // --client-output-buffer-limit normal 0 0 0.
         let is_word = |word: &OsString| !word.as_encoded_bytes().starts_with(b"--");
         while let Some(word) = arguments.next_if(is_word) {
             value.push(' ');
@@ -171,7 +171,7 @@ pub fn join_settings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
 }
 
 impl Arguments {
-    /// Whether the first word is not the name of a subcommand.
+    /// Returns true if the first word is not the name of a subcommand.
     pub fn names_no_subcommand(&self) -> bool {
         let file = self.file.as_deref();
         !file.is_some_and(|file| {
@@ -179,7 +179,7 @@ impl Arguments {
         })
     }
 
-    /// Whether the config file is the standard input.
+    /// Returns true if the config file is the standard input.
     fn reads_input(&self) -> bool {
         let file = self.file.as_ref().or(self.config.as_ref());
         file.is_some_and(|file| file == Path::new("-"))
@@ -209,11 +209,11 @@ impl Arguments {
     }
 }
 
-/// Serves clients until a signal or SHUTDOWN.
+/// Serves clients until a signal or SHUTDOWN ends the server.
 pub fn run(arguments: Arguments) -> Result<()> {
-    // Its usual effect would end the process if the file of a certificate or of users has just been
-    // replaced. Until the handler below is there, nothing has been read that would be read again.
-    // A second request for a restart may come while the first one executes this program.
+    // The default action would end the process if the file of a certificate or of users has just
+    // been replaced. Until the handler below exists, no such file has been read. A second request
+    // for a restart may arrive while the first one executes this program.
     for signal in [SIGHUP, SIGUSR2] {
         flag::register(signal, Arc::default()).context("cannot handle signals")?;
     }
@@ -236,14 +236,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     start_log(&config, &warnings)?;
     raise_file_limit(&config);
     let is_plain = config.file().is_empty() && arguments.given().is_empty();
-    // This precedes the first connection, so that every signal is handled by the server.
+    // The handler precedes the first connection, so that the server handles every signal.
     let handled = [SIGTERM, SIGINT, SIGHUP, SIGUSR2];
     let signals = Signals::new(handled).context("cannot handle signals")?;
     let manager = supervisor::socket();
     let manager = manager.filter(|_| config.number(Id::Supervised) != NOT_SUPERVISED);
     let running = running::start_after(config, Clock::System, inherited);
     let running = running.map_err(|why| anyhow!(why))?;
-    // The standard input of a program that was restarted is the sockets that it takes over.
+    // The standard input of a restarted program holds the sockets that it takes over.
     if !arguments.reads_input() {
         running.server.restart.set_program(program);
     }
@@ -261,7 +261,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Some(socket) = manager.as_ref().filter(|_| is_loaded) {
         notify(socket, READY);
     }
-    // A daemon that restarts has left its terminal.
+    // A daemon that restarts has already left its terminal.
     if arguments.is_daemon && is_loaded && !is_restarted {
         daemon::detach()?;
     }
@@ -274,8 +274,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     result
 }
 
-/// Checks the settings and prints the outcome. The process that restarts expects only the path of
-/// the file with the keys.
+/// Checks the settings and prints the result. For a restart, the running process expects only the
+/// path of the file with the keys.
 fn check(config: &Config, warnings: &[String], is_for_restart: bool) -> Result<()> {
     refuse(running::check(config))?;
     if is_for_restart {
@@ -309,7 +309,7 @@ fn start_log(config: &Config, warnings: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the end of the server. After a restart it does not return, unless no program can be
+/// Waits until the server ends. After a restart it does not return, unless no program can be
 /// executed.
 fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
     let server = Arc::clone(&running.server);
@@ -322,15 +322,16 @@ fn wait(running: running::Running, manager: Option<&str>) -> Result<()> {
         }
         result = Err(restart::execute(server.restart.program(), &handover));
     }
-    // A stop that was requested may fail, so that the manager is notified of its end.
+    // A stop that was requested may fail, so that the service manager is notified only when the
+    // server ends.
     if let Some(socket) = manager {
         notify(socket, STOPPING);
     }
     result
 }
 
-/// Starts the server in another process, without the passwords of this one's arguments and
-/// environment, because this process waits as long as the other one loads its file.
+/// Starts the server in another process, without the passwords of this process's arguments and
+/// environment, because this process waits until the other one has loaded its file.
 fn start_in_background(arguments: &Arguments, program: &Program) -> Result<()> {
     if arguments.reads_input() {
         return Err(anyhow!(
@@ -386,8 +387,8 @@ fn refuse(problems: Vec<String>) -> Result<()> {
     }
 }
 
-/// Describes a file that does not exist. A word that cannot be a path is a subcommand with a
-/// spelling mistake.
+/// Describes a file that does not exist. A word that cannot be a path is probably a misspelled
+/// subcommand.
 fn absent(file: &Path) -> String {
     let text = file.to_string_lossy();
     if text.contains(['/', '.']) {
@@ -399,19 +400,20 @@ fn absent(file: &Path) -> String {
     format!("'{text}' is neither a config file nor a subcommand ({all}){separator}{similar}")
 }
 
-/// Sends a state to the service manager. Without the notification the service manager would end
-/// the server later, so that a failure is logged.
+/// Sends a state to the service manager. A failure is logged, because without the notification the
+/// manager would end the server later.
 fn notify(socket: &str, state: &str) {
     if let Err(error) = supervisor::notify(socket, state) {
         log::warn!("the service manager's socket {socket} cannot be notified: {error}");
     }
 }
 
-/// The file `pidfile`, which is removed at the end.
+/// File of the setting `pidfile`, which is removed at the end.
 struct PidFile(Option<PathBuf>);
 
 impl PidFile {
-    /// Writes the process number. A file that cannot be written is a warning, as in Redis.
+    /// Writes the process number. As in Redis, only a warning is logged if the file cannot be
+    /// written.
     fn create(running: &running::Running) -> PidFile {
         let config = &running.server.config;
         let path = match config.path(Id::PidFile) {
@@ -433,13 +435,13 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // The folder may not be writable any more; nothing depends on the file.
+            // The folder may no longer be writable, but nothing depends on the file.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Prints how to use the server, if it was started without arguments.
+/// Prints instructions for use if the server was started without arguments.
 fn print_usage(running: &running::Running) {
     let Some(address) = running.addresses.first() else {
         return;
@@ -463,7 +465,7 @@ fn print_usage(running: &running::Running) {
 
 /// Stops the server on SIGTERM and SIGINT, after a snapshot if save points are set. Another signal
 /// while this stop is in progress ends the process at once. After a stop that has failed, a signal
-/// begins one again.
+/// begins a new one.
 fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()> {
     let server = Arc::clone(&running.server);
     let mut stopping = Stopping::default();
@@ -489,7 +491,8 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
                     "SIGINT"
                 };
                 if server.restart.phase() == Phase::Executing {
-                    // The workers have ended, and the program would not receive the signal.
+                    // The workers have ended, so that the program would no longer receive the
+                    // signal.
                     std::process::exit(0);
                 }
                 if stopping.is_repeated(Progress::of(&server)) {
@@ -507,14 +510,14 @@ fn handle_signals(mut signals: Signals, running: &running::Running) -> Result<()
     Ok(())
 }
 
-/// How far a stop of the server is.
+/// Progress of a server's stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// The server does not stop.
+    /// No stop is in progress.
     Serves,
-    /// The stop of this number awaits its snapshot.
+    /// The stop with this number waits for its snapshot.
     Saves(u64),
-    /// The workers end.
+    /// The workers are ending.
     Ends,
 }
 
@@ -528,7 +531,7 @@ impl Progress {
     }
 }
 
-/// The last stop that a signal has begun or met.
+/// Progress of the last stop that a signal has begun or found.
 #[derive(Debug, Default)]
 struct Stopping(Option<Progress>);
 
@@ -538,7 +541,7 @@ impl Stopping {
         self.0 = Some(progress);
     }
 
-    /// Whether a signal repeats an earlier one whose stop is in progress.
+    /// Returns true if a signal repeats an earlier one whose stop is in progress.
     fn is_repeated(&self, now: Progress) -> bool {
         match (self.0, now) {
             (None | Some(Progress::Serves), _) | (_, Progress::Serves) => false,
@@ -547,7 +550,8 @@ impl Stopping {
     }
 }
 
-/// Raises the soft limit of open files as far as `maxclients` needs, or lowers `maxclients`.
+/// Raises the soft limit of open files as far as `maxclients` needs. If that fails, lowers
+/// `maxclients`.
 fn raise_file_limit(config: &Config) {
     let spare = |files| match http::address(config) {
         Some(_) => SPARE_FILES + http::connections_max(files) as u64,

@@ -150,8 +150,8 @@ enum SizeChanges {
     Follow,
 }
 
-/// Replays the traces and prints the results. If a trace fails, the results of the traces before it
-/// are printed, too.
+/// Replays the traces and prints the results. If a trace fails, the results of the earlier traces
+/// are still printed.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Some(Command::Curve(curve)) => return curve.run(),
@@ -386,7 +386,7 @@ impl Arguments {
     }
 }
 
-/// Creates rows from results that are ordered by name, then by size.
+/// Creates rows from results ordered by name and then by size.
 fn rows_of(
     columns: &Columns,
     names: &[&str],

@@ -1,4 +1,4 @@
-//! What a snapshot file contains, as a page and as JSON.
+//! Contents of a snapshot file as an HTML page and as JSON.
 
 use report::{Axis, Bars, Column, Page, Plot, Table};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn largest(contents: &Contents) -> Table {
         .finish()
 }
 
-/// Adds a section with the numbers and sizes of keys in ranges.
+/// Adds a section with the numbers and sizes of keys by range.
 fn shares(page: &mut Page, heading: &str, range: &str, rows: &[(String, Share)]) {
     let section = page.section(heading);
     let table = Table::of(rows)
@@ -98,7 +98,7 @@ fn bars(title: &str, unit: &str, names: Vec<String>, values: Vec<f64>) -> Plot {
     )
 }
 
-/// Returns what a file contains as JSON.
+/// Returns the contents of a file as JSON.
 pub fn json(contents: &Contents) -> Value {
     let share =
         |name: &str, share: Share| json!({"name": name, "keys": share.keys, "bytes": share.bytes});

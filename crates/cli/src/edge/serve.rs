@@ -1,4 +1,4 @@
-//! `mayfly edge serve`: turns the arguments into the settings of a node and runs it.
+//! `mayfly edge serve`: converts the arguments to the settings of a node, and runs it.
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -159,7 +159,7 @@ impl ClusterArguments {
             }
             (Some(_), None) => return Err(anyhow!("nodes in etcd: expected --peer-address")),
             (Some(etcd), Some(address)) => {
-                // The disk tier has other names in its folder.
+                // No other file of the disk tier has this name.
                 etcd.copy = disk.map(|folder| folder.join("cluster-map"));
                 cluster.servers.push(Server {
                     id: ServerId(id),
@@ -220,12 +220,13 @@ impl Arguments {
     }
 }
 
-/// Files besides connections of clients and to origins: segments of the disk tier, ports, the
-/// connections of operators and of other nodes, logs.
+/// Number of file descriptors reserved for everything but connections to clients and origins:
+/// segments of the disk tier, ports, connections of operators and other nodes, and logs.
 const SPARE_FILES: u64 = 512;
 
-/// Raises the soft limit of open files to two for each client, one of which is for its request to
-/// the origin, or lowers the number of clients so far that a quarter is left for those requests.
+/// Raises the soft limit of open files to two per client, one of which is for the client's request
+/// to the origin. If the limit is too low, lowers the number of clients so far that a quarter of
+/// the files is left for those requests.
 fn raise_file_limit(config: &mut Config) {
     let connections = config.limits.connections as u64;
     let Ok(reached) = rlimit::increase_nofile_limit(2 * connections + SPARE_FILES) else {
@@ -240,7 +241,7 @@ fn raise_file_limit(config: &mut Config) {
     }
 }
 
-/// Returns the number of clients for which a number of files is enough.
+/// Returns the number of clients for which `files` file descriptors suffice.
 fn connections_with(files: u64) -> u64 {
     let free = files - SPARE_FILES.min(files / 2);
     (free - free / 4).max(1)

@@ -242,7 +242,7 @@ impl Arguments {
     }
 
     fn study(&self, columns: &Columns, clusters: Vec<Vec<u32>>) -> Result<Study> {
-        // This is checked first, because shares of a footprint need sizes.
+        // Sizes are checked first, because shares of a footprint need them.
         check_sizes(columns)?;
         ensure!(
             self.report_window > 0,
@@ -338,7 +338,7 @@ impl Arguments {
             Ok((size.to_string(), bytes))
         };
         let mut sizes: Vec<_> = self.size.iter().map(resolve).collect::<Result<_>>()?;
-        // Compares bytes, because 18% and 18.0% are the same size.
+        // Bytes are compared, because 18% and 18.0% are the same size.
         for (at, (name, bytes)) in sizes.iter().enumerate() {
             let is_known = sizes[..at].iter().any(|(_, other)| other == bytes);
             ensure!(!is_known, "--size: {name} is given twice");
@@ -376,8 +376,8 @@ impl Arguments {
     }
 }
 
-/// Fails if a value is given twice: its runs would be made twice, and its lines would hide each
-/// other in plots.
+/// Returns an error if a value is given twice. Its runs would be repeated, and its lines would hide
+/// each other in plots.
 fn ensure_each_once<T: ToString>(option: &str, given: impl IntoIterator<Item = T>) -> Result<()> {
     let mut seen = HashSet::new();
     for one in given {

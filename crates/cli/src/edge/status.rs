@@ -6,9 +6,9 @@ use std::io::{Read, Write, stdout};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longest wait for the node.
+/// Maximum time to wait for the node.
 const WAIT: Duration = Duration::from_secs(10);
-/// Maximum bytes of a reply.
+/// Maximum size of a reply in bytes.
 const REPLY_BYTES_MAX: u64 = 1 << 20;
 
 /// Arguments of `mayfly edge status`.

@@ -1,8 +1,8 @@
 //! `daemonize yes`: the program starts itself again in the background.
 //!
-//! The first process waits until the second one has loaded its file or has failed, so that its exit
-//! code is right. Starting a program is used instead of `fork`, which is unsafe code and copies
-//! only one of the threads.
+//! The first process waits until the second one has loaded its file or failed, so that its exit
+//! code is right. A program is started instead of calling `fork`, because `fork` needs unsafe code
+//! and copies only one of the threads.
 
 use anyhow::{Context, Result, bail};
 use server::restart::program::Program;
@@ -10,13 +10,13 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
-/// Hidden option of the process in the background.
+/// Hidden option that marks the process in the background.
 pub const OPTION: &str = "is-daemon";
 
 /// Default of `pidfile` with `daemonize`.
 pub const PID_FILE: &str = "/run/mayfly.pid";
 
-/// Message that the process in the background writes when it serves requests.
+/// Message that the background process writes when it serves requests.
 const STARTED: &[u8] = b"started";
 
 /// Starts the server in the background and waits until it serves requests.
@@ -36,14 +36,14 @@ pub fn start(program: &Program) -> Result<()> {
             .context("cannot read from the process in the background")?;
     }
     if message != STARTED {
-        // It has printed the reason to standard error.
+        // The background process has printed the reason to standard error.
         bail!("the server did not start");
     }
     Ok(())
 }
 
-/// Leaves the terminal: the process gets a session of its own, and its standard streams are closed.
-/// Called by the process in the background when it serves requests.
+/// Detaches the process from the terminal: it gets a session of its own, and its standard streams
+/// are closed. The background process calls this when it serves requests.
 pub fn detach() -> Result<()> {
     rustix::process::setsid().context("cannot leave the terminal")?;
     let mut output = std::io::stdout();

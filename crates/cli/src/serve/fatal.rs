@@ -1,14 +1,14 @@
-//! Handlers of fatal signals: they write a report, and then the signal has its usual effect.
+//! Handlers of fatal signals, which write a report before the signal takes its default action.
 //!
-//! Libraries for signals offer no handler on a stack of its own, which the overflow of a stack
-//! needs, and refuse these signals in safe code; therefore this file has unsafe code.
+//! Signal libraries offer no handler with a separate stack, which a stack overflow needs, and
+//! refuse these signals in safe code. Therefore this file has unsafe code.
 #![expect(unsafe_code, reason = "signal handlers are registered by a C function")]
 
 use libc::{c_int, c_void, siginfo_t};
 use server::crash;
 use std::mem::MaybeUninit;
 
-/// Signals of errors in the program, with their names.
+/// Signals for errors in the program, with their names.
 const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGSEGV, "SIGSEGV"),
     (libc::SIGBUS, "SIGBUS"),
@@ -17,7 +17,8 @@ const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGABRT, "SIGABRT"),
 ];
 
-/// Writes the report. It calls only functions that may be called in a handler: `write` and `raise`.
+/// Writes the report. It calls only functions that are permitted in a signal handler: `write` and
+/// `raise`.
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let found = SIGNALS.iter().find(|(number, _)| *number == signal);
     // SAFETY: the system passes a valid pointer to a handler that was registered with SA_SIGINFO.

@@ -1,9 +1,9 @@
-//! Pages of the program that only the start has used.
+//! Removal of the program's pages that only the start has used.
 //!
 //! The start runs through much of the program once: relocations, arguments, tables, settings. The
 //! system maps sixteen pages around each page that is used, so that half of the program becomes
 //! resident. These pages are dropped from the memory of the process after the start. The system
-//! keeps them in its cache of files, from which those that are still used are mapped again.
+//! keeps them in its file cache, and maps them again when they are used.
 #![expect(
     unsafe_code,
     reason = "the advice to drop pages is a system call on raw addresses"
@@ -13,23 +13,23 @@ use rustix::mm::{Advice, madvise};
 use std::thread;
 use std::time::Duration;
 
-/// Time for which the program's pages stay in memory. Periodic work begins within it.
+/// Time for which the program's pages stay in memory. All periodic work begins within it.
 const START: Duration = Duration::from_millis(500);
 
-/// Pages of the program and its libraries that are equal to those of their files: code, constants,
-/// and what the linker reads at the start.
+/// Pages of the program and its libraries that equal the pages of their files: code, constants, and
+/// data that the linker reads at the start.
 pub struct ProgramPages(Vec<(usize, usize)>);
 
 impl ProgramPages {
-    /// Finds the pages. No other thread may be running: it could load a library, whose mapping
-    /// consists of other parts a moment later.
+    /// Returns the pages. No other thread may be running, because it could load a library and so
+    /// change the mappings.
     pub fn find() -> ProgramPages {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         ProgramPages(unchanged(&maps))
     }
 
-    /// Drops the pages from resident memory in a while, when the threads of the server have run
-    /// once. A failure has no consequences.
+    /// Drops the pages from resident memory after a while, when all threads of the server have run.
+    /// A failure has no consequences.
     pub fn drop_later(self) {
         let thread = thread::Builder::new().name("start".to_owned());
         let _ = thread.spawn(move || {
@@ -118,7 +118,7 @@ mod tests {
         );
     }
 
-    /// This process continues to run, with its constants and those that the linker has changed.
+    /// The process continues to run, including constants that the linker has changed.
     #[test]
     fn the_program_runs_without_its_resident_pages() {
         let pages = ProgramPages::find();

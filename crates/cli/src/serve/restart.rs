@@ -1,4 +1,4 @@
-//! Execution of the program in place of this process, and its start after that.
+//! Execution of a new program in place of this process, and the start of the new program.
 
 use anyhow::{Context, Result, anyhow};
 use rustix::time::{ClockId, clock_gettime};
@@ -10,10 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 
-/// The program of this process, also if its file was replaced or removed.
+/// Path of the running program, even if its file was replaced or removed.
 const PRESENT: &str = "/proc/self/exe";
 
-/// Returns what is wrong with the value of the option of a program that was restarted.
+/// Returns the errors in the version that a restarted program was given.
 pub fn check_version(given: Option<&str>) -> Vec<String> {
     match given {
         None | Some(VERSION) => Vec::new(),
@@ -23,8 +23,8 @@ pub fn check_version(given: Option<&str>) -> Vec<String> {
     }
 }
 
-/// Receives what the process before this one has left at standard input, which is empty from then
-/// on.
+/// Receives the data that the previous process has left at standard input, which is empty
+/// afterwards.
 pub fn receive() -> Result<Handover> {
     let received = Handover::receive(rustix::stdio::stdin()).map_err(|why| anyhow!(why))?;
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
@@ -39,7 +39,7 @@ pub fn state() -> String {
     supervisor::reloading(microseconds)
 }
 
-/// Executes the program, or the present one if that fails. Returns the error of both.
+/// Executes the new program or, if that fails, the present one. Returns the error of both.
 pub fn execute(program: Option<&Program>, handover: &Handover) -> anyhow::Error {
     let Some(program) = program else {
         return anyhow!("this process cannot be restarted");

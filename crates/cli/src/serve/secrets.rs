@@ -1,7 +1,7 @@
-//! Passwords of the command line and of the environment, which `/proc/PID/cmdline` shows to every
-//! user of the machine, and `/proc/PID/environ` to the user of the process. Both are overwritten
-//! once they were read. Until then, for some milliseconds, they can be seen, and the program that
-//! starts the server keeps what it has passed; `requirepass-file` avoids both.
+//! Passwords in the command line and in the environment. `/proc/PID/cmdline` shows the former to
+//! every user of the machine, and `/proc/PID/environ` the latter to the user of the process. Both
+//! are overwritten after they have been read. They are visible for some milliseconds before that,
+//! and remain in the program that started the server; `requirepass-file` avoids both.
 
 use server::config::load::VARIABLE_PREFIX;
 use server::config::{Kind, find};
@@ -9,9 +9,9 @@ use std::fs::{File, OpenOptions, read, read_to_string};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 
-/// Index of the address of the first argument among the fields of `/proc/PID/stat` behind the name.
+/// Index of the address of the first argument among the fields of `/proc/PID/stat` after the name.
 const ARGUMENTS_FIELD: usize = 45;
-/// Index of the address of the first variable of the environment among the same fields.
+/// Index of the address of the first environment variable among the same fields.
 const ENVIRONMENT_FIELD: usize = 47;
 
 /// Overwrites the values of secret settings in the arguments and in the environment of this
@@ -40,7 +40,7 @@ fn in_arguments(line: &[u8]) -> Vec<Range<usize>> {
     for argument in line.split(|byte| *byte == 0) {
         let (start, end) = (at, at + argument.len());
         at = end + 1;
-        // The first value of an option may begin as an option does.
+        // The first value of an option may begin like an option.
         let must_be_value = std::mem::take(&mut is_first_value);
         let option = argument.strip_prefix(b"--");
         let Some(option) = option.filter(|_| !must_be_value) else {
@@ -60,8 +60,8 @@ fn in_arguments(line: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the positions of the values of variables that are secret settings. A NUL byte ends each
-/// variable.
+/// Returns the positions of the values of environment variables that are secret settings. A NUL
+/// byte ends each variable.
 fn in_environment(block: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -80,7 +80,7 @@ fn in_environment(block: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Whether a setting is secret. `user` lines contain passwords, too.
+/// Returns true if a setting is secret. `user` lines also contain passwords.
 fn is_secret(name: &[u8]) -> bool {
     let name = std::str::from_utf8(name).unwrap_or_default();
     name.eq_ignore_ascii_case("user") || find(name).is_some_and(|param| param.kind == Kind::Secret)
@@ -99,7 +99,7 @@ fn overwrite(found: &[Range<usize>], field: usize) -> io::Result<()> {
 /// Returns an address in this process's status.
 fn address(field: usize) -> io::Result<u64> {
     let stat = read_to_string("/proc/self/stat")?;
-    // The name, in parentheses, may contain blanks.
+    // The name, in parentheses, may contain spaces.
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
     let address = fields.split(' ').nth(field);
     let address = address.and_then(|field| field.parse().ok());
@@ -124,7 +124,7 @@ mod tests {
         assert!(in_arguments(b"").is_empty());
     }
 
-    /// A password that begins as an option does was not found.
+    /// Regression: a password that begins like an option was not found.
     #[test]
     fn the_first_value_of_an_option_may_begin_with_hyphens() {
         let line = b"mayfly\0--requirepass\0--one\0--masterauth\0--two\0--port\x007\0--port\0";

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 /// Smallest size of a curve, as a share of the footprint.
 const SMALLEST_SHARE: f64 = 0.001;
-/// Maximum number of points. A larger number is refused as a likely mistake.
+/// Maximum number of points. A larger number is refused, because it is probably a mistake.
 const POINTS_MAX: u64 = 10_000;
 
 /// Arguments of `mayfly sim curve`.
@@ -171,7 +171,7 @@ impl Arguments {
         Ok(sizes)
     }
 
-    /// Computes the curves with the trace's TTLs and, with --compare-ttl, those without.
+    /// Computes the curves with the trace's TTLs and, with --compare-ttl, also without.
     fn curves(
         &self,
         columns: &Columns,

@@ -1,4 +1,4 @@
-//! `mayfly sim learned` and `mayfly sim segment-knobs`: experiments of many replays.
+//! `mayfly sim learned` and `mayfly sim segment-knobs`: experiments that consist of many replays.
 
 use super::replaying::{RATE_DEFAULT, behind_bar};
 use crate::memory::memory_share;
@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use trace::{Generator, GeneratorOptions, Lifetimes, PatternMix, Request, Sizes};
 
-/// A trace that is generated when none is given.
+/// Trace that is generated if none is given.
 struct Made {
     mix: &'static str,
     requests: u64,
@@ -26,7 +26,7 @@ struct Made {
     seconds: f64,
 }
 
-/// Seven days with scans, new objects, fading objects and a change of the popular ones.
+/// Seven days with scans, new objects, fading objects and a change of popularity.
 const WEEK: Made = Made {
     mix: "days",
     requests: 500_000,
@@ -37,7 +37,7 @@ const WEEK: Made = Made {
     },
     seconds: 7.0 * 86_400.0,
 };
-/// A popular part, and objects that are requested a few times at most.
+/// Ten minutes with a popular part, and objects that are requested only a few times.
 const TEN_MINUTES: Made = Made {
     mix: "zipf:0.9@9+scan:20@1",
     requests: 1_000_000,
@@ -48,7 +48,7 @@ const TEN_MINUTES: Made = Made {
     },
     seconds: 600.0,
 };
-/// Bytes of the largest object that all compared servers store.
+/// Maximum size in bytes of an object that all compared servers can store.
 const OBJECT_BYTES_MAX: u32 = 1_000_000;
 
 /// Arguments that both experiments share.
@@ -142,7 +142,7 @@ impl Common {
     }
 }
 
-/// A report with the command line and the version that made it.
+/// Report with the command line and the version that produced it.
 #[derive(Serialize)]
 struct Complete<'a, R> {
     command: String,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use trace::{Format, Workload};
 
-/// Name that stands for every policy of the claims.
+/// Name that represents all policies in the claims.
 const CLAIMS: &str = "claims";
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {

@@ -62,15 +62,15 @@ pub struct Replaying {
     memory_limit: Option<u64>,
 }
 
-/// Parses a share in percent: `20%`, or `20`, which means the same. `0.2` is refused because it
-/// could mean 20 % or 0.2 %.
+/// Parses a share in percent, such as `20%` or `20`. `0.2` is refused because it could mean 20 % or
+/// 0.2 %.
 pub fn read_share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text);
     let percent: f64 = number.parse().map_err(|_| "expected a share such as 20%")?;
     if number == text && percent > 0.0 && percent < 1.0 {
         return Err(format!(
             "shares are in percent: write {}% or {percent}%",
-            // Rounded, so that no digits of the binary fraction appear.
+            // The result is rounded, so that no digits of the binary fraction appear.
             (percent * 1e8).round() / 1e6
         ));
     }
@@ -198,8 +198,8 @@ pub fn behind_bar<R: Send>(
     Ok(result?)
 }
 
-/// Finishes the bar and wakes the thread that draws it, however the replays end. The scope waits
-/// for that thread even after a panic.
+/// Guard that finishes the bar and wakes the thread that draws it, however the replays end. The
+/// scope waits for that thread even after a panic.
 struct Drawn<'a> {
     bar: &'a ProgressBar,
     drawer: &'a Thread,
@@ -224,7 +224,8 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc;
 
-    /// A bar that was not finished was drawn forever, so that a panic looked like a slow replay.
+    /// Regression: a bar that was not finished was drawn forever, so that a panic looked like a
+    /// slow replay.
     #[test]
     fn a_replay_that_panics_ends() {
         #[derive(Parser)]

@@ -3,7 +3,7 @@
 use ::trace::{TtlMix, TtlMixError};
 use units::BadQuantity;
 
-/// Range of numbers, the end excluded.
+/// Range of numbers without its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// First number.
@@ -13,12 +13,12 @@ pub struct Span {
 }
 
 impl Span {
-    /// End as a count of requests; the maximum if the range is open.
+    /// Returns the end as a count of requests, or the maximum if the range is open.
     pub fn end_or_max(self) -> usize {
         self.end.unwrap_or(u64::MAX) as usize
     }
 
-    /// Whether the range contains a number.
+    /// Returns true if the range contains a number.
     pub fn has(self, number: u64) -> bool {
         number >= self.start && self.end.is_none_or(|end| number < end)
     }
@@ -56,7 +56,7 @@ pub fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Parses a TTL mix: a published one, `cluster4`, or a list such as `60s:0.4 1h:0.6`.
+/// Parses a TTL mix: a published one such as `cluster4`, or a list such as `60s:0.4 1h:0.6`.
 pub fn ttl_mix(text: &str) -> Result<TtlMix, TtlMixError> {
     match TtlMix::published(text) {
         Err(TtlMixError::UnknownCluster(_)) if text.contains(':') => TtlMix::parse(text),

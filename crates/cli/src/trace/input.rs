@@ -47,7 +47,7 @@ impl Input {
         self.trace.display().to_string()
     }
 
-    /// Whether the trace can be read only once.
+    /// Returns true if the trace can be read only once.
     pub fn is_stream(&self) -> bool {
         self.trace.as_os_str() == "-"
     }
@@ -84,7 +84,7 @@ impl Input {
 }
 
 impl Opened {
-    /// Iterates over the remaining requests.
+    /// Returns an iterator over the remaining requests.
     pub fn requests(&mut self) -> impl Iterator<Item = Result<Request, Error>> + '_ {
         self.reader.by_ref()
     }

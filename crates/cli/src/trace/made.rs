@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
 
-/// Requests between two updates of the progress bar.
+/// Number of requests between two updates of the progress bar.
 const REQUESTS_A_STEP: u64 = 4096;
 
 /// Arguments of `mayfly trace generate`.

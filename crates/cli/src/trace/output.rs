@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Objects whose next access is found in one backward pass; they take about 512 MiB.
+/// Number of objects whose next access is found in one backward pass. They take about 512 MiB.
 const OBJECTS_A_PASS: usize = 1 << 24;
 
 /// Arguments that select the output file and its format.
@@ -55,7 +55,7 @@ impl Output {
         }
         let format = self.to.map_or_else(|| Format::of_name(&name), Ok)?;
         let cannot = || format!("cannot write {name}");
-        // An existing output that is no plain file, such as a pipe, is written to directly.
+        // An existing output that is not a regular file, such as a pipe, is written to directly.
         let is_special = fs::metadata(&self.output).is_ok_and(|metadata| !metadata.is_file());
         if is_special {
             let file = OpenOptions::new().write(true).open(&self.output);
