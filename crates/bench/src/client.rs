@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use wire::Value;
 
-/// Maximum time to wait for a server. After it the run fails.
+/// Maximum time to wait for a server. A run that waits longer fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One blocking connection to one server.
@@ -124,7 +124,7 @@ impl Client {
         })
     }
 
-    /// Sends one command whose reply is a whole number.
+    /// Sends one command whose reply is an integer, and returns it.
     pub(crate) fn integer(&mut self, args: &[&str]) -> Result<i64> {
         let value = self.call(args)?;
         let wrong = || self.problem(format!("{}: answered {value:?}", args.join(" ")));

@@ -1,14 +1,15 @@
-//! Wall-clock time. Deadlines are wall-clock times, so lateness is measured by the same clock.
+//! Wall-clock time. Deadlines are wall-clock times, so that lateness is measured with the same
+//! clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Microseconds since the Unix epoch.
+/// Returns the microseconds since the Unix epoch.
 pub(crate) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Milliseconds since the Unix epoch.
+/// Returns the milliseconds since the Unix epoch.
 pub(crate) fn wall_ms() -> u64 {
     wall_us() / 1000
 }

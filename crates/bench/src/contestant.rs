@@ -1,4 +1,5 @@
-//! The compared servers: ours, peers that the benchmark starts, and servers that already run.
+//! The compared servers: our own, peers that the benchmark starts, and servers that are already
+//! running.
 
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -11,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Maximum time that a started server may take to answer.
+/// Maximum time in which a started server must answer.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Maximum time that a listening server may take to answer its first request.
+/// Maximum time in which a listening server must answer its first request.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
 /// Arguments that all experiments share.
@@ -84,7 +85,8 @@ impl Hosting {
     }
 }
 
-/// Settings of a server: passed when it is started, or set with CONFIG SET if it already runs.
+/// Settings of a server: passed when it is started, or set with CONFIG SET if it is already
+/// running.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// Number of data threads. Only our server supports it.
@@ -93,7 +95,7 @@ pub(crate) struct Settings {
     pub memory_max: Option<u64>,
     /// Eviction policy of our server. Peers always use `allkeys-lru`.
     pub policy: Option<String>,
-    /// The value of `notify-keyspace-events`.
+    /// Value of `notify-keyspace-events`.
     pub events: Option<&'static str>,
     /// Expiry cycles per second of a peer that is started here. For our server the setting is part
     /// of the name of its index.
@@ -173,8 +175,8 @@ impl Contest {
         Ok(entrants)
     }
 
-    /// Does the same as [`Contest::begin`], but servers run on all CPUs unless the arguments say
-    /// otherwise. It is for experiments with several data threads.
+    /// Prepares the comparison like [`Contest::begin`], but servers run on all CPUs unless the
+    /// arguments say otherwise. It is for experiments with several data threads.
     pub(crate) fn begin_unpinned(&self) -> Result<Vec<Entrant>> {
         let mut entrants = self.begin()?;
         if self.hosting.server_cpu.is_none() {
@@ -279,7 +281,7 @@ pub(crate) struct Server {
     /// Protocol of the server.
     pub protocol: Protocol,
     pub version: String,
-    /// CPUs that the server is pinned to, if it was started here.
+    /// CPUs to which the server is pinned, if it was started here.
     pub cpus: Cpus,
     child: Option<Child>,
     last_words: LastWords,
@@ -287,8 +289,8 @@ pub(crate) struct Server {
     pub pid: Option<u32>,
 }
 
-/// Last line that a server wrote to stderr; it usually states why the server ended. A thread keeps
-/// reading, because a full pipe would block the server.
+/// Last line that a server wrote to stderr, which usually states why the server ended. A thread
+/// keeps reading, because a full pipe would block the server.
 #[derive(Clone, Default)]
 struct LastWords(Arc<Mutex<String>>);
 
@@ -323,8 +325,7 @@ impl Drop for Server {
 }
 
 impl Entrant {
-    /// Returns an empty server with these settings. It starts a new one, or flushes the running
-    /// one.
+    /// Returns an empty server with these settings: a new one, or the running one after a flush.
     pub(crate) fn start(&self, settings: &Settings) -> Result<Server> {
         let mut server = match &self.kind {
             Kind::Running(address) => Server {
@@ -374,7 +375,7 @@ impl Entrant {
         Ok(server)
     }
 
-    /// Whether the server is started here and supports `--expiry` and `--element-expiry`.
+    /// Returns true if the server is started here and supports `--expiry` and `--element-expiry`.
     pub(crate) fn takes_index(&self) -> bool {
         matches!(self.kind, Kind::Mayfly(_))
     }
@@ -535,7 +536,7 @@ impl Server {
     }
 
     /// Returns the resident memory in bytes. It is read from the system if the process is known,
-    /// otherwise from the server's INFO.
+    /// and otherwise from the server's INFO.
     pub(crate) fn resident_bytes(&self, client: &mut Client) -> Result<f64> {
         match self.pid {
             Some(pid) => Ok(process::resident_bytes_exact(pid)? as f64),

@@ -1,12 +1,12 @@
-//! `bench elements`: elements with TTLs of their own, that is fields of hashes and members of sets
+//! `bench elements`: elements with their own TTLs, that is, fields of hashes and members of sets
 //! and sorted sets.
 //!
-//! The first three rounds are those of "Hash field expiration – Architecture and Benchmarks"
-//! (Redis's blog, on Redis 7.4): memory, throughput by command and case, and active expiry while a
-//! loader writes. The fourth measures the delay of the events of expired elements. Peers take part
+//! The first three rounds are from "Hash field expiration – Architecture and Benchmarks" (Redis's
+//! blog, on Redis 7.4): memory, throughput by command and case, and active expiry while a loader
+//! writes. The fourth round measures the delay of the events of expired elements. Peers take part
 //! as far as they have the commands, and the report lists what was omitted. Operations per second
-//! would depend on the load generator, which runs on the same machine, so round 2 compares the
-//! server's CPU time.
+//! would depend on the load generator, which runs on the same machine; therefore round 2 compares
+//! the server's CPU time.
 
 mod data;
 mod drain;
@@ -24,7 +24,7 @@ use data::{Data, Kind, Layout};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Maximum number of elements, because an element's number has nine digits.
+/// Maximum number of elements, because the number of an element has nine digits.
 const ELEMENTS_MAX: u64 = 100_000_000;
 
 /// Arguments of `bench elements`.
@@ -117,7 +117,7 @@ struct LeftOut {
     server: String,
     version: String,
     round: Round,
-    /// The command that the server lacks.
+    /// Command that the server lacks.
     command: String,
     what: String,
 }

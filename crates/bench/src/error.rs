@@ -10,16 +10,16 @@ pub enum Error {
     Usage(String),
     /// A system call failed.
     System {
-        /// Attempted action.
+        /// Action that was attempted.
         doing: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A server did not start, or its reply was an error or malformed.
     Server {
         /// Name of the server.
         label: String,
-        /// The problem.
+        /// Description of the problem.
         problem: String,
     },
     /// A trace that cannot be read.
@@ -63,8 +63,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // The text of this error is that of the trace error, so the cause is the next one in
-            // the chain.
+            // The message includes the trace error's own text, so that the cause is the next error
+            // in the chain.
             Error::Trace(error) => error.source(),
             _ => None,
         }

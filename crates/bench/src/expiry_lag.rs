@@ -83,7 +83,8 @@ struct Row {
     others: u64,
     events: Lateness,
     memory: Lateness,
-    /// How late threads that slept for a millisecond at a time woke during the measurement.
+    /// Delays with which threads that slept for a millisecond at a time woke during the
+    /// measurement.
     machine: Percentiles,
 }
 

@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(3);
 const POLL_PAUSE: Duration = Duration::from_millis(20);
 /// Minimum time in milliseconds for which GETs continue after the deadline.
 const GETS_MS_MIN: u64 = 2000;
-/// Memory counts as freed when at most this share of the expired keys' memory remains.
+/// Maximum share of the expired keys' memory that may remain for the memory to count as freed.
 const LEFT_OVER: f64 = 0.1;
 
 /// Arguments of `bench expiry-storm`.
@@ -64,15 +64,17 @@ struct Row {
     keys_gone_ms: Option<u64>,
     used_memory_back_ms: Option<u64>,
     resident_back_ms: Option<u64>,
-    /// Server's CPU time in seconds from the deadline until keys and `used_memory` were freed.
+    /// CPU time of the server in seconds, from the deadline until keys and `used_memory` were
+    /// freed.
     cpu_seconds: f64,
     quiet: Percentiles,
     storm: Percentiles,
-    /// How late threads that slept for a millisecond at a time woke, before and after the deadline.
+    /// Delays with which threads that slept for a millisecond at a time woke, before and after the
+    /// deadline.
     machine: Percentiles,
 }
 
-/// Values of one poll of memory.
+/// Values of memory read by one poll.
 struct Sight {
     after_ms: u64,
     keys: u64,
@@ -282,7 +284,8 @@ impl ExpiryStorm {
     }
 }
 
-/// Latencies of the other client before and during the expiry, and delays of the machine.
+/// Returns a table of the other client's latencies before and during the expiry, and of the
+/// machine's delays.
 fn latency_table(rows: &[Row]) -> Table {
     let parts = rows.iter().flat_map(|row| {
         [

@@ -1,5 +1,5 @@
 //! Requests for numbered keys of 16 bytes, or numbered elements of 14 bytes. A request is encoded
-//! once; for each key only its number is overwritten.
+//! once, and only the number is overwritten for each key.
 
 use crate::contestant::Server;
 use crate::error::{Error, Result};
@@ -191,8 +191,7 @@ pub(crate) fn send_random(
     Ok(driver.tally)
 }
 
-/// Driver that sends one request for each key, in order, with a second number that depends on the
-/// key.
+/// Driver that sends one request per key, in order, with a second number that depends on the key.
 struct Each<'a, K, F> {
     template: &'a Template,
     keys: K,

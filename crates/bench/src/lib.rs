@@ -83,8 +83,8 @@ impl BenchCommand {
     /// Runs the experiment and prints its report.
     ///
     /// # Errors
-    /// The arguments cannot be satisfied, a server does not start, or a server replies with an
-    /// error.
+    /// Returns an error if the arguments cannot be satisfied, a server does not start, or a server
+    /// replies with an error.
     pub fn run(&self) -> Result<(), Error> {
         match &self.experiment {
             Experiment::Throughput(throughput) => throughput.run(),

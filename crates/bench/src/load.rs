@@ -19,11 +19,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Maximum time to wait for a server. After it the run fails.
+/// Maximum time to wait for a server. A run that waits longer fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SCRATCH_BYTES: usize = 1 << 18;
 
-/// Next action of a driver.
+/// Next action that a driver requests.
 pub(crate) enum Next<T> {
     /// Send this request. It was encoded into the output, and the token is kept until its reply.
     Request(T),
@@ -33,7 +33,7 @@ pub(crate) enum Next<T> {
     End,
 }
 
-/// Chooses requests and evaluates replies.
+/// Driver of a load: it chooses requests and evaluates replies.
 pub(crate) trait Driver {
     /// Data that is kept with each request in flight.
     type Token;
@@ -211,7 +211,8 @@ impl<T> Load<T> {
         Ok(outcome)
     }
 
-    /// Encodes all due requests without sending them. Returns the same as [`Load::send_due`].
+    /// Encodes all due requests without sending them, and returns the same results as
+    /// [`Load::send_due`].
     fn queue_due<D: Driver<Token = T>>(&mut self, driver: &mut D) -> (Duration, bool) {
         let count = self.connections.len();
         let mut now = Instant::now();

@@ -1,18 +1,18 @@
-//! Facts about the machine and the command that a report starts with.
+//! Facts about the machine and the command, with which a report starts.
 
 use ::report::Page;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs;
 
-/// Facts about the machine of a report.
+/// Facts about the machine on which a report was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
     /// Number of logical processors.
     pub cores: usize,
-    /// Bytes of memory.
+    /// Size of the memory in bytes.
     pub memory_bytes: u64,
     /// Version of the kernel.
     pub kernel: String,

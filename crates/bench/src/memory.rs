@@ -1,10 +1,10 @@
 //! `bench memory`: bytes per key.
 //!
-//! Resident memory is that of the process, counted page by page, minus that of the empty server.
-//! `used_memory` is the server's own count, minus that of the empty server. Each figure is taken
-//! from a server started for it, once its resident memory no longer changes. The figure for one
-//! number of keys depends on how recently the hash table doubled, so the report also gives the
-//! worst of several.
+//! Resident memory is counted page by page for the process, minus the resident memory of the empty
+//! server. `used_memory` is the server's own count, also minus the empty server's. Each figure is
+//! taken from a server started for it, once its resident memory no longer changes. The figure for
+//! one number of keys depends on how recently the hash table doubled, so that the report also gives
+//! the worst of several.
 
 use crate::client::Client;
 use crate::contestant::{Contest, Entrant, Server, Settings};
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 /// TTLs in milliseconds, up to a day. All have eight digits.
 const TTL_MS: std::ops::Range<u64> = 10_000_000..86_400_000;
-/// Memory has settled when it changes by less than this share within this span of time.
+/// Maximum share by which memory may change within [`SETTLED_SPAN`] to count as settled.
 const SETTLED_CHANGE: f64 = 0.002;
 const SETTLED_SPAN: Duration = Duration::from_secs(2);
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// Keys inserted under an eviction policy, as a multiple of those that fit.
+/// Number of keys inserted under an eviction policy, as a multiple of the keys that fit.
 const TURNOVER: u64 = 3;
 /// Size of values in bytes before and after they shrink.
 const LARGE_BYTES: usize = 100;
@@ -75,7 +75,8 @@ struct Row {
     keys: u64,
     resident_per_key: f64,
     used_per_key: f64,
-    /// For `shrink`: resident bytes divided by those of the same keys in a fresh server.
+    /// In the case `shrink`: resident bytes divided by the resident bytes of the same keys in a
+    /// fresh server.
     over_fresh: Option<f64>,
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Taken {
     pub used: f64,
 }
 
-/// A server, and its memory when it was empty.
+/// Server that is measured, and its memory when it was empty.
 pub(crate) struct Subject {
     pub server: Server,
     pub client: Client,

@@ -1,4 +1,5 @@
-//! Delay of the machine itself: how late a thread wakes that slept for one millisecond.
+//! Delay of the machine itself: the lateness with which a thread wakes that slept for one
+//! millisecond.
 //!
 //! On shared CPUs a thread may have to wait for other programs before it runs, for longer than any
 //! server takes to reply. While an experiment measures lateness, threads on the CPUs of server and
@@ -44,7 +45,7 @@ impl Noise {
         }
     }
 
-    /// Stops the threads and returns how late they woke.
+    /// Stops the threads and returns their delays.
     pub(crate) fn finish(self) -> Percentiles {
         self.is_over.store(true, Ordering::Relaxed);
         let mut all = Latencies::new();

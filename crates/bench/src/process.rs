@@ -45,7 +45,8 @@ pub(crate) fn user_ns(pid: u32) -> Result<u64> {
     Ok(ticks.unwrap_or(0) * tick_ns)
 }
 
-/// Returns the resident memory in bytes by the kernel's counter: fast, and exact to about 100 KiB.
+/// Returns the resident memory in bytes from the kernel's counter, which is fast and accurate to
+/// about 100 KiB.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/statm");
     let text = fs::read_to_string(&path).map_err(Error::system(format!("cannot read {path}")))?;
@@ -53,7 +54,8 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(pages.unwrap_or(0) * rustix::param::page_size() as u64)
 }
 
-/// Returns the resident memory in bytes, counted page by page: exact, and slow for a large process.
+/// Returns the resident memory in bytes, counted page by page, which is exact but slow for a large
+/// process.
 pub(crate) fn resident_bytes_exact(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let Ok(text) = fs::read_to_string(&path) else {

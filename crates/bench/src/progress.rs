@@ -12,7 +12,7 @@ pub(crate) struct Progress {
     has_lines: bool,
 }
 
-/// Returns the progress of an experiment with a number of steps.
+/// Creates the progress of an experiment with `count` steps.
 pub(crate) fn steps(count: u64) -> Progress {
     let bar = ProgressBar::new(count);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} [{elapsed} < {eta}] {msg}");
@@ -25,7 +25,7 @@ pub(crate) fn steps(count: u64) -> Progress {
 }
 
 impl Progress {
-    /// Shows the step that begins.
+    /// Shows the name of the step that begins.
     pub(crate) fn set_message(&self, text: impl Into<String>) {
         let text = text.into();
         if self.has_lines {
@@ -38,7 +38,7 @@ impl Progress {
         self.bar.set_message(text);
     }
 
-    /// Advances by a number of steps.
+    /// Advances by `count` steps.
     pub(crate) fn inc(&self, count: u64) {
         self.bar.inc(count);
     }

@@ -128,9 +128,9 @@ struct Row {
     cpu_us_min: f64,
     cpu_us_max: f64,
     operations_per_second_median: f64,
-    /// CPU time of the first server divided by that of this one: the median of the rounds.
+    /// CPU time of the first server divided by this server's: the median of the rounds.
     first_over_this: f64,
-    /// CPU time of this server divided by that of the first one: the median of the rounds.
+    /// CPU time of this server divided by the first server's: the median of the rounds.
     this_over_first: f64,
 }
 

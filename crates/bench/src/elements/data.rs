@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::time::Instant;
 use wire::Value;
 
-/// TTLs in seconds, of several days and with distinct values. An hour after they were set, each
-/// remaining TTL still begins with the same digit.
+/// TTLs in seconds, of several days and with distinct values. For an hour after they were set, the
+/// remaining TTLs begin with the same digit.
 const TTL_SECONDS: std::ops::Range<u64> = 310_000..399_000;
 /// Name of the only element of its key: 14 bytes.
 const ALONE: &[u8] = b"elem:onlychild";
@@ -216,7 +216,7 @@ impl Data {
         Template::new(&words)
     }
 
-    /// Returns the number of keys that hold `count` elements.
+    /// Returns the number of keys that hold `elements` elements.
     pub(super) fn keys(self, elements: u64) -> u64 {
         match self.layout {
             Layout::One => elements.min(1),
@@ -276,7 +276,7 @@ impl Data {
         pass.run(load, &server.label)
     }
 
-    /// Returns the command that sets deadlines of elements if the server lacks it, otherwise
+    /// Returns the command that sets deadlines of elements if the server lacks it, and otherwise
     /// `None`.
     pub(super) fn lacks_expire_at(self, client: &mut Client) -> Result<Option<&'static str>> {
         lacks(client, self.kind.expire_at())
@@ -287,7 +287,7 @@ fn fill_load(server: &Server) -> Result<Load<()>> {
     Load::connect(&server.label, server.address, FILL_SHAPE)
 }
 
-/// Returns the name of the command in `words` if the server lacks it, otherwise `None`.
+/// Returns the name of the command in `words` if the server lacks it, and otherwise `None`.
 pub(super) fn lacks(client: &mut Client, words: &'static str) -> Result<Option<&'static str>> {
     let name = words.split(' ').next().unwrap_or(words);
     let reported = client.call(&["COMMAND", "INFO", name])?;
@@ -321,12 +321,12 @@ pub(super) struct Seen {
     wrong: Option<String>,
 }
 
-/// Driver that sends one request for each element, in order.
+/// Driver that sends one request per element, in order.
 pub(super) struct Pass<'a, I, N> {
     pub template: &'a Template,
     pub elements: I,
     pub number: N,
-    /// Text that every reply begins with.
+    /// Text with which every reply must begin.
     pub expected: &'a [u8],
     pub seen: Seen,
 }

@@ -32,32 +32,32 @@ const LOADER: Shape = Shape {
 /// Time in milliseconds for which PINGs are sent before the deadline, and minimum time after it.
 const QUIET_MS: u64 = 2000;
 const PINGS_MS_MIN: u64 = 1000;
-/// Maximum wait for the memory to be freed after the elements are removed.
+/// Maximum time in milliseconds to wait for the memory to be freed after the elements are removed.
 const MEMORY_MS_MAX: u64 = 2000;
 /// Number of keys that the loader writes.
 const BESIDE: u64 = 1;
-/// Memory counts as freed when at most this share of the elements' memory remains.
+/// Maximum share of the elements' memory that may remain for the memory to count as freed.
 const LEFT_OVER: f64 = 0.1;
 const POLL_PAUSE: Duration = Duration::from_millis(10);
-/// Limits of the time to set deadlines, as multiples of the time that adding the elements took. If
-/// one is too short, the next is tried.
+/// Time limits for setting the deadlines, as multiples of the time for adding the elements. If one
+/// is too short, the next is tried.
 const ALLOWANCES: [u64; 3] = [2, 6, 20];
 const ALLOWANCE_MS: u64 = 500;
 
-/// Values of one poll.
+/// Values read by one poll.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Look {
     /// Milliseconds after the deadline.
     pub after_ms: u64,
     pub keys: u64,
     pub used_bytes: f64,
-    /// Number of expired elements by the server's counter; `None` if it has no counter.
+    /// Number of expired elements according to the server's counter; `None` if it has none.
     pub reclaimed: Option<u64>,
     /// CPU time that the server has used since its start.
     pub cpu_ns: u64,
 }
 
-/// The elements expire without other writes.
+/// Results of the part in which elements expire without other writes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Alone {
     /// Milliseconds after the deadline until all elements were removed; `None` if they were not in
@@ -70,12 +70,13 @@ pub(super) struct Alone {
     pub cpu_seconds: f64,
     pub quiet: Percentiles,
     pub pings: Percentiles,
-    /// How late threads that slept for a millisecond at a time woke, before and after the deadline.
+    /// Delays with which threads that slept for a millisecond at a time woke, before and after the
+    /// deadline.
     pub machine: Percentiles,
     pub looks: Vec<Look>,
 }
 
-/// Results of a run of the loader.
+/// Results of one run of the loader.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Loaded {
     pub seconds: f64,

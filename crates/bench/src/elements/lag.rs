@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// TTLs of the other elements in milliseconds, from three hours to a day.
 const TTL_MS: std::ops::Range<u64> = 10_000_000..86_400_000;
-/// Time in milliseconds allowed for setting the probes. The first probe is due later.
+/// Time in milliseconds for setting the probes. The first probe is due later.
 const ALLOWANCE_MS: u64 = 500;
 
 #[derive(Clone, Debug, Serialize)]
@@ -30,7 +30,8 @@ pub(super) struct Row {
     pub others: u64,
     pub events: Lateness,
     pub memory: Lateness,
-    /// How late threads that slept for a millisecond at a time woke during the measurement.
+    /// Delays with which threads that slept for a millisecond at a time woke during the
+    /// measurement.
     pub machine: Percentiles,
 }
 

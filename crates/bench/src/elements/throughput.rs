@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub samples: Vec<Sample>,
     pub cpu_us_median: f64,
     pub operations_per_second_median: f64,
-    /// CPU time of this server divided by that of the first one: the median of the rounds.
+    /// CPU time of this server divided by the first server's: the median of the rounds.
     pub over_first: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ struct Player {
     server: Server,
     load: Load<()>,
     state: State,
-    /// For each test the measurements; `None` if the server lacks the command.
+    /// Measurements of each test; `None` if the server lacks the command.
     tests: Vec<Option<Vec<Sample>>>,
 }
 

@@ -90,9 +90,9 @@ struct Loaded {
 struct Flood {
     rate: Rate,
     used_bytes: f64,
-    /// Number of keys in memory at the end of the flood, and the maximum that can be unexpired:
-    /// those set within the last second.
+    /// Number of keys in memory at the end of the flood.
     keys: u64,
+    /// Maximum number of unexpired keys at that time: all keys set within the last second.
     living_max: u64,
 }
 
@@ -102,8 +102,8 @@ struct Row {
     version: String,
     plain: Vec<Loaded>,
     expires: Vec<Loaded>,
-    /// Median time of a load with TTLs divided by that without. The ratios of CPU time and used
-    /// memory follow.
+    /// Median time of a load with TTLs divided by the median without. The ratios of CPU time and
+    /// used memory follow.
     load_ratio: f64,
     load_cpu_ratio: f64,
     memory_ratio: f64,

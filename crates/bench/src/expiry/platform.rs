@@ -98,7 +98,7 @@ struct Run {
     ttls_seconds: Vec<u64>,
     clients: usize,
     contestant: String,
-    /// The index as it was passed to the server.
+    /// Index in the form in which it was passed to the server.
     index: Option<String>,
     version: String,
     summary: Summary,
@@ -160,8 +160,8 @@ impl Platform {
         self.write_report(self.compare(runs, scale))
     }
 
-    /// Whether the run consists of the chosen series: neither all groups nor those that the user
-    /// named.
+    /// Returns true if the run consists of the chosen series: neither all groups nor groups that
+    /// the user named.
     fn is_chosen_series(&self) -> bool {
         !self.full && self.group.is_empty()
     }

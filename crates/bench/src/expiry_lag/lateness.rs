@@ -5,8 +5,7 @@ use serde::Serialize;
 use std::time::Duration;
 use units::show::span;
 
-/// Percentiles of lateness in microseconds. A percentile is `None` if the event that it stands for
-/// did not arrive.
+/// Percentiles of lateness in microseconds. A percentile is `None` if its event did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Lateness {
     pub expected: usize,

@@ -1,4 +1,4 @@
-//! The client of a look-aside cache: it sends a GET, and a SET with a TTL after a miss.
+//! Client of a look-aside cache: it sends a GET and, after a miss, a SET with a TTL.
 
 use crate::clock;
 use crate::error::{Error, Result};
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use trace::Requests;
 
-/// When requests are sent.
+/// Rule that determines when requests are sent.
 pub(super) enum Pace {
     Closed,
     Open { start: Instant, pause_ns: f64 },
 }
 
-/// A request in flight.
+/// Request in flight.
 pub(super) enum Token {
     Get {
         key: u64,
@@ -51,7 +51,7 @@ enum Problem {
     Reply(String),
 }
 
-/// What a replay counted.
+/// Counters of a replay.
 pub(super) struct Counts {
     pub hits: u64,
     pub misses: u64,
@@ -184,7 +184,7 @@ impl<F: Fn(u64) -> Option<u64>> Driver for CacheAside<'_, F> {
     }
 }
 
-/// Counts the keys that have a deadline in the future, or none.
+/// Counter of the keys that have a deadline in the future, or none.
 struct LiveKeys {
     /// Deadline of each key; `u64::MAX` for none.
     deadlines: HashMap<u64, u64>,

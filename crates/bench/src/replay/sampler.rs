@@ -1,4 +1,4 @@
-//! Polls the memory of a server during a replay.
+//! Sampler that polls the memory of a server during a replay.
 
 use crate::client::Client;
 use crate::contestant::Server;
@@ -26,9 +26,9 @@ pub(super) struct Memory {
     pub looks: usize,
     pub used: Series,
     pub resident: Series,
-    /// Estimate that the module `replay` describes.
+    /// Bytes held beyond their deadline, estimated as the module `replay` describes.
     pub beyond_deadline: Series,
-    /// Figure that the server itself reports; `None` if it reports none.
+    /// Backlog that the server itself reports; `None` if it reports none.
     pub backlog: Option<Series>,
 }
 

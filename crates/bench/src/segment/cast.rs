@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Whether the engine supports several data threads.
+    /// Returns true if the engine supports several data threads.
     pub(super) fn has_threads(self) -> bool {
         self != Engine::Redis
     }

@@ -1,7 +1,7 @@
-//! The client of a look-aside cache: a read, and after a miss a write of the missed object.
+//! Client of a look-aside cache: a read and, after a miss, a write of the missed object.
 //!
-//! Many requests are in flight at a time, but those of one key keep their order. A read that is
-//! sent while the missed object of the same key is about to be written would be a hit in a
+//! Many requests are in flight at a time, but the requests of one key keep their order. A read that
+//! is sent while the missed object of the same key is about to be written would be a hit in a
 //! sequential replay. If it misses, it counts as a hit, and the object is not written again. The
 //! report gives the number of such reads.
 
@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use trace::Lifetimes;
 use trace::Op;
 
-/// Requests that are due within this time are sent at once, so that a loader sleeps instead of
-/// polling.
+/// Maximum time by which a request may be sent early, so that a loader sleeps instead of polling.
 const EARLY: Duration = Duration::from_millis(1);
 
 /// Schedule of requests, and the factor from the time of the trace to real time.
@@ -27,13 +26,13 @@ pub(super) struct Pace {
     pub scale: f64,
 }
 
-/// Counts of a replay.
+/// Counters of a replay.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
     /// Number of reads.
     pub reads: u64,
     pub misses: u64,
-    /// Reads that count as hits because the missed object was about to be written.
+    /// Number of reads that count as hits because the missed object was about to be written.
     pub overtaken: u64,
     pub writes: u64,
     /// Number of writes that the server refused.
@@ -42,7 +41,7 @@ pub(super) struct Counts {
     pub late_ms_max: f64,
 }
 
-/// A request in flight.
+/// Request in flight.
 pub(super) struct Token {
     index: usize,
     kind: Kind,

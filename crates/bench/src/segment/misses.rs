@@ -32,7 +32,7 @@ pub(super) struct Row {
     pub version: String,
     /// Memory limit of the server in bytes.
     pub memory_bytes: u64,
-    /// Resident memory at the end minus that of the empty server.
+    /// Resident memory at the end, minus the resident memory of the empty server, in bytes.
     pub resident_bytes: f64,
     pub miss_ratio: f64,
     pub counts: Counts,
@@ -55,8 +55,9 @@ pub(super) struct Replayed {
 pub(super) struct Relative {
     pub lifetimes: String,
     pub engine: Engine,
-    /// Memory of the baseline, and its miss ratio with it.
+    /// Memory of the baseline in bytes.
     pub memory_bytes: u64,
+    /// Miss ratio of the baseline with this memory.
     pub miss_ratio: f64,
     /// Memory limit that the engine needs, relative to the baseline's; `None` if no measured size
     /// reaches the miss ratio.

@@ -7,10 +7,10 @@ use std::fs::File;
 use std::str::FromStr;
 use trace::{Generator, GeneratorOptions, Lifetimes, Op, PatternMix, Request, Sizes};
 
-/// Minimum bytes of a key on the wire: its number in hexadecimal digits.
+/// Minimum length in bytes of a key on the wire: its number in hexadecimal digits.
 const KEY_BYTES_MIN: u8 = 16;
 const KEY_BYTES_MAX: u8 = 250;
-/// Maximum bytes of an object, because some servers do not store larger ones.
+/// Maximum size in bytes of an object, because some servers do not store larger ones.
 const OBJECT_BYTES_MAX: u32 = 1_000_000;
 /// Requests per second of a trace without times.
 const RATE_DEFAULT: u64 = 1000;
@@ -26,14 +26,14 @@ const MADE_SIZES: Sizes = Sizes::Lognormal {
 };
 const MADE_SPAN_SECONDS: f64 = 600.0;
 
-/// One request, in 32 bytes.
+/// Request of the trace, in 32 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TraceRequest {
     pub key: u64,
     /// Milliseconds since the first request.
     pub time_ms: u64,
     ttl_ms: u64,
-    /// Bytes of key and value on the wire.
+    /// Size of key and value on the wire, in bytes.
     pub size: u32,
     key_size: u8,
     pub op: Op,
@@ -66,7 +66,7 @@ pub(super) struct Workload {
     pub name: String,
     pub requests: Vec<TraceRequest>,
     pub objects: u64,
-    /// Bytes of all objects at their first sizes.
+    /// Total size of all objects at their first request, in bytes.
     pub footprint: u64,
     pub span_ms: u64,
     /// Number of omitted requests for objects that are too large.
@@ -137,8 +137,8 @@ impl Workload {
         });
     }
 
-    /// Shifts times so that the first request is at 0, and replaces a time that is before its
-    /// predecessor by the predecessor's. A trace without times gets [`RATE_DEFAULT`].
+    /// Shifts times so that the first request is at 0, and corrects times that are before the
+    /// previous request's. A trace without times gets [`RATE_DEFAULT`].
     fn settle_time(&mut self) {
         let first = self.requests.first().map_or(0, |asked| asked.time_ms);
         let has_time = self.requests.iter().any(|asked| asked.time_ms != first);

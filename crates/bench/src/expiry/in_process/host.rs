@@ -2,13 +2,13 @@
 
 use policy::{Cells, Facts, Slot, Tick};
 
-/// Bits of a word that hold the deadline. If all are set, the entry has no deadline.
+/// Bits of a word that hold the deadline. If all of them are set, the entry has no deadline.
 const DEADLINE: u64 = u64::MAX >> 16;
-/// Maximum number of bits of a link that is stored in the deadline's word, as in the server.
+/// Maximum number of bits in a link that is stored in the deadline's word, as in the server.
 const BESIDE_BITS: u32 = 16;
 
-/// Entry `n` has slot `n`. Its word has 48 bits for the deadline and 16 bits for the link. A wider
-/// link is stored in another word.
+/// Host in which entry `n` has slot `n`. Its word has 48 bits for the deadline and 16 bits for the
+/// link. A wider link is stored in another word.
 pub(super) struct Host {
     words: Vec<u64>,
     links: Vec<u64>,
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Returns for each dead entry that is still held the time since its deadline.
+    /// Returns, for each dead entry that is still held, the time since its deadline.
     pub fn dead_for(&self) -> impl Iterator<Item = u64> + '_ {
         let deadlines = self.words.iter().map(|word| word & DEADLINE);
         deadlines

@@ -28,9 +28,9 @@ pub(super) struct Shape {
     ttls: Ttls,
     /// Duration of the traffic in simulated milliseconds.
     pub span_ms: u64,
-    /// Time in which the number of updated deadlines equals the number of entries.
+    /// Time in which as many deadlines are updated as there are entries.
     pub refresh_ms: Option<u64>,
-    /// Time in which the number of deleted and replaced entries equals the number of entries.
+    /// Time in which as many entries are deleted and replaced as there are entries.
     pub delete_ms: Option<u64>,
 }
 
@@ -45,8 +45,8 @@ const fn plain(name: &'static str, about: &'static str, ttls: Ttls, span_ms: u64
     }
 }
 
-/// The shapes of published traces are the rows of Table 4.3 in J. Yang's thesis. The shares given
-/// there for `c` and `mix` add up to 99 and 98, and are used as weights.
+/// All shapes. The shapes of published traces are the rows of Table 4.3 in J. Yang's thesis. The
+/// shares given there for `c` and `mix` add up to 99 and 98, and are used as weights.
 pub(super) const SHAPES: [Shape; 12] = [
     plain(
         "uniform",

@@ -18,13 +18,13 @@ use std::time::Instant;
 /// Start of the clock, not at the beginning of a minute, so that work done once a minute and
 /// deadlines at whole minutes do not coincide.
 const START: u64 = 1_763_640_031_123;
-/// Maximum number of steps of a call, as the server's worker begins with.
+/// Maximum number of steps per call, with which the server's worker also begins.
 const STEPS: u32 = 256;
 /// Number of operations that are timed together.
 const GROUP: usize = 256;
 /// Minimum number of updates or deletions that are done at a time.
 const BURST: f64 = 64.0;
-/// Assumed bytes of a dead entry that is still held: those of a small entry.
+/// Assumed size in bytes of a dead entry that is still held: a small entry.
 pub(super) const ENTRY_BYTES: f64 = 64.0;
 /// Number of measurements of memory during the traffic.
 const LOOKS: u64 = 8;
@@ -51,7 +51,7 @@ pub(super) struct Figures {
     /// Number of steps per expired entry.
     pub scanned_per_expired: Option<f64>,
     pub expired: u64,
-    /// Longest call of `STEPS` steps in microseconds.
+    /// Duration of the longest call of `STEPS` steps, in microseconds.
     pub pause_us_max: f64,
     /// Mean lateness of expired entries in milliseconds. An entry that did not expire counts with
     /// its lateness at the end.
@@ -60,7 +60,8 @@ pub(super) struct Figures {
     pub lag_ms_max: f64,
 }
 
-/// Times of the steps of a run, in the same order in each run. A step has its shortest time.
+/// Times of the steps of a run, which have the same order in each run. Each step has its shortest
+/// time.
 #[derive(Default)]
 struct Times {
     nanos: Vec<u32>,
@@ -121,7 +122,7 @@ struct Clocks {
     pop: Times,
 }
 
-/// Counts of a run, which are the same in each run.
+/// Counters of a run, which are the same in each run.
 #[derive(Default)]
 struct Counts {
     bytes_filled: f64,
@@ -263,7 +264,7 @@ impl Trial<'_> {
             .collect()
     }
 
-    /// Updates the deadlines of a number of entries.
+    /// Updates the deadlines of `count` entries.
     fn update(&mut self, count: usize) {
         let slots = self.any_slots(count);
         let now = self.host.now;
@@ -281,7 +282,7 @@ impl Trial<'_> {
         });
     }
 
-    /// Deletes a number of entries and inserts others.
+    /// Deletes `count` entries and inserts others.
     fn replace(&mut self, count: usize) {
         let mut slots = self.any_slots(count);
         slots.sort_unstable();

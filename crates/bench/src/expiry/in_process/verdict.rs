@@ -6,7 +6,7 @@
 use super::trial::Figures;
 use serde::Serialize;
 
-/// The index that the others are compared with.
+/// Index with which the others are compared.
 const OURS: &str = "wheel";
 /// Index that never reclaims. It shows the lowest possible cost and is not ranked.
 const FLOOR: &str = "lazy";
@@ -25,12 +25,12 @@ pub(super) struct Win {
     pub by: Vec<String>,
     /// Best value; infinite if no index was ranked.
     pub best: f64,
-    /// The value of the index that the others are compared with.
+    /// Value of the index with which the others are compared.
     pub ours: Option<f64>,
 }
 
 impl Win {
-    /// Whether ours is among the best.
+    /// Returns true if our index is among the best.
     pub fn is_ours(&self) -> bool {
         self.by.iter().any(|name| name == OURS)
     }
@@ -61,8 +61,8 @@ impl Win {
     }
 }
 
-/// Whether our index is the best in two of memory, lag and CPU time, and within a quarter of the
-/// best in the third; `None` if it did not run.
+/// Returns true if our index is the best in two of memory, lag and CPU time, and within a quarter
+/// of the best in the third; `None` if it did not run.
 pub(super) fn is_aim_met(memory: &Win, lag: &Win, cpu: &Win) -> Option<bool> {
     let excesses = [memory, lag, cpu].map(Win::excess);
     let far = excesses.iter().copied().collect::<Option<Vec<f64>>>()?;

@@ -54,7 +54,7 @@ pub(super) struct Step {
     sent: Instant,
 }
 
-/// Driver that sends a number of operations of a stream.
+/// Driver that sends operations from a stream.
 pub(super) struct Clients {
     stream: Stream,
     left: u64,

@@ -1,4 +1,4 @@
-//! The number of unexpired keys, as the client that sets them counts it.
+//! Number of unexpired keys, as counted by the client that sets them.
 //!
 //! All other keys in the server are dead. The deadline is computed when the reply to EXPIRE
 //! arrives. The server computed it earlier, so that a key may count as unexpired for as long as a
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// Deadline of a key between its SET and its EXPIRE.
 const NEVER: u64 = u64::MAX;
 
-/// Counts keys whose deadlines are in the future. Times are milliseconds from any origin.
+/// Counter of keys whose deadlines are in the future. Times are milliseconds from any origin.
 #[derive(Debug, Default)]
 pub(super) struct LiveKeys {
     /// Deadline of each key that was ever set.

@@ -1,4 +1,4 @@
-//! The monitor, which polls a server's memory at regular intervals until one TTL after the last
+//! Monitor that polls a server's memory at regular intervals until one TTL after the last
 //! operation.
 
 use super::clients::Shared;
@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Values of one poll.
+/// Values read by one poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Look {
     pub seconds: f64,
-    /// Memory by the server's own count.
+    /// Memory in bytes by the server's own count.
     pub used_bytes: f64,
     pub resident_bytes: f64,
-    /// Number of keys in memory, and how many of them are unexpired.
+    /// Number of keys in memory.
     pub keys: u64,
+    /// Number of unexpired keys.
     pub living: u64,
     /// Number of operations so far.
     pub operations: u64,

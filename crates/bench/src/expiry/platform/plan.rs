@@ -144,9 +144,9 @@ pub(super) fn groups(is_full: bool, asked: &[Group]) -> Vec<Group> {
     all
 }
 
-/// Whether the chosen series includes a server in this group. The first group has all servers.
-/// Peers also run in groups with mostly insertions. A few of our indexes, and those that the user
-/// named, run in all groups.
+/// Returns true if the chosen series includes a server in this group. The first group has all
+/// servers. Peers also run in groups with mostly insertions. A few of our indexes, and those that
+/// the user named, run in all groups.
 pub(super) fn is_chosen(group: &Group, contestant: &str, is_ours: bool) -> bool {
     let is_known = INDEXES.split(',').any(|index| index == contestant);
     let is_everywhere = is_ours && (!is_known || EVERYWHERE.contains(&contestant));

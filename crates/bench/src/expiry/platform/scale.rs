@@ -1,7 +1,7 @@
-//! One factor that divides all times and numbers of operations.
+//! Factor that divides all times and numbers of operations.
 //!
-//! Rates remain the same. The number of unexpired keys is rate × TTL and shrinks by the factor. The
-//! number of keys that expire per second does not. For that reason the expiry cycles per second of
+//! Rates stay the same. The number of unexpired keys is rate × TTL and shrinks by the factor, but
+//! the number of keys that expire per second does not. Therefore the expiry cycles per second of
 //! sampling indexes are *not* scaled, unless `--hz` says so. A cycle of 20 samples ends at random,
 //! so that a server settles at the share of dead keys at which each cycle finds enough of them:
 //! expired keys per second / cycles per second. With scaled cycles, the reference would settle
@@ -18,7 +18,7 @@ const FACTOR_MAX: u32 = 100;
 /// Interval between two polls of the monitor before scaling.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The factor that divides times and counts.
+/// Factor that divides times and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scale(u32);
 
@@ -85,7 +85,7 @@ impl Scale {
                 self.0
             ))),
             Ok(seconds) => Ok((seconds / self.0).to_string()),
-            // The server reports the error in it.
+            // The server reports the error in this parameter.
             Err(_) => Ok(knob.into()),
         }
     }

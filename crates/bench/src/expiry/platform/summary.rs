@@ -9,16 +9,17 @@ pub(super) struct Summary {
     pub seconds: f64,
     pub operations_per_second: f64,
     pub cpu_us_per_operation: f64,
-    /// CPU time in user mode only, if the process is known. The rest is the kernel's, mostly for
-    /// sockets.
+    /// CPU time in user mode only, if the process is known. The remaining time is spent in the
+    /// kernel, mostly for sockets.
     pub user_us_per_operation: Option<f64>,
-    /// Server's CPU seconds from the start until one TTL after the last operation.
+    /// CPU time of the server in seconds, from the start until one TTL after the last operation.
     pub cpu_seconds: f64,
     pub hit_ratio: f64,
     pub peak_bytes: f64,
     pub mean_bytes: f64,
     pub peak_resident_bytes: f64,
-    /// Maximum memory minus that of the empty server and of the unexpired keys and values.
+    /// Maximum memory minus the memory of the empty server and of the unexpired keys and values, in
+    /// bytes.
     pub peak_above_floor_bytes: f64,
     pub mean_above_floor_bytes: f64,
     pub peak_floor_bytes: f64,
@@ -159,7 +160,7 @@ impl Overall {
     }
 }
 
-/// Figures of one of our indexes divided by those of a peer in the same group.
+/// Figures of one of our indexes divided by a peer's figures in the same group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct BesidePeer {
     pub group: String,
