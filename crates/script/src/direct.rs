@@ -187,14 +187,14 @@ impl Stack {
     }
 }
 
-/// What `redis.call` returns, if it is simple.
+/// Simple result of `redis.call`.
 #[derive(Clone, Copy)]
 enum Answer {
     Number(f64),
     Boolean(bool),
     /// Bytes of the reply's buffer, which the next command overwrites.
     Text(*const u8, usize),
-    /// The same for a status.
+    /// Bytes of a status reply in the same buffer.
     Status(*const u8, usize),
     /// The general function performs or completes the call.
     General,

@@ -42,7 +42,7 @@ impl Line {
         self
     }
 
-    /// Sets bounds at each x that the text at a point has, without a band.
+    /// Sets the bounds (x, low, high) that the text of each point shows. No band is drawn.
     #[must_use]
     pub fn with_bounds(mut self, bounds: Vec<(f64, f64, f64)>) -> Line {
         self.band = bounds;

@@ -32,9 +32,9 @@ use wire::number::Text;
 /// Reply to a command whose effect is added.
 #[derive(Clone, Copy)]
 pub enum ReplyAt<'r> {
-    /// It is in the context's output, from this position on.
+    /// The reply is in the context's output, starting at this position.
     Position(usize),
-    /// It is here.
+    /// The reply consists of these bytes.
     Bytes(&'r [u8]),
 }
 
