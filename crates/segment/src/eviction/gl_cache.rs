@@ -1,5 +1,5 @@
 //! Experimental: eviction by learned segment utility, the engine's part of GL-Cache. On most traces
-//! tried, the default `rent` misses less; `docs/segment.md` has the comparison.
+//! tried, the default `rent` misses less; `docs/lab/segment.md` has the comparison.
 //!
 //! # Idea
 //! A segment is a group of objects that were written one after the other. A learner outside the
