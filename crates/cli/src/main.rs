@@ -141,7 +141,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A closed pipe is not a failure: the reader of the output has read enough.
+/// Returns success for a closed pipe, because the reader of the output has read enough.
 fn unless_broken_pipe(result: anyhow::Result<()>) -> anyhow::Result<()> {
     let is_broken_pipe = |error: &anyhow::Error| {
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());

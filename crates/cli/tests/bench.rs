@@ -10,7 +10,7 @@ fn bench(arguments: &[&str]) -> std::process::Output {
     output.expect("the program was built for this test")
 }
 
-/// The report of an experiment that must succeed.
+/// Returns the report of an experiment that must succeed.
 fn report(arguments: &str) -> Value {
     let arguments: Vec<&str> = arguments.split(' ').chain(["--json"]).collect();
     let output = bench(&arguments);
@@ -19,7 +19,7 @@ fn report(arguments: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("the report is JSON")
 }
 
-/// A report that is a list.
+/// Returns the rows of a report that is a list.
 fn rows(arguments: &str) -> Vec<Value> {
     list(&report(arguments), "")
 }
@@ -36,7 +36,7 @@ fn number(row: &Value, field: &str) -> f64 {
     value.unwrap_or_else(|| panic!("{field} is a number in {row}"))
 }
 
-/// `--peer redis` where there is one.
+/// Returns `--peer redis` if redis-server is installed.
 fn peer() -> &'static str {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut programs = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
@@ -276,7 +276,7 @@ fn memory_is_reported_for_every_case() {
     assert!(number(&rows[3], "/over_fresh") > 0.0);
 }
 
-/// A trace of 2,000 requests to 200 keys.
+/// Returns a trace of 2,000 requests to 200 keys.
 fn trace_file(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let line = |i: u64| format!("{},{},{}\n", i / 100, i * i % 200, i % 50);
@@ -317,7 +317,7 @@ fn a_trace_is_replayed_in_closed_and_in_open_loop() {
     assert_eq!(number(&rows[0], "/requests"), 500.0);
 }
 
-/// Which of the engines' programs are there: ours is.
+/// Returns the engines whose programs are installed; ours always is.
 fn engines() -> Vec<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &str| std::env::split_paths(&path).any(|f| f.join(name).is_file());
@@ -331,7 +331,8 @@ fn engines() -> Vec<&'static str> {
     all
 }
 
-/// 6,000 requests to 3,000 keys of some 4 kB in 60 s: more than the least that servers are given.
+/// Returns 6,000 requests to 3,000 keys of some 4 kB in 60 s: more than the least that servers are
+/// given.
 fn large_trace_file(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let line = |i: u64| {

@@ -36,7 +36,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Error output of a run that must fail.
+/// Returns the error output of a run that must fail.
 fn refusal(arguments: &[&str]) -> String {
     let output = simulate(arguments);
     assert!(!output.status.success(), "{arguments:?} should be refused");

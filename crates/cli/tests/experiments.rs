@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The JSON report of an experiment that must succeed.
+/// Returns the JSON report of an experiment that must succeed.
 fn report(arguments: &str) -> Value {
     let program = env!("CARGO_BIN_EXE_mayfly");
     let arguments = ["sim"].into_iter().chain(arguments.split(' '));

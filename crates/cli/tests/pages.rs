@@ -28,7 +28,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// A thousand requests with times, sizes and TTLs.
+/// Returns a thousand requests with times, sizes and TTLs.
 fn trace() -> String {
     let row = |n: u64| format!("{n},{},{},{}\n", n * n % 97, 10 + n % 7, 60 + n % 3);
     let rows: String = (0..1000).map(row).collect();
@@ -121,7 +121,7 @@ fn a_build_without_images_refuses_to_draw_them() {
     );
 }
 
-/// A path that was not valid UTF-8 ended the program with a panic.
+/// Regression: a path that was not valid UTF-8 ended the program with a panic.
 #[test]
 fn names_of_any_bytes_are_shown_as_text() {
     let folder = TemporaryFolder::new("names");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The pages of the repository, with their texts.
+/// Returns the pages of the repository, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut paths = vec![];
@@ -22,9 +22,9 @@ fn pages() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The commands of a page that start with `mayfly`, with the line at which their paragraph starts:
-/// lines of blocks and spans between backticks. Tables that a command has written are left out,
-/// because they record the command as it was at that time.
+/// Returns the commands of a page that start with `mayfly`, with the line at which their paragraph
+/// starts: lines of blocks and spans between backticks. Tables that a command has written are left
+/// out, because they record the command as it was at that time.
 fn commands(page: &str) -> Vec<(usize, String)> {
     let mut found = vec![];
     let (mut is_block, mut is_written) = (false, false);
@@ -55,7 +55,7 @@ fn commands(page: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// What `mayfly WORDS --help` prints; `None` when it does not know the words.
+/// Returns the output of `mayfly WORDS --help`; `None` if the words are unknown.
 fn help(words: &[&str]) -> Option<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_mayfly"))
         .args(words)

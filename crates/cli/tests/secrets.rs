@@ -1,4 +1,4 @@
-//! Passwords in the arguments of the server.
+//! Tests that passwords in the server's arguments are hidden.
 #![cfg(target_os = "linux")]
 
 use std::fs::read;

@@ -47,7 +47,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Error output of a run that must fail.
+/// Returns the error output of a run that must fail.
 fn refusal(arguments: &[&str]) -> String {
     let output = sim(arguments);
     assert!(!output.status.success(), "{arguments:?} should be refused");
@@ -505,7 +505,7 @@ fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
     assert_eq!(written, Some("130"));
 }
 
-/// The deadline overflowed.
+/// Regression: the deadline overflowed.
 #[test]
 fn a_trace_with_ttls_that_spans_too_many_years_is_refused() {
     let ages = "time_ms,key,size,ttl_ms\n0,1,5,5\n18446744073709551615,1,5,1\n";
@@ -552,7 +552,7 @@ fn a_trace_is_read_from_standard_input() {
     assert!(text.contains("\n-,lru,bytes,50,8,"), "{text}");
 }
 
-/// `mayfly sim … | head` failed with an error.
+/// Regression: `mayfly sim … | head` failed with an error.
 #[test]
 fn a_closed_output_pipe_is_not_a_failure() {
     for subcommand in [&[][..], &["curve"]] {
@@ -602,7 +602,7 @@ fn parquet_is_refused_by_a_program_built_without_it() {
     assert!(error.contains("--features parquet"), "{error}");
 }
 
-/// The reason stood in the error's own text and in the chain's.
+/// Regression: the reason was in the error's own text and in the chain.
 #[test]
 fn an_error_names_its_cause_once() {
     let zst = TemporaryFile::new("cut.csv.zst", "");

@@ -44,7 +44,7 @@ fn trace(arguments: &[&str]) -> Output {
         .expect("the program was built for this test")
 }
 
-/// Standard output of a call that must succeed.
+/// Returns the standard output of a call that must succeed.
 fn output_of(arguments: &[&str]) -> String {
     let output = trace(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -52,7 +52,7 @@ fn output_of(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it is text")
 }
 
-/// Standard error of a call that must fail.
+/// Returns the standard error of a call that must fail.
 fn refused(arguments: &[&str]) -> String {
     let output = trace(arguments);
     assert!(!output.status.success(), "{arguments:?}");
@@ -297,7 +297,7 @@ fn a_trace_that_cannot_be_analyzed_is_refused() {
     assert!(unknown.contains("cluster999"), "{unknown}");
 }
 
-/// The temporary file had the name of a file of the user.
+/// Regression: the temporary file had the name of a file of the user.
 #[test]
 fn no_file_but_the_output_is_overwritten() {
     let folder = Folder::new("part");

@@ -151,7 +151,7 @@ impl Cluster {
         (checksum(place(object, chunk, stripe), bytes) == *sum).then_some(&bytes[..])
     }
 
-    /// Whether the object must be found: no failure or eviction explains that it is not.
+    /// Returns true if the object must be found: no failure or eviction explains that it is not.
     fn must_be_found(&self, object: usize, is_late: bool) -> bool {
         let written = &self.written[object];
         let maps = if is_late { &self.late } else { &self.maps };

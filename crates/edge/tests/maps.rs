@@ -317,7 +317,7 @@ fn the_map_of_another_cluster_and_one_too_old_are_refused() {
     assert_eq!(maps.all().len(), 2);
 }
 
-/// Writes between half and one and a half gigabytes for each bucket.
+/// Returns writes between half and one and a half gigabytes for each bucket.
 fn loads(count: u32, seed: u64) -> Vec<BucketWrites> {
     let part = |bucket: u32| mix(mix(seed) ^ u64::from(bucket)) >> 54;
     let load = |bucket| BucketWrites {
@@ -435,7 +435,7 @@ fn any_reported_writes_make_a_map() {
     }
 }
 
-/// Servers of the chunks of all buckets, as a record of a map has them.
+/// Returns the servers of the chunks of all buckets, as a record of a map has them.
 fn rows(map: &Map) -> Vec<Option<ServerId>> {
     buckets()
         .flat_map(|bucket| map.chunks(bucket).to_vec())

@@ -194,7 +194,7 @@ impl<'a> Host<'a> {
             || self.now > since + timeouts.server_timeout_us
     }
 
-    /// Whether another source received a request for the sub-chunk since.
+    /// Returns true if another source received a request for the sub-chunk since.
     fn is_replaced(&self, request: ChunkRequest) -> bool {
         self.asked.iter().any(|(_, other)| {
             let is_same = other.stripe == request.stripe && other.chunk == request.chunk;
@@ -415,7 +415,7 @@ fn object(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Ten stripes of (3, 1), without failures.
+/// Returns ten stripes of (3, 1), without failures.
 fn well() -> World {
     World {
         k: 3,
@@ -484,8 +484,8 @@ fn parity_is_requested_after_a_fifth_more_than_the_first_took() {
     assert_eq!(host.served, world.object[..48]);
 }
 
-/// The time of the first sub-chunk was the only measure: read from the reader's own disk, it made
-/// each peer late.
+/// Regression: the time of the first sub-chunk was the only measure: read from the reader's own
+/// disk, it made each peer late.
 #[test]
 fn a_peer_of_usual_speed_is_not_late_although_the_own_disk_is_faster() {
     let mut world = well();
@@ -497,7 +497,8 @@ fn a_peer_of_usual_speed_is_not_late_although_the_own_disk_is_faster() {
     }
 }
 
-/// A lost and a late sub-chunk added up to K until the late one timed out, which took a second.
+/// Regression: a lost and a late sub-chunk added up to K until the late one timed out, which took a
+/// second.
 #[test]
 fn a_late_and_a_lost_chunk_lead_to_the_origin() {
     let mut world = well();

@@ -1,4 +1,4 @@
-//! Sessions that end on time: a listener hears of each, though nobody uses the cache.
+//! Sessions that end on time: a listener is called for each, although the cache is not used.
 //!
 //! ```text
 //! cargo run -p mayfly-cache --example expiry

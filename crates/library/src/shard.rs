@@ -719,7 +719,7 @@ impl<K, V> Shard<K, V> {
         writer.loads.begin(hash)
     }
 
-    /// Whether the key of a load has not been changed since the load began.
+    /// Returns true if the key of a load has not been changed since the load began.
     pub(crate) fn is_current(&self, hash: u64, load: u64) -> bool {
         self.writer().loads.is_current(hash, load)
     }

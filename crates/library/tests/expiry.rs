@@ -81,7 +81,7 @@ fn entries_that_are_read_all_the_time_cost_the_index_nothing() {
     assert_eq!(cache.expire(), 1_000);
 }
 
-/// Lifetimes by the value; reads halve the time of odd keys and double that of even ones.
+/// Hook with lifetimes by value; reads halve the time of odd keys and double that of even ones.
 struct ByValue;
 
 impl Expiry<u32, u32> for ByValue {
@@ -137,7 +137,7 @@ fn a_hook_decides_at_insertion_update_and_read() {
     cache.check();
 }
 
-/// Returns what it is called with as the time to live, 100 ms for insertions and 7 for updates.
+/// Hook that gives new entries 1,000 ms to live, and adds 7 ms at each update.
 struct Kinds;
 
 impl Expiry<u32, u32> for Kinds {
@@ -173,7 +173,7 @@ fn an_idle_entry_that_has_expired_is_inserted_for_the_hook_and_not_updated() {
     assert_eq!(cache.get(&1), None);
 }
 
-/// Changes the entry's time to live during a read, as another thread could.
+/// Hook that changes the entry's time to live during a read, as another thread could.
 struct Meddling(std::sync::Arc<std::sync::OnceLock<Cache<u32, u32>>>);
 
 impl Expiry<u32, u32> for Meddling {

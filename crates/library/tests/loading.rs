@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-/// Runs a future on this thread: a runtime of ten lines.
+/// Runs a future on this thread, as a minimal runtime.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {
@@ -254,7 +254,7 @@ fn an_absent_value_is_remembered_for_its_time() {
     );
 }
 
-/// A future that can go on at once, and is ready when it is polled again.
+/// Returns a future that can go on at once, and is ready when it is polled again.
 fn turn() -> impl Future<Output = ()> {
     let mut was_polled = false;
     std::future::poll_fn(move |context| {

@@ -266,7 +266,7 @@ fn run(policy: &PolicySpec, steps: &[(u8, u8, u16)], capacity: u64, shape: u8) {
     assert_eq!(census.count(), 0, "{} values leak", census.count());
 }
 
-/// Policies that this many random histories per policy cover.
+/// Returns the policies that the number of random histories covers.
 fn served() -> Vec<PolicySpec> {
     let served = POLICIES.iter().filter(|about| about.meta_bits.is_some());
     let specs = served.map(|about| about.name.parse().expect("a name is a specification"));

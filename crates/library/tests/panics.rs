@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::{Census, Counted};
 
 thread_local! {
-    /// What panics next: the number of calls until then; 0 for never.
+    /// The part that panics next, and the number of calls until then; 0 for never.
     static FUSE: Cell<(Part, u32)> = const { Cell::new((Part::Nothing, 0)) };
 }
 
@@ -236,7 +236,8 @@ fn loaders_weighers_and_closures_may_use_the_cache() {
     assert_eq!(cache.get(&1), Some(21));
 }
 
-/// A cache of 100 entries whose listener inserts what was evicted into another one, or into itself.
+/// Returns a cache of 100 entries whose listener inserts what was evicted into another one, or into
+/// itself.
 fn returning(own: &Arc<OnceLock<Cache<u32, u32>>>, calls: &Arc<AtomicU64>) -> Cache<u32, u32> {
     let (target, calls) = (own.clone(), calls.clone());
     let listener = move |key: &u32, value: &u32, cause| {

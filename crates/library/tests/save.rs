@@ -8,7 +8,7 @@ use std::time::Duration;
 
 type Error = serde_json::Error;
 
-/// A format that writes a sequence as its length and its elements in JSON.
+/// Format that writes a sequence as its length and its elements in JSON.
 struct Counted;
 
 struct Elements(Vec<String>);
@@ -25,7 +25,7 @@ impl SerializeSeq for Elements {
     }
 }
 
-/// Methods of a format that has nothing but sequences.
+/// Defines the methods of a format that supports only sequences.
 macro_rules! refuse {
     ($($name:ident($($argument:ty),*) -> $ok:ty;)*) => {
         $(fn $name(self, $(_: $argument),*) -> Result<$ok, Error> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use support::{Census, Counted};
 
 const KEYS: usize = 64;
-/// Divisor of the number of rounds, because Miri interprets.
+/// Divisor of the number of rounds, which is greater under Miri because Miri is slow.
 const FEWER: u64 = if cfg!(miri) { 100 } else { 1 };
 
 /// Numbers of writes that have begun and ended, per key.
@@ -283,7 +283,7 @@ fn a_reader_in_a_closure_keeps_what_it_reads() {
     });
 }
 
-/// Caches in which values leave without anything that follows.
+/// Returns caches in which values leave and no further operation follows.
 fn idle_caches() -> Vec<(&'static str, Cache<u64, Counted>)> {
     let settings = [
         ("default", Cache::builder(1_000)),

@@ -1,4 +1,4 @@
-//! The cache for one thread: what leaves is returned or dropped at once.
+//! Tests of the cache for one thread: values that leave are returned or dropped at once.
 
 mod support;
 

@@ -38,7 +38,7 @@ fn object() -> Object {
     Object::new(Arc::new(head), vec![Bytes::from(vec![7; 200_000])])
 }
 
-/// Clients that took all file descriptors turned the tier off, which deletes its files.
+/// Regression: if clients took all file descriptors, the tier was turned off, which deletes files.
 #[test]
 fn a_lack_of_file_descriptors_keeps_the_disk_tier() {
     let folder = std::env::temp_dir().join(format!("mayfly-files-{}", std::process::id()));

@@ -35,15 +35,15 @@ fn unit(x: u64) -> f64 {
     (mix(x) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Sixteen bytes, made without touching memory that a server would not touch.
+/// Returns a name of sixteen bytes without touching memory that a server would not touch.
 fn name_of(number: u64) -> [u8; 16] {
     let mut name = *b"key:000000000000";
     name[8..].copy_from_slice(&number.to_be_bytes());
     name
 }
 
-/// Numbers of keys by Zipf, after J. Gray and others, *Quickly generating billion-record synthetic
-/// databases*, SIGMOD 1994; popular keys are spread over all numbers.
+/// Returns key numbers drawn by Zipf's law, after J. Gray and others, *Quickly generating
+/// billion-record synthetic databases*, SIGMOD 1994; popular keys are spread over all numbers.
 fn zipf(keys: u64, count: usize, seed: u64) -> Vec<u32> {
     let zeta = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-SKEW)).sum::<f64>();
     let (all, two) = (zeta(keys), zeta(2));
@@ -128,20 +128,20 @@ impl Floor {
     }
 }
 
-/// What a round does with each key.
+/// Operation of a round on each key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Row {
-    /// Nothing: the cost of the loop.
+    /// No operation, to measure the cost of the loop.
     Loop,
-    /// Its hash.
+    /// Computation of the hash.
     Hash,
     /// Gets only.
     Gets,
     /// Sets only.
     Sets,
-    /// The mix, one by one.
+    /// The mix of gets and sets, one by one.
     Mix,
-    /// The mix, prefetched in batches.
+    /// The mix of gets and sets, prefetched in batches.
     Batches,
 }
 
@@ -206,7 +206,7 @@ fn run(
     (cpu_ns() - begin) as f64 / draws.len() as f64
 }
 
-/// Evictions of the look-aside rows.
+/// Evictions compared in the look-aside rows.
 const ASIDES: [(&str, Eviction); 2] = [
     ("aside-rent", Eviction::Rent),
     ("aside-merge", Eviction::Merge),
@@ -301,8 +301,8 @@ fn mixes(keys: u64, draws: usize, only: Option<Row>) {
     }
 }
 
-/// The same rows on 1 to n threads at once: processor time an operation, and the throughput of all
-/// threads divided by that of one.
+/// Measures all rows on 1 to n threads at once, and prints the processor time per operation and the
+/// throughput of all threads divided by the throughput of one.
 fn threads(keys: u64, draws: usize) {
     let value = [7; 79];
     let most = thread::available_parallelism().map_or(1, |count| count.get().min(64));
@@ -352,7 +352,7 @@ fn together(cache: &Segcache, draws: &[Vec<u32>], value: &[u8], row: Row, round:
     times.iter().sum::<f64>() / times.len() as f64
 }
 
-/// Bytes an object of 16 + 3 bytes, of all memory taken from the system.
+/// Prints the bytes of memory taken from the system per object of 16 + 3 bytes.
 fn memory(keys: u64) {
     let cache = engine(keys * 60 + (64 << 20), 1, Eviction::Merge);
     let mut writer = cache.writer().expect("the first");

@@ -56,8 +56,8 @@ const BYTES: usize = if cfg!(miri) { 30 } else { 1_500 };
 const SAMPLES: u8 = if cfg!(miri) { 4 } else { 16 };
 const CHANGES: u64 = if cfg!(miri) { 4 } else { 200 };
 
-/// The usual number of cases; under Miri as many as it finishes in minutes, without regression
-/// files.
+/// Returns the usual number of cases; under Miri as many as it finishes in minutes, without
+/// regression files.
 fn cases() -> ProptestConfig {
     match cfg!(miri) {
         false => ProptestConfig::default(),

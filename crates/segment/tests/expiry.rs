@@ -122,7 +122,7 @@ fn a_scan_reads_only_the_heads_of_lists() {
     );
 }
 
-/// Width of a TTL bucket.
+/// Returns the width of a TTL's bucket in milliseconds.
 fn width_ms(ttl_ms: u64) -> u64 {
     match ttl_ms {
         0..4_000 => 25,

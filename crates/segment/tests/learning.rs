@@ -1,4 +1,4 @@
-//! What the engine passes to a learner, and what it does with a ranking.
+//! Data that the engine passes to a learner, and its use of a ranking.
 
 use policy::groups::{Features, Groups};
 use policy::{Budget, Tick};
@@ -62,7 +62,7 @@ impl World {
         assert!((0..1_000).any(|random| self.cache.sample(random, self.now)));
     }
 
-    /// All samples.
+    /// Returns all samples.
     fn samples(&self) -> Vec<(Features, f64)> {
         let mut samples = vec![];
         let mut each = |features: &Features, utility| samples.push((*features, utility));

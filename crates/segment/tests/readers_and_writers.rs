@@ -27,7 +27,7 @@ fn name(key: u64) -> Vec<u8> {
     format!("key-{key:08}{}", "k".repeat((key % 23) as usize)).into_bytes()
 }
 
-/// A value that contains its key, its version and its length in every byte.
+/// Returns a value that contains its key, its version and its length in every byte.
 fn value_of(key: u64, version: u64) -> Vec<u8> {
     let len = 16 + mix(key ^ version) % 300;
     let mut value = key.to_le_bytes().to_vec();
@@ -58,7 +58,7 @@ fn small(eviction: Eviction, segments: u64) -> Segcache {
     Segcache::new(&config).expect("large enough")
 }
 
-/// One writer: sets with many TTLs, deletes and touches, while time passes. It continues until
+/// Runs one writer: sets with many TTLs, deletes and touches, while time passes. It continues until
 /// there were enough hits.
 fn write(cache: &Segcache, number: u64, clock: &AtomicU64, hits: &AtomicU64) {
     let mut writer = cache.writer().expect("one of those configured");
@@ -96,7 +96,7 @@ fn write(cache: &Segcache, number: u64, clock: &AtomicU64, hits: &AtomicU64) {
     cache.close(writer);
 }
 
-/// The name of a key, with its number in the high half.
+/// Returns the name of a key, with its number in the high half.
 fn name_of_number(key: u64) -> Vec<u8> {
     format!("number-{key}").into_bytes()
 }
@@ -228,8 +228,8 @@ fn no_object_is_missed_while_the_table_grows() {
     assert!(cfg!(miri) || cache.stats().table_chains > 20_000);
 }
 
-/// Increments in place while merges move the numbers. An evicted number starts again from a start
-/// that was not used before, so that no two increments return the same sum.
+/// Increments numbers in place while merges move the numbers. An evicted number starts again from a
+/// start that was not used before, so that no two increments return the same sum.
 #[test]
 fn no_increment_is_lost() {
     const COUNTERS: u64 = 40;

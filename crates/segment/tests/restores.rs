@@ -1,4 +1,4 @@
-//! Engines in a file: what a restart continues with, and what damage does to it.
+//! Engines in a file: data that a restart continues with, and effects of damage.
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use policy::{Budget, Tick};
@@ -73,7 +73,7 @@ fn value(number: u64, version: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Value and deadline of each key that is there.
+/// Value and deadline of each key that is present.
 type Found = BTreeMap<u64, (Vec<u8>, Item)>;
 
 fn found(cache: &Segcache, keys: u64, now: Tick) -> Found {
@@ -88,7 +88,7 @@ fn found(cache: &Segcache, keys: u64, now: Tick) -> Found {
     all
 }
 
-/// Random writes, reads and deletions.
+/// Performs random writes, reads and deletions.
 fn work(cache: &Segcache, writers: &mut [Writer], seed: u64, count: u64, now: Tick) {
     for step in 0..count {
         let random = mix(seed << 32 ^ step);

@@ -25,7 +25,7 @@ pub(super) enum Engine {
 }
 
 impl Engine {
-    /// Name in reports.
+    /// Returns the name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Engine::Segment => "mayfly segment",

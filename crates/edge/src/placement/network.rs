@@ -138,8 +138,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A simple algorithm for comparison: paths of any length, each found by a separate search
-    /// (Ford and Fulkerson).
+    /// Returns the maximum flow, found by a simple algorithm: paths of any length, each found by a
+    /// separate search (Ford and Fulkerson).
     fn plain(nodes: usize, arcs: &[(usize, usize, u64)], source: usize, sink: usize) -> u64 {
         let mut left = vec![vec![0u64; nodes]; nodes];
         for &(from, to, capacity) in arcs {

@@ -17,7 +17,7 @@ impl Census {
         }
     }
 
-    /// Number of values that were created and not dropped.
+    /// Returns the number of values that were created and not dropped.
     pub fn count(&self) -> i64 {
         self.0.load(SeqCst)
     }
@@ -25,7 +25,7 @@ impl Census {
 
 /// A value that counts itself.
 pub struct Counted {
-    /// What distinguishes it.
+    /// Number that distinguishes the value.
     pub number: u64,
     census: Census,
 }

@@ -176,7 +176,7 @@ fn response(name: u32, content: Vec<u8>, now_ms: u64, fresh_ms: u64) -> Resource
     }
 }
 
-/// Content that differs by version and by place.
+/// Returns the content that differs by version and by place.
 fn content(version: u32, length: usize) -> Vec<u8> {
     let byte = |at: usize| (at as u32).wrapping_mul(31).wrapping_add(version * 7) as u8;
     (0..length).map(byte).collect()

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// A node with some responses, and an origin that refuses connections.
+/// Returns a node with some responses, and an origin that refuses connections.
 fn node(is_direct: bool) -> Arc<Node> {
     let config = Config {
         listen: vec!["127.0.0.1:0".parse().expect("the text is valid")],

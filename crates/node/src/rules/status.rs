@@ -40,7 +40,7 @@ impl Forward {
         Forward::Partial,
     ];
 
-    /// Name in the field and in metrics.
+    /// Returns the name in the field and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Forward::Method => "method",

@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// Separates a hang from a slow machine.
+/// Time limit that separates a hang from a slow machine.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Content of a path: lines with numbers.
+/// Returns the content of a path: lines with numbers.
 pub fn content(path: &str, length: usize) -> String {
     let lines = (0..length / 8 + 1).map(|line| format!("{line:07}\n"));
     let mut text: String = std::iter::once(format!("{path}\n")).chain(lines).collect();
@@ -26,14 +26,14 @@ pub fn content(path: &str, length: usize) -> String {
     text
 }
 
-/// Length that is the last part of a path.
+/// Returns the length that is the last part of a path.
 pub fn length_of(path: &str) -> usize {
     let length = path.rsplit('/').next().and_then(|text| text.parse().ok());
     length.unwrap_or(0)
 }
 
-/// An origin whose content has the length that is the last part of the path, and that supports
-/// ranges and conditions.
+/// Returns an origin whose content has the length that is the last part of the path, and that
+/// supports ranges and conditions.
 pub fn origin() -> Origin {
     Origin::start(|head, _, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
@@ -59,8 +59,9 @@ pub fn origin() -> Origin {
     })
 }
 
-/// Addresses that are free until the test ends: on a loopback address of the call alone, so that
-/// neither another test nor a connection of 127.0.0.1 takes a port between its choice and its use.
+/// Returns addresses that are free until the test ends: on a loopback address of the call alone, so
+/// that neither another test nor a connection of 127.0.0.1 takes a port between its choice and its
+/// use.
 pub fn free(count: usize) -> Vec<SocketAddr> {
     static CALLS: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -142,19 +143,19 @@ impl Sites {
         self.nodes[number] = Some(site);
     }
 
-    /// Number of the node whose store has a key.
+    /// Returns the number of the node whose store has a key.
     fn home(&self, key: &Key) -> usize {
         let has = |number: &usize| self.stored(*number, key).is_some();
         (0..self.nodes.len()).find(has).expect("a node has it")
     }
 
-    /// Content that a node has under a key.
+    /// Returns the content that a node has under a key.
     fn stored(&self, number: usize, key: &Key) -> Option<Vec<u8>> {
         let resource = self.node(number).running.node.store.get(key)?;
         Some(resource.variants[0].chunks.concat())
     }
 
-    /// Whether a node owns a path.
+    /// Returns true if a node owns a path.
     fn is_owner(&self, number: usize, path: &str) -> bool {
         let key = Key::parse(&format!("http://a{path}")).expect("a key");
         let cluster = self.node(number).running.node.cluster();
@@ -162,7 +163,7 @@ impl Sites {
         cluster.owners_before(&key).is_empty()
     }
 
-    /// Number of a node that does not own a path.
+    /// Returns the number of a node that does not own a path.
     fn other_than_owner(&self, path: &str) -> usize {
         let is_other = |number: &usize| !self.is_owner(*number, path);
         (0..self.nodes.len())
@@ -170,7 +171,7 @@ impl Sites {
             .expect("there are others")
     }
 
-    /// Changes bits of a chunk on the nodes that have it, from a byte on.
+    /// Changes bits of a chunk, starting at byte `from`, on the nodes that have it.
     fn damage(&self, path: &str, chunk: usize, from: usize) {
         let key = Key::parse(&format!("http://a{path}#{chunk}")).expect("a key");
         for site in self.up() {
@@ -187,7 +188,7 @@ impl Sites {
         }
     }
 
-    /// Sum of a count over the nodes that are up.
+    /// Returns the sum of a count over the nodes that are up.
     pub fn sum(&self, count: impl Fn(&Counts) -> &AtomicU64) -> u64 {
         let counts = self.up().map(|site| {
             let cluster = site.running.node.cluster().expect("there is a cluster");
@@ -196,13 +197,13 @@ impl Sites {
         counts.sum()
     }
 
-    /// Waits until a number of objects is in chunks.
+    /// Waits until `objects` objects are stored in chunks.
     pub fn wait_coded(&self, objects: u64) {
         wait(|| self.sum(|counts| &counts.objects_coded) >= objects);
     }
 }
 
-/// Waits until something is so. Nothing announces it outside of the node.
+/// Polls until `is_so` returns true, because the node announces no such event.
 pub fn wait(is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -451,7 +452,7 @@ impl Disks {
         self.0.join(number.to_string())
     }
 
-    /// Changes a bit of a file that has some bytes, at an offset from them.
+    /// Changes one bit of the file that contains `bytes`, at an offset from them.
     fn flip(&self, number: u64, bytes: &[u8], offset: isize) {
         for file in std::fs::read_dir(self.folder(number)).expect("the folder is there") {
             let path = file.expect("the folder is there").path();
@@ -477,7 +478,7 @@ impl Drop for Disks {
     }
 }
 
-/// Content of a key that a node has on disk only.
+/// Returns the content of a key that a node has on disk only.
 fn on_disk(site: &Site, key: &Key) -> Option<Vec<u8>> {
     let store = &site.running.node.store;
     if store.is_in_memory(key) {
@@ -808,7 +809,7 @@ fn a_node_that_stalls_or_breaks_off_is_a_lost_one() {
 struct Authority(PathBuf);
 
 impl Authority {
-    /// Nodes have one of the hosts.
+    /// Creates an authority and the certificates of its nodes, each for one of the hosts.
     fn new(name: &str, hosts: &[String]) -> Self {
         let folder = format!("mayfly-node-cluster-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
@@ -833,7 +834,7 @@ impl Authority {
         Authority(folder)
     }
 
-    /// Trusts the nodes of this authority, with the certificate of another one.
+    /// Returns the settings of a node that trusts this authority but has another one's certificate.
     fn with_certificate_of(&self, other: &Authority) -> Security {
         Security::Tls {
             authorities: self.0.join("ca.pem"),

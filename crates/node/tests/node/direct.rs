@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// Answers by the path: `/kind/number`.
+/// Starts an origin whose answers depend on the path, `/kind/number`.
 fn origin() -> Origin {
     Origin::start(|head, _, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();
@@ -73,10 +73,10 @@ const KINDS: [&str; 11] = [
     "fresh", "fresh", "short", "valid", "vary", "tag", "large", "empty", "gone", "private", "error",
 ];
 
-/// Number of those of [`FIELDS`] that leave a request plain.
+/// Number of the first [`FIELDS`], which leave a request plain.
 const PLAIN: usize = 9;
 
-/// Fields of requests.
+/// Header fields of requests.
 const FIELDS: [&str; 26] = [
     "",
     "",
@@ -116,7 +116,7 @@ const LAST: [&str; 6] = [
     "GET /fresh/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
 ];
 
-/// The bytes of one connection, in the parts in which they are written.
+/// Returns the bytes of one connection, in the parts in which they are written.
 fn connection(random: &mut Random) -> Vec<Vec<u8>> {
     let mut text = String::new();
     for _ in 0..random.below(9) {
@@ -155,7 +155,7 @@ fn connection(random: &mut Random) -> Vec<Vec<u8>> {
     parts
 }
 
-/// What the node replies, without the instants at which hyper and the node replied.
+/// Returns the replies of the node, without the times at which hyper and the node replied.
 fn replies(site: &Site, parts: &[Vec<u8>]) -> String {
     let mut stream = site.connect();
     stream.set_nodelay(true).expect("loopback works");
@@ -168,7 +168,7 @@ fn replies(site: &Site, parts: &[Vec<u8>]) -> String {
     lines.filter(|line| !line.starts_with("date: ")).collect()
 }
 
-/// A node whose access log is a pipe, and the thread that reads it to its end.
+/// Returns a node whose access log is a pipe, and the thread that reads it to its end.
 fn site(origin: &Origin, is_direct: bool) -> (Site, std::thread::JoinHandle<String>) {
     let (mut reader, writer) = std::io::pipe().expect("the system has pipes");
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
@@ -186,7 +186,7 @@ fn site(origin: &Origin, is_direct: bool) -> (Site, std::thread::JoinHandle<Stri
     (site, lines)
 }
 
-/// A line of the log without its times.
+/// Returns a line of the log without its times.
 fn without_times(line: &str) -> BTreeMap<String, serde_json::Value> {
     let mut line: BTreeMap<_, _> = serde_json::from_str(line).expect("the line is JSON");
     line.remove("time");

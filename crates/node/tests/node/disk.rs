@@ -39,7 +39,7 @@ impl Drop for Folder {
     }
 }
 
-/// Content of a path: lines with numbers.
+/// Returns the content of a path: lines with numbers.
 fn content(path: &str, length: usize) -> String {
     let lines = (0..length / 8 + 1).map(|line| format!("{line:07}\n"));
     let mut text: String = std::iter::once(format!("{path}\n")).chain(lines).collect();
@@ -47,8 +47,8 @@ fn content(path: &str, length: usize) -> String {
     text
 }
 
-/// An origin whose content has the length that is the last part of the path. It confirms its tag,
-/// and differs by the field Accept-Language below `/vary`.
+/// Returns an origin whose content has the length that is the last part of the path. It confirms
+/// its tag, and differs by the field Accept-Language below `/vary`.
 fn origin() -> Origin {
     Origin::start(|head, _, stream| {
         let path = head.split(' ').nth(1).unwrap_or_default();

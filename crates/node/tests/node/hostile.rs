@@ -138,14 +138,14 @@ fn a_client_that_does_not_finish_its_head_is_cut_off() {
     assert_eq!(origin.heads().len(), 0);
 }
 
-/// A frame of HTTP/2.
+/// Returns a frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
     frame.extend_from_slice(payload);
     frame
 }
 
-/// Flushes of the server counted as progress, so that such a connection was never closed.
+/// Regression: flushes of the server counted as progress, so that the connection stayed open.
 #[test]
 fn a_silent_client_of_http2_is_cut_off() {
     let origin = Origin::plain(FRESH, "content");

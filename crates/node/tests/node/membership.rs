@@ -9,8 +9,8 @@ use node::{EtcdConfig, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Nodes that look for etcd where nothing listens. They are unknown to each other until they get a
-/// map.
+/// Returns nodes that look for etcd where nothing listens. They are unknown to each other until
+/// they get a map.
 fn sites(origin: &Origin, addresses: &[SocketAddr]) -> Sites {
     let nothing = free(1)[0];
     Sites::with(origin, addresses, addresses.len(), |settings| {

@@ -1,4 +1,4 @@
-//! What a node does for clients that behave.
+//! Behaviour of a node towards well-behaved clients and origins.
 
 use crate::support::{Origin, Site, response};
 use node::Reply;
@@ -210,7 +210,7 @@ fn a_part_is_stored_as_a_part() {
     assert_eq!(origin.heads().len(), 1);
 }
 
-/// A client that continues a download of another version got a part of the new one.
+/// Regression: a client that continued a download of an old version got a part of the new one.
 #[test]
 fn a_stored_part_is_not_sent_for_another_version() {
     let origin = Origin::start(|head, _, stream| {
@@ -360,7 +360,7 @@ fn purges_concern_urls_prefixes_and_tags() {
     assert!(site.get("/b").cache().starts_with("fwd=stale"));
 }
 
-/// Tags beyond the 64th were ignored.
+/// Regression: tags beyond the 64th were ignored.
 #[test]
 fn a_response_with_many_tags_is_purged_by_each_of_them() {
     let origin = Origin::start(|_, _, stream| {
@@ -450,7 +450,7 @@ fn what_was_fetched_before_a_purge_is_not_stored_after_it() {
     assert_eq!(site.get("/x").content, "version 2");
 }
 
-/// A request after a purge shared the fetch that had begun before it.
+/// Regression: a request after a purge shared a fetch that had begun before it.
 #[test]
 fn a_request_after_a_purge_is_not_answered_by_an_older_fetch() {
     for purge in ["url=http://a/x", "prefix=http://a/", "tag=t"] {
@@ -574,7 +574,7 @@ fn http_2_is_served_over_tls() {
     assert!(origin.heads()[0].contains("x-forwarded-proto: https\r\n"));
 }
 
-/// A renewed certificate was used after a restart only.
+/// Regression: a renewed certificate was used only after a restart.
 #[test]
 fn a_renewed_certificate_is_used_after_a_reload() {
     use tokio_rustls::TlsConnector;

@@ -8,13 +8,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Separates a hang from a slow machine.
+/// Time limit that separates a hang from a slow machine.
 const HANG: Duration = Duration::from_secs(60);
 
 pub const NOW_MS: u64 = 1_700_000_000_000;
 pub const TOKEN: &str = "0123456789abcdef";
 
-/// An origin. Each connection has one request.
+/// Origin server for tests, with one request per connection.
 pub struct Origin {
     pub address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -57,7 +57,7 @@ impl Drop for Accepted {
 const SETTLE: &str = "settle\r\n\r\n";
 
 impl Origin {
-    /// Starts an origin that answers by a function of the request's head and its number.
+    /// Starts an origin that answers with a function of the request's head and number.
     pub fn start(answer: impl Fn(&str, usize, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback works");
         let address = listener.local_addr().expect("loopback works");
@@ -111,13 +111,13 @@ impl Origin {
         self.heads()
     }
 
-    /// Heads of the requests so far.
+    /// Returns the heads of all requests so far.
     pub fn heads(&self) -> Vec<String> {
         self.heads.lock().expect("no thread panics").clone()
     }
 }
 
-/// A response that ends its connection.
+/// Returns a response that ends its connection.
 pub fn response(status: &str, fields: &str, content: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n{fields}\r\n{content}",
@@ -137,7 +137,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&head).to_ascii_lowercase())
 }
 
-/// A node with a clock that is moved by hand.
+/// Node with a clock that is moved by hand.
 pub struct Site {
     pub runtime: Runtime,
     pub running: Running,
@@ -209,7 +209,7 @@ impl Site {
         receive(&mut stream)
     }
 
-    /// Sends bytes and returns what comes until the connection ends.
+    /// Sends bytes, and returns everything received until the connection ends.
     pub fn raw(&self, request: &[u8]) -> Received {
         let mut stream = self.connect();
         // The node may refuse before it has read everything.
@@ -221,7 +221,7 @@ impl Site {
         self.get_with(path, "")
     }
 
-    /// Requests a path with more fields.
+    /// Requests a path with additional header fields.
     pub fn get_with(&self, path: &str, fields: &str) -> Received {
         self.request("GET", path, fields)
     }
@@ -252,19 +252,19 @@ impl Site {
     }
 }
 
-/// What a client has received.
+/// Reply that a client has received.
 #[derive(Debug)]
 pub struct Received {
-    /// Status; 0 if nothing came.
+    /// Status code; 0 if no reply came.
     pub status: u16,
-    /// Everything, as text.
+    /// All received bytes as text.
     pub text: String,
-    /// Content, with the framing of chunks if there is one.
+    /// Content, including chunk framing if there is any.
     pub content: String,
 }
 
 impl Received {
-    /// Value of a field, empty if it is absent.
+    /// Returns the value of a field, empty if it is absent.
     pub fn field(&self, name: &str) -> &str {
         let head = self.text.split("\r\n\r\n").next().unwrap_or_default();
         let line = head
@@ -273,7 +273,7 @@ impl Received {
         line.unwrap_or_default()
     }
 
-    /// Value of Cache-Status without the name of the cache.
+    /// Returns the value of Cache-Status without the name of the cache.
     pub fn cache(&self) -> &str {
         self.field("cache-status")
             .strip_prefix("mayfly; ")

@@ -27,7 +27,7 @@ fn folded(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The two words of a block.
+/// Returns the two words of a block.
 #[inline(always)]
 fn halves(block: &[u8; BLOCK]) -> (u64, u64) {
     let all = u128::from_le_bytes(*block);
