@@ -180,7 +180,7 @@ impl View<'_> {
         Ok(buffer.cast())
     }
 
-    /// Returns whether the value of a row is null. The next access of a request may be null.
+    /// Returns a function that returns true if the value of a row is null.
     fn nulls(&self) -> Result<impl Fn(usize) -> bool, Failure> {
         let bits = match self.array.null_count {
             0 => std::ptr::null(),
@@ -269,8 +269,8 @@ impl View<'_> {
         Ok(texts)
     }
 
-    /// Views have 16 bytes: the length, and up to 12 bytes of text, or four of text, the number of
-    /// a buffer and an offset in it.
+    /// Returns texts in the view layout. A view has 16 bytes: the length, and either up to 12 bytes
+    /// of text, or 4 bytes of text, the number of a buffer and an offset in it.
     fn texts_by_views(&self) -> Result<Vec<&[u8]>, Failure> {
         let views = self.buffer(1)?;
         let mut texts = Vec::with_capacity(self.len);
@@ -292,7 +292,7 @@ impl View<'_> {
         Ok(texts)
     }
 
-    /// Values of a column of texts that is encoded by a dictionary.
+    /// Returns the values of a dictionary-encoded column of texts.
     fn of_dictionary(&self, format: &str, field: Field) -> Result<Values, Failure> {
         if self.array.dictionary.is_null() {
             return Err(malformed("a dictionary is missing"));

@@ -22,7 +22,7 @@ pub type Ternary = unsafe extern "C-unwind" fn(
 
 /// First element of a request, an object that no caller can have.
 static MARK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// The same, for a frame without a token of the interpreter.
+/// Address of [`MARK`], for a frame without a token of the interpreter.
 static MARK_AT: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
 /// Address of the function that looks a result up.
 static LOOK_UP: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -38,8 +38,8 @@ pub fn request<'py>(
     Ok(request.into_pyobject(py)?.into_any().unbind())
 }
 
-/// Creates the class `Call`, a sub-class of PyO3's. `look_up` has the arguments of a call, and
-/// returns a result or a request, which the class performs.
+/// Creates the class `Call`, derived from PyO3's class. `look_up` receives the arguments of a call,
+/// and returns a result or a request, which the class performs.
 pub fn class<'py>(base: &Bound<'py, PyType>, look_up: Ternary) -> PyResult<Bound<'py, PyAny>> {
     let py = base.py();
     let object = py.import("builtins")?.getattr("object")?.call0()?;

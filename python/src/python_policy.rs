@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// call takes some 0.1 to 1 µs, so that they, and a signal, wait for at most some milliseconds.
 const TURNS: u32 = 4_096;
 
-/// What makes a policy for a cache size: a class, or any callable.
+/// Class, or any callable, that makes a policy for a cache size.
 #[derive(Clone, Default)]
 struct Factory(Option<Arc<Py<PyAny>>>);
 

@@ -1,6 +1,6 @@
-//! Reads of a cache, `cache.get(key)` and `cache[key]`, as C functions without a frame of PyO3.
+//! Reads of a cache, `cache.get(key)` and `cache[key]`, as C functions without a PyO3 frame.
 //!
-//! A frame of PyO3 parses arguments, checks the type of the object, and counts attachments of the
+//! A PyO3 frame parses arguments, checks the type of the object, and counts attachments of the
 //! thread, which took 204 of 729 instructions of `get` and 92 of 575 of a subscript
 //! (`docs/lab/python.md`). So the class `Cache` is a sub-class of PyO3's class that
 //! replaces these two functions. Everything else is in `cache.rs`.
@@ -35,7 +35,7 @@ clock: time source for tests. With it, expired entries are removed only by calls
 const GET_TEXT: &std::ffi::CStr = c"get($self, key, default=None, /)\n--\n\n\
 Returns the value of a key and registers a hit, or returns `default`.";
 
-/// Creates the class `Cache`, a sub-class of PyO3's.
+/// Creates the class `Cache`, derived from PyO3's class.
 pub fn class<'py>(base: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     let bases = PyTuple::new(base.py(), [base])?;
     let definition = ffi::PyMethodDef {
@@ -70,7 +70,7 @@ pub fn class<'py>(base: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(base.py(), class) }
 }
 
-/// `cache.get(key, default=None, /)`.
+/// Implements `cache.get(key, default=None, /)`.
 ///
 /// # Safety
 /// The arguments are those of a method with `METH_FASTCALL` of the class `Cache`.
@@ -109,7 +109,7 @@ unsafe extern "C" fn get(
     }
 }
 
-/// `cache[key]`.
+/// Implements `cache[key]`.
 ///
 /// # Safety
 /// The arguments are those of the slot `mp_subscript` of the class `Cache`.

@@ -20,7 +20,7 @@ const SPAN_MS_MAX: f64 = (1u64 << 47) as f64;
 /// Smallest size of a curve, as a share of the footprint.
 const SMALLEST_SHARE: f64 = 0.001;
 
-/// Names of all policies, and of the segment engine.
+/// Returns the names of all policies, and of the segment engine.
 pub fn policy_names() -> Vec<&'static str> {
     learn::any::names().chain([SegmentsSpec::NAME]).collect()
 }
@@ -97,7 +97,7 @@ impl Replaying {
         })
     }
 
-    /// Milliseconds between two requests, if a rate was given.
+    /// Returns the milliseconds between two requests, if a rate was given.
     pub fn gap_ms(&self) -> Option<f64> {
         self.rate.map(|rate| 1_000.0 / rate)
     }
@@ -214,7 +214,7 @@ pub fn row(
     }
 }
 
-/// The table of results with the counters from which [`page_of_replays`] makes them again.
+/// Returns the table of results, with the counters from which [`page_of_replays`] restores them.
 pub fn table(rows: &[Row]) -> Table {
     let results = sim::report::table(rows);
     let counters = Table::of(rows)

@@ -1,4 +1,4 @@
-//! Look-ups of Python objects: the keys that the library compares, and what a comparison found.
+//! Look-ups of Python objects: the keys that the library compares, and the results of comparisons.
 //!
 //! `__eq__` runs here only, and only for a key that is looked for. What one look-up found is in its
 //! own [`Search`], so that look-ups inside of `__eq__`, of any cache, change nothing of it.
@@ -11,18 +11,18 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// A key. Stored keys are equal if they are the same object; one that is looked for is compared by
-/// `__eq__`, too.
+/// Key of an entry. Stored keys are equal if they are the same object. A key that is looked up is
+/// also compared by `__eq__`.
 pub enum Key {
-    /// A key of the cache, and its hash.
+    /// Key of the cache, and its hash.
     Stored(Py<PyAny>, u64),
-    /// A key that is looked for.
+    /// Key that is looked up.
     Wanted(Pointer),
 }
 
 const _: () = assert!(size_of::<Key>() == 16);
 
-/// Address of a [`Search`], which exists as long as the key that has it.
+/// Address of a [`Search`], which exists as long as the key that holds it.
 #[derive(Clone, Copy)]
 pub struct Pointer(NonNull<Search>);
 
@@ -31,8 +31,8 @@ unsafe impl Send for Pointer {}
 // SAFETY: as above.
 unsafe impl Sync for Pointer {}
 
-/// One look-up: the object that is looked for, and what comparisons with stored keys found. It
-/// belongs to one call, because `__eq__` may look up other keys, in this cache or another one.
+/// Look-up of one object, with the results of its comparisons with stored keys. It belongs to a
+/// single call, because `__eq__` may look up other keys, in this cache or another one.
 pub struct Search {
     /// Object that the caller keeps during the look-up.
     object: *mut ffi::PyObject,
@@ -41,22 +41,23 @@ pub struct Search {
     /// Whether the stored key is kept in `matched`.
     keeps_match: bool,
     matched: Cell<Option<Py<PyAny>>>,
-    /// The first exception of `__eq__`.
+    /// First exception that `__eq__` raised.
     raised: OnceCell<Box<PyErr>>,
 }
 
-/// An exception is set in the interpreter. Other than a `PyErr`, this takes no space in results.
+/// Marker that an exception is set in the interpreter. Unlike a `PyErr`, it takes no space in
+/// results.
 pub struct Raised;
 
 impl Search {
-    /// Hashes an object that the caller keeps. The exception of `__hash__` is passed on.
+    /// Hashes an object that the caller keeps. An exception of `__hash__` is returned.
     #[inline]
     pub fn new(object: &Bound<'_, PyAny>, keeps_match: bool) -> PyResult<Search> {
         let begun = Search::begin(object, keeps_match);
         begun.map_err(|Raised| PyErr::fetch(object.py()))
     }
 
-    /// Hashes an object that the caller keeps. The exception of `__hash__` stays set.
+    /// Hashes an object that the caller keeps. An exception of `__hash__` stays set.
     #[inline]
     pub fn begin(object: &Bound<'_, PyAny>, keeps_match: bool) -> Result<Search, Raised> {
         // SAFETY: the thread has the interpreter's lock, and the object exists.
@@ -139,7 +140,7 @@ impl Search {
     }
 }
 
-/// A key that is looked for, while its search exists.
+/// Key that is looked up. It cannot outlive its search.
 pub struct Wanted<'a> {
     key: Key,
     search: PhantomData<&'a Search>,

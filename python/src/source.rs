@@ -15,10 +15,10 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use trace::{Request, Sample, TtlMix};
 
-/// Requests between two looks at an interrupt while a trace is read.
+/// Number of requests between two checks for an interrupt while a trace is read.
 const STRIDE: u64 = 1 << 16;
 
-/// Where requests come from. It can be read any number of times.
+/// Source of requests. It can be read any number of times.
 #[pyclass(frozen, module = "mayfly._native")]
 pub struct Source {
     pub inner: Arc<From>,
@@ -39,7 +39,7 @@ pub enum From {
 
 #[pymethods]
 impl Source {
-    /// A file. `name` has the endings that select format and compression.
+    /// Creates a source from a file. The extensions of `name` select format and compression.
     #[staticmethod]
     #[pyo3(signature = (name, path, format=None, columns=None, skip_bad=false))]
     fn file(
@@ -66,8 +66,8 @@ impl Source {
         })
     }
 
-    /// Columns by name: each an array, or an iterable of keys or names of operations, with the
-    /// factor that converts its values to the field's unit.
+    /// Creates a source from columns by name. Each is an array, or an iterable of keys or names of
+    /// operations, with the factor that converts its values to the field's unit.
     #[staticmethod]
     fn columns(name: String, columns: &Bound<'_, PyDict>) -> PyResult<Source> {
         let mut all = Vec::new();
@@ -95,7 +95,7 @@ impl Source {
         })
     }
 
-    /// A table that exports itself by `__arrow_c_stream__`.
+    /// Creates a source from a table that exports itself by `__arrow_c_stream__`.
     #[staticmethod]
     fn arrow(name: String, table: &Bound<'_, PyAny>) -> PyResult<Source> {
         let batches = arrow_in::batches(table)?;
@@ -115,7 +115,7 @@ fn of_texts(name: &str, field: Field, values: &Bound<'_, PyAny>) -> Result<Value
 }
 
 impl From {
-    /// Name of the trace in reports.
+    /// Returns the name of the trace in reports.
     pub fn name(&self) -> &str {
         match self {
             From::File { name, .. } | From::Batches { name, .. } => name,
@@ -125,7 +125,7 @@ impl From {
     /// Interns the whole source. A prepared file has its columns already.
     ///
     /// # Errors
-    /// Those of [`From::each`] and of the interner.
+    /// Returns the errors of [`From::each`] and of the interner.
     pub fn columns(&self, control: &Control, how: Interning) -> Result<Columns, Failure> {
         let From::File {
             name,
@@ -159,7 +159,7 @@ impl From {
     /// Calls `push` with each request.
     ///
     /// # Errors
-    /// The source cannot be read, `push` fails, or the call is interrupted.
+    /// Returns an error if the source cannot be read, `push` fails, or the call is interrupted.
     pub fn each(
         &self,
         control: &Control,
@@ -201,7 +201,7 @@ impl From {
     }
 }
 
-/// Options of interning from a dictionary, as the Python modules make it.
+/// Reads the options of interning from a dictionary that the Python modules make.
 pub fn interning(options: &Bound<'_, PyDict>) -> PyResult<Interning> {
     let seed: u64 = required(options, "seed")?;
     let mix: Option<String> = required(options, "ttl_mix")?;

@@ -69,7 +69,7 @@ const SHARE_BITS_MAX: u32 = 16;
 /// second, so the next one is half a second away on average.
 const TIME_MIN_MS: u64 = 500;
 
-/// Part of a sample that requests use.
+/// Fields of a sample that requests access.
 #[derive(Debug)]
 struct Sample {
     taken_at: AtomicU64,
@@ -79,7 +79,7 @@ struct Sample {
     utility: AtomicU64,
 }
 
-/// Part of a sample that the learner uses.
+/// Fields of a sample that the learner accesses.
 #[derive(Debug)]
 struct SampleRecord {
     number: u16,

@@ -4,7 +4,7 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request, Uri, Version};
 use proptest::prelude::*;
 
-/// What is expected of bytes.
+/// Expected classification of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Partial,
