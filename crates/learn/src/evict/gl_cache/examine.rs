@@ -84,7 +84,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
         if !ORACLE && self.is_due(facts) {
             self.train(facts);
         }
-        self.merging_strategy = self.way();
+        self.merging_strategy = self.strategy();
         if self.merging_strategy != Strategy::Model {
             let id = self.next_by_age();
             self.begin_merge(id);

@@ -62,7 +62,7 @@ impl Trials {
     }
 
     /// Returns the strategy that has been best so far.
-    pub(super) fn way(&self) -> Strategy {
+    pub(super) fn strategy(&self) -> Strategy {
         self.way
     }
 
@@ -126,10 +126,10 @@ impl Trials {
 
 impl<const ORACLE: bool> GlCache<ORACLE> {
     /// Returns the strategy of the next merge.
-    pub(super) fn way(&self) -> Strategy {
+    pub(super) fn strategy(&self) -> Strategy {
         let way = match (&self.trials, self.config.way) {
             (_, Some(way)) => way,
-            (Some(trials), None) => trials.way(),
+            (Some(trials), None) => trials.strategy(),
             (None, None) => Strategy::default(),
         };
         match way {
