@@ -66,7 +66,7 @@ impl Window {
 
     /// Updates the rates after a group was filled. A clock or a counter that goes back is treated
     /// as unchanged.
-    pub fn turn(&mut self, totals: Totals) {
+    pub fn group_filled(&mut self, totals: Totals) {
         let from = std::mem::replace(&mut self.from, totals);
         let since = |of: fn(&Totals) -> u64| of(&totals).saturating_sub(of(&from)) as f64;
         self.has_time |= totals.at != from.at;

@@ -188,7 +188,7 @@ impl GroupLearner {
             self.window.begin(totals);
             (self.seen, self.drawn, self.trained) = (extent.begun, extent.begun, extent.begun);
         } else if extent.begun != self.seen {
-            self.window.turn(totals);
+            self.window.group_filled(totals);
             groups.set_rates(self.window.rates());
             self.seen = extent.begun;
         }
@@ -296,7 +296,7 @@ impl GroupLearner {
     }
 
     /// Samples, trains and ranks, whatever is due.
-    pub fn turn(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
+    pub fn do_due_work(&mut self, groups: &impl Groups, totals_now: &CacheTotals) {
         self.observe(groups, totals_now);
         while self.wants_samples() {
             self.sample(groups, totals_now.now);

@@ -383,7 +383,7 @@ impl<'a> SegmentReplay<'a> {
                 requests: self.requests,
                 misses: self.missed,
             };
-            group_learner.turn(&self.cache, &heard);
+            group_learner.do_due_work(&self.cache, &heard);
         }
     }
 }

@@ -169,7 +169,7 @@ impl<const ORACLE: bool> GlCache<ORACLE> {
 
     /// Ends the group that is being written, because it is full.
     fn close(&mut self, cells: &mut impl Cells<EntryState>) {
-        self.window.turn(cells);
+        self.window.group_filled(cells);
         self.open = NONE;
         self.closed += 1;
         if self.learns() && self.closed.is_multiple_of(self.stride) {

@@ -63,7 +63,7 @@ impl Toy {
         self.now.0 += 1000;
         self.requests += 40;
         self.begun += 1;
-        learner.turn(self, &self.totals_now());
+        learner.do_due_work(self, &self.totals_now());
     }
 }
 
@@ -216,7 +216,7 @@ fn an_empty_ranking_is_not_repeated_before_new_groups_are_begun() {
     let groups = std::mem::take(&mut toy.groups);
     let looks = toy.looks.get();
     for _ in 0..50 {
-        learner.turn(&toy, &toy.totals_now());
+        learner.do_due_work(&toy, &toy.totals_now());
     }
     assert_eq!(toy.looks.get(), looks + 1);
     toy.groups = groups;

@@ -53,8 +53,8 @@ impl Window {
     }
 
     /// Updates the rates after a group was filled.
-    pub(super) fn turn(&mut self, facts: &impl Facts) {
-        self.work.turn(self.totals(facts));
+    pub(super) fn group_filled(&mut self, facts: &impl Facts) {
+        self.work.group_filled(self.totals(facts));
     }
 
     /// Returns the values that a new group stores at present.
