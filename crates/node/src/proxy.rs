@@ -54,7 +54,7 @@ pub struct Node {
     origins: Arc<Origins>,
     pub(crate) cluster: Option<Arc<Cluster>>,
     flights: Arc<Flights>,
-    /// URLs whose responses could not be stored ([`Asking::passed_name`]). Requests for them do not
+    /// URLs whose responses could not be stored ([`Lookup::passed_name`]). Requests for them do not
     /// wait for each other.
     passed: Cache<String, ()>,
     log: Option<AccessLog>,
@@ -74,7 +74,7 @@ pub struct Client {
 }
 
 /// A request that may be answered from the store.
-pub(crate) struct Asking {
+pub(crate) struct Lookup {
     key: Key,
     is_head: bool,
     /// Header fields, without fields of a single connection and fields that choose a response
@@ -89,10 +89,10 @@ pub(crate) struct Asking {
 }
 
 #[cfg(test)]
-impl Asking {
+impl Lookup {
     /// Returns a client's request for `http://a/` without header fields.
     fn plain() -> Self {
-        Asking {
+        Lookup {
             key: Key::parse("http://a/").expect("the text is valid"),
             is_head: false,
             headers: HeaderMap::new(),
@@ -295,7 +295,7 @@ impl Node {
         let is_head = parts.method == Method::HEAD;
         // Range applies to GET only.
         let has_range = present.has(Present::RANGE) && !is_head;
-        let asking = Asking {
+        let lookup = Lookup {
             key,
             is_head,
             wanted: has_range.then(|| Requested::of(&parts.headers)).flatten(),
@@ -305,7 +305,7 @@ impl Node {
             client: client.address,
             is_peer: client.is_peer,
         };
-        self.look_up(asking, now_ms, looked).await
+        self.look_up(lookup, now_ms, looked).await
     }
 
     /// Refuses requests that must not be forwarded.
@@ -354,17 +354,17 @@ impl Node {
     /// the future of a request, which has room for all of its parts.
     async fn look_up(
         self: Arc<Self>,
-        asking: Asking,
+        lookup: Lookup,
         now_ms: u64,
         looked: Option<Option<Arc<Resource>>>,
     ) -> Answer {
-        let resource = looked.unwrap_or_else(|| self.store.get(&asking.key));
+        let resource = looked.unwrap_or_else(|| self.store.get(&lookup.key));
         let (found, tier) = match resource {
             Some(resource) => {
-                let found = resource.select(&asking.headers, asking.wanted.as_ref());
-                (self.opened(&asking, found).await, Tier::Memory)
+                let found = resource.select(&lookup.headers, lookup.wanted.as_ref());
+                (self.opened(&lookup, found).await, Tier::Memory)
             }
-            None => Box::pin(self.find_on_disk(&asking)).await,
+            None => Box::pin(self.find_on_disk(&lookup)).await,
         };
         let (mut forward, mut stored) = match found {
             None => (Forward::UriMiss, None),
@@ -373,13 +373,13 @@ impl Node {
             Some(Found::Object(object)) => (Forward::Stale, Some(object)),
         };
         let mut reply = None;
-        let is_owner = asking.is_peer || self.is_owner(&asking.key);
+        let is_owner = lookup.is_peer || self.is_owner(&lookup.key);
         if let Some(object) = &stored {
-            match usability(object, &asking.directives, now_ms) {
+            match usability(object, &lookup.directives, now_ms) {
                 Usability::Fresh => reply = Some(Reply::Hit),
                 Usability::StaleAccepted if is_owner => reply = Some(Reply::Stale),
                 Usability::StaleMeanwhile if is_owner => {
-                    self.clone().refresh(&asking, object);
+                    self.clone().refresh(&lookup, object);
                     reply = Some(Reply::Stale);
                 }
                 // The owner may have a newer response.
@@ -387,7 +387,7 @@ impl Node {
             }
         }
         if let Some((object, reply)) = stored.as_ref().zip(reply) {
-            let mut answer = reply::hit(&asking, object, now_ms, reply);
+            let mut answer = reply::hit(&lookup, object, now_ms, reply);
             if answer.response.body_mut().prepare().await.is_ok() {
                 self.count_hit(tier, object.is_copy);
                 return answer;
@@ -395,33 +395,33 @@ impl Node {
             // The data that was read from disk is damaged.
             (forward, stored) = (Forward::UriMiss, None);
         }
-        if !is_owner && let Some(answer) = Box::pin(self.by_owner(&asking)).await {
+        if !is_owner && let Some(answer) = Box::pin(self.by_owner(&lookup)).await {
             let is_demanded =
                 |object: &Object| object.is_copy && object.head.terms.is_fresh(now_ms);
             if stored.as_ref().is_some_and(is_demanded) {
                 // The client demanded a newer response, which the owner may have received.
-                self.store.remove_copies(&asking.key);
+                self.store.remove_copies(&lookup.key);
             }
             return answer;
         }
-        if asking.directives.is_only_if_cached {
+        if lookup.directives.is_only_if_cached {
             return self.refuse(StatusCode::GATEWAY_TIMEOUT, "not in the cache");
         }
         let is_forced = stored
             .as_ref()
             .is_some_and(|object| object.head.terms.is_fresh(now_ms));
         let forward = if is_forced { Forward::Request } else { forward };
-        if asking.is_head && stored.is_none() {
-            return Box::pin(self.pass_head(asking, forward)).await;
+        if lookup.is_head && stored.is_none() {
+            return Box::pin(self.pass_head(lookup, forward)).await;
         }
-        Box::pin(self.fetch_or_follow(asking, stored, forward)).await
+        Box::pin(self.fetch_or_follow(lookup, stored, forward)).await
     }
 
     /// Selects a response on disk. Its content is read into memory, unless it is large and the
     /// response can be used without the origin.
-    async fn find_on_disk(&self, asking: &Asking) -> (Option<Found>, Tier) {
-        let select = |resource: &Resource| resource.select(&asking.headers, asking.wanted.as_ref());
-        let Some(resource) = self.store.get_from_disk(&asking.key).await else {
+    async fn find_on_disk(&self, lookup: &Lookup) -> (Option<Found>, Tier) {
+        let select = |resource: &Resource| resource.select(&lookup.headers, lookup.wanted.as_ref());
+        let Some(resource) = self.store.get_from_disk(&lookup.key).await else {
             return (None, Tier::Memory);
         };
         let found = select(&resource);
@@ -430,44 +430,44 @@ impl Node {
             .iter()
             .any(|object| object.extent.is_some())
         {
-            return (self.opened(asking, found).await, Tier::Disk);
+            return (self.opened(lookup, found).await, Tier::Disk);
         }
         if let Found::Object(object) = &found
-            && self.can_be_read_in_pieces(asking, object)
+            && self.can_be_read_in_pieces(lookup, object)
         {
             return (Some(found), Tier::Disk);
         }
         // Revalidation, other variants and several ranges need everything in memory.
-        let loaded = self.store.load(&asking.key, &resource).await;
+        let loaded = self.store.load(&lookup.key, &resource).await;
         let Some(loaded) = loaded else {
             return (None, Tier::Disk);
         };
-        (self.opened(asking, select(&loaded)).await, Tier::Disk)
+        (self.opened(lookup, select(&loaded)).await, Tier::Disk)
     }
 
-    fn can_be_read_in_pieces(&self, asking: &Asking, object: &Object) -> bool {
-        let usability = usability(object, &asking.directives, self.now_ms());
-        let is_simple = asking.wanted.as_ref().is_none_or(Requested::is_single);
+    fn can_be_read_in_pieces(&self, lookup: &Lookup, object: &Object) -> bool {
+        let usability = usability(object, &lookup.directives, self.now_ms());
+        let is_simple = lookup.wanted.as_ref().is_none_or(Requested::is_single);
         is_simple && matches!(usability, Usability::Fresh | Usability::StaleAccepted)
     }
 
     async fn fetch_or_follow(
         self: Arc<Self>,
-        asking: Asking,
+        lookup: Lookup,
         stored: Option<Object>,
         forward: Forward,
     ) -> Answer {
-        let is_passed = self.passed.contains_key(&asking.passed_name());
+        let is_passed = self.passed.contains_key(&lookup.passed_name());
         let mut is_alone = is_passed;
         loop {
             let lead = if is_alone {
                 None
             } else {
-                match self.join(&asking) {
+                match self.join(&lookup) {
                     Joined::Lead(lead) => Some(lead),
                     Joined::Follow(flight) => {
                         let stored = stored.as_ref();
-                        if let Some(answer) = self.follow(&asking, stored, flight, forward).await {
+                        if let Some(answer) = self.follow(&lookup, stored, flight, forward).await {
                             return answer;
                         }
                         is_alone = true;
@@ -484,21 +484,21 @@ impl Node {
             if stored.is_none()
                 && let Some(lead) = &lead
             {
-                let (answer, adopted) = self.adopt(&asking, lead).await;
+                let (answer, adopted) = self.adopt(&lookup, lead).await;
                 if let Some(answer) = answer {
                     return answer;
                 }
                 stored = adopted;
             }
-            let fetched = self.clone().fetch(&asking, stored.as_ref(), lead).await;
-            return self.conclude(&asking, stored.as_ref(), forward, fetched);
+            let fetched = self.clone().fetch(&lookup, stored.as_ref(), lead).await;
+            return self.conclude(&lookup, stored.as_ref(), forward, fetched);
         }
     }
 
     /// Answers from another request's fetch; `None` if its response does not suit.
     async fn follow(
         &self,
-        asking: &Asking,
+        lookup: &Lookup,
         stored: Option<&Object>,
         mut flight: Flight,
         forward: Forward,
@@ -509,7 +509,7 @@ impl Node {
             let later = self.store.purge_count();
             let begun = flight.purge_count;
             move |store: &Store, head: &Head| {
-                begun != later && store.is_purged(begun, &asking.key, &head.tags)
+                begun != later && store.is_purged(begun, &lookup.key, &head.tags)
             }
         };
         let is_known = |progress: &Progress| !matches!(progress, Progress::Waiting);
@@ -527,17 +527,17 @@ impl Node {
                     let terms = &object.head.terms;
                     terms.is_usable_on_error(self.now_ms())
                 })?;
-                Some(self.conclude(asking, Some(stored), forward, Err(failure)))
+                Some(self.conclude(lookup, Some(stored), forward, Err(failure)))
             }
             Progress::Confirmed(object) => {
-                let is_same = object.head.selection.matches(&asking.headers);
+                let is_same = object.head.selection.matches(&lookup.headers);
                 if !is_same || is_outdated(&self.store, &object.head) {
                     return None;
                 }
-                let object = self.shared(asking, object).await?;
+                let object = self.shared(lookup, object).await?;
                 let now_ms = self.now_ms();
                 Some(reply::stored(
-                    asking,
+                    lookup,
                     &object,
                     now_ms,
                     Reply::Revalidated,
@@ -546,9 +546,9 @@ impl Node {
             }
             Progress::Head(head, fill, length) => {
                 let is_same =
-                    head.selection.matches(&asking.headers) && !is_outdated(&self.store, &head);
+                    head.selection.matches(&lookup.headers) && !is_outdated(&self.store, &head);
                 let answer =
-                    || reply::following(asking, &head, &fill, length, self.now_ms(), cache);
+                    || reply::following(lookup, &head, &fill, length, self.now_ms(), cache);
                 is_same.then(answer).flatten()
             }
         }
@@ -557,7 +557,7 @@ impl Node {
     /// Converts the result of a fetch to an answer.
     fn conclude(
         &self,
-        asking: &Asking,
+        lookup: &Lookup,
         stored: Option<&Object>,
         forward: Forward,
         fetched: Result<Fetched, Failure>,
@@ -579,13 +579,13 @@ impl Node {
             && object.head.terms.is_usable_on_error(now_ms)
         {
             cache.detail = Some("stale-if-error");
-            return reply::stored(asking, object, now_ms, Reply::StaleOnError, cache);
+            return reply::stored(lookup, object, now_ms, Reply::StaleOnError, cache);
         }
         match fetched {
             Ok(Fetched::Confirmed(object, own)) => {
                 cache.forward_status = Some(304);
                 cache.is_stored = true;
-                reply::stored(asking, &object, now_ms, Reply::Revalidated, cache).with(own)
+                reply::stored(lookup, &object, now_ms, Reply::Revalidated, cache).with(own)
             }
             Ok(Fetched::Filling {
                 head,
@@ -595,9 +595,9 @@ impl Node {
                 own,
             }) => {
                 cache.is_stored = true;
-                reply::leading(asking, &head, &fill, first, length, now_ms, cache).with(own)
+                reply::leading(lookup, &head, &fill, first, length, now_ms, cache).with(own)
             }
-            Ok(Fetched::Passed(response)) => self.passed(response, cache, asking.is_head),
+            Ok(Fetched::Passed(response)) => self.passed(response, cache, lookup.is_head),
             Err(Failure::Timeout) => {
                 let text = "the origin does not answer in time";
                 self.refuse_forward(StatusCode::GATEWAY_TIMEOUT, text, cache)
@@ -660,16 +660,16 @@ impl Node {
         }
     }
 
-    async fn pass_head(self: Arc<Self>, asking: Asking, forward: Forward) -> Answer {
+    async fn pass_head(self: Arc<Self>, lookup: Lookup, forward: Forward) -> Answer {
         let fetched = self.origins.send(Outgoing {
             method: Method::HEAD,
-            key: &asking.key,
-            headers: asking.headers.clone(),
+            key: &lookup.key,
+            headers: lookup.headers.clone(),
             body: Content::empty(),
-            client: asking.client,
+            client: lookup.client,
         });
         let fetched = fetched.await.map(Fetched::Passed);
-        self.conclude(&asking, None, forward, fetched)
+        self.conclude(&lookup, None, forward, fetched)
     }
 
     /// Removes the responses that an unsafe request has invalidated: its own URL, and URLs on the
@@ -724,7 +724,7 @@ impl Node {
     }
 }
 
-impl Asking {
+impl Lookup {
     /// Returns the key of the fetch that this request can share. A part is fetched separately from
     /// the whole.
     fn flight(&self) -> String {

@@ -1,6 +1,6 @@
 //! Fetches from the origin: conditions, coalescing and storing.
 
-use super::{Asking, Node};
+use super::{Lookup, Node};
 use crate::body::Content;
 use crate::fill::{End, Fill, Reader};
 use crate::flights::{Joined, Lead, Progress};
@@ -58,32 +58,32 @@ struct Storing {
 
 impl Node {
     /// Joins a fetch that began after all purges of the URL, or begins one.
-    pub(super) fn join(&self, asking: &Asking) -> Joined {
-        let is_outdated = |purge_count| self.store.is_purged(purge_count, &asking.key, &[]);
+    pub(super) fn join(&self, lookup: &Lookup) -> Joined {
+        let is_outdated = |purge_count| self.store.is_purged(purge_count, &lookup.key, &[]);
         let purge_count = self.store.purge_count();
-        self.flights.join(asking.flight(), purge_count, is_outdated)
+        self.flights.join(lookup.flight(), purge_count, is_outdated)
     }
 
     /// Revalidates a response in the background, unless that is already in progress.
-    pub(super) fn refresh(self: Arc<Self>, asking: &Asking, stored: &Object) {
-        let Joined::Lead(lead) = self.join(asking) else {
+    pub(super) fn refresh(self: Arc<Self>, lookup: &Lookup, stored: &Object) {
+        let Joined::Lead(lead) = self.join(lookup) else {
             return;
         };
-        let asking = Asking {
-            key: asking.key.clone(),
+        let lookup = Lookup {
+            key: lookup.key.clone(),
             is_head: false,
-            headers: asking.headers.clone(),
-            wanted: asking.wanted.clone(),
-            has_condition: asking.has_condition,
-            directives: asking.directives.clone(),
-            client: asking.client,
-            is_peer: asking.is_peer,
+            headers: lookup.headers.clone(),
+            wanted: lookup.wanted.clone(),
+            has_condition: lookup.has_condition,
+            directives: lookup.directives.clone(),
+            client: lookup.client,
+            is_peer: lookup.is_peer,
         };
         let stored = stored.clone();
         tokio::spawn(async move {
-            let fetched = self.fetch(&asking, Some(&stored), Some(lead)).await;
+            let fetched = self.fetch(&lookup, Some(&stored), Some(lead)).await;
             if let Err(failure) = fetched {
-                log::debug!("{}: not revalidated: {failure:?}", asking.key);
+                log::debug!("{}: not revalidated: {failure:?}", lookup.key);
             }
         });
     }
@@ -91,16 +91,16 @@ impl Node {
     /// Fetches a response. If a stored response has a validator, it is validated.
     pub(super) async fn fetch(
         self: Arc<Self>,
-        asking: &Asking,
+        lookup: &Lookup,
         stored: Option<&Object>,
         lead: Option<Lead>,
     ) -> Result<Fetched, Failure> {
         let purge_count = self.store.purge_count();
         let sent_ms = self.now_ms();
-        let mut headers = asking.headers.clone();
+        let mut headers = lookup.headers.clone();
         conditional::remove(&mut headers);
         headers.remove("range");
-        if let Some(range) = asking.range() {
+        if let Some(range) = lookup.range() {
             headers.insert("range", range.clone());
         }
         // A part is not validated, because a confirmation would concern the whole.
@@ -112,7 +112,7 @@ impl Node {
         let is_conditional = ["if-none-match", "if-modified-since"]
             .iter()
             .any(|name| headers.contains_key(*name));
-        let sent = self.origins.send(self.outgoing(asking, headers.clone()));
+        let sent = self.origins.send(self.outgoing(lookup, headers.clone()));
         let mut response = match (sent.await, &lead) {
             (Ok(response), _) => response,
             (Err(failure), lead) => {
@@ -127,7 +127,7 @@ impl Node {
                 && conditional::confirms(&object.head.headers, response.headers())
             {
                 let (object, own) =
-                    self.confirm(asking, object, response.headers(), sent_ms, purge_count);
+                    self.confirm(lookup, object, response.headers(), sent_ms, purge_count);
                 if let Some(lead) = lead {
                     lead.publish(Progress::Confirmed(object.clone()));
                 }
@@ -136,18 +136,18 @@ impl Node {
             // The confirmation is for another response, so that the request is repeated without
             // conditions.
             conditional::remove(&mut headers);
-            response = self.origins.send(self.outgoing(asking, headers)).await?;
+            response = self.origins.send(self.outgoing(lookup, headers)).await?;
         }
-        Ok(self.receive(asking, response, sent_ms, purge_count, lead))
+        Ok(self.receive(lookup, response, sent_ms, purge_count, lead))
     }
 
-    fn outgoing<'a>(&self, asking: &'a Asking, headers: HeaderMap) -> Outgoing<'a> {
+    fn outgoing<'a>(&self, lookup: &'a Lookup, headers: HeaderMap) -> Outgoing<'a> {
         Outgoing {
             method: Method::GET,
-            key: &asking.key,
+            key: &lookup.key,
             headers,
             body: Content::empty(),
-            client: asking.client,
+            client: lookup.client,
         }
     }
 
@@ -155,7 +155,7 @@ impl Node {
     /// fields that are not stored.
     fn confirm(
         &self,
-        asking: &Asking,
+        lookup: &Lookup,
         stored: &Object,
         newer: &HeaderMap,
         sent_ms: u64,
@@ -175,8 +175,8 @@ impl Node {
         if !tags.is_empty() {
             head.tags = tags;
         }
-        let judged = self.judge(asking, head.status, &head.headers, sent_ms, now_ms);
-        let selection = Selection::of(&asking.headers, &head.headers);
+        let judged = self.judge(lookup, head.status, &head.headers, sent_ms, now_ms);
+        let selection = Selection::of(&lookup.headers, &head.headers);
         let mut object = stored.clone();
         let mut own = HeaderMap::new();
         match (judged, selection) {
@@ -185,16 +185,16 @@ impl Node {
                 head.terms = terms;
                 head.selection = selection;
                 object.head = Arc::new(head);
-                if self.store.put(&asking.key, &object.stored(), purge_count)
+                if self.store.put(&lookup.key, &object.stored(), purge_count)
                     && let Some(cluster) = &self.cluster
                     && object.head.coded.is_some()
                 {
-                    cluster.renew(&asking.key, &object.head);
+                    cluster.renew(&lookup.key, &object.head);
                 }
             }
             _ => {
                 object.head = Arc::new(head);
-                self.store.remove_for(&asking.key, &asking.headers);
+                self.store.remove_for(&lookup.key, &lookup.headers);
             }
         }
         (object, own)
@@ -202,7 +202,7 @@ impl Node {
 
     fn judge(
         &self,
-        asking: &Asking,
+        lookup: &Lookup,
         status: StatusCode,
         headers: &HeaderMap,
         sent_ms: u64,
@@ -216,7 +216,7 @@ impl Node {
     > {
         let asked = Asked {
             method: &Method::GET,
-            has_authorization: asking.headers.contains_key("authorization"),
+            has_authorization: lookup.headers.contains_key("authorization"),
             sent_ms,
         };
         judge(asked, status, headers, now_ms, self.config.grace)
@@ -225,13 +225,13 @@ impl Node {
     /// Decides how a response is handled when its head has arrived.
     fn receive(
         self: Arc<Self>,
-        asking: &Asking,
+        lookup: &Lookup,
         response: Response<Incoming>,
         sent_ms: u64,
         purge_count: u64,
         lead: Option<Lead>,
     ) -> Fetched {
-        let (head, length, own) = match self.head(asking, &response, sent_ms) {
+        let (head, length, own) = match self.head(lookup, &response, sent_ms) {
             Ok(storable) => storable,
             Err(refusal) => {
                 if let Some(refusal) = refusal {
@@ -244,9 +244,9 @@ impl Node {
                 if !is_of_request(status) {
                     let has_failed = status.is_server_error();
                     if !has_failed && refusal != Some(Refusal::Authorization) {
-                        self.store.remove_for(&asking.key, &asking.headers);
+                        self.store.remove_for(&lookup.key, &lookup.headers);
                     }
-                    self.passed.insert(asking.passed_name(), ());
+                    self.passed.insert(lookup.passed_name(), ());
                 }
                 if let Some(lead) = lead {
                     lead.publish(Progress::Alone);
@@ -256,7 +256,7 @@ impl Node {
         };
         let kept = usize::try_from(self.config.object_bytes_max).unwrap_or(usize::MAX);
         let storing = Storing {
-            key: asking.key.clone(),
+            key: lookup.key.clone(),
             head: Arc::new(head),
             fill: Fill::new(kept, self.config.limits.client_idle),
             length,
@@ -299,7 +299,7 @@ impl Node {
     /// content is too long.
     fn head(
         &self,
-        asking: &Asking,
+        lookup: &Lookup,
         response: &Response<Incoming>,
         sent_ms: u64,
     ) -> Result<(Head, Option<u64>, HeaderMap), Option<Refusal>> {
@@ -313,9 +313,9 @@ impl Node {
         if length.is_some_and(|length| length > self.config.object_bytes_max) {
             return Err(None);
         }
-        let judged = self.judge(asking, status, &headers, sent_ms, now_ms);
+        let judged = self.judge(lookup, status, &headers, sent_ms, now_ms);
         let (terms, rules) = judged.map_err(Some)?;
-        let selection = Selection::of(&asking.headers, &headers);
+        let selection = Selection::of(&lookup.headers, &headers);
         let selection = selection.ok_or(Some(Refusal::VaryStar))?;
         let part = if status == StatusCode::PARTIAL_CONTENT {
             let part = content_range(&headers).filter(|(part, _)| {

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::metrics::Reply;
     use crate::object::Head;
-    use crate::proxy::{Asking, reply};
+    use crate::proxy::{Lookup, reply};
     use crate::rules::freshness::Terms;
     use crate::rules::vary::Selection;
     use bytes::Bytes;
@@ -237,8 +237,8 @@ mod tests {
 
     /// Writes the same head from a map of fields, as hyper does.
     fn by_map(object: &Object, now_ms: u64, signature: &Signature<'_>) -> Vec<u8> {
-        let asking = Asking::plain();
-        let mut response = reply::hit(&asking, object, now_ms, Reply::Hit).response;
+        let lookup = Lookup::plain();
+        let mut response = reply::hit(&lookup, object, now_ms, Reply::Hit).response;
         signature.add(response.headers_mut(), true);
         let mut out = format!("{:?} {}\r\n", Version::HTTP_11, response.status()).into_bytes();
         for (name, value) in response.headers() {

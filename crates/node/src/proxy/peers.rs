@@ -1,7 +1,7 @@
 //! Answers from other nodes of the cluster, and heads for other nodes.
 
 use super::reply::{self, Answer};
-use super::{Asking, Node, Usability, usability};
+use super::{Lookup, Node, Usability, usability};
 use crate::cluster::{Cluster, Forwarded, Relayed};
 use crate::flights::{Lead, Progress};
 use crate::metrics::Reply;
@@ -18,20 +18,20 @@ use std::sync::Arc;
 impl Node {
     /// Forwards a request to the owner of its key. Returns `None` if this node is the owner, or the
     /// owner does not answer.
-    pub(super) async fn by_owner(self: &Arc<Self>, asking: &Asking) -> Option<Answer> {
-        let cluster = self.cluster.as_ref().filter(|_| !asking.is_peer)?;
-        let is_popular = !asking.is_head && cluster.is_popular(&asking.key);
+    pub(super) async fn by_owner(self: &Arc<Self>, lookup: &Lookup) -> Option<Answer> {
+        let cluster = self.cluster.as_ref().filter(|_| !lookup.is_peer)?;
+        let is_popular = !lookup.is_head && cluster.is_popular(&lookup.key);
         for is_first in [true, false] {
             let forwarded = Forwarded {
-                method: if asking.is_head {
+                method: if lookup.is_head {
                     Method::HEAD
                 } else {
                     Method::GET
                 },
-                key: &asking.key,
-                headers: asking.headers.clone(),
-                client: asking.client,
-                accepts_stub: is_first && !asking.is_head,
+                key: &lookup.key,
+                headers: lookup.headers.clone(),
+                client: lookup.client,
+                accepts_stub: is_first && !lookup.is_head,
                 accepts_copy: is_first && is_popular,
             };
             match self.forward(cluster, &forwarded).await? {
@@ -43,12 +43,12 @@ impl Node {
                     });
                 }
                 Relayed::Copy(message, content) => {
-                    let copy = cluster.store_copy(&asking.key, *message, content);
-                    return Some(reply::hit(asking, &copy, self.now_ms(), Reply::Hit));
+                    let copy = cluster.store_copy(&lookup.key, *message, content);
+                    return Some(reply::hit(lookup, &copy, self.now_ms(), Reply::Hit));
                 }
                 Relayed::Stub(message) => {
-                    if let Some(head) = cluster.store_stub(&asking.key, *message)
-                        && let Some(answer) = self.by_chunks(cluster, asking, &head).await
+                    if let Some(head) = cluster.store_stub(&lookup.key, *message)
+                        && let Some(answer) = self.by_chunks(cluster, lookup, &head).await
                     {
                         return Some(answer);
                     }
@@ -72,21 +72,21 @@ impl Node {
     pub(super) async fn by_chunks(
         &self,
         cluster: &Arc<Cluster>,
-        asking: &Asking,
+        lookup: &Lookup,
         head: &Arc<Head>,
     ) -> Option<Answer> {
-        let object = cluster.open(&asking.key, head, asking.client)?;
-        let object = self.with_content(asking, object).await?;
-        let mut answer = reply::hit(asking, &object, self.now_ms(), Reply::Hit);
+        let object = cluster.open(&lookup.key, head, lookup.client)?;
+        let object = self.with_content(lookup, object).await?;
+        let mut answer = reply::hit(lookup, &object, self.now_ms(), Reply::Hit);
         let is_there = answer.response.body_mut().prepare().await.is_ok();
         is_there.then_some(answer)
     }
 
     /// Returns a coded object in the form in which it is needed: in memory for several ranges, or
     /// verified to exist if the origin must confirm it.
-    async fn with_content(&self, asking: &Asking, object: Object) -> Option<Object> {
+    async fn with_content(&self, lookup: &Lookup, object: Object) -> Option<Object> {
         let extent = object.extent.clone()?;
-        let is_simple = asking.wanted.as_ref().is_none_or(Requested::is_single);
+        let is_simple = lookup.wanted.as_ref().is_none_or(Requested::is_single);
         let all = Range {
             start: 0,
             end: object.length,
@@ -95,7 +95,7 @@ impl Node {
             let chunks = read_all(extent.read(all)).await.ok()?;
             return Some(Object::new(object.head, chunks));
         }
-        if usability(&object, &asking.directives, self.now_ms()) == Usability::Unusable {
+        if usability(&object, &lookup.directives, self.now_ms()) == Usability::Unusable {
             let first = Range { start: 0, end: 1 };
             read_all(extent.read(first)).await.ok()?;
         }
@@ -104,12 +104,12 @@ impl Node {
 
     /// Returns what was found, with its content if that is in chunks; `None` if the content is
     /// lost.
-    pub(super) async fn opened(&self, asking: &Asking, found: Found) -> Option<Found> {
+    pub(super) async fn opened(&self, lookup: &Lookup, found: Found) -> Option<Found> {
         match found {
             Found::Object(object) if object.head.coded.is_some() => {
                 let cluster = self.cluster.as_ref()?;
-                let object = cluster.open(&asking.key, &object.head, asking.client)?;
-                let opened = Box::pin(self.with_content(asking, object)).await;
+                let object = cluster.open(&lookup.key, &object.head, lookup.client)?;
+                let opened = Box::pin(self.with_content(lookup, object)).await;
                 opened.map(Found::Object)
             }
             found => Some(found),
@@ -119,11 +119,11 @@ impl Node {
     /// Returns the object that another request's fetch has confirmed, in the form that this request
     /// needs: chunks are read for its own client, and several ranges come from memory. `None` if it
     /// is lost.
-    pub(super) async fn shared(&self, asking: &Asking, object: Object) -> Option<Object> {
+    pub(super) async fn shared(&self, lookup: &Lookup, object: Object) -> Option<Object> {
         if object.extent.is_none() {
             return Some(object);
         }
-        match self.opened(asking, Found::Object(object)).await? {
+        match self.opened(lookup, Found::Object(object)).await? {
             Found::Object(object) => Some(object),
             _ => None,
         }
@@ -134,16 +134,16 @@ impl Node {
     /// available, and the object itself if the origin must confirm it first.
     pub(super) async fn adopt(
         self: &Arc<Self>,
-        asking: &Asking,
+        lookup: &Lookup,
         lead: &Lead,
     ) -> (Option<Answer>, Option<Object>) {
-        let Some(object) = self.find_in_cluster(asking).await else {
+        let Some(object) = self.find_in_cluster(lookup).await else {
             return (None, None);
         };
-        if usability(&object, &asking.directives, self.now_ms()) != Usability::Fresh {
+        if usability(&object, &lookup.directives, self.now_ms()) != Usability::Fresh {
             return (None, Some(object));
         }
-        let mut answer = reply::hit(asking, &object, self.now_ms(), Reply::Hit);
+        let mut answer = reply::hit(lookup, &object, self.now_ms(), Reply::Hit);
         if answer.response.body_mut().prepare().await.is_err() {
             return (None, None);
         }
@@ -151,17 +151,17 @@ impl Node {
         (Some(answer), None)
     }
 
-    async fn find_in_cluster(self: &Arc<Self>, asking: &Asking) -> Option<Object> {
+    async fn find_in_cluster(self: &Arc<Self>, lookup: &Lookup) -> Option<Object> {
         let cluster = self.cluster.as_ref()?;
-        let messages = cluster.find_stubs(&asking.key).await;
+        let messages = cluster.find_stubs(&lookup.key).await;
         let heads = messages
             .into_iter()
-            .filter_map(|message| cluster.store_stub(&asking.key, message));
+            .filter_map(|message| cluster.store_stub(&lookup.key, message));
         let heads: Vec<Arc<Head>> = heads.collect();
         let mut heads = heads.iter();
-        let head = heads.find(|head| head.selection.matches(&asking.headers))?;
-        let object = cluster.open(&asking.key, head, asking.client)?;
-        self.with_content(asking, object).await
+        let head = heads.find(|head| head.selection.matches(&lookup.headers))?;
+        let object = cluster.open(&lookup.key, head, lookup.client)?;
+        self.with_content(lookup, object).await
     }
 
     /// Returns true if this node answers for a key.

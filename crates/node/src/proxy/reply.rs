@@ -1,6 +1,6 @@
 //! Replies made from stored or arriving responses: 200, 206, 304 and 416.
 
-use super::Asking;
+use super::Lookup;
 use crate::body::Content;
 use crate::fill::{Fill, Reader};
 use crate::metrics::Reply;
@@ -50,13 +50,13 @@ const CONTENT_FIELDS: [&str; 4] = [
 ];
 
 /// Answers from the store without the origin.
-pub(super) fn hit(asking: &Asking, object: &Object, now_ms: u64, reply: Reply) -> Answer {
-    stored(asking, object, now_ms, reply, CacheStatus::default())
+pub(super) fn hit(lookup: &Lookup, object: &Object, now_ms: u64, reply: Reply) -> Answer {
+    stored(lookup, object, now_ms, reply, CacheStatus::default())
 }
 
 /// Answers with a stored response.
 pub(super) fn stored(
-    asking: &Asking,
+    lookup: &Lookup,
     object: &Object,
     now_ms: u64,
     reply: Reply,
@@ -65,7 +65,7 @@ pub(super) fn stored(
     let head = &object.head;
     cache.set_ttl(&head.terms, now_ms);
     let mut headers = fields(head, now_ms);
-    let (status, body) = match shape(asking, head, object.length) {
+    let (status, body) = match shape(lookup, head, object.length) {
         Shape::Unmodified => {
             remove_content_fields(&mut headers);
             (StatusCode::NOT_MODIFIED, Content::empty())
@@ -93,7 +93,7 @@ pub(super) fn stored(
         }
         Shape::Unsatisfiable(whole) => unsatisfiable(&mut headers, whole),
     };
-    let body = if asking.is_head {
+    let body = if lookup.is_head {
         Content::empty()
     } else {
         body
@@ -115,7 +115,7 @@ fn content(object: &Object, range: Range) -> Content {
 
 /// Answers the request that fetches, with content as it arrives.
 pub(super) fn leading(
-    asking: &Asking,
+    lookup: &Lookup,
     head: &Arc<Head>,
     fill: &Arc<Fill>,
     first: Option<Reader>,
@@ -125,7 +125,7 @@ pub(super) fn leading(
 ) -> Answer {
     let reader = first.or_else(|| fill.reader());
     match reader {
-        Some(reader) => arriving(asking, head, reader, length, now_ms, cache),
+        Some(reader) => arriving(lookup, head, reader, length, now_ms, cache),
         None => refused(StatusCode::BAD_GATEWAY, "the content was dropped", cache),
     }
 }
@@ -133,22 +133,22 @@ pub(super) fn leading(
 /// Answers with content that arrives for another request. Returns `None` if its beginning is no
 /// longer kept, or if a part is requested while its length is unknown.
 pub(super) fn following(
-    asking: &Asking,
+    lookup: &Lookup,
     head: &Arc<Head>,
     fill: &Arc<Fill>,
     length: Option<u64>,
     now_ms: u64,
     cache: CacheStatus,
 ) -> Option<Answer> {
-    if head.part.is_some() || (asking.wanted.is_some() && length.is_none()) {
+    if head.part.is_some() || (lookup.wanted.is_some() && length.is_none()) {
         return None;
     }
     let reader = fill.reader()?;
-    Some(arriving(asking, head, reader, length, now_ms, cache))
+    Some(arriving(lookup, head, reader, length, now_ms, cache))
 }
 
 fn arriving(
-    asking: &Asking,
+    lookup: &Lookup,
     head: &Head,
     reader: Reader,
     length: Option<u64>,
@@ -162,9 +162,9 @@ fn arriving(
         headers.remove("age");
     }
     let shape = match length {
-        Some(length) if head.part.is_none() => shape(asking, head, length),
+        Some(length) if head.part.is_none() => shape(lookup, head, length),
         // A part that was requested as such is sent as it arrives.
-        _ if is_unmodified(asking, head) => Shape::Unmodified,
+        _ if is_unmodified(lookup, head) => Shape::Unmodified,
         _ => Shape::Whole,
     };
     let (status, content) = match shape {
@@ -188,7 +188,7 @@ fn arriving(
             (head.status, Content::following(reader, None, length))
         }
     };
-    let content = if asking.is_head {
+    let content = if lookup.is_head {
         Content::empty()
     } else {
         content
@@ -218,26 +218,26 @@ enum Shape {
     Unsatisfiable(u64),
 }
 
-fn is_unmodified(asking: &Asking, head: &Head) -> bool {
+fn is_unmodified(lookup: &Lookup, head: &Head) -> bool {
     let is_success = head.status.is_success();
-    asking.has_condition
+    lookup.has_condition
         && is_success
-        && conditional::is_unmodified(&asking.headers, &head.headers, head.terms.received_ms)
+        && conditional::is_unmodified(&lookup.headers, &head.headers, head.terms.received_ms)
 }
 
-fn shape(asking: &Asking, head: &Head, length: u64) -> Shape {
-    if is_unmodified(asking, head) {
+fn shape(lookup: &Lookup, head: &Head, length: u64) -> Shape {
+    if is_unmodified(lookup, head) {
         return Shape::Unmodified;
     }
-    if asking.wanted.is_none() {
+    if lookup.wanted.is_none() {
         return Shape::Whole;
     }
     let (offset, whole) = head
         .part
         .map_or((0, length), |(part, whole)| (part.start, whole));
     let is_divisible = matches!(head.status.as_u16(), 200 | 206);
-    let permits = conditional::permits_range(&asking.headers, &head.headers);
-    let wanted = asking.wanted.as_ref().filter(|_| is_divisible && permits);
+    let permits = conditional::permits_range(&lookup.headers, &head.headers);
+    let wanted = lookup.wanted.as_ref().filter(|_| is_divisible && permits);
     let Some(wanted) = wanted else {
         return Shape::Whole;
     };

@@ -141,8 +141,8 @@ fn content_that_is_not_as_long_as_announced_is_not_stored() {
 #[test]
 fn a_request_that_waits_for_a_fetch_that_fails_is_answered_with_the_stale_response() {
     let (runtime, node) = (runtime(), node());
-    let asking = Asking::plain;
-    let Joined::Lead(lead) = node.join(&asking()) else {
+    let lookup = Lookup::plain;
+    let Joined::Lead(lead) = node.join(&lookup()) else {
         panic!("nothing is fetched yet");
     };
     let mut stale = Head::clone(&storing(None).head);
@@ -152,7 +152,7 @@ fn a_request_that_waits_for_a_fetch_that_fails_is_answered_with_the_stale_respon
     let _context = runtime.enter();
     let answer = node
         .clone()
-        .fetch_or_follow(asking(), Some(stored), Forward::Stale);
+        .fetch_or_follow(lookup(), Some(stored), Forward::Stale);
     let mut answer = std::pin::pin!(answer);
     let mut context = Context::from_waker(Waker::noop());
     assert!(answer.as_mut().poll(&mut context).is_pending());
