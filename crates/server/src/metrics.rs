@@ -122,15 +122,15 @@ fn read(text: &str, reading: Reading) -> Option<String> {
 
 fn instance(page: &mut Page, server: &Server, lines: &HashMap<&str, &str>) {
     const LABELS: [(&str, &str); 9] = [
-        ("version", "mayfly_version"),
         ("redis_version", "redis_version"),
+        ("version", "mayfly_version"),
         ("redis_mode", "redis_mode"),
         ("os", "os"),
-        ("role", "role"),
-        ("engine", "engine"),
-        ("expiry_index", "expiry_index"),
-        ("maxmemory_policy", "maxmemory_policy"),
         ("tcp_port", "tcp_port"),
+        ("maxmemory_policy", "maxmemory_policy"),
+        ("role", "role"),
+        ("expiry_index", "expiry_index"),
+        ("engine", "engine"),
     ];
     let name = format!("{PREFIX}instance");
     page.family(Type::Info, &name, "Names of what the server runs.");
