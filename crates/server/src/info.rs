@@ -1,57 +1,61 @@
-//! INFO: the server's report about itself, in sections.
+//! INFO: the server's report about itself, in sections. A field is one row, which also says how the
+//! page of metrics exports it.
 
-pub mod report;
+mod report;
+pub mod row;
 mod sections;
-pub mod segment;
+mod segment;
 
 use crate::context::Table;
 use crate::state::Server;
 use report::Report;
+use row::{Export, Row, Value};
 use std::fmt::Write as _;
 use store::Census;
 
-/// One section of INFO: title, whether INFO without arguments includes it, and the function that
-/// writes it.
+/// One section of INFO.
 struct Section {
     title: &'static str,
+    /// Whether INFO without arguments includes it.
     is_default: bool,
-    write: fn(&mut Report<'_>),
+    rows: &'static [Row],
 }
 
 const SECTIONS: &[Section] = &[
-    section("Server", true, sections::server),
-    section("Clients", true, sections::clients),
-    section("Memory", true, sections::memory),
-    section("Persistence", true, sections::persistence),
-    section("Stats", true, sections::stats),
-    section("Replication", true, sections::replication),
-    section("CPU", true, sections::cpu),
-    section("Hotkeys", true, sections::hotkeys),
-    section("Threads", true, sections::threads),
-    section("Modules", true, |_| {}),
-    section("Commandstats", false, sections::command_stats),
-    section("Errorstats", true, sections::error_stats),
-    section("Latencystats", false, sections::latency_stats),
-    section("Cluster", true, sections::cluster),
-    section("Keyspace", true, sections::keyspace),
-    section("Keysizes", false, sections::key_sizes),
-    section("Expiry", true, sections::expiry),
-    section("Engine", true, segment::section),
-    section("Learning", true, segment::learning),
+    section("Server", true, sections::SERVER),
+    section("Clients", true, sections::CLIENTS),
+    section("Memory", true, sections::MEMORY),
+    section("Persistence", true, sections::PERSISTENCE),
+    section("Stats", true, sections::STATS),
+    section("Replication", true, sections::REPLICATION),
+    section("CPU", true, sections::CPU),
+    section("Hotkeys", true, sections::HOTKEYS),
+    section("Threads", true, sections::THREADS),
+    section("Modules", true, &[]),
+    section("Commandstats", false, sections::COMMAND_STATS),
+    section("Errorstats", true, sections::ERROR_STATS),
+    section("Latencystats", false, sections::LATENCY_STATS),
+    section("Cluster", true, sections::CLUSTER),
+    section("Keyspace", true, sections::KEYSPACE),
+    section("Keysizes", false, sections::KEY_SIZES),
+    section("Expiry", true, sections::EXPIRY),
+    section("Engine", true, segment::ENGINE),
+    section("Learning", true, segment::LEARNING),
 ];
 
-const fn section(title: &'static str, is_default: bool, write: fn(&mut Report<'_>)) -> Section {
+const fn section(title: &'static str, is_default: bool, rows: &'static [Row]) -> Section {
     Section {
         title,
         is_default,
-        write,
+        rows,
     }
 }
 
 /// Returns the requested sections in a fixed order, or the default ones if none is requested. Takes
 /// the keyspace's locks; the caller must not hold any.
 pub fn report(server: &Server, table: &'static Table, wanted: &[&[u8]]) -> String {
-    let mut report = Report::new(server, table, None);
+    let report = Report::new(server, table, None);
+    let mut text = String::new();
     let names = |name: &str| {
         wanted
             .iter()
@@ -64,34 +68,78 @@ pub fn report(server: &Server, table: &'static Table, wanted: &[&[u8]]) -> Strin
         if !is_wanted {
             continue;
         }
-        if !report.text.is_empty() {
-            report.text.push_str("\r\n");
+        if !text.is_empty() {
+            text.push_str("\r\n");
         }
-        let _ = write!(report.text, "# {}\r\n", section.title);
-        (section.write)(&mut report);
+        let _ = write!(text, "# {}\r\n", section.title);
+        for row in section.rows {
+            for (suffix, value) in (row.value)(&report).lines() {
+                line(&mut text, row.name, &suffix, &value);
+            }
+        }
     }
-    report.text
+    text
 }
 
-/// Returns the sections whose fields are exported as metrics, with the facts of a census. Waits for
-/// no lock of a shard.
-pub fn report_census(server: &Server, table: &'static Table, census: &Census) -> String {
-    let mut report = Report::new(server, table, Some(census));
-    // The other sections have a line for each command, error, database or size; metrics have labels
-    // for them.
-    let is_exported = |title: &str| {
-        ![
-            "Commandstats",
-            "Errorstats",
-            "Latencystats",
-            "Keyspace",
-            "Keysizes",
-            "Threads",
-        ]
-        .contains(&title)
-    };
-    for section in SECTIONS.iter().filter(|section| is_exported(section.title)) {
-        (section.write)(&mut report);
+/// Writes a line. Line breaks in the value, such as in the name of a primary, become blanks, so that
+/// they do not begin another field.
+fn line(text: &mut String, name: &str, suffix: &str, value: &str) {
+    let value = value.replace(['\r', '\n'], " ");
+    let _ = write!(text, "{name}{suffix}:{value}\r\n");
+}
+
+/// Returns all rows in INFO's order.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    SECTIONS.iter().flat_map(|section| section.rows)
+}
+
+/// Returns the values of the fields that the page of metrics has, with the facts of a census. Waits
+/// for no lock of a shard.
+pub fn exported(
+    server: &Server,
+    table: &'static Table,
+    census: &Census,
+) -> Vec<(&'static Export, Value)> {
+    let report = Report::new(server, table, Some(census));
+    rows()
+        .filter(|row| !matches!(row.export, Export::No(_)))
+        .map(|row| (&row.export, (row.value)(&report)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::command;
+    use crate::config::{Config, find};
+    use row::Reason;
+
+    #[test]
+    fn a_field_that_is_left_out_of_the_metrics_as_a_text_has_no_number() {
+        for engine in ["slab", "segment"] {
+            let config = Config::default();
+            for (name, value) in [("engine", engine), ("maxmemory", "64mb")] {
+                let param = find(name).expect("a setting");
+                config.set(param, value).expect("a value");
+            }
+            let server = Server::new(config, Clock::manual(1)).expect("valid settings");
+            let report = Report::new(&server, command::table(), None);
+            for row in rows() {
+                if matches!(row.export, Export::No(Reason::Text)) {
+                    let number = (row.value)(&report).number(1.0);
+                    assert_eq!(number, None, "{} on {engine}", row.name);
+                }
+            }
+        }
     }
-    report.text
+
+    #[test]
+    fn a_value_with_line_breaks_is_one_field() {
+        // Regression: REPLICAOF and REPLCONF could add fields to INFO by line breaks in a host.
+        let mut text = String::new();
+        line(&mut text, "master_host", "", "a\r\nrole:master\nb");
+        line(&mut text, "slave", "0", "1");
+        assert_eq!(text, "master_host:a  role:master b\r\nslave0:1\r\n");
+    }
 }

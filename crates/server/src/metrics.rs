@@ -1,5 +1,5 @@
-//! Metrics for Prometheus: the fields of INFO by a table, and counts with labels and histograms,
-//! which INFO has no form for.
+//! Metrics for Prometheus: the fields of INFO as their rows say, and counts with labels and
+//! histograms, which INFO has no form for.
 //!
 //! The number of series is bounded: commands, families, databases, sizes and buckets are, and
 //! error codes are counted separately up to a limit. No label contains what a client has chosen
@@ -7,23 +7,36 @@
 //!
 //! Start reading with [`render`].
 
-pub mod fields;
 pub mod page;
 
 use crate::context::Table;
 use crate::histogram::Summary;
 use crate::info;
+use crate::info::row::{Export, Value};
 use crate::state::Server;
 use crate::stats::{CommandStats, Counts};
-use fields::{FIELDS, Reading};
 use page::{Format, Page, Series, Type};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use store::{Census, Kind, Spans};
 
 /// Prefix of all names.
 pub const PREFIX: &str = "mayfly_";
+
+/// Metrics with labels that redis_exporter has under the same name.
+pub const SAME_IN_EXPORTER: [&str; 10] = [
+    "instance_info",
+    "start_time_seconds",
+    "db_keys",
+    "db_keys_expiring",
+    "db_avg_ttl_seconds",
+    "commands_total",
+    "commands_duration_seconds_total",
+    "commands_rejected_calls_total",
+    "commands_failed_calls_total",
+    "errors_total",
+];
 
 /// Powers of two of microseconds that bound the buckets of durations: 1 µs to 16.8 s, by fours.
 const MICROS: [u32; 13] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
@@ -73,28 +86,24 @@ pub fn render(
     format: Format,
 ) -> String {
     let mut page = Page::new(format);
-    let info = info::report_census(server, table, census);
-    let lines = info.lines().filter_map(|line| line.split_once(':'));
-    // Of a field in two sections the first one is kept.
-    let lines: Vec<(&str, &str)> = lines.collect();
-    let lines: HashMap<&str, &str> = lines.into_iter().rev().collect();
-    instance(&mut page, server, &lines);
+    let fields = info::exported(server, table, census);
+    instance(&mut page, server, &fields);
     let help = "Time since the facts about keys were collected.";
     let name = format!("{PREFIX}census_age_seconds");
     page.single(Type::Gauge, &name, help, age.as_secs_f64());
     let name = format!("{PREFIX}ready");
     let is_ready = u8::from(server.why_not_ready().is_none());
     page.single(Type::Gauge, &name, "Whether clients are served.", is_ready);
-    for field in FIELDS {
-        if let Some(text) = lines.get(field.info)
-            && let Some(value) = read(text, field.reading)
+    for (export, value) in &fields {
+        if let Export::Metric(metric) = export
+            && let Some(number) = value.number(metric.factor)
         {
-            page.single(
-                field.kind,
-                &format!("{PREFIX}{}", field.name),
-                field.help,
-                value,
-            );
+            let kind = match metric.is_counter {
+                true => Type::Counter,
+                false => Type::Gauge,
+            };
+            let name = format!("{PREFIX}{}", metric.name);
+            page.single(kind, &name, metric.help, number);
         }
     }
     memcached(&mut page, server);
@@ -107,35 +116,20 @@ pub fn render(
     page.finish()
 }
 
-/// Returns the number that the text of a field stands for; `None` if it is none.
-fn read(text: &str, reading: Reading) -> Option<String> {
-    if reading == Reading::IsGood {
-        let is_good = ["ok", "up"].contains(&text);
-        return Some(u8::from(is_good).to_string());
-    }
-    let number: f64 = text.parse().ok()?;
-    Some(match reading {
-        Reading::Times(factor) => (number * factor).to_string(),
-        _ => text.to_owned(),
-    })
-}
-
-fn instance(page: &mut Page, server: &Server, lines: &HashMap<&str, &str>) {
-    const LABELS: [(&str, &str); 9] = [
-        ("redis_version", "redis_version"),
-        ("version", "mayfly_version"),
-        ("redis_mode", "redis_mode"),
-        ("os", "os"),
-        ("tcp_port", "tcp_port"),
-        ("maxmemory_policy", "maxmemory_policy"),
-        ("role", "role"),
-        ("expiry_index", "expiry_index"),
-        ("engine", "engine"),
-    ];
+fn instance(page: &mut Page, server: &Server, fields: &[(&Export, Value)]) {
     let name = format!("{PREFIX}instance");
     page.family(Type::Info, &name, "Names of what the server runs.");
-    let text = |field| lines.get(field).copied().unwrap_or_default();
-    let labels = LABELS.map(|(label, field)| (label, text(field)));
+    let labels: Vec<(&str, String)> = fields
+        .iter()
+        .filter_map(|(export, value)| match export {
+            Export::Label(label) => Some((*label, value.to_string())),
+            _ => None,
+        })
+        .collect();
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|(label, text)| (*label, text.as_str()))
+        .collect();
     page.sample(&name, "_info", &labels, 1);
     let name = format!("{PREFIX}start_time_seconds");
     let started = server.started_us as f64 / 1e6;

@@ -137,7 +137,7 @@ fn keys(spec: &Spec) -> &'static str {
 #[test]
 fn the_page_of_metrics_matches_the_tables() {
     let mut page = String::from(
-        "# Metrics\n\nGenerated from the tables in `crates/server/src/metrics/`; a test compares them. [The guide](../guide/metrics.md) \
+        "# Metrics\n\nGenerated from the rows in `crates/server/src/info/` and `crates/server/src/metrics.rs`; a test compares them. [The guide](../guide/metrics.md) \
          says how they are served.\n\nThe third column is the field of `INFO` that has the same number, the fourth the name in redis_exporter: \
          *same* is the name with `redis_` instead of `mayfly_`. Metrics of one engine are absent with the other one. Histograms have `_bucket`, `_sum` and `_count`.\n\n\
          | metric | type | INFO | redis_exporter | description |\n|---|---|---|---|---|\n",
@@ -181,21 +181,25 @@ fn the_page_of_metrics_matches_the_tables() {
 
 /// Returns the field of INFO and the name in redis_exporter of a metric, as two table cells.
 fn names_of(name: &str) -> String {
-    use metrics::fields::{FIELDS, SAME_IN_EXPORTER};
+    use server::info::row::{Export, Exporter};
     let bare = name.strip_prefix(metrics::PREFIX).expect("the prefix");
-    if SAME_IN_EXPORTER.contains(&bare) {
+    if metrics::SAME_IN_EXPORTER.contains(&bare) {
         return " | same".to_owned();
     }
     let base = bare.strip_suffix("_total").unwrap_or(bare);
-    let Some(field) = FIELDS.iter().find(|field| field.name == base) else {
+    let row = server::info::rows().find_map(|row| match &row.export {
+        Export::Metric(metric) if metric.name == base => Some((row.name, &metric.exporter)),
+        _ => None,
+    });
+    let Some((field, exporter)) = row else {
         return " | ".to_owned();
     };
-    let exporter = match field.exporter {
-        "" => String::new(),
-        other if other == bare => "same".to_owned(),
-        other => format!("`redis_{other}`"),
+    let exporter = match exporter {
+        Exporter::Lacks => String::new(),
+        Exporter::Same => "same".to_owned(),
+        Exporter::As(other) => format!("`redis_{other}`"),
     };
-    format!("`{}` | {exporter}", field.info)
+    format!("`{field}` | {exporter}")
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Tests of the page of metrics.
 
-use super::fields::NOT_EXPORTED;
 use super::*;
 use crate::clock::Clock;
 use crate::command;
@@ -27,47 +26,18 @@ fn page(server: &Server, format: Format) -> String {
 }
 
 #[test]
-fn each_field_of_info_is_a_metric_or_has_a_reason_not_to_be() {
-    let exported: HashSet<&str> = FIELDS.iter().map(|field| field.info).collect();
-    let reasons: Vec<&str> = NOT_EXPORTED
-        .iter()
-        .flat_map(|(_, names)| names.iter().copied())
-        .collect();
-    for name in &reasons {
-        assert!(!exported.contains(name), "{name} is exported");
-    }
-    for engine in ["slab", "segment"] {
-        let server = server(engine);
-        // These fields exist during a load only.
-        server.loading.begin(1);
-        let text = info::report(&server, command::table(), &[b"default"]);
-        for line in text.lines() {
-            let Some((name, value)) = line.split_once(':') else {
-                continue;
-            };
-            // Lines whose number varies.
-            if name.starts_with("listener") || name.starts_with("io_thread_") {
-                continue;
-            }
-            let is_exported = exported.contains(name);
-            assert!(
-                is_exported || reasons.contains(&name),
-                "the field {name}:{value} of INFO has no row in metrics/fields.rs and no reason not to have one"
-            );
-        }
-    }
-}
-
-#[test]
 fn names_are_unique_and_follow_the_conventions() {
     let mut names = HashSet::new();
-    for field in FIELDS {
-        assert!(names.insert(field.name), "{} is used twice", field.name);
+    for row in info::rows() {
+        let Export::Metric(metric) = &row.export else {
+            continue;
+        };
+        assert!(names.insert(metric.name), "{} is used twice", metric.name);
         let is_word =
             |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
-        assert!(field.name.chars().all(is_word), "{}", field.name);
-        assert!(!field.name.ends_with("_total"), "{}", field.name);
-        assert!(field.help.ends_with('.'), "{}", field.name);
+        assert!(metric.name.chars().all(is_word), "{}", metric.name);
+        assert!(!metric.name.ends_with("_total"), "{}", metric.name);
+        assert!(metric.help.ends_with('.'), "{}", metric.name);
     }
 }
 
