@@ -11,7 +11,7 @@
 //! A purge needs `Authorization: Bearer TOKEN`.
 
 use crate::body::Content;
-use crate::listen::{ACCEPT_PAUSE, exchange};
+use crate::listen::{accept, exchange};
 use crate::proxy::Node;
 use crate::purge::Target;
 use crate::rules::key::Key;
@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::sleep;
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: usize = 32;
@@ -35,32 +34,20 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ances
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves operators until `stop` changes.
-pub async fn serve(node: Arc<Node>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: watch::Receiver<bool>) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let accept = async {
-            let permit = connections.clone().acquire_owned().await;
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            accepted = accept => accepted,
-            _ = stop.changed() => return,
-        };
-        let Ok((stream, _)) = accepted else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
+    accept(&listener, connections, stop.clone(), |stream, _| {
         let (node, stop) = (node.clone(), stop.clone());
-        tokio::spawn(async move {
+        async move {
             let limits = node.config.limits.clone();
             let answer = move |request: Request<Incoming>| {
                 let node = node.clone();
                 async move { Ok::<_, Infallible>(answer(&node, &request).await) }
             };
             let _ = exchange(stream, &limits, answer, stop).await;
-            drop(permit);
-        });
-    }
+        }
+    })
+    .await;
 }
 
 async fn answer(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Content> {

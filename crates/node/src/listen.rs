@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 /// Pause after accepting a connection has failed, mostly for lack of file descriptors.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Binds an address with options that let it be bound again immediately after a stop.
 ///
@@ -61,17 +61,18 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
     Ok(TlsAcceptor::from(Arc::new(server)))
 }
 
-/// Serves the clients of one address until `stop` changes, and then waits for open connections.
-pub async fn serve(
-    node: Arc<Node>,
-    listener: TcpListener,
-    tls: Option<Tls>,
+/// Accepts connections until `stop` changes, each when there is a permit for it, and serves each in
+/// a task of its own.
+pub async fn accept<F>(
+    listener: &TcpListener,
     connections: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
-) {
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     loop {
         let accept = async {
-            // A connection is accepted only when there is room for it.
             let permit = connections.clone().acquire_owned().await;
             (permit, listener.accept().await)
         };
@@ -83,18 +84,35 @@ pub async fn serve(
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        let served = serve(stream, address);
+        tokio::spawn(async move {
+            served.await;
+            drop(permit);
+        });
+    }
+}
+
+/// Serves the clients of one address until `stop` changes.
+pub async fn serve(
+    node: Arc<Node>,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    connections: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+) {
+    accept(&listener, connections, stop.clone(), |stream, address| {
         node.metrics.connections_accepted.fetch_add(1, Relaxed);
         node.metrics.connections_open.fetch_add(1, Relaxed);
         let tls = tls.as_ref().map(|tls| tls.borrow().clone());
         let (node, stop) = (node.clone(), stop.clone());
-        tokio::spawn(async move {
+        async move {
             if let Err(error) = connection(&node, stream, address, tls, stop).await {
                 log::debug!("{address}: {error}");
             }
             node.metrics.connections_open.fetch_sub(1, Relaxed);
-            drop(permit);
-        });
-    }
+        }
+    })
+    .await;
 }
 
 async fn connection(

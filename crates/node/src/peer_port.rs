@@ -19,7 +19,7 @@ use crate::body::Content;
 use crate::cluster::message::{self, CLIENT, COPY, KEY, PART, PURGE, Part, STUB};
 use crate::cluster::{Cluster, peer, tls};
 use crate::config::{Config, Invalid};
-use crate::listen::{self, ACCEPT_PAUSE};
+use crate::listen;
 use crate::object::{Head, Object};
 use crate::proxy::{Client, Node};
 use crate::purge::Target;
@@ -40,7 +40,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 /// Maximum number of connections.
@@ -75,7 +75,7 @@ pub async fn serve(
     node: Arc<Node>,
     cluster: Arc<Cluster>,
     (listener, tls): (TcpListener, Option<TlsAcceptor>),
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let port = Arc::new(Port {
@@ -83,27 +83,15 @@ pub async fn serve(
         cluster,
         puts: Semaphore::new(PUTS_MAX),
     });
-    loop {
-        let accept = async {
-            let permit = connections.clone().acquire_owned().await;
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            accepted = accept => accepted,
-            _ = stop.changed() => return,
-        };
-        let Ok((stream, address)) = accepted else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
+    listen::accept(&listener, connections, stop.clone(), |stream, address| {
         let (port, tls, stop) = (port.clone(), tls.clone(), stop.clone());
-        tokio::spawn(async move {
+        async move {
             if let Err(error) = port.connection(stream, tls, stop).await {
                 log::debug!("node at {address}: {error}");
             }
-            drop(permit);
-        });
-    }
+        }
+    })
+    .await;
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
