@@ -12,10 +12,11 @@
 
 use crate::body::Content;
 use crate::listen::{accept, exchange};
+use crate::metrics::{Facts, table};
 use crate::proxy::Node;
 use crate::purge::Target;
 use crate::rules::key::Key;
-use crate::status::{self, Facts};
+use crate::status;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -53,13 +54,7 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, stop: watch::Receiver
 async fn answer(node: &Arc<Node>, request: &Request<Incoming>) -> Response<Content> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     match request.uri().path() {
-        "/metrics" if is_read => {
-            let disk = node.store.disk_stats();
-            let cluster = node.cluster().map(|cluster| cluster.facts());
-            let stats = node.store.stats();
-            let page = node.metrics.page(&stats, disk.as_ref(), cluster.as_ref());
-            reply(StatusCode::OK, METRICS, page)
-        }
+        "/metrics" if is_read => reply(StatusCode::OK, METRICS, table::page(&facts(node))),
         "/" if is_read => {
             let mut page = reply(StatusCode::OK, HTML, status::html(&facts(node)));
             let policy = HeaderValue::from_static(POLICY);

@@ -1,11 +1,13 @@
-//! Counters of a node, and the page that Prometheus reads.
+//! Counters of a node. The table of metrics says how Prometheus gets them.
 
+pub mod table;
+
+use crate::config::Config;
 use crate::disk::DiskStats;
 use crate::rules::freshness::Refusal;
 use crate::rules::status::Forward;
 use edge::ServerId;
 use library::Stats;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -177,129 +179,18 @@ pub struct ClusterCounts {
     pub newer_maps: AtomicU64,
 }
 
-impl ClusterCounts {
-    /// Returns the name, meaning and value of each counter.
-    pub fn rows(&self) -> impl Iterator<Item = CountRow> {
-        self.rows_of_reads().into_iter().chain(self.rows_of_nodes())
-    }
-
-    fn rows_of_reads(&self) -> [CountRow; 9] {
-        [
-            row(
-                "objects_coded",
-                "Objects cut into chunks",
-                &self.objects_coded,
-            ),
-            row(
-                "objects_unprotected",
-                "Objects of which not all chunks could be stored",
-                &self.objects_unprotected,
-            ),
-            row(
-                "objects_whole",
-                "Large objects that stayed whole",
-                &self.objects_whole,
-            ),
-            row("reads", "Reads of objects in chunks", &self.reads),
-            row(
-                "stripes_decoded",
-                "Stripes decoded because a chunk was lost or late",
-                &self.stripes_decoded,
-            ),
-            row(
-                "sub_chunks_missing",
-                "Sub-chunks that a node did not have or send in time",
-                &self.sub_chunks_missing,
-            ),
-            row(
-                "sub_chunks_corrupt",
-                "Sub-chunks with a wrong length or checksum",
-                &self.sub_chunks_corrupt,
-            ),
-            row(
-                "reads_failed",
-                "Reads that found too few chunks",
-                &self.reads_failed,
-            ),
-            row(
-                "rests_from_origin",
-                "Replies whose rest came from the origin",
-                &self.rests_from_origin,
-            ),
-        ]
-    }
-
-    fn rows_of_nodes(&self) -> [CountRow; 12] {
-        [
-            row(
-                "chunks_repaired",
-                "Lost chunks made again",
-                &self.chunks_repaired,
-            ),
-            row(
-                "chunks_not_repaired",
-                "Lost chunks that could not be made again",
-                &self.chunks_not_repaired,
-            ),
-            row(
-                "repair_bytes",
-                "Bytes read to make chunks again",
-                &self.repair_bytes,
-            ),
-            row(
-                "repairs_dropped",
-                "Objects not repaired because too many were waiting",
-                &self.repairs_dropped,
-            ),
-            row(
-                "copies",
-                "Popular small responses of other nodes stored here",
-                &self.copies,
-            ),
-            row(
-                "copies_refused",
-                "Popular small responses of other nodes not stored",
-                &self.copies_refused,
-            ),
-            row(
-                "copy_hits",
-                "Requests answered by such copies",
-                &self.copy_hits,
-            ),
-            row(
-                "relayed",
-                "Requests that other nodes have answered",
-                &self.relayed,
-            ),
-            row(
-                "peer_requests",
-                "Requests of other nodes",
-                &self.peer_requests,
-            ),
-            row(
-                "taken_bytes",
-                "Bytes of chunks and whole responses that this node has taken",
-                &self.taken_bytes,
-            ),
-            row(
-                "older_maps",
-                "Requests of other nodes under an older map",
-                &self.older_maps,
-            ),
-            row(
-                "newer_maps",
-                "Requests of other nodes under a newer map",
-                &self.newer_maps,
-            ),
-        ]
-    }
-}
-
-/// Name of a counter in metrics, its meaning, and its value.
-pub type CountRow = (&'static str, &'static str, u64);
-
-fn row(name: &'static str, help: &'static str, count: &AtomicU64) -> CountRow {
-    (name, help, count.load(Relaxed))
+/// Facts for the metrics and the status of a node.
+pub struct Facts<'a> {
+    /// Settings.
+    pub config: &'a Config,
+    /// Counters.
+    pub metrics: &'a Metrics,
+    /// Memory tier.
+    pub memory: Stats,
+    /// Disk tier.
+    pub disk: Option<DiskStats>,
+    /// Cluster.
+    pub cluster: Option<ClusterFacts<'a>>,
 }
 
 /// State of the cluster, as one node sees it.
@@ -409,255 +300,8 @@ impl Metrics {
         self.replies[reply as usize].load(Relaxed)
     }
 
-    /// Returns the page for Prometheus.
-    pub fn page(
-        &self,
-        store: &Stats,
-        disk: Option<&DiskStats>,
-        cluster: Option<&ClusterFacts<'_>>,
-    ) -> String {
-        let mut page = String::with_capacity(4_096);
-        self.write_labelled(&mut page);
-        self.write_counters(&mut page);
-        write_store(&mut page, store);
-        if let Some(disk) = disk {
-            write_disk(&mut page, disk);
-        }
-        if let Some(cluster) = cluster {
-            write_cluster(&mut page, cluster);
-        }
-        page
-    }
-
-    fn write_labelled(&self, page: &mut String) {
-        let names = Reply::NAMES;
-        labelled(
-            page,
-            ["replies", "Replies by source", "source"],
-            &names,
-            &self.replies,
-        );
-        let text = ["hits", "Replies without the origin by tier", "tier"];
-        labelled(page, text, &Tier::NAMES, &self.hits);
-        let names = Forward::ALL.map(Forward::name);
-        let text = ["misses", "Forwarded requests by cause", "cause"];
-        labelled(page, text, &names, &self.forwards);
-        let names = Refusal::ALL.map(Refusal::name);
-        let text = ["not_stored", "Responses that were not stored", "reason"];
-        labelled(page, text, &names, &self.refusals);
-        let text = ["origin_failures", "Failures of origins", "kind"];
-        labelled(page, text, &Failure::NAMES, &self.failures);
-    }
-
-    fn write_counters(&self, page: &mut String) {
-        let mut counter = |name, help, count: &AtomicU64| {
-            metric(page, name, "counter", help, count.load(Relaxed));
-        };
-        let help = "Requests that shared another one's fetch";
-        counter("collapsed_total", help, &self.collapsed);
-        counter(
-            "origin_requests_total",
-            "Requests to origins",
-            &self.origin_requests,
-        );
-        let help = "Bytes of stored content from origins";
-        counter("origin_bytes_total", help, &self.origin_bytes);
-        counter(
-            "client_bytes_total",
-            "Bytes of content to clients",
-            &self.client_bytes,
-        );
-        let help = "Replies whose content ended early";
-        counter("replies_cut_total", help, &self.replies_cut);
-        let help = "Lines that the access log has lost";
-        counter("log_lines_lost_total", help, &self.log_lines_lost);
-        counter(
-            "connections_total",
-            "Accepted connections",
-            &self.connections_accepted,
-        );
-        counter(
-            "purged_total",
-            "URLs that purges have concerned",
-            &self.purged,
-        );
-        let open = self.connections_open.load(Relaxed);
-        metric(page, "connections_open", "gauge", "Open connections", open);
-    }
-}
-
-fn write_store(page: &mut String, store: &Stats) {
-    let help = "URLs that left at the end of their usable time";
-    metric(page, "store_expired_total", "counter", help, store.expired);
-    let help = "URLs that left because the store was full";
-    metric(page, "store_evicted_total", "counter", help, store.evicted);
-    let help = "URLs that were not stored: too large or not admitted";
-    metric(
-        page,
-        "store_rejected_total",
-        "counter",
-        help,
-        store.rejected,
-    );
-    metric(page, "store_urls", "gauge", "URLs in the store", store.len);
-    metric(
-        page,
-        "store_bytes",
-        "gauge",
-        "Bytes of the stored responses",
-        store.weight,
-    );
-    let help = "Bytes of the store's own structures";
-    metric(page, "store_index_bytes", "gauge", help, store.bytes);
-    let name = "store_expiry_lag_milliseconds_max";
-    metric(
-        page,
-        name,
-        "gauge",
-        "Longest delay of an expiry",
-        millis(store.lag_max()),
-    );
-}
-
-fn write_disk(page: &mut String, disk: &DiskStats) {
-    let mut gauge = |name, help, value| metric(page, name, "gauge", help, value);
-    let help = "Whether a failure has turned the disk tier off";
-    gauge("disk_off", help, u64::from(disk.is_off));
-    gauge("disk_urls", "URLs on disk", disk.urls);
-    gauge("disk_bytes", "Bytes of the files", disk.bytes);
-    let help = "Bytes of the records that can be read";
-    gauge("disk_live_bytes", help, disk.live_bytes);
-    let help = "Bytes of the index of the disk tier in memory";
-    gauge("disk_index_bytes", help, disk.index_bytes);
-    let mut counter = |name, help, value| metric(page, name, "counter", help, value);
-    counter("disk_written_total", "URLs written to disk", disk.written);
-    let help = "Bytes written to disk for responses that left memory";
-    counter("disk_written_bytes_total", help, disk.written_bytes);
-    let help = "Bytes moved from segments that were deleted";
-    counter("disk_reinserted_bytes_total", help, disk.reinserted_bytes);
-    let help = "URLs that left memory and were on disk already";
-    counter("disk_unchanged_total", help, disk.unchanged);
-    let help = "URLs that were not written because too many were waiting, or too many files open";
-    counter("disk_dropped_total", help, disk.dropped);
-    let help = "URLs that were not written because they were too large";
-    counter("disk_too_large_total", help, disk.too_large);
-    let help = "URLs that left because their segment was the oldest";
-    counter("disk_displaced_total", help, disk.displaced);
-    let help = "Records that were found damaged";
-    counter("disk_corrupt_total", help, disk.corrupt);
-    let help = "Records that a verification in the background has found damaged";
-    counter("disk_scrub_corrupt_total", help, disk.scrub_corrupt);
-    let help = "Bytes that were verified in the background";
-    counter("disk_scrubbed_bytes_total", help, disk.scrubbed_bytes);
-    let help = "Verifications of the whole disk";
-    counter("disk_scrub_passes_total", help, disk.scrub_passes);
-    let help = "Failures of the device";
-    counter("disk_errors_total", help, disk.errors);
-}
-
-fn write_cluster(page: &mut String, cluster: &ClusterFacts<'_>) {
-    let nodes = cluster.nodes as u64;
-    metric(
-        page,
-        "cluster_nodes",
-        "gauge",
-        "Nodes of the cluster",
-        nodes,
-    );
-    let help = "Nodes that do not answer";
-    metric(
-        page,
-        "cluster_nodes_down",
-        "gauge",
-        help,
-        cluster.nodes_down as u64,
-    );
-    let help = "Bytes of copies of small responses of other nodes";
-    metric(
-        page,
-        "cluster_copy_bytes",
-        "gauge",
-        help,
-        cluster.copy_bytes,
-    );
-    let membership = &cluster.membership;
-    let help = "Version of the cluster's map";
-    metric(
-        page,
-        "cluster_map_version",
-        "gauge",
-        help,
-        membership.map_version,
-    );
-    if let Some(etcd) = &membership.etcd {
-        write_etcd(page, etcd);
-    }
-    for (name, help, count) in cluster.counts.rows() {
-        let name = format!("cluster_{name}_total");
-        metric(page, &name, "counter", help, count);
-    }
-}
-
-fn write_etcd(page: &mut String, etcd: &EtcdFacts) {
-    let mut gauge = |name, help, value| metric(page, name, "gauge", help, value);
-    let help = "Whether the node is registered in etcd and follows changes";
-    gauge("etcd_connected", help, u64::from(etcd.is_connected));
-    let seconds = etcd.contact.map_or(u64::MAX, |time| time.as_secs());
-    if etcd.contact.is_some() {
-        gauge(
-            "etcd_contact_age_seconds",
-            "Time since the last answer of etcd",
-            seconds,
-        );
-    }
-    let help = "Nodes that are registered in etcd";
-    gauge("etcd_nodes_registered", help, etcd.registered as u64);
-    let mut counter = |name, help, value| metric(page, name, "counter", help, value);
-    counter(
-        "etcd_failures_total",
-        "Sessions with etcd that have failed",
-        etcd.failures,
-    );
-    counter(
-        "etcd_refused_total",
-        "Values of etcd that were refused",
-        etcd.refused,
-    );
-    counter(
-        "etcd_maps_stored_total",
-        "Maps that this node has stored in etcd",
-        etcd.stored,
-    );
-    counter(
-        "etcd_maps_rebalanced_total",
-        "Maps that this node has stored because the writes had drifted",
-        etcd.rebalanced,
-    );
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn metric(page: &mut String, name: &str, kind: &str, help: &str, value: u64) {
-    let _ = writeln!(
-        page,
-        "# HELP mayfly_edge_{name} {help}.\n# TYPE mayfly_edge_{name} {kind}\nmayfly_edge_{name} {value}"
-    );
-}
-
-/// Writes a metric family. `text` has its name, its help text and the name of its label.
-fn labelled(page: &mut String, text: [&str; 3], values: &[&str], counters: &[AtomicU64]) {
-    let [name, help, label] = text;
-    let _ = writeln!(
-        page,
-        "# HELP mayfly_edge_{name}_total {help}.\n# TYPE mayfly_edge_{name}_total counter"
-    );
-    for (value, counter) in values.iter().zip(counters) {
-        let count = counter.load(Relaxed);
-        let _ = writeln!(
-            page,
-            "mayfly_edge_{name}_total{{{label}=\"{value}\"}} {count}"
-        );
+    /// Returns the number of responses that were not stored for this reason.
+    pub fn refusals(&self, refusal: Refusal) -> u64 {
+        self.refusals[refusal as usize].load(Relaxed)
     }
 }

@@ -1,29 +1,13 @@
 //! State of a node for operators: an HTML page, and the same rows as text.
 
-use crate::config::Config;
-use crate::disk::DiskStats;
-use crate::metrics::{ClusterFacts, EtcdFacts, Failure, Metrics, Reply, Tier};
+use crate::metrics::table::{CLUSTER_COUNTS, Value};
+use crate::metrics::{ClusterFacts, EtcdFacts, Facts, Failure, Metrics, Reply, Tier};
 use crate::rules::status::Forward;
-use library::Stats;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Interval in seconds at which a browser reloads the page.
 const REFRESH_SECONDS: u32 = 5;
-
-/// Data from which the state is made.
-pub struct Facts<'a> {
-    /// Settings.
-    pub config: &'a Config,
-    /// Counters.
-    pub metrics: &'a Metrics,
-    /// Memory tier.
-    pub memory: Stats,
-    /// Disk tier.
-    pub disk: Option<DiskStats>,
-    /// Cluster.
-    pub cluster: Option<ClusterFacts<'a>>,
-}
 
 /// Rows under a common title.
 struct Section {
@@ -158,7 +142,15 @@ a{color:var(--mark);margin-right:1rem}
 fn sections(facts: &Facts<'_>) -> Vec<Section> {
     let mut sections = vec![replies(facts.metrics), misses(facts.metrics), memory(facts)];
     sections.push(disk(facts));
-    sections.extend(facts.cluster.as_ref().map(cluster));
+    if let Some(cluster_facts) = &facts.cluster {
+        let mut section = cluster(cluster_facts);
+        for metric in CLUSTER_COUNTS {
+            if let Value::Number(count) = (metric.value)(facts) {
+                section.row(metric.help, count);
+            }
+        }
+        sections.push(section);
+    }
     sections.push(origins(facts));
     sections.push(traffic(facts.metrics));
     sections
@@ -259,9 +251,6 @@ fn cluster(facts: &ClusterFacts<'_>) -> Section {
     for (id, state) in &facts.membership.nodes {
         section.row(&id.to_string(), state);
     }
-    for (_, help, count) in facts.counts.rows() {
-        section.row(help, count);
-    }
     section
 }
 
@@ -346,6 +335,8 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use library::Stats;
 
     #[test]
     fn page_and_text_have_the_same_rows() {
