@@ -1,10 +1,10 @@
 //! Fuzz target of ACL files. A file is refused, or its users can be written and read again; no rule
 //! makes a user unrestricted that denies something.
 
-use server::acl::catalog::Catalog;
-use server::acl::file::parse;
-use server::acl::{Rules, User};
 use server::command;
+use session::acl::catalog::Catalog;
+use session::acl::file::parse;
+use session::acl::{Rules, User};
 use std::sync::LazyLock;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(command::table()));

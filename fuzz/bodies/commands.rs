@@ -9,11 +9,11 @@
 //! be right.
 
 use crate::model::Model;
-use server::clock::Clock;
-use server::config::Config;
 use server::dispatch::exec;
-use server::session::Session;
 use server::state::Server;
+use session::clock::Clock;
+use session::session::Session;
+use settings::Config;
 use std::fmt::Write;
 use store::{Class, Event, Tick};
 use wire::{Protocol, Value};

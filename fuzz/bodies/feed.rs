@@ -2,13 +2,13 @@
 //! and the commands of a primary. Bytes are refused with an offset or executed; none of it panics,
 //! and what precedes damage is read whatever follows.
 
-use server::aof::manifest::Manifest;
-use server::aof::reader::{CommandReader, Damage};
-use server::check::commands::Commands;
-use server::clock::Clock;
-use server::config::Config;
+use durability::aof::manifest::Manifest;
+use durability::aof::reader::{CommandReader, Damage};
+use durability::check::commands::Commands;
 use server::dispatch::apply::Applier;
 use server::state::Server;
+use session::clock::Clock;
+use settings::Config;
 use store::{Options, Tick};
 
 const START: Tick = Tick(1_700_000_000_000);

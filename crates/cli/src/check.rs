@@ -5,11 +5,11 @@ mod page;
 
 use crate::pages::Pages;
 use anyhow::{Context, Result, bail};
-use server::aof::manifest::Manifest;
-use server::check::Contents;
-use server::check::commands::Commands;
-use server::clock::Clock;
+use durability::aof::manifest::Manifest;
+use durability::check::Contents;
+use durability::check::commands::Commands;
 use server::loading::file::try_load;
+use session::clock::Clock;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

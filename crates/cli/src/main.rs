@@ -109,7 +109,7 @@ fn parse(mut words: Vec<OsString>) -> Result<CommandLine, clap::Error> {
 }
 
 fn main() -> ExitCode {
-    server::process::set_allocator(ALLOCATOR_NAME);
+    settings::process::set_allocator(ALLOCATOR_NAME);
     let arguments = match parse(serve::join_settings(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -6,10 +6,9 @@
 
 use anyhow::{Context, Result, bail};
 use server::command::acl::read_password;
-use server::config::load::{self, FILE_VARIABLE, Sources};
-use server::config::{Config, Id};
-use server::files;
 use server::tls::client::{self, Refusal};
+use settings::load::{self, FILE_VARIABLE, Sources};
+use settings::{Config, Id, files};
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};

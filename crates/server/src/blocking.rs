@@ -26,21 +26,21 @@
 //! A command supports blocking by calling [`Ctx::wait`] where it has found nothing. It must have
 //! the same meaning when it is run again.
 
-use crate::acl::log::Context;
-use crate::clients::flag as client_flag;
-use crate::clock::Moment;
 use crate::command::effects;
 use crate::command::permission::check_session;
-use crate::config::Id;
 use crate::context::{Ctx, Table};
-use crate::engine::slab::Slab;
-use crate::locks::Locks;
-use crate::message::{Message, Subscriber};
-use crate::queue::Transaction;
-use crate::session::Session;
-use crate::spec::flag;
 use crate::state::Server;
-use crate::waiting::{BlockingState, NEVER, Waiter};
+use engine::slab::Slab;
+use session::acl::log::Context;
+use session::clients::flag as client_flag;
+use session::clock::Moment;
+use session::locks::Locks;
+use session::message::{Message, Subscriber};
+use session::queue::Transaction;
+use session::session::Session;
+use session::spec::flag;
+use session::waiting::{BlockingState, NEVER, Waiter};
+use settings::Id;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

@@ -19,12 +19,10 @@ mod inner;
 pub mod introspection;
 pub mod key;
 pub mod latency;
-pub mod lifetime;
 pub mod list;
 pub mod permission;
 pub mod persistence;
 pub mod pubsub;
-pub mod refusal;
 pub mod replication;
 pub mod scanning;
 pub mod scripting;
@@ -107,7 +105,7 @@ pub fn rename(renames: &[(String, String)]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::SpecIndex;
+    use session::spec::SpecIndex;
 
     #[test]
     fn every_command_is_found_in_any_case_and_occurs_once() {
@@ -152,7 +150,7 @@ mod tests {
             let (container, word) = subcommand.parts();
             let index = table().lookup(container.as_bytes()).expect("a container");
             let spec = table()[index as usize];
-            assert!(spec.has(crate::spec::flag::CONTAINER), "{container}");
+            assert!(spec.has(session::spec::flag::CONTAINER), "{container}");
             let upper = word.to_ascii_uppercase();
             let (index, found) = table()
                 .subcommand(spec, upper.as_bytes())
@@ -166,7 +164,7 @@ mod tests {
         }
         for spec in table()
             .iter()
-            .filter(|spec| spec.has(crate::spec::flag::CONTAINER))
+            .filter(|spec| spec.has(session::spec::flag::CONTAINER))
         {
             assert!(table().subcommand(spec, b"help").is_some(), "{}", spec.name);
             assert!(table().subcommand(spec, b"nonsense").is_none());

@@ -1,15 +1,15 @@
 //! Context in which a command runs, and the types of the functions that execute commands.
 
-use crate::command::refusal::Answer;
-use crate::engine::Strings;
-use crate::engine::segment::Handle;
-use crate::engine::slab::Slab;
-use crate::locks::{Room, lock};
-use crate::pubsub::Space;
-use crate::session::Session;
-use crate::spec;
 use crate::state::Server;
-use crate::waiting::BlockingState;
+use engine::Strings;
+use engine::refusal::Answer;
+use engine::segment::Handle;
+use engine::slab::Slab;
+use session::locks::{Room, lock};
+use session::pubsub::Space;
+use session::session::Session;
+use session::spec;
+use session::waiting::BlockingState;
 use store::{Class, Edited, Key, Keyspace, Kind, View};
 use wire::{Args, Reply};
 

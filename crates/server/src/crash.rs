@@ -5,8 +5,10 @@
 //! signal's handler, in which nothing may be allocated or locked, so that it has none; the core
 //! file has it.
 
-use crate::spec::SpecIndex;
-use crate::{inbox, logging, version};
+use crate::logging;
+use session::inbox;
+use session::spec::SpecIndex;
+use settings::version;
 use std::backtrace::Backtrace;
 use std::fmt::Write as _;
 use std::panic::PanicHookInfo;

@@ -13,27 +13,26 @@ pub mod steps;
 
 pub use single::exec;
 
-use crate::blocking;
-use crate::clients;
-use crate::clock::Moment;
-use crate::command::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
 use crate::command::{self, effects, tracking};
-use crate::config::Id;
 use crate::context::{Chosen, Ctx, KeyMemo, Segment, Spec};
-use crate::engine::segment::Handle;
-use crate::engine::slab::Slab;
-use crate::locks::{Locks, Room, lock, lock_now, make_room};
-use crate::notify;
 use crate::replication::primary;
 use crate::saving::work::refuses_writes;
-use crate::session::{ReplyMode, Session};
-use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
 use crate::timing::Timing;
-use crate::waiting::Waiter;
-use crate::watches::AT_ONCE_MAX;
+use crate::{blocking, notify};
 use check::{check, is_login, refuse, unknown_command};
+use engine::refusal::{BEYOND_LIMIT, NO_MEMORY, OUT_OF_MEMORY};
+use engine::segment::Handle;
+use engine::slab::Slab;
 use long::Way;
+use session::clients;
+use session::clock::Moment;
+use session::locks::{Locks, Room, lock, lock_now, make_room};
+use session::session::{ReplyMode, Session};
+use session::spec::{Keys, SpecIndex, flag};
+use session::waiting::Waiter;
+use session::watches::AT_ONCE_MAX;
+use settings::Id;
 use shards::{LockedShards, lock_for, wake_owners};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -92,7 +91,7 @@ pub enum Outcome {
     /// the same address. Nothing was written; the caller tries again then.
     Delayed(Moment),
     /// The command waits for a long one. Nothing was written; the caller tries again when
-    /// [`crate::long::Long::take_retry`] says so.
+    /// [`session::long::Long::take_retry`] says so.
     Waits,
     /// The command is a long one, or has begun and continues in steps. Nothing was written; the
     /// caller passes it to [`Executor::begin_long`] before another command runs.

@@ -1,9 +1,8 @@
 //! LATENCY DOCTOR and MEMORY DOCTOR: what is unusual about this server, with numbers and advice.
 
-use crate::config::{Id, bytes_for_people};
 use crate::context::Table;
-use crate::process;
 use crate::state::Server;
+use settings::{Id, bytes_for_people, process};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Census, Spans};
@@ -280,9 +279,9 @@ fn lifetimes(server: &Server, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
     use crate::command;
-    use crate::config::{Config, find};
+    use session::clock::Clock;
+    use settings::{Config, find};
     use store::{NewDeadline, Tick};
 
     const NOW: u64 = 1_700_000_000_000;

@@ -12,13 +12,12 @@
 
 mod segment;
 
-use crate::blocking;
 use crate::command::{self, effects};
-use crate::freeing;
-use crate::locks::Locks;
-use crate::notify;
-use crate::slice::{Steps, slice};
 use crate::state::Server;
+use crate::{blocking, notify};
+use session::freeing;
+use session::locks::Locks;
+use session::slice::{Steps, slice};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::{Event, Tick};
@@ -270,9 +269,7 @@ impl Cycle {
         stats.expired_keys.fetch_add(expired, Relaxed);
         stats.expiry_micros.fetch_add(micros, Relaxed);
         stats.expiry_slice_us_max.fetch_max(micros, Relaxed);
-        let threshold = server
-            .config
-            .number(crate::config::Id::LatencyMonitorThreshold);
+        let threshold = server.config.number(settings::Id::LatencyMonitorThreshold);
         if threshold > 0 && micros / 1000 >= threshold as u64 {
             server
                 .latency
@@ -314,8 +311,8 @@ fn serve_blocked(server: &Server, shard: usize, now: Tick) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
+    use session::clock::Clock;
+    use settings::Config;
     use store::NewDeadline;
 
     #[test]

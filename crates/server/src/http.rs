@@ -15,17 +15,16 @@
 mod connection;
 pub mod request;
 
-use crate::command;
-use crate::config::{Config, Id, value};
-use crate::metrics;
 use crate::metrics::page::Format;
-use crate::restart::handover::{Handover, Place};
 use crate::state::Server;
+use crate::{command, metrics};
 use connection::{Connection, Next, Reply};
+use durability::restart::handover::{Handover, Place};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use request::{Method, Request, Status};
 use rustix::process::{Resource, getrlimit};
+use settings::{Config, Id, value};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -398,7 +397,7 @@ impl Http {
         let now = self.server.clock.moment();
         let workers = self.server.stats.workers.iter().enumerate();
         let mut ages = workers.map(|(index, worker)| {
-            let alive = crate::clock::Moment(worker.alive_ms.load(Relaxed));
+            let alive = session::clock::Moment(worker.alive_ms.load(Relaxed));
             (now.since(alive), index)
         });
         match ages.find(|(age_ms, _)| *age_ms > STALL_MS_MAX) {
@@ -430,8 +429,8 @@ pub fn address(config: &Config) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
     use connection::REQUEST_TIME_MAX;
+    use session::clock::Clock;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 

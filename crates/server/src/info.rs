@@ -110,10 +110,10 @@ pub fn exported(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
     use crate::command;
-    use crate::config::{Config, find};
     use row::Reason;
+    use session::clock::Clock;
+    use settings::{Config, find};
 
     #[test]
     fn a_field_that_is_left_out_of_the_metrics_as_a_text_has_no_number() {

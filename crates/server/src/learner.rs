@@ -18,13 +18,13 @@
 //! The model is kept only in memory. A server starts without a model, and there is no model file
 //! that could be missing or stale.
 
-use crate::config::{Config, Id};
-use crate::engine::segment::Segments;
-use crate::engine::segment::learning::{Report, State};
 use crate::state::Server;
+use engine::segment::Segments;
+use engine::segment::learning::{Report, State};
 use learn::{CacheTotals, GroupLearner, GroupLearnerConfig, Interval};
 use policy::groups::Groups;
 use rustix::time::{ClockId, clock_gettime};
+use settings::{Config, Id};
 use std::time::{Duration, Instant};
 use store::Tick;
 

@@ -4,8 +4,8 @@
 //! file that was renamed or deleted is opened again by its name with the next line, so that
 //! programs which rotate logs need not notify the server.
 
-use crate::config::words::{JSON_LOG, LOG_FORMATS, LOG_LEVELS};
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use settings::words::{JSON_LOG, LOG_FORMATS, LOG_LEVELS};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

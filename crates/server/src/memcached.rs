@@ -18,9 +18,9 @@ mod stats;
 mod text;
 mod turn;
 
-use crate::engine::items::Items;
 use crate::state::Server;
-use crate::stats::Counts;
+use engine::items::Items;
+use session::stats::Counts;
 use turn::meant;
 pub use turn::{DATABASE, Progress};
 pub(crate) use turn::{Turn, count_up};

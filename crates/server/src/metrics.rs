@@ -10,12 +10,12 @@
 pub mod page;
 
 use crate::context::Table;
-use crate::histogram::Summary;
 use crate::info;
 use crate::info::row::{Export, Value};
 use crate::state::Server;
-use crate::stats::{CommandStats, Counts};
 use page::{Format, Page, Series, Type};
+use session::histogram::Summary;
+use session::stats::{CommandStats, Counts};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

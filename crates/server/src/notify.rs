@@ -4,11 +4,11 @@
 //! name them: by key, by event, by key and element, and by event and key. In a payload each element
 //! stands behind its length, as `<length>:<element>`, so that elements may contain any bytes.
 
-use crate::config::events::{
+use crate::state::Server;
+use session::pubsub::Batch;
+use settings::events::{
     KEYEVENT, KEYSPACE, SUBKEYEVENT, SUBKEYSPACE, SUBKEYSPACEEVENT, SUBKEYSPACEITEM, bit_of,
 };
-use crate::pubsub::Batch;
-use crate::state::Server;
 use std::io::Write as _;
 use store::Event;
 
@@ -18,9 +18,7 @@ pub fn publish(server: &Server, events: &mut Vec<Event>) {
     if events.is_empty() {
         return;
     }
-    let bits = server
-        .config
-        .number(crate::config::Id::NotifyKeyspaceEvents) as u32;
+    let bits = server.config.number(settings::Id::NotifyKeyspaceEvents) as u32;
     if server.pubsub.is_idle() {
         events.clear();
         return;

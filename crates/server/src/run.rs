@@ -1,26 +1,23 @@
 //! Runs a whole server: the listeners and one thread per worker, until it is stopped.
 
-use crate::aof;
-use crate::clock::Clock;
-use crate::command;
 use crate::command::acl::{check_users, load_at_start};
-use crate::config::words::SEGMENT_ENGINE;
-use crate::config::{Config, Id, TABLE, bytes_for_people};
 use crate::dispatch::long;
-use crate::engine::segment;
-use crate::http;
-use crate::learner;
 use crate::loading::file::{self as loading, Origin, Source};
-use crate::logging;
-use crate::message::PortProtocol;
 use crate::net::listener::Listeners;
 use crate::net::worker::Worker;
 use crate::replication::{link, removal, role};
-use crate::restart::handover::Handover;
-use crate::restart::{Request, work as restarts};
+use crate::restart::work as restarts;
 use crate::saving::{work, writer};
 use crate::state::{Server, thread_count};
 use crate::tls::{self, Tls};
+use crate::{aof, command, http, learner, logging};
+use durability::restart::Request;
+use durability::restart::handover::Handover;
+use engine::segment;
+use session::clock::Clock;
+use session::message::PortProtocol;
+use settings::words::SEGMENT_ENGINE;
+use settings::{Config, Id, TABLE, bytes_for_people};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -555,7 +552,7 @@ fn unused_settings(config: &Config) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::find;
+    use settings::find;
 
     #[test]
     fn changed_settings_of_the_other_engine_are_named() {

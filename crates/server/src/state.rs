@@ -1,36 +1,36 @@
 //! State that all workers share.
 
-use crate::acl::Acl;
-use crate::aof::AppendOnly;
-use crate::clients::{ClientInfo, Clients};
-use crate::clock::{Clock, Moment};
-use crate::config::words::SEGMENT_ENGINE;
-use crate::config::{Config, Id, events};
-use crate::engine::Facts;
-use crate::engine::segment::Segments;
-use crate::feed::Feed;
-use crate::hotkeys::HotKeys;
-use crate::inbox::Inbox;
-use crate::latency::LatencyMonitor;
-use crate::loading::Loading;
-use crate::logins::Logins;
-use crate::long::Long;
-use crate::message::Message;
-use crate::monitor::Monitors;
-use crate::notices::Notices;
-use crate::pubsub::PubSub;
-use crate::random::chance;
-use crate::replication::Replication;
-use crate::restart::Restart;
-use crate::saving::{HoldsWrites, Saving};
 use crate::scrape::Scrape;
-use crate::scripting::Scripting;
-use crate::slowlog::Slowlog;
-use crate::stats::Stats;
 use crate::tls::Tls;
-use crate::tracking::TrackingClients;
-use crate::waiting::Blocking;
-use crate::watches::Watches;
+use durability::aof::AppendOnly;
+use durability::loading::Loading;
+use durability::replication::Replication;
+use durability::restart::Restart;
+use durability::saving::{HoldsWrites, Saving};
+use engine::Facts;
+use engine::segment::Segments;
+use session::acl::Acl;
+use session::clients::{ClientInfo, Clients};
+use session::clock::{Clock, Moment};
+use session::feed::Feed;
+use session::hotkeys::HotKeys;
+use session::inbox::Inbox;
+use session::latency::LatencyMonitor;
+use session::logins::Logins;
+use session::long::Long;
+use session::message::Message;
+use session::monitor::Monitors;
+use session::notices::Notices;
+use session::pubsub::PubSub;
+use session::scripting::Scripting;
+use session::slowlog::Slowlog;
+use session::stats::Stats;
+use session::tracking::TrackingClients;
+use session::waiting::Blocking;
+use session::watches::Watches;
+use settings::random::chance;
+use settings::words::SEGMENT_ENGINE;
+use settings::{Config, Id, events};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -536,7 +536,7 @@ mod tests {
     #[test]
     fn a_server_is_created_for_each_number_of_data_threads() {
         // Regression: with more than 8 threads there were more shards than a keyspace may have.
-        let threads = crate::config::find("threads").expect("the setting exists");
+        let threads = settings::find("threads").expect("the setting exists");
         for (count, shards) in [("1", 8), ("2", 64), ("8", 256), ("9", 256), ("128", 256)] {
             let config = Config::default();
             config.set(threads, count).expect("a valid value");

@@ -5,12 +5,12 @@
 //! take long, according to its kind, its arguments or its reply, is timed alone. Therefore sums are
 //! exact, and so is every duration that SLOWLOG may record.
 
-use crate::clients::ClientInfo;
-use crate::config::Id;
 use crate::context::{Spec, Table};
 use crate::crash;
-use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
+use session::clients::ClientInfo;
+use session::spec::{SpecIndex, flag};
+use settings::Id;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Instant;
 use store::Tick;
@@ -313,10 +313,10 @@ pub fn note_slow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::Endpoint;
-    use crate::clock::{Clock, Moment};
     use crate::command;
-    use crate::config::{Config, find};
+    use session::clients::Endpoint;
+    use session::clock::{Clock, Moment};
+    use settings::{Config, find};
     use std::time::Duration;
     use wire::Span;
 

@@ -7,9 +7,6 @@
 pub mod client;
 pub mod watch;
 
-use crate::config::words::{NO_AUTHENTICATION, OPTIONAL_AUTHENTICATION};
-use crate::config::{Config, Id, TABLE};
-use crate::files;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite as suites, default_provider};
 use rustls::pki_types::pem::{self, PemObject};
@@ -19,6 +16,8 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
 };
+use settings::words::{NO_AUTHENTICATION, OPTIONAL_AUTHENTICATION};
+use settings::{Config, Id, TABLE, files};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 

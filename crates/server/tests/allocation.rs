@@ -1,11 +1,12 @@
 //! Tests that the frequent commands of caches do not allocate once buffers and tables have their
 //! size.
 
-use server::clock::Clock;
-use server::command;
-use server::config::{self, Config};
 use server::dispatch::{Call, Executor};
-use server::{Server, Session};
+use server::{Server, command};
+use session::Session;
+use session::clock::Clock;
+use settings;
+use settings::Config;
 use store::Tick;
 use wire::memcached::{Limits, Parsed, Parser, Request};
 use wire::{Output, Span};
@@ -95,7 +96,7 @@ fn server(engine: &str, threads: usize) -> Server {
     };
     let clock = Clock::manual(NOW.0);
     let config = Config::default();
-    let param = config::find("engine").expect("a setting of this name");
+    let param = settings::find("engine").expect("a setting of this name");
     config.set(param, engine).expect("an engine");
     Server::with_store(config, &options, threads, clock).expect("valid options")
 }

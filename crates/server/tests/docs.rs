@@ -3,11 +3,11 @@
 //!
 //! `UPDATE_DOCS=1 cargo test -p mayfly-server --test docs` writes the pages.
 
-use server::clock::Clock;
-use server::config::{Config, Kind, Param, TABLE};
 use server::context::Spec;
-use server::spec::{Keys, flag};
 use server::{Server, command, metrics};
+use session::clock::Clock;
+use session::spec::{Keys, flag};
+use settings::{Config, Kind, Param, TABLE};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -146,7 +146,7 @@ fn the_page_of_metrics_matches_the_tables() {
     for engine in ["slab", "segment"] {
         let config = Config::default();
         for (name, value) in [("engine", engine), ("maxmemory", "64mb")] {
-            let param = server::config::find(name).expect("a setting");
+            let param = settings::find(name).expect("a setting");
             config.set(param, value).expect("a value");
         }
         let server = Server::new(config, Clock::manual(1)).expect("valid settings");

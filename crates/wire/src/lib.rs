@@ -17,6 +17,7 @@ struct Readme;
 
 pub mod args;
 pub mod dump;
+pub mod glob;
 pub mod inline;
 mod long_double;
 pub mod memcached;

@@ -1,9 +1,9 @@
 //! Contents of a snapshot file as an HTML page and as JSON.
 
+use durability::check::Contents;
+use durability::check::survey::{Share, shown};
 use report::{Axis, Bars, Column, Page, Plot, Table};
 use serde_json::{Value, json};
-use server::check::Contents;
-use server::check::survey::{Share, shown};
 
 /// Maximum number of prefixes on a page.
 const PREFIXES_MAX: usize = 100;

@@ -5,7 +5,7 @@
 //! and copies only one of the threads.
 
 use anyhow::{Context, Result, bail};
-use server::restart::program::Program;
+use durability::restart::program::Program;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::process::Stdio;

@@ -1,9 +1,9 @@
 //! Execution of a new program in place of this process, and the start of the new program.
 
 use anyhow::{Context, Result, anyhow};
+use durability::restart::handover::{Handover, OPTION, VERSION};
+use durability::restart::program::Program;
 use rustix::time::{ClockId, clock_gettime};
-use server::restart::handover::{Handover, OPTION, VERSION};
-use server::restart::program::Program;
 use server::supervisor;
 use std::fs::File;
 use std::os::unix::process::CommandExt;

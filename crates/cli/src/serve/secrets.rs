@@ -3,8 +3,8 @@
 //! are overwritten after they have been read. They are visible for some milliseconds before that,
 //! and remain in the program that started the server; `requirepass-file` avoids both.
 
-use server::config::load::VARIABLE_PREFIX;
-use server::config::{Kind, find};
+use settings::load::VARIABLE_PREFIX;
+use settings::{Kind, find};
 use std::fs::{File, OpenOptions, read, read_to_string};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;

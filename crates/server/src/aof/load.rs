@@ -12,17 +12,17 @@
 //! cut where they begin if `aof-load-corrupt-tail-max-size` permits it. Any other damage is refused
 //! with its offset.
 
-use super::manifest::{Manifest, Part};
-use super::reader::{CommandReader, Damage};
 use super::work::{Names, apply_sync, open_increment, request_rewrite};
-use super::{Order, Phase};
 use crate::command::effects;
-use crate::config::Id;
 use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Origin};
 use crate::saving::work::plan;
 use crate::saving::writer::SnapshotFile;
 use crate::state::Server;
+use durability::aof::manifest::{Manifest, Part};
+use durability::aof::reader::{CommandReader, Damage};
+use durability::aof::{Order, Phase};
+use settings::Id;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -335,8 +335,8 @@ fn open(server: &Server, names: &Names, mut manifest: Manifest) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
+    use session::clock::Clock;
+    use settings::Config;
     use store::Tick;
     use wire::dump::{Element, Encoding};
     use wire::rdb::{Framing, Writer};
@@ -345,7 +345,7 @@ mod tests {
     fn run(name: &str, lines: &str) -> (Result<u64, String>, usize) {
         let server = Server::new(Config::default(), Clock::manual(1_700_000_000_000));
         let server = server.expect("valid settings");
-        let file = format!("mayfly-{name}-{:x}", crate::random::chance(0));
+        let file = format!("mayfly-{name}-{:x}", settings::random::chance(0));
         let path = std::env::temp_dir().join(file);
         fs::write(&path, lines).expect("a file");
         let file = File::open(&path).expect("a file");
@@ -360,7 +360,7 @@ mod tests {
     fn commands(lines: &[&str]) -> String {
         let mut bytes = Vec::new();
         for line in lines {
-            crate::feed::put_command(
+            session::feed::put_command(
                 &mut bytes,
                 line.split(' ')
                     .map(str::as_bytes)
@@ -375,7 +375,7 @@ mod tests {
     fn loaded(name: &str, bytes: &str) -> Server {
         let server = Server::new(Config::default(), Clock::manual(LOADED_MS));
         let server = server.expect("valid settings");
-        let path = std::env::temp_dir().join(format!("{name}-{:x}", crate::random::chance(0)));
+        let path = std::env::temp_dir().join(format!("{name}-{:x}", settings::random::chance(0)));
         fs::write(&path, bytes).expect("a file");
         let result = load_file(&server, &path, true);
         let _ = fs::remove_file(&path);
@@ -473,11 +473,11 @@ mod tests {
     ) -> (Result<(), String>, Vec<String>, Vec<u8>) {
         let config = Config::default();
         for (name, value) in settings {
-            let param = crate::config::find(name).expect("a setting");
+            let param = settings::find(name).expect("a setting");
             config.set(param, value).expect("a value");
         }
         let server = Server::new(config, Clock::manual(1_700_000_000_000)).expect("valid settings");
-        let name = format!("mayfly-aof-damaged-{:x}", crate::random::chance(0));
+        let name = format!("mayfly-aof-damaged-{:x}", settings::random::chance(0));
         let path = std::env::temp_dir().join(name);
         fs::write(&path, bytes).expect("a file");
         let result = load_file(&server, &path, is_last);
@@ -625,7 +625,7 @@ mod tests {
             bytes.extend_from_slice(commands(&["SET a 1"]).as_bytes());
             let server = Server::new(Config::default(), Clock::manual(1_700_000_000_000));
             let server = server.expect("valid settings");
-            let name = format!("mayfly-aof-base-{:x}", crate::random::chance(0));
+            let name = format!("mayfly-aof-base-{:x}", settings::random::chance(0));
             let path = std::env::temp_dir().join(name);
             fs::write(&path, bytes).expect("a file");
             let result = load_file(&server, &path, true);

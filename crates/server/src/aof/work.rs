@@ -1,15 +1,15 @@
 //! What workers do for the append-only file: beginning and ending it, and rewrites.
 
-use super::manifest::Part;
-use super::{AppendOnly, Order, Phase, RETRY_PAUSE, Rewriting};
 use crate::command::effects;
-use crate::config::Id;
-use crate::config::words::SYNC_ALWAYS;
-use crate::feed::{FILE, put_select};
-use crate::saving::Then;
-use crate::saving::queue::Plan;
-use crate::saving::temporary::OWNER_ONLY;
 use crate::state::Server;
+use durability::aof::manifest::Part;
+use durability::aof::{AppendOnly, Order, Phase, RETRY_PAUSE, Rewriting};
+use durability::saving::Then;
+use durability::saving::queue::Plan;
+use session::feed::{FILE, put_select};
+use settings::Id;
+use settings::temporary::OWNER_ONLY;
+use settings::words::SYNC_ALWAYS;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -128,10 +128,11 @@ fn try_begin(server: &Server, view: &mut View<'_>, plan: &mut Plan) -> Result<()
         names.create_folder()?;
         state.folder = names.folder.clone();
         state.manifest_name = names.manifest();
-        state.manifest = super::Manifest::read(&names.folder.join(names.manifest()))
-            .ok()
-            .flatten()
-            .unwrap_or_default();
+        state.manifest =
+            durability::aof::manifest::Manifest::read(&names.folder.join(names.manifest()))
+                .ok()
+                .flatten()
+                .unwrap_or_default();
     }
     let (base, mut increment) = state.manifest.next_sequences();
     for (_, order) in &state.orders {

@@ -1,12 +1,12 @@
 //! The thread that writes the append-only file.
 
-use super::manifest::{Manifest, Part};
 use super::work::apply_sync;
-use super::{Order, Phase, Rewriting, annotation};
-use crate::config::Id;
-use crate::config::words::{SYNC_ALWAYS, SYNC_NEVER};
-use crate::feed::{FILE, Taken};
 use crate::state::Server;
+use durability::aof::manifest::{Manifest, Part};
+use durability::aof::{Order, Phase, Rewriting, annotation};
+use session::feed::{FILE, Taken};
+use settings::Id;
+use settings::words::{SYNC_ALWAYS, SYNC_NEVER};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::Relaxed;

@@ -5,7 +5,7 @@
 //! value.
 
 use crate::context::Spec;
-use crate::spec::{Keys, Subcommand, flag};
+use session::spec::{Keys, Subcommand, flag};
 use wire::Args;
 
 /// Flags of one key, separated by blanks.

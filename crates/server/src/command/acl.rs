@@ -4,20 +4,19 @@ use super::client;
 use super::permission::check;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
-use crate::acl::catalog::{CATEGORIES, Catalog, category};
-use crate::acl::file::{Users, add_line, check_name, parse};
-use crate::acl::{DEFAULT, Rules, Selector, User, check_password};
-use crate::clients::ClientInfo;
-use crate::config::rewrite::UserChange;
-use crate::config::words::ALL_CHANNELS;
-use crate::config::{Config, Id, Value};
 use crate::context::{Ctx, Run, Spec};
-use crate::files;
-use crate::pubsub::Space;
-use crate::saving::temporary::replace;
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use crate::state::Server;
+use session::acl::catalog::{CATEGORIES, Catalog, category};
+use session::acl::file::{Users, add_line, check_name, parse};
+use session::acl::{DEFAULT, Rules, Selector, User, check_password};
+use session::clients::ClientInfo;
+use session::pubsub::Space;
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
+use settings::rewrite::UserChange;
+use settings::temporary::replace;
+use settings::words::ALL_CHANNELS;
+use settings::{Config, Id, Value, files};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
@@ -538,3 +537,6 @@ fn save(ctx: &mut Ctx<'_, '_>, path: &str) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,8 @@ mod range;
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
-use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
+use session::spec::Keys;
+use session::spec::flag::{DENYOOM, FAST, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

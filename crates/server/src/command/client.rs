@@ -1,17 +1,17 @@
 //! CLIENT: information about clients, their names, and their disconnection.
 
-use super::lifetime::whole_timeout_ms;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use super::tracking;
 use crate::blocking;
-use crate::clients::{self, ClientInfo};
-use crate::clock::Moment;
 use crate::context::{Ctx, Run, Spec};
 use crate::replication::role;
-use crate::session::{ReplyMode, Session};
-use crate::spec::Keys;
-use crate::spec::flag::{CONTAINER, LOADING, NO_PAUSE, NOSCRIPT, STALE};
+use engine::lifetime::whole_timeout_ms;
+use session::clients::{self, ClientInfo};
+use session::clock::Moment;
+use session::session::{ReplyMode, Session};
+use session::spec::Keys;
+use session::spec::flag::{CONTAINER, LOADING, NO_PAUSE, NOSCRIPT, STALE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;

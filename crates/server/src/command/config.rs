@@ -4,15 +4,13 @@ use super::acl;
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::aof::work as aof;
-use crate::config::{Id, Param, TABLE as SETTINGS, Value, find, load, rewrite, value};
 use crate::context::{Ctx, Run, Spec};
-use crate::glob;
-use crate::logging;
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use crate::state::{LIMITS, Server};
-use crate::tls;
-use wire::Args;
+use crate::{logging, tls};
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
+use settings::{Id, Param, TABLE as SETTINGS, Value, find, load, rewrite, value};
+use wire::{Args, glob};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

@@ -1,21 +1,19 @@
 //! Commands about the connection: PING, ECHO, SELECT, HELLO, AUTH, RESET, QUIT.
 
-use super::permission;
 use super::table::commands;
-use super::tracking;
-use super::transaction;
-use crate::acl::DEFAULT;
-use crate::acl::log::{Context, Reason};
-use crate::clients;
-use crate::config::Id;
+use super::{permission, tracking, transaction};
 use crate::context::{Ctx, Run, Spec};
-use crate::logins::{Admission, Failure};
-use crate::session::{ReplyMode, Session};
-use crate::spec::Keys;
-use crate::spec::flag::{
+use crate::state::Server;
+use session::acl::DEFAULT;
+use session::acl::log::{Context, Reason};
+use session::clients;
+use session::logins::{Admission, Failure};
+use session::session::{ReplyMode, Session};
+use session::spec::Keys;
+use session::spec::flag::{
     FAST, LOADING, LOGIN, NO_AUTH, NO_PAUSE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE, SUBSCRIBER,
 };
-use crate::state::Server;
+use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::number::parse_i64;
 use wire::{Args, Protocol};
@@ -282,7 +280,7 @@ fn introduce(ctx: &mut Ctx<'_, '_>) {
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
-    reply.bulk(crate::version::REDIS_VERSION.as_bytes());
+    reply.bulk(settings::version::REDIS_VERSION.as_bytes());
     reply.bulk(b"proto");
     reply.integer(if is_resp3 { 3 } else { 2 });
     reply.bulk(b"id");

@@ -3,8 +3,10 @@
 //! A container command runs its subcommands itself. This table states their names and arities,
 //! which dispatch checks before the command runs or is queued.
 
-use crate::spec::flag::{ADMIN, DENYOOM, FAST, LOADING, NOSCRIPT, PUBSUB, READONLY, STALE, WRITE};
-use crate::spec::{Keys, Subcommand};
+use session::spec::flag::{
+    ADMIN, DENYOOM, FAST, LOADING, NOSCRIPT, PUBSUB, READONLY, STALE, WRITE,
+};
+use session::spec::{Keys, Subcommand};
 
 /// Flags of subcommands that only return information.
 const ALWAYS: u32 = LOADING | STALE;

@@ -2,28 +2,27 @@
 
 use super::key::dump;
 use super::key::object::encoding_name;
-use super::refusal::{Answer, Refusal};
 use super::subcommand::help;
 use super::table::commands;
 use super::work;
-use crate::config::Id;
-use crate::config::value::bytes;
-use crate::config::words::{DEBUG_LOCAL, DEBUG_REFUSED};
 use crate::context::{Ctx, Run, Spec, settle};
-use crate::glob;
 use crate::loading::file;
-use crate::message::Subscriber;
 use crate::saving::work::request;
-use crate::saving::{Then, Waiting};
-use crate::session::Session;
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, LOADING, NOSCRIPT, PROTECTED, STALE};
 use crate::state::Server;
-use crate::waiting::BlockingState;
+use durability::saving::{Then, Waiting};
+use engine::refusal::{Answer, Refusal};
+use session::message::Subscriber;
+use session::session::Session;
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, LOADING, NOSCRIPT, PROTECTED, STALE};
+use session::waiting::BlockingState;
+use settings::Id;
+use settings::value::bytes;
+use settings::words::{DEBUG_LOCAL, DEBUG_REFUSED};
 use std::net::SocketAddr;
 use std::time::Duration;
 use wire::number::{parse_f64, parse_i64};
-use wire::{Args, Protocol};
+use wire::{Args, Protocol, glob};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

@@ -1,5 +1,5 @@
 //! Effects: what a command has changed, as commands that have the same effect wherever and whenever
-//! they run. They are added to the feed ([`crate::feed`]) for the append-only file and for
+//! they run. They are added to the feed ([`session::feed`]) for the append-only file and for
 //! replicas.
 //!
 //! - An effect is added under the locks of the command, directly after it has run. So the effects
@@ -20,11 +20,11 @@ mod replies;
 mod rewrite;
 
 use crate::context::Ctx;
-use crate::feed::Batch;
-use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
 use forms::{Form, form};
 use rewrite::Rewrite;
+use session::feed::Batch;
+use session::spec::{SpecIndex, flag};
 use store::{Class, Key, Lost, Removed, Tick, View};
 use wire::Args;
 use wire::number::Text;

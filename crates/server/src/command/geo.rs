@@ -9,8 +9,8 @@ mod shape;
 
 use super::table::{commands, on_slab};
 use crate::context::Spec;
-use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
+use session::spec::Keys;
+use session::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

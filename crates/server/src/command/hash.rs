@@ -9,12 +9,12 @@ mod scan;
 mod write;
 
 use super::element_ttl::family;
-use super::lifetime::{Base, Unit};
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
-use crate::spec::Keys;
-use crate::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
+use engine::lifetime::{Base, Unit};
+use session::spec::Keys;
+use session::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
 use store::Hash;
 
 /// Table of this family's commands.

@@ -1,12 +1,12 @@
 //! HOTKEYS: the keys that cost the most.
 
-use super::refusal::{Answer, Refusal};
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec, settle};
-use crate::hotkeys::{Options, REPORTED_MAX, Weighted};
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, CONTAINER, NOSCRIPT};
+use engine::refusal::{Answer, Refusal};
+use session::hotkeys::{Options, REPORTED_MAX, Weighted};
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, CONTAINER, NOSCRIPT};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 

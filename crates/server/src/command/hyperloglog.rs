@@ -1,13 +1,13 @@
 //! Approximate counts of distinct elements: PFADD, PFCOUNT, PFMERGE. `store::hyperloglog` describes
 //! the format.
 
-use super::refusal::{Answer, Refusal};
 use super::table::{commands, on_slab};
 use super::work;
-use crate::config::Id;
 use crate::context::{Ctx, Spec};
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, DENYOOM, FAST, MAY_WRITE, READONLY, WRITE};
+use engine::refusal::{Answer, Refusal};
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, DENYOOM, FAST, MAY_WRITE, READONLY, WRITE};
+use settings::Id;
 use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
 use wire::Args;
@@ -26,15 +26,6 @@ pub const TABLE: &[Spec] = commands! {
     "pfselftest" 1, ADMIN, Keys::None, "2.8.9", on_slab!(pfselftest),
         "Tests the estimates of HyperLogLogs.";
 };
-
-impl From<Flaw> for Refusal {
-    fn from(flaw: Flaw) -> Refusal {
-        Refusal::Message(match flaw {
-            Flaw::NoSketch => "WRONGTYPE Key is not a valid HyperLogLog string value.",
-            Flaw::Corrupt => "INVALIDOBJ Corrupted HLL object detected",
-        })
-    }
-}
 
 /// Maximum size of a sketch in its sparse form, in bytes.
 fn sparse_bytes_max(ctx: &Ctx<'_, '_>) -> usize {

@@ -7,10 +7,10 @@
 use super::effects::{self, Ran, ReplyAt};
 use super::permission::check_session;
 use super::tracking;
-use crate::acl::log::Context;
 use crate::context::{Chosen, Ctx};
-use crate::engine::slab::Slab;
 use crate::timing;
+use engine::slab::Slab;
+use session::acl::log::Context;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use wire::{Args, Output, Reply};

@@ -4,13 +4,12 @@ use super::access::{self, Access};
 use super::subcommand::{help, refuse_subcommand};
 use super::syntax;
 use super::table::commands;
-use crate::acl::catalog::{categories_of, names_of};
 use crate::context::{Ctx, Run, Spec};
-use crate::glob;
-use crate::spec::flag::{CONTAINER, LOADING, STALE};
-use crate::spec::{Keys, Subcommand, flag};
 use crate::state::Server;
-use wire::{Args, Reply};
+use session::acl::catalog::{categories_of, names_of};
+use session::spec::flag::{self, CONTAINER, LOADING, STALE};
+use session::spec::{Keys, Subcommand};
+use wire::{Args, Reply, glob};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

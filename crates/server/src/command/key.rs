@@ -9,12 +9,12 @@ pub mod scan;
 mod whole;
 
 use super::element_ttl::member;
-use super::lifetime::Unit;
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::{Run, Spec, on_both, settle};
-use crate::spec::Keys;
-use crate::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
+use engine::lifetime::Unit;
+use session::spec::Keys;
+use session::spec::flag::{CONTAINER, DENYOOM, FAST, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

@@ -4,8 +4,8 @@ use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use crate::doctor;
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use wire::Args;
 use wire::number::parse_i64;
 

@@ -1,13 +1,13 @@
 //! Checks a call against the rights of its user: the command, its keys and its channels.
 
 use super::access;
-use crate::acl::log::{Context, Event, Reason};
-use crate::acl::{READ, Selector, User, WRITE};
-use crate::config::Id;
 use crate::context::Chosen;
-use crate::session::Session;
-use crate::spec::{Keys, flag};
 use crate::state::Server;
+use session::acl::log::{Context, Event, Reason};
+use session::acl::{READ, Selector, User, WRITE};
+use session::session::Session;
+use session::spec::{Keys, flag};
+use settings::Id;
 use std::sync::LazyLock;
 use wire::Args;
 

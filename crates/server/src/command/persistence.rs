@@ -4,12 +4,14 @@
 use super::table::commands;
 use crate::aof::work as aof;
 use crate::context::{Ctx, Run, Spec};
-use crate::message::Subscriber;
-use crate::restart::{Request, work as restart};
-use crate::saving::{Then, Waiting, work};
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
-use crate::waiting::BlockingState;
+use crate::restart::work as restart;
+use crate::saving::work;
+use durability::restart::Request;
+use durability::saving::{Then, Waiting};
+use session::message::Subscriber;
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NO_PAUSE, NOSCRIPT, STALE};
+use session::waiting::BlockingState;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 

@@ -3,9 +3,9 @@
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
-use crate::pubsub::Space;
-use crate::spec::Keys;
-use crate::spec::flag::{
+use session::pubsub::Space;
+use session::spec::Keys;
+use session::spec::flag::{
     CONTAINER, FAST, KEEPS, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, PUSHES, STALE,
     SUBSCRIBER,
 };

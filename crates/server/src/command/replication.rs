@@ -1,17 +1,18 @@
 //! Commands of replication: REPLICAOF, PSYNC, REPLCONF, ROLE, WAIT, WAITAOF.
 
-use super::lifetime::whole_timeout_ms;
 use super::table::commands;
-use crate::clients;
-use crate::clock::Moment;
 use crate::context::{Ctx, Run, Spec};
-use crate::message::Subscriber;
 use crate::replication::primary::{self, Sync};
-use crate::replication::waits::Wait;
-use crate::replication::{Phase, PrimaryState, failover, role};
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
-use crate::waiting::BlockingState;
+use crate::replication::{failover, role};
+use durability::replication::waits::Wait;
+use durability::replication::{Phase, PrimaryState};
+use engine::lifetime::whole_timeout_ms;
+use session::clients;
+use session::clock::Moment;
+use session::message::Subscriber;
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
+use session::waiting::BlockingState;
 use std::time::Duration;
 use wire::Args;
 use wire::number::parse_i64;

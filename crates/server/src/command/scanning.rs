@@ -1,9 +1,8 @@
 //! Common parts of SCAN, HSCAN, SSCAN and ZSCAN: the cursor, the options, and the reply.
 
-use super::refusal::Refusal;
-use crate::glob;
+use engine::refusal::Refusal;
 use wire::number::{Text, parse_i64, parse_u64};
-use wire::{Args, Output, Reply};
+use wire::{Args, Output, Reply, glob};
 
 /// Number of elements examined per call without COUNT.
 pub const COUNT_DEFAULT: usize = 10;

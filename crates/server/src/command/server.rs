@@ -3,11 +3,10 @@
 use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
-use crate::doctor;
-use crate::info;
-use crate::process;
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, CONTAINER, FAST, LOADING, NOSCRIPT, STALE};
+use crate::{doctor, info};
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, CONTAINER, FAST, LOADING, NOSCRIPT, STALE};
+use settings::process;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
 
@@ -49,8 +48,8 @@ fn time(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
 fn lolwut(ctx: &mut Ctx<'_, '_>, _args: Args<'_>) {
     let text = format!(
         "   \\ | /\n --=(o)=--   one day is enough\n   / | \\\n     |\n     '\n\nMayfly ver. {} (redis ver. {})\n",
-        crate::version::VERSION,
-        crate::version::REDIS_VERSION
+        settings::version::VERSION,
+        settings::version::REDIS_VERSION
     );
     ctx.reply.verbatim("txt", text.as_bytes());
 }

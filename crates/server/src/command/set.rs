@@ -7,12 +7,12 @@ mod member;
 mod random;
 
 use super::element_ttl::family;
-use super::lifetime::{Base, Unit};
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
-use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
+use engine::lifetime::{Base, Unit};
+use session::spec::Keys;
+use session::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 use store::Set;
 
 /// Table of this family's commands.

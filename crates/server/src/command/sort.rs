@@ -4,13 +4,13 @@
 mod request;
 
 use super::permission::may_read_all;
-use super::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::{Ctx, Spec};
-use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
+use engine::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use request::Request;
+use session::spec::Keys;
+use session::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
 use std::cmp::Ordering;
 use store::{Class, End, Key, Kind, List, Scene, View};
 use wire::Args;

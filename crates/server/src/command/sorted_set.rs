@@ -14,12 +14,12 @@ pub mod result;
 mod scan;
 
 use super::element_ttl::family;
-use super::lifetime::{Base, Unit};
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
-use crate::spec::Keys;
-use crate::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
+use engine::lifetime::{Base, Unit};
+use session::spec::Keys;
+use session::spec::flag::{BLOCKING, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 use store::SortedSet;
 
 /// Table of this family's commands.

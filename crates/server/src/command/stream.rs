@@ -12,12 +12,12 @@ mod read;
 mod remove;
 mod reply;
 
-use super::lifetime::{Base, Unit};
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::Spec;
-use crate::spec::Keys;
-use crate::spec::flag::{BLOCKING, CONTAINER, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
+use engine::lifetime::{Base, Unit};
+use session::spec::Keys;
+use session::spec::flag::{BLOCKING, CONTAINER, DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

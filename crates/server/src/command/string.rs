@@ -12,8 +12,8 @@ pub mod set;
 use super::table::{commands, on_slab};
 use super::work;
 use crate::context::{Spec, on_both};
-use crate::spec::Keys;
-use crate::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
+use session::spec::Keys;
+use session::spec::flag::{DENYOOM, FAST, MOVABLE_KEYS, READONLY, WRITE};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {

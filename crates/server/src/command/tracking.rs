@@ -1,17 +1,16 @@
 //! The subcommands of CLIENT for caches of clients (TRACKING, CACHING, TRACKINGINFO, GETREDIR), and
 //! MONITOR.
 
-use super::refusal::OUT_OF_MEMORY;
 use super::table::commands;
-use crate::clients;
-use crate::config::Id;
 use crate::context::{Chosen, Ctx, Run, Spec};
-use crate::monitor;
-use crate::session::Session;
-use crate::spec::Keys;
-use crate::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::state::Server;
-use crate::tracking::{Mode, PREFIXES_MAX, TrackingOptions};
+use engine::refusal::OUT_OF_MEMORY;
+use session::session::Session;
+use session::spec::Keys;
+use session::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
+use session::tracking::{Mode, PREFIXES_MAX, TrackingOptions};
+use session::{clients, monitor};
+use settings::Id;
 use std::sync::Arc;
 use store::{Tick, View};
 use wire::Args;

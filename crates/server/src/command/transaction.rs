@@ -7,20 +7,21 @@
 
 use super::inner::{Caller, at_one_instant};
 use super::table::commands;
-use super::tracking;
-use super::work;
-use crate::clients;
-use crate::command::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
-use crate::config::Id;
+use super::{tracking, work};
 use crate::context::{Ctx, Run, Spec, Work};
-use crate::pubsub::QUEUED_MAX;
-use crate::queue::Transaction;
 use crate::saving::work::refuses_writes;
-use crate::session::Session;
-use crate::spec::flag::{FAST, KEEPS, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE};
-use crate::spec::{Keys, SpecIndex, flag};
 use crate::state::Server;
-use crate::watches::AT_ONCE_MAX;
+use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
+use session::clients;
+use session::pubsub::QUEUED_MAX;
+use session::queue::Transaction;
+use session::session::Session;
+use session::spec::flag::{
+    self, FAST, KEEPS, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE,
+};
+use session::spec::{Keys, SpecIndex};
+use session::watches::AT_ONCE_MAX;
+use settings::Id;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::number::parse_i64;

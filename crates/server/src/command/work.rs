@@ -4,9 +4,9 @@
 //! arguments alone say, because it is called with every command. The unit is an element, or 512
 //! bytes of a string.
 
-use crate::config::Id;
 use crate::context::{Probe, Spec, Work};
 use crate::state::Server;
+use settings::Id;
 use store::{Key, View};
 use wire::Args;
 use wire::number::parse_i64;

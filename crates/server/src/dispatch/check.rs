@@ -3,17 +3,17 @@
 
 use super::Executor;
 use super::steps::checked_at_once;
-use crate::acl::log::Context;
-use crate::clock::Moment;
 use crate::command;
 use crate::command::permission::check_rights;
-use crate::command::refusal::{LOADING, NO_PRIMARY};
-use crate::config::Id;
 use crate::context::{Chosen, Spec, Work};
-use crate::logins::Admission;
-use crate::session::Session;
-use crate::spec::{Keys, flag};
 use crate::state::Server;
+use engine::refusal::{LOADING, NO_PRIMARY};
+use session::acl::log::Context;
+use session::clock::Moment;
+use session::logins::Admission;
+use session::session::Session;
+use session::spec::{Keys, flag};
+use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::{Args, Protocol, Reply};
 

@@ -1,5 +1,5 @@
 //! Long commands: deciding whether a command is one, running it on the thread for long commands,
-//! and putting its values back. See [`crate::long`] for the whole.
+//! and putting its values back. See [`session::long`] for the whole.
 //!
 //! # The feed beside a long command
 //!
@@ -26,24 +26,24 @@
 use super::shards::{lock_for, wake_owners};
 use super::steps::Steps;
 use super::{Engine, Executor, context, is_late, publish};
-use crate::blocking;
 use crate::command::effects::{self, Ran, ReplyAt};
-use crate::command::refusal::OUT_OF_MEMORY;
 use crate::command::{self, tracking, work};
-use crate::config::Id;
 use crate::context::{Spec, Work};
-use crate::locks::{Locks, Room, lock, lock_now, make_room};
-use crate::long::{Job, Task};
-use crate::memcached;
-use crate::message::Message;
-use crate::queue::OwnedCall;
-use crate::replication::{READ_ONLY, role};
-use crate::saving;
-use crate::session::Session;
-use crate::spec::{Keys, flag};
+use crate::replication::role;
+use crate::saving::work::lend;
 use crate::state::Server;
-use crate::tracking::TrackingOptions;
-use crate::waiting::BlockingState;
+use crate::{blocking, memcached};
+use durability::replication::READ_ONLY;
+use engine::refusal::OUT_OF_MEMORY;
+use session::locks::{Locks, Room, lock, lock_now, make_room};
+use session::long::{Job, Task};
+use session::message::Message;
+use session::queue::OwnedCall;
+use session::session::Session;
+use session::spec::{Keys, flag};
+use session::tracking::TrackingOptions;
+use session::waiting::BlockingState;
+use settings::Id;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -272,7 +272,7 @@ fn must_save_first<'v>(
         let key = server.keyspace.key(session.db, &args[index]);
         if !must && view.is_unsaved_large(&key) {
             // If another value is borrowed at present, this one is saved at a later attempt.
-            saving::work::lend(server, view, &key, session.info.worker);
+            lend(server, view, &key, session.info.worker);
             must = true;
         }
     });
@@ -501,7 +501,7 @@ impl<'s> Executor<'s> {
         self.end_lease(view, &locks);
     }
 
-    /// Does what follows the end of each reservation of keys, when [`crate::long::Long::end`] was
+    /// Does what follows the end of each reservation of keys, when [`session::long::Long::end`] was
     /// called: releases the locks, and serves the clients blocked on keys that were written
     /// meanwhile, but that also needed a reserved key.
     fn end_lease(&mut self, mut view: View<'s>, locks: &Locks) {

@@ -3,18 +3,18 @@
 
 use super::shards::{LockedShards, spare, wake_owners};
 use super::{BATCH_CALLS_MAX, Engine, Executor, WHOLE_FROM_CALLS, long, publish, segment};
-use crate::clock::Moment;
 use crate::command::effects;
-use crate::command::refusal::NO_PRIMARY;
-use crate::config::Id;
-use crate::engine::Strings;
-use crate::engine::slab::Slab;
-use crate::locks::{Locks, lock, lock_now};
 use crate::memcached::{self, Progress};
 use crate::saving::work::refuses_writes;
-use crate::session::Session;
 use crate::state::Server;
-use crate::stats::Counts;
+use engine::Strings;
+use engine::refusal::NO_PRIMARY;
+use engine::slab::Slab;
+use session::clock::Moment;
+use session::locks::{Locks, lock, lock_now};
+use session::session::Session;
+use session::stats::Counts;
+use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Key, Keyspace, Tick, View};
 use wire::memcached::{Request, Verb};

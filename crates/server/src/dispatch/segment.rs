@@ -3,7 +3,7 @@
 use super::{Call, WHOLE_FROM_CALLS};
 use crate::command;
 use crate::context::KeyMemo;
-use crate::engine::segment::Handle;
+use engine::segment::Handle;
 use segment::Key;
 use wire::Span;
 

@@ -2,11 +2,11 @@
 
 use crate::command;
 use crate::context::{KeyMemo, Spec};
-use crate::locks::Locks;
-use crate::session::Session;
-use crate::spec::Keys;
 use crate::state::Server;
-use crate::watches::AT_ONCE_MAX;
+use session::locks::Locks;
+use session::session::Session;
+use session::spec::Keys;
+use session::watches::AT_ONCE_MAX;
 use store::{Tick, View};
 use wire::Args;
 

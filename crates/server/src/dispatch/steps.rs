@@ -12,14 +12,15 @@ mod pieces;
 
 use self::pieces::Pieces;
 use super::{Call, Engine, Executor, Step};
-use crate::acl::log::Context;
 use crate::command;
 use crate::command::key::scan::list_names;
 use crate::command::permission::check_rights;
 use crate::context::{Spec, Work};
-use crate::pubsub::{self, Space};
-use crate::queue::OwnedCall;
-use crate::session::{ReplyMode, Session};
+use engine::STEP_BYTES;
+use session::acl::log::Context;
+use session::pubsub::{self, Space};
+use session::queue::OwnedCall;
+use session::session::{ReplyMode, Session};
 use std::ops::Range;
 use std::time::Instant;
 use wire::{Args, Output, Reply, Span};
@@ -28,10 +29,6 @@ use wire::{Args, Output, Reply, Span};
 pub const KEYS_PER_STEP: usize = 1024;
 /// Number of bytes of a command from which on it runs in steps on the segment engine.
 const LARGE_BYTES: usize = 1 << 20;
-/// Number of bytes after which a step of MGET or MSET ends on the segment engine. It exceeds them
-/// by one value at most, which is smaller than a segment. The first write to the pages of a segment
-/// or of a reply costs more than the copy: 2.5 ms per MiB in a virtual machine.
-pub const STEP_BYTES: usize = 256 << 10;
 /// Maximum number of bytes of the header of an array.
 const HEADER_BYTES: usize = 24;
 

@@ -8,8 +8,8 @@ mod names;
 mod replayed;
 
 use super::*;
-use crate::clock::Clock;
-use crate::config::{Config, Value};
+use session::clock::Clock;
+use settings::{Config, Value};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -165,12 +165,12 @@ fn an_exec_that_is_refused_ends_the_transaction() {
         .config
         .put(Id::ReplicaServeStale, &Value::Number(0));
     bench.table(&[("multi", "+OK"), ("get k", "+QUEUED")]);
-    bench.server.replication.set_replica(true);
+    bench.server.replication.is_replica.store(true, Relaxed);
     bench.table(&[(
         "exec",
         "-EXECABORT Transaction discarded because of: MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     )]);
-    bench.server.replication.set_replica(false);
+    bench.server.replication.is_replica.store(false, Relaxed);
     bench.table(&[("get k", "$-1")]);
 }
 
@@ -540,7 +540,7 @@ fn debug_needs_the_setting_that_allows_it() {
             .say("config set enable-debug-command yes")
             .contains("immutable")
     );
-    let param = crate::config::find("enable-debug-command").expect("a setting");
+    let param = settings::find("enable-debug-command").expect("a setting");
     for (word, expected) in [("yes", "+OK"), ("local", "+OK"), ("no", refused)] {
         bench.server.config.set(param, word).expect("a word");
         bench.table(&[("debug sleep 0", expected)]);
@@ -618,7 +618,7 @@ fn command_describes_subcommands_and_the_access_to_keys() {
 fn set_up(settings: &[(&str, &str)]) -> Bench {
     let config = Config::default();
     for (name, value) in settings {
-        let param = crate::config::find(name).expect("a setting");
+        let param = settings::find(name).expect("a setting");
         config.set(param, value).expect("a value that fits");
     }
     Bench {
@@ -719,7 +719,7 @@ fn the_number_of_databases_can_be_configured() {
         ("set a 1", "+OK"),
         ("swapdb 0 1", refused),
     ]);
-    let param = crate::config::find("databases").expect("a setting");
+    let param = settings::find("databases").expect("a setting");
     for wrong in ["0", "257", "x"] {
         assert!(Config::default().set(param, wrong).is_err(), "{wrong}");
     }

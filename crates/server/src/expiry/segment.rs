@@ -3,9 +3,9 @@
 //! The first worker sleeps until the earliest segment expires; other running workers then help.
 //! Every 100 ms each worker runs one round for evictions that its own writes may have started.
 
-use crate::slice::{Steps, slice};
 use crate::state::Server;
 use segment::Budget;
+use session::slice::{Steps, slice};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use store::Tick;

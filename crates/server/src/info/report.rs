@@ -1,16 +1,16 @@
 //! The source of facts for the rows of INFO. Facts that several rows need are read once per report.
 
-use crate::aof::AofFacts;
-use crate::clients::{ClientInfo, flag};
 use crate::context::Table;
-use crate::engine::segment::{Segments, learning};
-use crate::histogram::Summary;
-use crate::hotkeys::Results;
-use crate::process;
-use crate::replication::{PrimaryState, ReplicaState};
-use crate::saving::SavingFacts;
 use crate::state::Server;
-use crate::stats::{RatesNow, WorkerStats};
+use durability::aof::AofFacts;
+use durability::replication::{PrimaryState, ReplicaState};
+use durability::saving::SavingFacts;
+use engine::segment::{Segments, learning};
+use session::clients::{ClientInfo, flag};
+use session::histogram::Summary;
+use session::hotkeys::Results;
+use session::stats::{RatesNow, WorkerStats};
+use settings::process;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use store::{Census, Counters, DbFacts, ExpiryFacts, MemoryFacts, TTL_BINS, Tick};

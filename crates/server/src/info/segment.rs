@@ -5,8 +5,8 @@ use super::row::Exporter::Lacks;
 use super::row::Reason::{Distribution, Momentary, Repeats, Text};
 use super::row::Value::{self, Decimal, Lines};
 use super::row::{Export::Label, Export::No, Row, counter, gauge, row};
-use crate::engine::segment::learning::State;
 use ::segment::Stats;
+use engine::segment::learning::State;
 
 /// With the slab engine, only the first row is present.
 #[rustfmt::skip]

@@ -1,14 +1,15 @@
 //! Loads a snapshot file into the keyspace.
 
-use crate::clock::Clock;
 use crate::command::scripting::functions;
-use crate::config::{Config, Id};
-use crate::loading::Loading;
-use crate::loading::batch::{BYTES_MAX, Batch, Content, Entry, RAW_BYTES_MAX};
 use crate::loading::storing::{Failure, Storer};
 use crate::loading::threads::{EndOnDrop, Queue};
-use crate::replication::{EARLIEST, primary};
+use crate::replication::primary;
 use crate::state::Server;
+use durability::loading::Loading;
+use durability::loading::batch::{BYTES_MAX, Batch, Content, Entry, RAW_BYTES_MAX};
+use durability::replication::EARLIEST;
+use session::clock::Clock;
+use settings::{Config, Id};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Storing of what was read from a file.
 
 use crate::command::key::dump::Restored;
-use crate::loading::batch::{Batch, COUNT_MAX, Content, Entry};
 use crate::state::Server;
+use durability::loading::batch::{Batch, COUNT_MAX, Content, Entry};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Key, Keyspace, NewDeadline, Tick, View};
 

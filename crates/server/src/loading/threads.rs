@@ -5,9 +5,9 @@
 //! At most [`QUEUED_BYTES_MAX`] bytes and a batch are queued. Beyond them the reading thread stores
 //! batches, too, so that all threads are busy whichever part of the work is larger.
 
-use crate::loading::batch::Batch;
 use crate::loading::storing::{Failure, Storer};
 use crate::state::Server;
+use durability::loading::batch::Batch;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 

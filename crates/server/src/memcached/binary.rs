@@ -4,7 +4,7 @@
 use super::VERSION;
 use super::turn::Turn;
 use crate::command::connection::{Login, log_in};
-use crate::engine::items::{
+use engine::items::{
     CountError, CountRequest, Items, RemoveOutcome, RemoveRequest, StoreOutcome, StoreRequest,
     TouchOutcome,
 };

@@ -8,11 +8,11 @@
 
 use super::answers::{NO_NUMBER, OUT_OF_MEMORY, TOO_LARGE, WRONG_TYPE};
 use super::turn::Turn;
-use crate::command::lifetime::DeadlineChange;
-use crate::engine::items::{
+use engine::items::{
     CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, RemoveRequest,
     StoreOutcome, StoreRequest, TouchOutcome, seconds_until,
 };
+use engine::lifetime::DeadlineChange;
 use store::{ItemHead, Key, Tick};
 use wire::memcached::meta::{Item, OF_ARITHMETIC, OF_GET, item, letters, status};
 use wire::memcached::text::line;

@@ -4,14 +4,13 @@
 //! the moves of its LRU queues, is 0. So are the numbers of items that were evicted or expired
 //! without a read, which are not counted. Properties of its slab classes are left out.
 
-use super::admin::Dump;
+use super::VERSION;
+use super::admin::{self, Dump};
 use super::turn::{DATABASE, Progress, Turn};
-use super::{VERSION, admin};
-use crate::clients::flag;
-use crate::config::Id;
-use crate::process;
 use crate::state::Server;
-use crate::stats::Counts;
+use session::clients::flag;
+use session::stats::Counts;
+use settings::{Id, process};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Output;
@@ -346,7 +345,7 @@ fn detail(server: &Server, word: Option<&[u8]>, rows: &mut Rows<'_>) {
                 }
                 text.extend_from_slice(b"PREFIX ");
                 text.extend_from_slice(&prefix);
-                let crate::stats::PrefixCounts {
+                let session::stats::PrefixCounts {
                     gets,
                     hits,
                     sets,

@@ -3,10 +3,8 @@
 use super::VERSION;
 use super::answers::{NO_NUMBER, OUT_OF_MEMORY, TOO_LARGE, WRONG_TYPE};
 use super::turn::{Progress, Turn};
-use crate::command::lifetime::DeadlineChange;
-use crate::engine::items::{
-    CountError, CountRequest, Items, RemoveOutcome, StoreOutcome, TouchOutcome,
-};
+use engine::items::{CountError, CountRequest, Items, RemoveOutcome, StoreOutcome, TouchOutcome};
+use engine::lifetime::DeadlineChange;
 use wire::memcached::text::{line, number, value_head};
 use wire::memcached::{Mode, Verb};
 

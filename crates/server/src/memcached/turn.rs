@@ -1,15 +1,15 @@
 //! A request of memcached's protocol together with the state that its execution needs.
 
-use crate::clock::Moment;
-use crate::command::lifetime::DeadlineChange;
-use crate::config::Id;
-use crate::engine::items::{
+use crate::state::Server;
+use engine::items::{
     CountError, CountRequest, ItemFacts, Items, ReadFields, RemoveOutcome, StoreOutcome,
     StoreRequest, TouchOutcome,
 };
-use crate::session::Session;
-use crate::state::Server;
-use crate::stats::{Counts, PrefixEvent};
+use engine::lifetime::DeadlineChange;
+use session::clock::Moment;
+use session::session::Session;
+use session::stats::{Counts, PrefixEvent};
+use settings::Id;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use store::{ItemHead, Key, NewDeadline};
 use wire::memcached::{Expiration, KEY_BYTES_MAX, Mode, Request, decode_key};
@@ -29,7 +29,7 @@ pub enum Progress {
     /// CLIENT PAUSE holds it back. Nothing was written; the caller tries again later.
     Held,
     /// A long command works on one of its keys. Nothing was written; the caller tries again when
-    /// [`crate::long::Long::take_retry`] says so.
+    /// [`session::long::Long::take_retry`] says so.
     Waits,
     /// It authenticates the client and waits until this time, because of failures from the same
     /// address. Nothing was written; the caller tries again then.

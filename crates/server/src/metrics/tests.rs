@@ -1,9 +1,9 @@
 //! Tests of the page of metrics.
 
 use super::*;
-use crate::clock::Clock;
 use crate::command;
-use crate::config::{Config, find};
+use session::clock::Clock;
+use settings::{Config, find};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 

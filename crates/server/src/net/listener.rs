@@ -1,15 +1,15 @@
 //! Listening sockets: the configured addresses, and the checks of new connections.
 
-use crate::clients::Endpoint;
-use crate::config::{Config, Id, TABLE};
-use crate::message::{Port, PortProtocol};
-use crate::notices::Kind;
-use crate::restart::handover::{Handover, Place};
-use crate::restart::{Phase, Restart};
-use crate::socket::{Listener, LocalListener, NOT_A_SOCKET, Peer, Stream, socket_inode};
 use crate::state::Server;
+use durability::restart::handover::{Handover, Place};
+use durability::restart::{Phase, Restart};
 use mio::net::TcpListener;
 use mio::{Registry, Token};
+use session::clients::Endpoint;
+use session::message::{Port, PortProtocol};
+use session::notices::Kind;
+use session::socket::{Listener, LocalListener, NOT_A_SOCKET, Peer, Stream, socket_inode};
+use settings::{Config, Id, TABLE};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -480,7 +480,7 @@ fn refuse(stream: &mut Stream, port: Port, resp: &[u8], memcached: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::find;
+    use settings::find;
     use std::net::TcpStream;
 
     fn config(settings: &[(&str, &str)]) -> Config {

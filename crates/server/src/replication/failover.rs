@@ -16,9 +16,10 @@
 //! When the connection fails after the request was sent, nobody knows whether the replica has taken
 //! over. Then this server stays a replica and asks again, so that there are never two primaries.
 
-use super::{Failover, Phase, ReplicaState, role};
+use super::role;
 use crate::command::effects;
 use crate::state::Server;
+use durability::replication::{Failover, Phase, ReplicaState};
 use std::time::{Duration, Instant};
 
 /// Reply of a primary to the request to take over, which is that of Redis, too.
@@ -266,10 +267,10 @@ pub fn take_over(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::message::Subscriber;
-    use crate::replication::SnapshotForm;
+    use session::clock::Clock;
+    use session::message::Subscriber;
+    use session::session::SnapshotForm;
+    use settings::Config;
     use store::{NewDeadline, Tick};
 
     const NOW: u64 = 1_700_000_000_000;

@@ -1,12 +1,13 @@
 //! The server as a replica: the thread that follows the primary.
 
 use super::stream::{Stream, refusal};
-use super::{EARLIEST, PrimaryState, failover, removal, role};
-use crate::config::Id;
+use super::{failover, removal, role};
 use crate::dispatch::apply::Applier;
 use crate::loading::file::{self as snapshots, Begun, Origin};
-use crate::saving::{temporary, work as saving};
+use crate::saving::work as saving;
 use crate::state::Server;
+use durability::replication::{EARLIEST, ID_DIGITS, PrimaryState};
+use settings::{Id, temporary};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
@@ -189,7 +190,7 @@ impl<'s> Link<'s> {
 
     fn send(&mut self, words: &[&str]) -> io::Result<()> {
         let mut bytes = Vec::new();
-        crate::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
+        session::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
         self.stream.write_all(&bytes)
     }
 
@@ -350,7 +351,7 @@ impl<'s> Link<'s> {
 
     /// Receives a snapshot whose end is marked by bytes that the primary has chosen.
     fn receive_marked(&mut self, file: &mut File, mark: &[u8]) -> io::Result<()> {
-        if mark.len() != super::ID_DIGITS {
+        if mark.len() != ID_DIGITS {
             return Err(wrong("expected an end mark of 40 bytes".to_owned()));
         }
         let mut searched = 0;
@@ -588,9 +589,9 @@ fn flush_all(server: &Server) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::Config;
     use crate::replication::role;
+    use session::clock::Clock;
+    use settings::Config;
     use std::net::TcpListener;
 
     #[test]

@@ -1,16 +1,16 @@
 //! The server as a primary: accepting replicas, their snapshots, acknowledgements and limits.
 
-use super::waits::Wait;
-use super::{Announced, EARLIEST, ID_DIGITS, Phase, ReplicaState, SnapshotForm};
-use crate::clients::ClientInfo;
-use crate::clock::Moment;
 use crate::command::effects;
-use crate::config::{ClientClass, Config, Id};
-use crate::message::{Message, Subscriber};
-use crate::saving::Then;
-use crate::saving::queue::Plan;
-use crate::saving::temporary;
 use crate::state::Server;
+use durability::replication::waits::Wait;
+use durability::replication::{EARLIEST, ID_DIGITS, Phase, ReplicaState};
+use durability::saving::Then;
+use durability::saving::queue::Plan;
+use session::clients::ClientInfo;
+use session::clock::Moment;
+use session::message::{Message, Subscriber};
+use session::session::{Announced, SnapshotForm};
+use settings::{ClientClass, Config, Id, temporary};
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
@@ -406,7 +406,7 @@ fn backlog_without_replicas(server: &Server) -> u64 {
 /// Returns a random identifier of a history.
 pub fn new_id() -> String {
     let words: String = (0..3)
-        .map(|salt| format!("{:016x}", crate::random::chance(0x1d00 + salt)))
+        .map(|salt| format!("{:016x}", settings::random::chance(0x1d00 + salt)))
         .collect();
     words[..ID_DIGITS].to_owned()
 }

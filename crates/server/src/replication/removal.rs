@@ -31,9 +31,10 @@
 //! After [`FREES_AFTER`] without a connection, the replica removes by its own clock, and gives up
 //! its position in the history: it requests a snapshot when the primary is back.
 
+use super::primary;
 use super::stream::{Stream, refusal};
-use super::{ID_DIGITS, PrimaryState, primary};
 use crate::state::Server;
+use durability::replication::{ID_DIGITS, PrimaryState};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -178,7 +179,7 @@ fn wrong(text: &str) -> io::Error {
 
 fn send(connection: &mut BufReader<Stream>, words: &[&str]) -> io::Result<()> {
     let mut bytes = Vec::new();
-    crate::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
+    session::feed::put_command(&mut bytes, words.iter().map(|word| word.as_bytes()));
     connection.get_mut().write_all(&bytes)
 }
 

@@ -1,10 +1,11 @@
 //! The change between primary and replica.
 
-use super::{EARLIEST, PrimaryState, State, primary};
+use super::primary;
 use crate::blocking;
 use crate::command::effects;
-use crate::config::{Id, Value};
 use crate::state::Server;
+use durability::replication::{EARLIEST, PrimaryState, State};
+use settings::{Id, Value};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 

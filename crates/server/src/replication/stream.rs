@@ -1,10 +1,10 @@
 //! Connections to a primary, with TLS if `tls-replication` is set.
 
-use crate::config::Id;
 use crate::state::Server;
 use mio::{Events, Interest, Poll, Token};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
+use settings::Id;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};

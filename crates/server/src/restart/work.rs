@@ -1,10 +1,11 @@
 //! The sequence of a restart.
 
-use super::{IN_PROGRESS, NO_PROGRAM, Request};
-use crate::command::refusal::LOADING;
-use crate::engine::segment::Segments;
-use crate::saving::{Goal, Then, work};
+use crate::saving::work;
 use crate::state::Server;
+use durability::restart::{IN_PROGRESS, NO_PROGRAM, Phase, Request};
+use durability::saving::{Goal, Then};
+use engine::refusal::LOADING;
+use engine::segment::Segments;
 
 const STOPPING: &str = "ERR the server is stopping";
 const NOT_KEPT: &str = "ERR the segment engine keeps no keys over a restart without segment-file; SHUTDOWN NOSAVE RESTART restarts without them";
@@ -25,7 +26,7 @@ pub fn request(server: &Server, request: Request) -> Result<(), &'static str> {
     }
     if server.stops() || server.saving.stop_in_progress().is_some() {
         return match restart.phase() {
-            super::Phase::None => Err(STOPPING),
+            Phase::None => Err(STOPPING),
             _ => Err(IN_PROGRESS),
         };
     }

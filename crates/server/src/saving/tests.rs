@@ -1,12 +1,12 @@
 //! Tests of snapshots through commands, without sockets and threads.
 
 use super::work;
-use crate::clock::Clock;
-use crate::config::{Config, find};
 use crate::dispatch::exec;
-use crate::random::chance;
-use crate::session::Session;
 use crate::state::Server;
+use session::clock::Clock;
+use session::session::Session;
+use settings::random::chance;
+use settings::{Config, find};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;

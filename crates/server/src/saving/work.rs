@@ -1,18 +1,22 @@
 //! The work of the workers on snapshots: requesting, beginning and walking one, lending large
 //! values, and what follows its end.
 
-use super::phase::{Ended, Machine};
-use super::points::SavePoint;
-use super::queue::{Plan, Sink, Task, Written};
-use super::{FAILED_PAUSE, Goal, Position, RETRY_PAUSE, Then, WRITES_REFUSED, Waiting, temporary};
-use crate::aof::{WRITES_REFUSED as WRITES_REFUSED_BY_FILE, work as aof};
-use crate::command::refusal::LOADING;
-use crate::config::{Id, bytes_for_people};
-use crate::message::{Message, Subscriber};
-use crate::replication::{READ_ONLY, TOO_FEW_REPLICAS, primary};
-use crate::restart::Phase as RestartPhase;
-use crate::slice::slice;
+use crate::aof::work as aof;
+use crate::replication::primary;
 use crate::state::Server;
+use durability::aof::WRITES_REFUSED as WRITES_REFUSED_BY_FILE;
+use durability::replication::{READ_ONLY, TOO_FEW_REPLICAS};
+use durability::restart::Phase as RestartPhase;
+use durability::saving::phase::{Ended, Machine};
+use durability::saving::queue::{Plan, Sink, Task};
+use durability::saving::{
+    FAILED_PAUSE, Goal, Position, RETRY_PAUSE, Then, WRITES_REFUSED, Waiting,
+};
+use engine::refusal::LOADING;
+use session::message::{Message, Subscriber, Written};
+use session::slice::slice;
+use settings::points::SavePoint;
+use settings::{Id, bytes_for_people, temporary};
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -176,7 +180,7 @@ fn is_temporary(goal: Goal) -> bool {
 pub fn plan(server: &Server, now: Tick) -> Plan {
     let libraries = server.scripting.libraries.all();
     let fields = [
-        ("mayfly-ver", crate::version::VERSION.to_owned()),
+        ("mayfly-ver", settings::version::VERSION.to_owned()),
         ("redis-bits", "64".to_owned()),
         ("ctime", (now.0 / 1000).to_string()),
         ("used-mem", server.keyspace.published_bytes().to_string()),

@@ -7,11 +7,11 @@
 //! The thread reports each snapshot once to the first worker: when its file is complete, or when
 //! the file was given up. Tasks of other snapshots are ignored.
 
-use super::encode;
-use super::queue::{Plan, Task, Written};
-use super::{temporary, work};
-use crate::message::Message;
+use super::{encode, work};
 use crate::state::Server;
+use durability::saving::queue::{Plan, Task};
+use session::message::{Message, Written};
+use settings::temporary;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -1,16 +1,17 @@
 //! Client's side of TLS, for `mayfly ping`.
 
 use super::{certificates, private_key};
-use crate::config::words::NO_AUTHENTICATION;
-use crate::config::{Config, Id};
-use crate::files;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{AlertDescription as Alert, RootCertStore, SignatureScheme};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, StreamOwned};
+use rustls::{
+    AlertDescription as Alert, ClientConfig, ClientConnection, DigitallySignedStruct, Error,
+    RootCertStore, SignatureScheme, StreamOwned,
+};
+use settings::words::NO_AUTHENTICATION;
+use settings::{Config, Id, files};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! next change.
 
 use super::Tls;
-use crate::config::{Config, Id};
+use settings::{Config, Id};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Mutex;
@@ -86,7 +86,7 @@ pub fn run(tls: &Tls, config: &Config, change: &Mutex<()>, stops: impl Fn() -> b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::find;
+    use settings::find;
     use std::path::{Path, PathBuf};
     use std::time::UNIX_EPOCH;
 

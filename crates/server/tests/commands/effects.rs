@@ -2,10 +2,11 @@
 //! server at a much later time, must lead to the same keys.
 
 use crate::script::{Bench, START, Step, parse};
+use server::Server;
 use server::command::effects;
 use server::dispatch::apply::Applier;
-use server::feed::{ReaderId, Taken};
-use server::{Server, Session};
+use session::Session;
+use session::feed::{ReaderId, Taken};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

@@ -20,7 +20,7 @@ fn bench(threads: &str) -> Bench {
 }
 
 fn set_threads(bench: &Bench, threads: &str) {
-    let setting = server::config::find("load-threads").expect("the setting exists");
+    let setting = settings::find("load-threads").expect("the setting exists");
     let set = bench.server.config.set(setting, threads);
     set.expect("a valid value");
 }

@@ -4,9 +4,11 @@
 
 use crate::random::Random;
 use crate::script::{START, render};
-use server::clock::Clock;
-use server::config::{self, Config};
-use server::{Server, Session};
+use server::Server;
+use session::Session;
+use session::clock::Clock;
+use settings;
+use settings::Config;
 use store::Keyspace;
 use wire::Protocol;
 
@@ -73,7 +75,7 @@ fn run_with_full_memory(policy: &str, expiry: &str, seed: u64) -> u64 {
         seed,
     };
     let (clock, config) = (Clock::manual(START.0), Config::default());
-    let of_elements = config::find("element-expiry").expect("a setting of this name");
+    let of_elements = settings::find("element-expiry").expect("a setting of this name");
     config.set(of_elements, expiry).expect("an index");
     let server = Server::with_store(config, &options, 1, clock).expect("valid options");
     server.keyspace.set_notify(true);

@@ -5,7 +5,7 @@
 use crate::effects::keys_of;
 use crate::script::{Bench, START, expand_instants, words};
 use server::command;
-use server::spec::{Keys, flag};
+use session::spec::{Keys, flag};
 use std::collections::BTreeSet;
 use store::Tick;
 use wire::Protocol;

@@ -4,9 +4,11 @@
 
 use crate::memcached::answers_at;
 use crate::random::Random;
-use server::clock::Clock;
-use server::config::{self, Config};
-use server::{Server, Session, exec};
+use server::{Server, exec};
+use session::Session;
+use session::clock::Clock;
+use settings;
+use settings::Config;
 use store::Tick;
 
 const NOW: Tick = Tick(1_700_000_000_000);
@@ -26,7 +28,7 @@ const CHOSEN: &[&str] = &[
 fn server(engine: &str) -> Server {
     let config = Config::default();
     for (name, value) in [("engine", engine), ("threads", "1")] {
-        let param = config::find(name).expect("a setting of this name");
+        let param = settings::find(name).expect("a setting of this name");
         config.set(param, value).expect("a value that fits");
     }
     Server::new(config, Clock::manual(NOW.0)).expect("valid settings")

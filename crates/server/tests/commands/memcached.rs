@@ -1,12 +1,13 @@
 //! Batches of memcached requests without sockets. `tests/e2e/memcached.py` compares single requests
 //! with memcached itself.
 
-use server::Session;
-use server::clock::Clock;
-use server::config::Config;
+use server::Server;
 use server::dispatch::{Executor, exec};
 use server::memcached::Progress;
-use server::{Server, config};
+use session::Session;
+use session::clock::Clock;
+use settings;
+use settings::Config;
 use store::Tick;
 use wire::memcached::{Complaint, Limits, Parsed, Parser};
 use wire::{CutOff, Output};
@@ -20,7 +21,7 @@ fn server(threads: &str) -> Server {
 fn configured(settings: &[(&str, &str)]) -> Server {
     let config = Config::default();
     for (name, value) in settings {
-        let param = config::find(name).expect("a setting of this name");
+        let param = settings::find(name).expect("a setting of this name");
         config.set(param, value).expect("a value that fits");
     }
     Server::new(config, Clock::manual(NOW.0)).expect("valid settings")

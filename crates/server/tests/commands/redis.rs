@@ -8,7 +8,7 @@
 use crate::script::{Bench, Step, is_of_replaced, parse, render, sorted, words};
 use server::command::{bitmap, hash, hyperloglog, key, list, set, sort, sorted_set, string};
 use server::context::Spec;
-use server::spec::{Keys, flag};
+use session::spec::{Keys, flag};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

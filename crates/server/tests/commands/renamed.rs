@@ -5,11 +5,10 @@
 //! of the command, what is added to the append-only file, rights, delays and secrets.
 
 use crate::script::{self, Bench, START};
-use server::Server;
-use server::acl::sha256::{hex, sha256};
-use server::clock::Moment;
-use server::command;
-use server::spec::flag;
+use server::{Server, command};
+use session::acl::sha256::{hex, sha256};
+use session::clock::Moment;
+use session::spec::flag;
 use std::process::Command;
 use std::sync::LazyLock;
 use wire::Protocol;
@@ -80,7 +79,7 @@ fn every_command_has_another_name() {
 fn bench(settings: &[(&str, &str)]) -> Bench {
     let bench = Bench::new(Protocol::Resp2, START, 1);
     for (name, value) in settings {
-        let param = server::config::find(name).expect("a setting");
+        let param = settings::find(name).expect("a setting");
         bench.server.config.set(param, value).expect("valid");
     }
     bench.server.apply_password();

@@ -13,9 +13,10 @@
 //! events since the last such row, with the database appended if it is not 0: `g.del k @3`. Events
 //! of replaced values (`o.overwritten k`, `c.type_changed k`) are compared only if the row has one.
 
-use server::clock::Clock;
-use server::config::Config;
-use server::{Server, Session};
+use server::Server;
+use session::Session;
+use session::clock::Clock;
+use settings::Config;
 use store::{Class, Event, Tick};
 use wire::Protocol;
 
@@ -269,7 +270,7 @@ impl Bench {
         };
         let clock = Clock::manual(now.0);
         let config = Config::default();
-        let param = server::config::find("enable-debug-command").expect("the setting exists");
+        let param = settings::find("enable-debug-command").expect("the setting exists");
         config.set(param, "yes").expect("a valid value");
         let server = Server::with_store(config, &options, threads, clock);
         let server = server.expect("valid options");
@@ -288,7 +289,7 @@ impl Bench {
 
     /// Makes every command that may be a long one run as such.
     pub fn with_long_commands(self) -> Bench {
-        let param = server::config::find("long-command-threshold").expect("the setting exists");
+        let param = settings::find("long-command-threshold").expect("the setting exists");
         let set = self.server.config.set(param, "0");
         set.expect("a valid value");
         self

@@ -2,11 +2,13 @@
 //! without sockets.
 
 use super::memcached::answers_at;
-use server::clock::Clock;
-use server::config::Config;
 use server::dispatch::{Call, Executor};
 use server::expiry::ExpiryDriver;
-use server::{Server, Session, command, config, exec};
+use server::{Server, command, exec};
+use session::Session;
+use session::clock::Clock;
+use settings;
+use settings::Config;
 use std::time::Duration;
 use store::Tick;
 use wire::{Output, Span};
@@ -17,7 +19,7 @@ fn configured(settings: &[(&str, &str)]) -> Result<Server, String> {
     let config = Config::default();
     let engine = [("engine", "segment"), ("threads", "1")];
     for (name, value) in engine.iter().chain(settings) {
-        let param = config::find(name).expect("a setting of this name");
+        let param = settings::find(name).expect("a setting of this name");
         config.set(param, value).expect("a value that fits");
     }
     Server::new(config, Clock::manual(NOW))
@@ -306,7 +308,7 @@ fn incompatible_settings_are_refused_at_startup() {
     assert!(refused(&[("notify-keyspace-events", "Ex")]).contains("no event"));
     assert!(refused(&[("segment-size", "5000")]).contains("power of two"));
     let server = configured(&[]).expect("64 MB where none are given");
-    assert_eq!(server.config.number(config::Id::MaxMemory), 64 << 20);
+    assert_eq!(server.config.number(settings::Id::MaxMemory), 64 << 20);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn keys(bench: &Bench) -> Keys {
         });
         assert_eq!(end, 0, "one step lists all keys");
     }
-    let mut session = server::Session::new();
+    let mut session = session::Session::new();
     let mut keys = Keys::new();
     for (db, name) in names {
         session.db = db;

@@ -1,8 +1,8 @@
 //! A server with its own settings, and clients that read with a timeout.
 
-use server::clock::Clock;
-use server::config::{Config, find};
 use server::run::{self, Running};
+use session::clock::Clock;
+use settings::{Config, find};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Commands on single bits: GETBIT, SETBIT.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::Class;
 use wire::Args;
 use wire::number::parse_i64;

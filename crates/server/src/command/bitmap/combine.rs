@@ -1,7 +1,7 @@
 //! Bitwise combination of strings: BITOP.
 
-use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal, check_memory};
 use store::{Class, NewDeadline};
 use wire::Args;
 

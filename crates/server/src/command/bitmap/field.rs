@@ -1,8 +1,8 @@
 //! Integers of any width within a string: BITFIELD, BITFIELD_RO.
 
 use super::bit;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::Class;
 use wire::number::parse_i64;
 use wire::{Args, Reply};

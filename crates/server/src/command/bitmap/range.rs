@@ -1,7 +1,7 @@
 //! Commands on a range of bits: BITCOUNT, BITPOS.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use std::ops::Range;
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,7 +1,7 @@
 //! The form in which each command is added to the feed.
 
 use crate::command::table;
-use crate::spec::SpecIndex;
+use session::spec::SpecIndex;
 use std::sync::OnceLock;
 use wire::Args;
 

@@ -3,9 +3,9 @@
 //! each.
 
 use super::Timed;
-use crate::command::lifetime::{Base, Conditions, Unit, When, deadline, instant, is_past};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::{Base, Conditions, Unit, When, deadline, instant, is_past};
+use engine::refusal::{Answer, Refusal};
 use store::{Key, Scene, Tick};
 use wire::Args;
 use wire::number::parse_i64;

@@ -2,9 +2,9 @@
 
 use super::Timed;
 use super::family::{ABSENT, Outcome, publish_expiration, stored_deadline};
-use crate::command::lifetime::{Base, Unit, instant, is_past};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::{Base, Unit, instant, is_past};
+use engine::refusal::{Answer, Refusal};
 use store::{Hash, Key, Kind, Set, SortedSet, Tick};
 use wire::Args;
 

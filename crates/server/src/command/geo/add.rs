@@ -1,9 +1,9 @@
 //! GEOADD.
 
 use super::geohash::{Position, STEP_MAX};
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::sorted_set::add;
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use wire::Args;
 use wire::number::parse_f64;
 

@@ -1,9 +1,9 @@
 //! Positions of members: GEODIST, GEOHASH, GEOPOS.
 
 use super::geohash::Position;
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::sorted_set::access::read;
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use wire::{Args, Reply};
 
 /// Returns the number of metres of a unit.

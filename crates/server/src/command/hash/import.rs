@@ -1,9 +1,9 @@
 //! HIMPORT: hashes with the same fields, whose names are sent once.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::subcommand::{help, refuse_subcommand};
 use crate::context::Ctx;
-use crate::fieldsets::Flaw;
+use engine::refusal::{Answer, Refusal};
+use session::fieldsets::Flaw;
 use store::{Class, Hash, Kind};
 use wire::Args;
 

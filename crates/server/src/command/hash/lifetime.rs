@@ -6,9 +6,9 @@ use crate::command::element_ttl::Timed;
 use crate::command::element_ttl::family::{
     Outcome, instant_of, publish_expiration, stored_deadline,
 };
-use crate::command::lifetime::{Lifetime, When, is_past};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::{Lifetime, When, is_past};
+use engine::refusal::{Answer, Refusal};
 use store::{Class, Hash, Instants, Scene, Tick};
 use wire::Args;
 use wire::number::parse_i64;

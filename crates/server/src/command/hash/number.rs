@@ -1,12 +1,11 @@
 //! Arithmetic on fields: HINCRBY, HINCRBYFLOAT. They keep the fields' deadlines.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::string::number::sum;
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::Class;
-use wire::Args;
-use wire::LongDouble;
 use wire::number::{Text, parse_i64};
+use wire::{Args, LongDouble};
 
 /// `HINCRBY key field increment`
 pub fn hincrby(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {

@@ -1,7 +1,7 @@
 //! Fields in the order of their deadlines: HRANGEBYTTL.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{Hash, Scene, Tick};
 use wire::number::parse_i64;
 use wire::{Args, Protocol};

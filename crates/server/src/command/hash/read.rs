@@ -1,7 +1,7 @@
 //! Commands that read hashes: HGET, HMGET, HGETALL, HKEYS, HVALS, HLEN, HEXISTS, HSTRLEN.
 
-use crate::command::refusal::Answer;
 use crate::context::Ctx;
+use engine::refusal::Answer;
 use wire::Args;
 
 /// `HGET key field`

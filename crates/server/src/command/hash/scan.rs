@@ -1,9 +1,9 @@
 //! Commands that return some fields of a hash: HSCAN, HRANDFIELD.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
 use crate::context::Ctx;
-use crate::random::Random;
+use engine::refusal::{Answer, Refusal};
+use settings::random::Random;
 use wire::number::parse_i64;
 use wire::{Args, Protocol, Reply};
 

@@ -1,7 +1,7 @@
 //! Commands that change hashes: HSET, HMSET, HSETNX, HDEL.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::Class;
 use wire::Args;
 

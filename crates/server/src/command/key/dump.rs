@@ -4,9 +4,9 @@ mod stream;
 
 use self::stream::RestoredStream;
 pub(crate) use self::stream::stream_writer;
-use crate::command::refusal::{Answer, Refusal};
-use crate::config::Id;
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
+use settings::Id;
 use store::{
     AnyCollection, Class, End, Hash, Key, Kind, List, NewDeadline, Scene, Set, SortedSet, Tick,
     View,

@@ -1,10 +1,10 @@
 //! Commands on deadlines: EXPIRE, TTL, EXPIRETIME and their variants, and PERSIST.
 
 use crate::command::element_ttl::member;
-use crate::command::lifetime::{Base, Conditions, Unit, instant};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::Strings;
+use engine::Strings;
+use engine::lifetime::{Base, Conditions, Unit, instant};
+use engine::refusal::{Answer, Refusal};
 use store::Tick;
 use wire::Args;
 

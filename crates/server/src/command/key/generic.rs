@@ -1,8 +1,8 @@
 //! Commands on keys of any type: DEL, EXISTS, TYPE, TOUCH, RENAME, COPY, MOVE.
 
-use crate::command::refusal::{Answer, Refusal, check_memory};
 use crate::context::Ctx;
-use crate::engine::Strings;
+use engine::Strings;
+use engine::refusal::{Answer, Refusal, check_memory};
 use store::{Class, Kind};
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,7 +1,7 @@
 //! Commands on the representation of values: OBJECT, MEMORY USAGE.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{Encoding, EntryFacts, Key, Kind};
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,14 +1,13 @@
 //! Commands that list keys: KEYS, SCAN, RANDOMKEY, DBSIZE.
 
 use super::generic::kind_name;
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, COUNT_DEFAULT, selective};
 use crate::context::Ctx;
-use crate::engine::Strings;
-use crate::glob;
-use crate::random::Random;
+use engine::Strings;
+use engine::refusal::{Answer, Refusal};
+use settings::random::Random;
 use store::{Kind, View};
-use wire::{Args, Reply};
+use wire::{Args, Reply, glob};
 
 /// Number of keys that one step of KEYS examines.
 const KEYS_STEP: usize = 1024;

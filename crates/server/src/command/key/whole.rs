@@ -1,10 +1,10 @@
 //! Commands on whole databases: FLUSHDB, FLUSHALL, SWAPDB.
 
 use super::generic::database_at;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::Strings;
 use crate::saving::work::request_soon;
+use engine::Strings;
+use engine::refusal::{Answer, Refusal};
 use wire::Args;
 use wire::number::parse_i64;
 

@@ -1,6 +1,6 @@
 //! Parsers of arguments that several commands on lists have.
 
-use crate::command::refusal::Refusal;
+use engine::refusal::Refusal;
 use store::End;
 use wire::number::parse_i64;
 

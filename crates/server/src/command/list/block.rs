@@ -3,9 +3,9 @@
 
 use super::arguments::end;
 use super::pop::{PopRequest, move_element, pop_into};
-use crate::command::lifetime::timeout_ms;
-use crate::command::refusal::Answer;
 use crate::context::Ctx;
+use engine::lifetime::timeout_ms;
+use engine::refusal::Answer;
 use store::{End, Kind};
 use wire::Args;
 

@@ -2,9 +2,9 @@
 
 use super::arguments::{end, push_event};
 use super::pop::pop_event;
-use crate::command::lifetime::timeout_ms;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::timeout_ms;
+use engine::refusal::{Answer, Refusal};
 use store::{Class, End, Kind};
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,8 +1,8 @@
 //! Commands that take elements from the ends of lists: LPOP, RPOP, LMPOP, LMOVE, RPOPLPUSH.
 
 use super::arguments::{end, push_event};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{Class, End, Key, Kind};
 use wire::number::parse_i64;
 use wire::{Args, Reply};

@@ -1,8 +1,8 @@
 //! Commands that read lists: LLEN, LINDEX, LRANGE, LPOS.
 
 use super::arguments::{integer, place, range};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{End, Key, List};
 use wire::number::parse_i64;
 use wire::{Args, Reply};

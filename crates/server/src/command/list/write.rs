@@ -2,8 +2,8 @@
 //! LINSERT, LSET, LREM, LTRIM.
 
 use super::arguments::{integer, place, push_event, range};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{Class, End, Kind};
 use wire::Args;
 

@@ -2,16 +2,15 @@
 
 use super::host::{IdleHost, Origin, ScriptHost};
 use super::{call_in_script, key_count, kill, limits, memory_bytes, note_run};
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::subcommand::{help, refuse_subcommand};
-use crate::config::Id;
 use crate::context::Ctx;
-use crate::glob;
 use crate::state::Server;
+use engine::refusal::{Answer, Refusal};
 use script::{Library, LibraryMap};
+use settings::Id;
 use std::sync::Arc;
-use wire::Args;
 use wire::dump::{read_libraries, write_libraries};
+use wire::{Args, glob};
 
 /// Text of FUNCTION HELP.
 const HELP: &[&str] = &[

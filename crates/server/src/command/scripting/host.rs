@@ -1,19 +1,18 @@
 //! Commands that a running script calls.
 
-use crate::command;
 use crate::command::inner::Caller;
 use crate::command::permission::check;
-use crate::command::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
-use crate::command::work;
-use crate::config::Id;
+use crate::command::{self, work};
 use crate::context::{Chosen, Ctx};
-use crate::notices::Kind;
 use crate::saving::work::refuses_writes;
-use crate::spec::{SpecIndex, flag};
 use crate::state::Server;
+use engine::refusal::{BEYOND_LIMIT, OUT_OF_MEMORY};
 use log::Level;
 use rustix::time::{ClockId, clock_gettime};
 use script::Host;
+use session::notices::Kind;
+use session::spec::{SpecIndex, flag};
+use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use wire::{Args, Output, Protocol, Reply};

@@ -1,8 +1,8 @@
 //! Commands on several sets: SINTER, SUNION, SDIFF, SINTERSTORE, SUNIONSTORE, SDIFFSTORE,
 //! SINTERCARD.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{Class, Key, Kind, Scene, Set};
 use wire::number::parse_i64;
 use wire::{Args, Reply};

@@ -4,9 +4,9 @@ use crate::command::element_ttl::Timed;
 use crate::command::element_ttl::family::{
     Outcome, counted_names, instant_of, publish_expiration, stored_deadline,
 };
-use crate::command::lifetime::{Base, Lifetime, Unit, is_past};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::{Base, Lifetime, Unit, is_past};
+use engine::refusal::{Answer, Refusal};
 use store::{Class, Instants, Set, Tick};
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,8 +1,8 @@
 //! Commands that list members: SMEMBERS, SSCAN.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use wire::{Args, Reply};
 
 /// `SMEMBERS key`

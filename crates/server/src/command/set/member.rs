@@ -1,7 +1,7 @@
 //! Commands on single members: SADD, SREM, SMOVE, SISMEMBER, SMISMEMBER, SCARD.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{Class, Kind, Scene, Set};
 use wire::Args;
 

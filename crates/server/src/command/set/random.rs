@@ -1,10 +1,10 @@
 //! Commands that return random members: SPOP, SRANDMEMBER.
 
 use super::member::read;
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning;
 use crate::context::Ctx;
-use crate::random::Random;
+use engine::refusal::{Answer, Refusal};
+use settings::random::Random;
 use store::{Class, Key};
 use wire::number::parse_i64;
 use wire::{Args, Reply};

@@ -1,6 +1,6 @@
 //! Arguments of SORT.
 
-use crate::command::refusal::Refusal;
+use engine::refusal::Refusal;
 use std::ops::Range;
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,7 +1,7 @@
 //! Access to the sorted set under a key.
 
-use crate::command::refusal::Refusal;
 use crate::context::Ctx;
+use engine::refusal::Refusal;
 use store::{Class, Key, Scene, SortedSet};
 
 /// Calls `read` with the sorted set under a key. Publishes a miss and returns `None` if there is

@@ -1,7 +1,7 @@
 //! Commands that add members and change scores: ZADD, ZINCRBY.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::{Class, Scene, SortedSet};
 use wire::Args;
 use wire::number::parse_f64;

@@ -4,8 +4,8 @@
 use super::access;
 use super::reply::Listing;
 use super::result::{self, Entries};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use store::{Key, Kind};

@@ -1,6 +1,6 @@
 //! Parsers for ranges of scores and of members.
 
-use crate::command::refusal::Refusal;
+use engine::refusal::Refusal;
 use std::ops::Bound;
 use store::Interval;
 

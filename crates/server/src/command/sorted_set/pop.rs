@@ -4,9 +4,9 @@
 use super::access::change;
 use super::reply::Listing;
 use super::result::Entries;
-use crate::command::lifetime::timeout_ms;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::timeout_ms;
+use engine::refusal::{Answer, Refusal};
 use store::{Key, Kind};
 use wire::Args;
 use wire::number::parse_i64;

@@ -2,10 +2,10 @@
 
 use super::access::read;
 use super::reply::Listing;
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning;
 use crate::context::Ctx;
-use crate::random::Random;
+use engine::refusal::{Answer, Refusal};
+use settings::random::Random;
 use store::{Scene, SortedSet};
 use wire::Args;
 use wire::number::parse_i64;

@@ -2,11 +2,10 @@
 //! ZRANGESTORE.
 
 use super::access::read;
-use super::interval;
 use super::reply::Listing;
-use super::result;
-use crate::command::refusal::{Answer, Refusal};
+use super::{interval, result};
 use crate::context::{Ctx, Probe};
+use engine::refusal::{Answer, Refusal};
 use std::ops::Range;
 use store::{Interval, Scene, SortedSet};
 use wire::Args;

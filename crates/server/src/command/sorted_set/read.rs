@@ -3,8 +3,8 @@
 
 use super::access::read;
 use super::interval;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::Interval;
 use wire::Args;
 

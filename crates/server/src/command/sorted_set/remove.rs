@@ -3,8 +3,8 @@
 use super::access::change;
 use super::interval;
 use super::range::ranks_of;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::{Ctx, Probe};
+use engine::refusal::{Answer, Refusal};
 use std::ops::Range;
 use store::{Scene, SortedSet};
 use wire::Args;

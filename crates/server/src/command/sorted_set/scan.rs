@@ -1,9 +1,9 @@
 //! Iteration over members: ZSCAN.
 
 use super::access::read;
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::scanning::{self, Options};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use wire::number::Text;
 use wire::{Args, Reply};
 

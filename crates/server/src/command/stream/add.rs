@@ -3,9 +3,9 @@
 use super::arguments::{integer, plain_id, references};
 use super::reply;
 use crate::command::element_ttl::family::{instant_of, stored_deadline};
-use crate::command::lifetime::{Base, Unit};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::{Base, Unit};
+use engine::refusal::{Answer, Refusal};
 use store::stream::{References, StreamId, Trim, TrimTo, Trimmed};
 use store::{Class, Instants, Scene, Stream, Tick};
 use wire::Args;

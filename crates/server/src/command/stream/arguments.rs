@@ -1,6 +1,6 @@
 //! Parsers of arguments that several commands on streams have.
 
-use crate::command::refusal::Refusal;
+use engine::refusal::Refusal;
 use store::stream::{References, StreamId};
 use wire::Args;
 use wire::number::{parse_i64, parse_u64};

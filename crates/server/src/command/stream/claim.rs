@@ -3,8 +3,8 @@
 use super::arguments::{plain_id, start};
 use super::read::consumer_of;
 use super::reply::{self, no_key_or_group};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::Key;
 use store::stream::{Claim, Claimed, ConsumerIndex, StreamId};
 use wire::number::parse_i64;

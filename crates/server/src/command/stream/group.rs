@@ -2,9 +2,9 @@
 
 use super::arguments::{id, id_or_end, integer, plain_id};
 use super::reply::no_group;
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::subcommand::{help, refuse_subcommand};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::stream::{StreamFacts, StreamId};
 use store::{Class, Key};
 use wire::Args;

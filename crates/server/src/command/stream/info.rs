@@ -3,9 +3,9 @@
 use super::arguments::{count, integer, plain_id};
 use super::range::write_entries;
 use super::reply::{self, no_group};
-use crate::command::refusal::{Answer, Refusal};
 use crate::command::subcommand::{help, refuse_subcommand};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::stream::{
     Consumer, ConsumerIndex, Expired, Group, IDEMPOTENCE_SECONDS, IDEMPOTENCE_SIZE, StreamId,
 };

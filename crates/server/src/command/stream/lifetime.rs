@@ -3,9 +3,9 @@
 use super::add::max_age;
 use super::arguments::plain_id;
 use crate::command::element_ttl::family;
-use crate::command::lifetime::{Base, Unit};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::{Base, Unit};
+use engine::refusal::{Answer, Refusal};
 use store::{Class, Stream};
 use wire::Args;
 

@@ -2,8 +2,8 @@
 
 use super::arguments::{count, end, ids, integer, start};
 use super::reply::{self, no_key_or_group};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::stream::{Expired, Group, Pending, StreamId};
 use wire::{Args, Reply};
 

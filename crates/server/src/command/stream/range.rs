@@ -2,8 +2,8 @@
 
 use super::arguments::{count, end, start};
 use super::reply;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use store::stream::Entry;
 use wire::{Args, Reply};
 

@@ -4,10 +4,10 @@
 use super::arguments::{count, plain_id};
 use super::range::write_entries;
 use super::reply;
-use crate::command::lifetime::whole_timeout_ms;
-use crate::command::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use crate::command::work;
 use crate::context::{Ctx, Probe};
+use engine::lifetime::whole_timeout_ms;
+use engine::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use store::stream::{ConsumerIndex, Delivery, Entry, StreamId};
 use store::{Class, Key, Kind, Scene, Stream, Tick};
 use wire::number::Text;

@@ -1,8 +1,8 @@
 //! Commands that delete entries: XDEL, XDELEX, XACKDEL.
 
 use super::arguments::{CountedIds, ids};
-use crate::command::refusal::Answer;
 use crate::context::Ctx;
+use engine::refusal::Answer;
 use store::Class;
 use store::stream::{References, Removed};
 use wire::Args;

@@ -1,7 +1,7 @@
 //! Replies that several commands on streams have.
 
-use crate::command::refusal::Answer;
 use crate::context::Ctx;
+use engine::refusal::Answer;
 use store::stream::{Entry, StreamId};
 use wire::Reply;
 use wire::number::Text;

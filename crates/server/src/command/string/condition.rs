@@ -1,8 +1,8 @@
 //! DIGEST and DELEX.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::condition::{Comparison, digest_of};
+use engine::condition::{Comparison, digest_of};
+use engine::refusal::{Answer, Refusal};
 use store::Class;
 use wire::Args;
 

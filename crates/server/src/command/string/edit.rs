@@ -1,8 +1,8 @@
 //! Commands that change a part of a string: APPEND, SETRANGE.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::Strings;
+use engine::Strings;
+use engine::refusal::{Answer, Refusal};
 use store::Class;
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,9 +1,9 @@
 //! Commands that read strings: GET, MGET, STRLEN, GETRANGE, and those that also change the key.
 
-use crate::command::lifetime::Lifetime;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::Strings;
+use engine::Strings;
+use engine::lifetime::Lifetime;
+use engine::refusal::{Answer, Refusal};
 use store::NewDeadline;
 use wire::Args;
 use wire::number::parse_i64;

@@ -1,13 +1,12 @@
 //! INCREX: increments a counter within bounds and sets its deadline, for rate limits and quotas.
 
-use crate::command::lifetime::{DeadlineChange, Lifetime};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::lifetime::{DeadlineChange, Lifetime};
+use engine::refusal::{Answer, Refusal};
 use std::cmp::Ordering;
 use store::{Class, Key, NewDeadline, Tick};
-use wire::LongDouble;
 use wire::number::{Text, parse_i64};
-use wire::{Args, Protocol};
+use wire::{Args, LongDouble, Protocol};
 
 /// An integer or a floating-point number, according to the command's options.
 #[derive(Clone, Copy, Debug)]

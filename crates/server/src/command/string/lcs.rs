@@ -3,8 +3,8 @@
 //! The table of lengths takes four bytes per pair of positions while the command runs. Two values
 //! whose table would exceed the maximum size of one value are refused, as in Redis.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
+use engine::refusal::{Answer, Refusal};
 use wire::Args;
 use wire::number::parse_i64;
 use wire::request::BULK_BYTES_MAX;

@@ -1,11 +1,11 @@
 //! Commands that store several strings: MSET, MSETNX, MSETEX.
 
 use super::set::FOREVER;
-use crate::command::lifetime::Lifetime;
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::Strings;
-use crate::engine::condition::Condition;
+use engine::Strings;
+use engine::condition::Condition;
+use engine::lifetime::Lifetime;
+use engine::refusal::{Answer, Refusal};
 use store::NewDeadline;
 use wire::Args;
 use wire::number::parse_i64;

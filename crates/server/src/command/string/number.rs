@@ -1,12 +1,11 @@
 //! Commands on strings that hold numbers: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
 
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::Strings;
+use engine::Strings;
+use engine::refusal::{Answer, Refusal};
 use store::{Class, Key, NewDeadline};
-use wire::Args;
-use wire::LongDouble;
 use wire::number::parse_i64;
+use wire::{Args, LongDouble};
 
 /// `INCR key`
 pub fn incr<E: Strings>(ctx: &mut Ctx<'_, '_, E>, args: Args<'_>) -> Answer {

@@ -1,10 +1,10 @@
 //! Commands that store a string: SET, SETNX, SETEX, PSETEX, GETSET.
 
-use crate::command::lifetime::{Base, DeadlineChange, Lifetime, Unit};
-use crate::command::refusal::{Answer, Refusal};
 use crate::context::Ctx;
-use crate::engine::Strings;
-use crate::engine::condition::Condition;
+use engine::Strings;
+use engine::condition::Condition;
+use engine::lifetime::{Base, DeadlineChange, Lifetime, Unit};
+use engine::refusal::{Answer, Refusal};
 use store::NewDeadline;
 use wire::Args;
 

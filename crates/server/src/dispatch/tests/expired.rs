@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::memcached::Progress;
-use crate::saving::HoldsWrites;
+use durability::saving::HoldsWrites;
 use wire::memcached::{Limits, Parsed, Parser};
 
 const MEMBERS: usize = 10_000;

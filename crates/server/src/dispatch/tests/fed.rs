@@ -1,7 +1,7 @@
 //! Effects of commands in the feed.
 
 use super::*;
-use crate::feed::Taken;
+use session::feed::Taken;
 use std::time::Duration;
 
 /// Runs commands with the feed on. Returns what they have added, a command in a line.

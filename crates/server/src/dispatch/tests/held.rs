@@ -1,11 +1,11 @@
 //! Commands whose shards are released and locked again because memory is full.
 
 use super::*;
-use crate::clients::{ClientInfo, Endpoint};
-use crate::config::find;
-use crate::message::{Message, Subscriber};
-use crate::saving::HoldsWrites;
-use crate::waiting::BlockingState;
+use durability::saving::HoldsWrites;
+use session::clients::{ClientInfo, Endpoint};
+use session::message::{Message, Subscriber};
+use session::waiting::BlockingState;
+use settings::find;
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -122,7 +122,7 @@ fn a_write_is_refused_if_the_server_becomes_a_replica_while_it_makes_room() {
         for line in before {
             run(&server, &mut session, line);
         }
-        let change = |server: &Server| server.replication.set_replica(true);
+        let change = |server: &Server| server.replication.is_replica.store(true, Relaxed);
         let (outcome, mut reply) = run_late(&server, &mut session, words, change);
         if outcome == Outcome::Held {
             let (outcome, again) = run(&server, &mut session, words);

@@ -2,8 +2,8 @@
 //! rights that a client has then.
 
 use super::*;
-use crate::acl::log::Context;
 use crate::memcached::Progress;
+use session::acl::log::Context;
 use wire::memcached::{Limits, Parsed, Parser};
 
 /// Returns the packet of an authentication by SASL.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::dispatch::check::{BLOCKING_KEYS_MAX, KEYLESS_ARGUMENTS_MAX};
-use crate::pubsub::{AT_ONCE_MAX, QUEUED_MAX, Space};
-use crate::tracking::PREFIXES_MAX;
+use session::pubsub::{AT_ONCE_MAX, QUEUED_MAX, Space};
+use session::tracking::PREFIXES_MAX;
 
 /// More subscriptions than a step adds or removes.
 const MANY: usize = 3 * AT_ONCE_MAX + 5;
@@ -54,7 +54,7 @@ fn a_step_adds_a_bounded_number_of_subscriptions() {
         spans.push(Span { start, len });
         bytes.extend_from_slice(word.as_bytes());
     }
-    let call = crate::queue::OwnedCall::new(index, bytes, 0, spans);
+    let call = session::queue::OwnedCall::new(index, bytes, 0, spans);
     let mut executor = Executor::new(server, 0, server.clock.now());
     let mut out = Output::default();
     let begun = executor.begin_long(&mut bench.session, call, &mut out);
@@ -111,7 +111,7 @@ fn subscriptions_of_a_client_that_disconnects_are_removed_in_steps() {
 #[test]
 fn commands_that_can_block_accept_a_bounded_number_of_keys() {
     let mut bench = Bench::new();
-    bench.session.blocking_state = crate::waiting::BlockingState::MayBlock;
+    bench.session.blocking_state = session::waiting::BlockingState::MayBlock;
     let refusal =
         |name: &str| format!("-ERR '{name}' accepts at most {BLOCKING_KEYS_MAX} keys\r\n");
     let beyond = BLOCKING_KEYS_MAX + 1;

@@ -2,8 +2,8 @@
 
 use super::apply::Applier;
 use super::*;
-use crate::config::find;
 use crate::replication::role;
+use settings::find;
 
 /// Executes commands of a feed at the present time of the server, up to the first that cannot be
 /// executed.

@@ -4,8 +4,8 @@ use super::{Connection, Stop};
 use crate::dispatch::long::Begun;
 use crate::dispatch::steps::{Stepped, Steps};
 use crate::dispatch::{Call, Executor, after_reply};
-use crate::queue::OwnedCall;
-use crate::session::ReplyMode;
+use session::queue::OwnedCall;
+use session::session::ReplyMode;
 use wire::{Output, Span};
 
 /// A command that was taken out of the input and is not complete.

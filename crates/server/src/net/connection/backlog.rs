@@ -4,7 +4,7 @@
 //! slow subscribers at once that took 100 ms. Large pieces are shared with the other subscribers.
 
 use super::{Connection, SENT_PER_TURN, Scratch};
-use crate::message::Publication;
+use session::message::Publication;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, Write};
 use std::sync::Arc;
@@ -180,7 +180,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Source;
+    use session::message::Source;
 
     #[test]
     fn any_sequence_of_writes_sends_every_byte_once() {

@@ -1,13 +1,13 @@
 //! Input and output of a connection, encrypted if it uses TLS.
 
 use super::{Connection, Scratch};
-use crate::acl::log::{Context, Reason};
 use crate::command::permission;
-use crate::config::Id;
-use crate::config::words::{USER_BY_ALTERNATIVE_NAME, USER_BY_COMMON_NAME};
 use crate::net::tls::TlsStream;
-use crate::notices::Kind;
 use crate::state::Server;
+use session::acl::log::{Context, Reason};
+use session::notices::Kind;
+use settings::Id;
+use settings::words::{USER_BY_ALTERNATIVE_NAME, USER_BY_COMMON_NAME};
 use std::io::{self, ErrorKind, Read, Write};
 
 /// Maximum number of buffers of input that are discarded when a connection is closed.

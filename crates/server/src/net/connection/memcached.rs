@@ -2,10 +2,10 @@
 //! executes them.
 
 use super::{Connection, SPANS_KEPT_MAX, Scratch, Stop};
-use crate::config::Id;
 use crate::dispatch::{BATCH_CALLS_MAX, Executor};
 use crate::memcached::{Progress, refuse, refuse_unauthenticated};
 use crate::net::batch_item::{BatchItem, Content};
+use settings::Id;
 use wire::memcached::{Complaint, Limits, Parsed, Refusal, Request, Verb};
 use wire::{Output, Span};
 

@@ -1,13 +1,13 @@
 //! Memory of a connection: growth of its input, limits of its output, and the account of both.
 
 use super::{Connection, Scratch};
-use crate::clients::ClientInfo;
-use crate::clock::Moment;
 use crate::dispatch::Executor;
-use crate::freeing;
-use crate::notices::Kind;
-use crate::queue::Transaction;
 use crate::state::Server;
+use session::clients::ClientInfo;
+use session::clock::Moment;
+use session::freeing;
+use session::notices::Kind;
+use session::queue::Transaction;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::CutOff;
 use wire::output::{OUTPUT_BYTES_MAX, can_allocate};

@@ -1,9 +1,10 @@
 //! What is sent to a replica: its snapshot, then the feed.
 
 use super::{Connection, Next, Scratch};
-use crate::feed::Taken;
-use crate::replication::{Phase, primary};
+use crate::replication::primary;
 use crate::state::Server;
+use durability::replication::Phase;
+use session::feed::Taken;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

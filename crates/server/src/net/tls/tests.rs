@@ -1,9 +1,9 @@
 use super::*;
-use crate::config::{Config, find};
 use crate::tls::Tls;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use settings::{Config, find};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 //! `maxmemory-clients`.
 
 use super::Worker;
-use crate::clients::{ClientInfo, flag};
 use crate::dispatch::Executor;
-use crate::message::Message;
-use crate::notices::Kind;
+use session::clients::{ClientInfo, flag};
+use session::message::Message;
+use session::notices::Kind;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -2,17 +2,16 @@
 
 use super::{PERIODIC_INTERVAL, Worker};
 use crate::aof::work as aof;
-use crate::clock::Moment;
 use crate::command::{self, effects, tracking};
-use crate::config::Id;
 use crate::dispatch::Executor;
 use crate::doctor;
 use crate::net::connection::Next;
-use crate::notices::Kind;
-use crate::process;
 use crate::replication::{failover, primary};
 use crate::saving::work as saving;
 use crate::state::Server;
+use session::clock::Moment;
+use session::notices::Kind;
+use settings::{Id, process};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 

@@ -1,11 +1,11 @@
 //! Sending snapshots and the feed to replicas.
 
 use super::Worker;
-use crate::clock::Moment;
 use crate::dispatch::Executor;
 use crate::net::connection::Next;
 use crate::replication::primary;
 use crate::state::Server;
+use session::clock::Moment;
 use std::time::Duration;
 
 impl Worker {

@@ -1,13 +1,13 @@
 //! End of a worker: clients take the replies that wait for them, then their connections are closed.
 
 use super::{PERIODIC_INTERVAL, Worker};
-use crate::config::Id;
 use crate::dispatch::Executor;
-use crate::message::Message;
 use crate::net::connection::Next;
-use crate::replication::Phase;
 use crate::state::Server;
+use durability::replication::Phase;
 use mio::{Events, Interest, Token};
+use session::message::Message;
+use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! Tests of one worker that is stepped by hand, with a manual clock and clients over loopback.
 
 use super::*;
-use crate::clock::Clock;
-use crate::config::{Config, find};
-use crate::restart::handover::Handover;
+use durability::restart::handover::Handover;
+use session::clock::Clock;
+use settings::{Config, find};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream as Socket};
 
@@ -187,8 +187,8 @@ fn a_clock_jump_does_not_count_towards_the_soft_limit() {
     let mut bench = Bench::new(&server, listeners);
     let mut client = bench.client();
     bench.send(&mut client, "PING\r\n", "+PONG\r\n");
-    let mut message = crate::message::Publication::default();
-    message.push(crate::message::Source::Channel, b"", b"");
+    let mut message = session::message::Publication::default();
+    message.push(session::message::Source::Channel, b"", b"");
     let connection = bench.worker.connection(0).expect("it is the first");
     connection.deliver(&Arc::new(message));
     for jumps in [NOW, NOW + HOUR_MS, NOW - HOUR_MS] {

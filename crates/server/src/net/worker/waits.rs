@@ -2,10 +2,10 @@
 //! long command.
 
 use super::Worker;
-use crate::clock::Moment;
 use crate::dispatch::Executor;
-use crate::session::Session;
-use crate::waiting::{NEVER, Waiter};
+use session::clock::Moment;
+use session::session::Session;
+use session::waiting::{NEVER, Waiter};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::{Output, Reply};
 

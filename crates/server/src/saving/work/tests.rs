@@ -2,20 +2,20 @@
 //! puts in any order. Nothing runs in parallel, so that a failure can be repeated.
 
 use super::*;
-use crate::clients::Endpoint;
-use crate::clock::{Clock, Moment};
-use crate::config::find;
 use crate::dispatch::{Executor, exec};
-use crate::feed::Taken;
 use crate::loading::file::{self as loading, Origin};
 use crate::replication::primary::{Sync, accept};
 use crate::replication::role;
-use crate::saving::phase::{Phase, Request};
 use crate::saving::tests::{Folder, NOW, read, run};
 use crate::saving::writer::{self, SnapshotFile};
-use crate::session::Session;
-use crate::waiting::BlockingState;
+use durability::saving::phase::{Phase, Request};
 use proptest::prelude::*;
+use session::clients::Endpoint;
+use session::clock::{Clock, Moment};
+use session::feed::Taken;
+use session::session::Session;
+use session::waiting::BlockingState;
+use settings::find;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use store::{NewDeadline, Options};
@@ -454,7 +454,7 @@ fn a_stop_replaces_a_snapshot_whose_client_is_answered() {
         for kind in [Kind::Stop, Kind::ForcedStop] {
             for second in [Kind::Background, Kind::Save, Kind::Stop, Kind::ForcedStop] {
                 let mut world = with_request(kind, has_begun);
-                assert_eq!(world.request(second), Err(super::super::IN_PROGRESS));
+                assert_eq!(world.request(second), Err(durability::saving::IN_PROGRESS));
                 world.finish();
                 assert!(world.server.stops());
             }
@@ -662,7 +662,10 @@ fn snapshots_for_replicas_and_bases_are_not_cancelled_by_bgsave_cancel() {
         assert!(matches!(machine.cancel(), Ended::Nothing));
         let (epoch, _) = machine.begin(SHARDS).expect("a request");
         assert!(matches!(machine.cancel(), Ended::Nothing));
-        assert_eq!(machine.pass(epoch, 0), crate::saving::phase::Passed::Next);
+        assert_eq!(
+            machine.pass(epoch, 0),
+            durability::saving::phase::Passed::Next
+        );
     }
 }
 

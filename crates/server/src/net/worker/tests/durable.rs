@@ -3,9 +3,9 @@
 use super::*;
 use crate::command::effects;
 use crate::dispatch::apply::Applier;
-use crate::feed::Taken;
 use crate::replication::role;
-use crate::saving::HoldsWrites;
+use durability::saving::HoldsWrites;
+use session::feed::Taken;
 use store::Tick;
 use wire::{Args, Limits, Parsed, Parser};
 
@@ -29,7 +29,7 @@ pub(super) fn read_feed(server: &Server, reader: u64) -> Vec<u8> {
 pub(super) fn apply(applier: &mut Applier<'_>, line: &str, now: u64) {
     let mut input = Vec::new();
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    crate::feed::put_command(&mut input, words.into_iter());
+    session::feed::put_command(&mut input, words.into_iter());
     let (mut parser, mut spans) = (Parser::new(Limits::default()), Vec::new());
     let parsed = parser.parse(&mut input, &mut spans).expect("a command");
     assert!(matches!(parsed, Parsed::Command { .. }));

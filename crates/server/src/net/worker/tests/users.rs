@@ -186,8 +186,8 @@ fn memcached_needs_a_user_with_all_rights() {
     let mut session = Session::new();
     session.refresh(&server.acl);
     assert!(session.has_all_rights(&server.acl) && !server.acl.needs_login());
-    let rules = crate::acl::Rules {
-        catalog: &crate::acl::catalog::Catalog::of(crate::command::table()),
+    let rules = session::acl::Rules {
+        catalog: &session::acl::catalog::Catalog::of(crate::command::table()),
         has_all_channels: false,
     };
     server
