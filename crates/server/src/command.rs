@@ -7,7 +7,6 @@ pub mod bitmap;
 pub mod client;
 pub mod config;
 pub mod connection;
-mod containers;
 pub mod debug;
 pub mod effects;
 pub mod element_ttl;
@@ -82,7 +81,7 @@ pub fn table() -> &'static Table {
 
 /// Creates the table in which all commands have their own names.
 pub fn new_table() -> Table {
-    Table::new(FAMILIES, containers::SUBCOMMANDS)
+    Table::new(FAMILIES)
 }
 
 /// Gives commands other names, or removes those whose new name is empty, for the whole process.
@@ -125,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_renamed_command_is_found_by_its_new_name_only() {
-        let mut table = Table::new(FAMILIES, containers::SUBCOMMANDS);
+        let mut table = Table::new(FAMILIES);
         let config = table.lookup(b"config").expect("a command");
         table
             .rename("CONFIG", "Secret-Config")

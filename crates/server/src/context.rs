@@ -27,6 +27,21 @@ pub struct Run {
     pub segment: Segment,
     /// How much work the command is, if it can be much.
     pub work: Work,
+    /// Steps of the command in the segment engine, if it has some there.
+    pub segment_steps: Option<SegmentSteps>,
+    /// Position of the first element among the arguments of a command on a collection. `None` if it
+    /// follows the key, or FIELDS or MEMBERS and their number.
+    pub element: Option<u8>,
+}
+
+/// Steps in which the segment engine, which has no transactions, runs a command on many keys or
+/// with many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentSteps {
+    /// The command returns the value of each of its keys.
+    Read,
+    /// The command sets each of its keys to the argument after it.
+    Write,
 }
 
 /// How much work a command is. The unit is an element, or 512 bytes of a string.
@@ -50,6 +65,8 @@ pub enum Work {
     Names,
     /// The lengths of the strings under the keys, once a string is long enough to matter.
     Strings,
+    /// As [`Work::Strings`]; these strings are the reply.
+    RepliedStrings,
     /// The length of the value that is the second argument, if it has a mebibyte or more.
     Value,
     /// The result of this function. It is called with every command, so that it first checks what
@@ -117,6 +134,8 @@ impl Run {
             slab,
             segment,
             work,
+            segment_steps: None,
+            element: None,
         }
     }
 
@@ -130,6 +149,36 @@ impl Run {
     pub const fn of_strings(self) -> Run {
         let work = Work::Strings;
         Run { work, ..self }
+    }
+
+    /// Declares that a command replies with the strings under its keys, whose lengths are its work.
+    pub const fn of_replied_strings(self) -> Run {
+        let work = Work::RepliedStrings;
+        Run { work, ..self }
+    }
+
+    /// Declares that the segment engine reads many keys in steps.
+    pub const fn read_in_steps_on_segment(self) -> Run {
+        let segment_steps = Some(SegmentSteps::Read);
+        Run {
+            segment_steps,
+            ..self
+        }
+    }
+
+    /// Declares that the segment engine writes many keys in steps.
+    pub const fn written_in_steps_on_segment(self) -> Run {
+        let segment_steps = Some(SegmentSteps::Write);
+        Run {
+            segment_steps,
+            ..self
+        }
+    }
+
+    /// Declares at which position a command on a collection has its first element.
+    pub const fn with_element_at(self, position: u8) -> Run {
+        let element = Some(position);
+        Run { element, ..self }
     }
 
     /// Declares that a command's work is the length of the value that is its second argument.

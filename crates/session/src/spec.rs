@@ -1,8 +1,14 @@
-//! Specification of a command: name, arity, flags, keys, summary. The table finds a command by its
-//! name.
+//! Specification of a command: its row in the table without the code. The table finds a command by
+//! its name.
 //!
 //! The type of a command's code is a type parameter, so that modules below the commands can use
 //! this module.
+
+mod access;
+mod form;
+
+pub use access::{Access, Channels, Use, usage};
+pub use form::Form;
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -52,6 +58,17 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// The first argument.
+    pub const ONE: Keys = Keys::Range(1, 1, 1);
+
+    /// Whether some of the arguments may be keys.
+    pub const fn are_named(&self) -> bool {
+        !matches!(
+            self,
+            Keys::None | Keys::Whole | Keys::Queued | Keys::Watched
+        )
+    }
+
     /// Returns the number of keys in `args`.
     pub fn count(&self, args: Args<'_>) -> usize {
         let mut count = 0;
@@ -187,6 +204,12 @@ pub mod flag {
     /// the clients together hold more than their part of it.
     pub const KEEPS: u32 = 1 << 28;
 
+    /// Takes a time that neither its arguments nor its reply bound: it copies or hashes a stored
+    /// value, or concerns all subscribers, watched keys or subscriptions.
+    pub const UNBOUNDED: u32 = 1 << 29;
+    /// Not shown by MONITOR before it runs: it has passwords, or shows itself later (EXEC).
+    pub const SKIP_MONITOR: u32 = 1 << 30;
+
     /// Names of the flags in COMMAND's replies. Flags without a name are internal and not reported.
     pub const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),
@@ -206,6 +229,19 @@ pub mod flag {
     ];
 }
 
+/// Whether a row with these flags states the form of its effect: the command may write. A container
+/// leaves that to its subcommands.
+pub const fn needs_form(flags: u32) -> bool {
+    flags & (flag::WRITE | flag::MAY_WRITE) != 0 && flags & flag::CONTAINER == 0
+}
+
+/// Whether a row with these flags and keys states its access: the command uses keys or channels. A
+/// container leaves that to its subcommands.
+pub const fn needs_access(flags: u32, keys: Keys) -> bool {
+    let uses_some = keys.are_named() || flags & flag::PUBSUB != 0;
+    uses_some && flags & flag::CONTAINER == 0
+}
+
 /// One command.
 pub struct Spec<R> {
     /// Name in lower case.
@@ -216,12 +252,22 @@ pub struct Spec<R> {
     pub flags: u32,
     /// Positions of the keys.
     pub keys: Keys,
+    /// Use of the keys or channels. `None` if there are none, or for a container.
+    pub access: Option<Access>,
+    /// Form of the effect. `None` if the command only reads, or for a container.
+    pub form: Option<Form>,
     /// Group in COMMAND DOCS.
     pub group: &'static str,
+    /// Set of the ACL categories that do not follow from the flags. Its subcommands have them too.
+    pub categories: u32,
     /// Version of Redis that introduced the command, or the name of another server that has it.
     pub since: &'static str,
+    /// Arguments for COMMAND DOCS.
+    pub syntax: &'static str,
     /// Description for COMMAND DOCS, one line.
     pub summary: &'static str,
+    /// Subcommands, sorted by name.
+    pub subcommands: &'static [Subcommand],
     /// Function that executes the command. Its type is defined in a module above this one.
     pub run: R,
 }
@@ -267,8 +313,14 @@ pub struct Subcommand {
     pub flags: u32,
     /// Positions of the keys.
     pub keys: Keys,
+    /// Use of the keys; `None` if there are none.
+    pub access: Option<Access>,
+    /// Form of the effect; `None` if the subcommand only reads.
+    pub form: Option<Form>,
     /// Version of Redis that introduced the subcommand.
     pub since: &'static str,
+    /// Arguments for COMMAND DOCS.
+    pub syntax: &'static str,
     /// Description for COMMAND DOCS, one line.
     pub summary: &'static str,
 }
@@ -318,6 +370,18 @@ impl<R> Chosen<R> {
             .map_or(self.spec.flags, |(_, subcommand)| subcommand.flags)
     }
 
+    /// Returns the use of the keys or channels.
+    pub fn access(&self) -> Option<Access> {
+        self.subcommand
+            .map_or(self.spec.access, |(_, subcommand)| subcommand.access)
+    }
+
+    /// Returns the form of the effect; `None` if the call only reads.
+    pub fn form(&self) -> Option<Form> {
+        self.subcommand
+            .map_or(self.spec.form, |(_, subcommand)| subcommand.form)
+    }
+
     /// Whether the command and its subcommand may have `count` arguments, including the names.
     pub fn accepts(&self, count: usize) -> bool {
         self.spec.accepts(count)
@@ -336,7 +400,8 @@ pub struct Table<R: 'static> {
     slots: Vec<NameSlot>,
     /// Commands by the names of their specifications.
     own_names: HashMap<&'static str, SpecIndex>,
-    subcommands: &'static [Subcommand],
+    /// Subcommands of all containers, sorted by name.
+    subcommands: Vec<&'static Subcommand>,
 }
 
 /// Slots of the lookup table: a power of two, several times the number of commands.
@@ -367,13 +432,16 @@ const EMPTY_SLOT: NameSlot = NameSlot {
 };
 
 impl<R> Table<R> {
-    /// Creates the table of these families, in their order, with these subcommands.
+    /// Creates the table of these families, in their order, and of their subcommands.
     ///
     /// # Panics
     /// There are more than [`COMMANDS_MAX`] commands and subcommands.
-    pub fn new(families: &[&'static [Spec<R>]], subcommands: &'static [Subcommand]) -> Table<R> {
+    pub fn new(families: &[&'static [Spec<R>]]) -> Table<R> {
         let specs: Vec<&'static Spec<R>> =
             families.iter().flat_map(|family| family.iter()).collect();
+        let subcommands = specs.iter().flat_map(|spec| spec.subcommands);
+        let mut subcommands: Vec<&'static Subcommand> = subcommands.collect();
+        subcommands.sort_unstable_by_key(|subcommand| subcommand.name);
         assert!(specs.len() + subcommands.len() <= COMMANDS_MAX && specs.len() * 2 < SLOTS);
         let own_names = specs.iter().zip(0..);
         let mut table = Table {
@@ -505,9 +573,9 @@ impl<R> Table<R> {
             .map_or(spec.flags, |(_, subcommand)| subcommand.flags)
     }
 
-    /// Returns all subcommands.
-    pub fn subcommands(&self) -> &'static [Subcommand] {
-        self.subcommands
+    /// Returns the subcommands of all containers, sorted by name.
+    pub fn subcommands(&self) -> &[&'static Subcommand] {
+        &self.subcommands
     }
 
     /// Returns the subcommand of this command with the name `word`, and its index. Case is ignored.
@@ -516,7 +584,7 @@ impl<R> Table<R> {
         command: &Spec<R>,
         word: &[u8],
     ) -> Option<(SpecIndex, &'static Subcommand)> {
-        let all = self.subcommands;
+        let all = &self.subcommands;
         let first = all.partition_point(|other| other.parts().0 < command.name);
         for (at, subcommand) in all.iter().enumerate().skip(first) {
             let (container, name) = subcommand.parts();

@@ -27,9 +27,37 @@ use wire::{Args, Reply};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
+    in "server" []:
     "acl" -2, ADMIN | NOSCRIPT | LOADING | STALE | CONTAINER, Keys::None, "6.0.0", Run::any(acl),
-        "A container for commands on users and their rights.";
+        "subcommand [argument]...", "A container for commands on users and their rights."
+    {
+        "cat" -2, NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "[category]", "Lists the categories of commands, or the commands of one category.";
+        "deluser" -3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "username...", "Deletes users and disconnects their clients.";
+        "dryrun" -4, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "7.0.0",
+            "username command [arg]...", "Reports whether a user may run a command, without running it.";
+        "genpass" -2, NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "[bits:integer]", "Returns a random password.";
+        "getuser" 3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "username", "Returns the rights of a user.";
+        "help" 2, LOADING | STALE, Keys::None, "6.0.0",
+            "", "Returns help about the subcommands.";
+        "list" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "", "Lists the users with their rights.";
+        "load" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "", "Replaces all users by those of the ACL file.";
+        "log" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "[count | RESET]", "Lists the recently denied commands and failed authentications.";
+        "save" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "", "Writes the users to the ACL file.";
+        "setuser" -3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "username [rule]...", "Creates or changes a user.";
+        "users" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "", "Lists the names of the users.";
+        "whoami" 2, NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "", "Returns the name of the connection's user.";
+    };
 };
 
 /// Text of ACL HELP.

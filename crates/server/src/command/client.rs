@@ -11,7 +11,7 @@ use session::clients::{self, ClientInfo};
 use session::clock::Moment;
 use session::session::{ReplyMode, Session};
 use session::spec::Keys;
-use session::spec::flag::{CONTAINER, LOADING, NO_PAUSE, NOSCRIPT, STALE};
+use session::spec::flag::{ADMIN, CONTAINER, LOADING, NO_PAUSE, NOSCRIPT, STALE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Args;
@@ -19,9 +19,50 @@ use wire::number::parse_i64;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "connection":
+    in "connection" [connection]:
     "client" -2, NOSCRIPT | LOADING | STALE | NO_PAUSE | CONTAINER, Keys::None, "2.4.0", Run::any(client),
-        "A container for client connection commands.";
+        "subcommand [argument]...", "A container for client connection commands."
+    {
+        "caching" 3, NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "(YES | NO)", "Controls the tracking of the next command's keys.";
+        "getname" 2, NOSCRIPT | LOADING | STALE, Keys::None, "2.6.9",
+            "", "Returns the name of the connection.";
+        "getredir" 2, NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "", "Returns the client that tracking notifications are sent to.";
+        "help" 2, LOADING | STALE, Keys::None, "5.0.0",
+            "", "Returns help about the subcommands.";
+        "id" 2, NOSCRIPT | LOADING | STALE, Keys::None, "5.0.0",
+            "", "Returns the number of the connection.";
+        "info" 2, NOSCRIPT | LOADING | STALE, Keys::None, "6.2.0",
+            "", "Returns information about the connection.";
+        "kill" -3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.4.0",
+            "(addr | (ID client-id:integer)... | (TYPE (NORMAL | MASTER | SLAVE | REPLICA | PUBSUB)) | \
+             (USER username) | (ADDR addr) | (LADDR laddr) | (SKIPME (YES | NO)) | (MAXAGE maxage:integer))...",
+            "Closes connections.";
+        "list" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.4.0",
+            "[TYPE (NORMAL | MASTER | REPLICA | PUBSUB)] [ID client-id:integer...]", "Lists the open connections.";
+        "no-evict" 3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "7.0.0",
+            "(ON | OFF)", "Sets whether the connection is exempt from eviction.";
+        "no-touch" 3, NOSCRIPT | LOADING | STALE, Keys::None, "7.2.0",
+            "(ON | OFF)", "Sets whether the connection's commands change the recency of keys.";
+        "pause" -3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "3.0.0",
+            "timeout:integer [WRITE | ALL]", "Suspends the commands of clients.";
+        "reply" 3, NOSCRIPT | LOADING | STALE, Keys::None, "3.2.0",
+            "(ON | OFF | SKIP)", "Sets whether the server replies to the connection.";
+        "setinfo" 4, NOSCRIPT | LOADING | STALE, Keys::None, "7.2.0",
+            "((LIB-NAME libname) | (LIB-VER libver))", "Sets the name or the version of the client library.";
+        "setname" 3, NOSCRIPT | LOADING | STALE, Keys::None, "2.6.9",
+            "connection-name", "Sets the name of the connection.";
+        "tracking" -3, NOSCRIPT | LOADING | STALE, Keys::None, "6.0.0",
+            "(ON | OFF) [REDIRECT client-id:integer] [PREFIX prefix]... [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+            "Sets whether the server tracks the keys that the connection reads.";
+        "trackinginfo" 2, NOSCRIPT | LOADING | STALE, Keys::None, "6.2.0",
+            "", "Returns the state of tracking for the connection.";
+        "unblock" -3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "5.0.0",
+            "client-id:integer [TIMEOUT | ERROR]", "Unblocks a client that is blocked in another connection.";
+        "unpause" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "6.2.0",
+            "", "Ends the suspension of commands.";
+    };
 };
 
 /// Text of CLIENT HELP.

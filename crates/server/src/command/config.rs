@@ -14,9 +14,21 @@ use wire::{Args, glob};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
+    in "server" []:
     "config" -2, ADMIN | NOSCRIPT | LOADING | STALE | CONTAINER, Keys::None, "2.0.0", Run::any(config),
-        "A container for server configuration commands.";
+        "subcommand [argument]...", "A container for server configuration commands."
+    {
+        "get" -3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.0.0",
+            "parameter...", "Returns the values of settings.";
+        "help" 2, LOADING | STALE, Keys::None, "5.0.0",
+            "", "Returns help about the subcommands.";
+        "resetstat" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.0.0",
+            "", "Resets the statistics.";
+        "rewrite" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.0",
+            "", "Refused, because the configuration file is not rewritten.";
+        "set" -4, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.0.0",
+            "(parameter value)...", "Changes settings.";
+    };
 };
 
 /// Text of CONFIG HELP.

@@ -11,7 +11,8 @@ use session::logins::{Admission, Failure};
 use session::session::{ReplyMode, Session};
 use session::spec::Keys;
 use session::spec::flag::{
-    FAST, LOADING, LOGIN, NO_AUTH, NO_PAUSE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE, SUBSCRIBER,
+    FAST, LOADING, LOGIN, NO_AUTH, NO_PAUSE, NO_QUEUE, NOSCRIPT, SKIP_MONITOR, SKIP_SLOWLOG, STALE,
+    SUBSCRIBER, UNBOUNDED,
 };
 use settings::Id;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,28 +24,29 @@ const ALWAYS: u32 = FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SUBSCRIBER | N
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "connection":
+    in "connection" [connection]:
     "ping" -1, FAST | SUBSCRIBER, Keys::None, "1.0.0", Run::any(ping),
-        "Returns PONG, or the given message.";
+        "[message]", "Returns PONG, or the given message.";
     "echo" 2, FAST | LOADING | STALE, Keys::None, "1.0.0", Run::any(echo),
-        "Returns the given string.";
+        "message", "Returns the given string.";
     "select" 2, FAST | LOADING | STALE, Keys::None, "1.0.0", Run::any(select),
-        "Changes the selected database.";
-    "hello" -1, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE | LOGIN, Keys::None, "6.0.0",
-        Run::any(hello),
+        "index", "Changes the selected database.";
+    "hello" -1, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE | LOGIN | SKIP_MONITOR,
+        Keys::None, "6.0.0", Run::any(hello),
+        "[protover [AUTH username password] [SETNAME clientname]]",
         "Selects the protocol version; optionally authenticates and names the connection.";
-    "auth" -2, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE | LOGIN, Keys::None, "1.0.0",
-        Run::any(auth),
-        "Authenticates the connection.";
+    "auth" -2, FAST | LOADING | STALE | NOSCRIPT | NO_AUTH | SKIP_SLOWLOG | NO_PAUSE | LOGIN | SKIP_MONITOR,
+        Keys::None, "1.0.0", Run::any(auth),
+        "[username] password", "Authenticates the connection.";
     "quit" -1, ALWAYS, Keys::None, "1.0.0", Run::any(quit),
-        "Closes the connection.";
-    "reset" 1, ALWAYS, Keys::Watched, "6.2.0", Run::any(reset).resets(),
-        "Resets the connection to its initial state.";
-    in "cluster":
-    "readonly" 1, FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
-        "Accepted for clients of a cluster; has no effect, because there are no replicas.";
-    "readwrite" 1, FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
-        "Accepted for clients of a cluster; has no effect, because there are no replicas.";
+        "", "Closes the connection.";
+    "reset" 1, ALWAYS | UNBOUNDED, Keys::Watched, "6.2.0", Run::any(reset).resets(),
+        "", "Resets the connection to its initial state.";
+    in "cluster" []:
+    "readonly" 1 [connection], FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
+        "", "Accepted for clients of a cluster; has no effect, because there are no replicas.";
+    "readwrite" 1 [connection], FAST | LOADING | STALE, Keys::None, "3.0.0", Run::any(no_cluster),
+        "", "Accepted for clients of a cluster; has no effect, because there are no replicas.";
 };
 
 fn ping(ctx: &mut Ctx<'_, '_>, args: Args<'_>) {

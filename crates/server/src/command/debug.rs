@@ -13,8 +13,8 @@ use durability::saving::{Then, Waiting};
 use engine::refusal::{Answer, Refusal};
 use session::message::Subscriber;
 use session::session::Session;
-use session::spec::Keys;
 use session::spec::flag::{ADMIN, LOADING, NOSCRIPT, PROTECTED, STALE};
+use session::spec::{Access, Keys};
 use session::waiting::BlockingState;
 use settings::Id;
 use settings::value::bytes;
@@ -26,10 +26,11 @@ use wire::{Args, Protocol, glob};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
-    "debug" -2, ADMIN | NOSCRIPT | LOADING | STALE | PROTECTED, Keys::After(&["object", "listpack"]), "1.0.0",
+    in "server" []:
+    "debug" -2, ADMIN | NOSCRIPT | LOADING | STALE | PROTECTED,
+        Keys::After(&["object", "listpack"]) => Access::READ, "1.0.0",
         Run::any(|ctx, args| settle(ctx, args, debug)).estimated(work::debugged),
-        "A container for debugging commands.";
+        "subcommand [argument]...", "A container for debugging commands.";
 };
 
 /// Text of DEBUG HELP.

@@ -6,7 +6,7 @@
 //!   of one key are in the order of its changes.
 //! - A command without a change adds nothing. Most others are added as they are. Expiration times
 //!   become instants, elements that were chosen at random are named, and blocking commands become
-//!   what they did (`forms.rs` lists the rules, `rewrite.rs` performs them).
+//!   what they did (the row of a command states its form, `rewrite.rs` produces it).
 //! - The effects of a transaction or a script are collected in the session and added as one step.
 //! - Keys and elements that expire, and keys that are evicted, are added as deletions, because a
 //!   reader executes the feed at an instant at which nothing has expired (`apply.rs`). The store
@@ -15,16 +15,14 @@
 //!
 //! While no reader exists, a command pays one relaxed load.
 
-mod forms;
 mod replies;
 mod rewrite;
 
 use crate::context::Ctx;
 use crate::state::Server;
-use forms::{Form, form};
 use rewrite::Rewrite;
 use session::feed::Batch;
-use session::spec::{SpecIndex, flag};
+use session::spec::{Form, SpecIndex, flag};
 use store::{Class, Key, Lost, Removed, Tick, View};
 use wire::Args;
 use wire::number::Text;
@@ -75,12 +73,22 @@ pub fn add(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>) {
         Some(batch) => *batch,
         None => {
             let has_changed = ctx.view.changes() != ran.changes_before;
-            if !has_changed && !ctx.view.has_removed() && form(ran.index) != Form::Library {
+            let chosen = ctx.table.choose(ran.index, ran.args);
+            let (name, form) = (chosen.spec.name, chosen.form());
+            if !has_changed && !ctx.view.has_removed() && form != Some(Form::Library) {
                 return;
             }
-            if has_changed && form(ran.index).is_same(ran.args) && !ctx.view.has_removed() {
-                let name = ctx.table[ran.index as usize].name;
-                return server.feed.append_received(ctx.session.db, name, ran.args);
+            debug_assert!(
+                form.is_some() || !has_changed,
+                "{name} has no form, but has changed something"
+            );
+            if let Some(form) = form
+                && has_changed
+                && form.is_same(ran.args)
+                && !ctx.view.has_removed()
+            {
+                let db = ctx.session.db;
+                return server.feed.append_received(db, name, ran.args);
             }
             Batch::default()
         }
@@ -121,8 +129,10 @@ fn collect(ctx: &mut Ctx<'_, '_>, ran: Ran<'_>, batch: &mut Batch) {
     let has_changed = ctx.view.changes() != ran.changes_before;
     let chosen = ctx.table.choose(ran.index, ran.args);
     let is_write = chosen.flags() & flag::WRITE != 0;
-    let form = form(ran.index);
-    if is_write && (has_changed || form == Form::Library) {
+    if let Some(form) = chosen.form()
+        && is_write
+        && (has_changed || form == Form::Library)
+    {
         let is_error = match ran.reply {
             ReplyAt::Position(at) => ctx.reply.written(at).first() == Some(&b'-'),
             ReplyAt::Bytes(bytes) => bytes.first() == Some(&b'-'),

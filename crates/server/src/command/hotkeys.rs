@@ -6,16 +6,29 @@ use crate::context::{Ctx, Run, Spec, settle};
 use engine::refusal::{Answer, Refusal};
 use session::hotkeys::{Options, REPORTED_MAX, Weighted};
 use session::spec::Keys;
-use session::spec::flag::{ADMIN, CONTAINER, NOSCRIPT};
+use session::spec::flag::{ADMIN, CONTAINER, LOADING, NOSCRIPT, STALE};
 use wire::number::parse_i64;
 use wire::{Args, Reply};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
+    in "server" []:
     "hotkeys" -2, ADMIN | NOSCRIPT | CONTAINER, Keys::None, "8.6.0",
         Run::any(|ctx, args| settle(ctx, args, hotkeys)),
-        "A container for commands that find the keys that cost the most.";
+        "subcommand [argument]...", "A container for commands that find the keys that cost the most."
+    {
+        "get" 2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+            "", "Returns the keys that cost the most.";
+        "help" 2, LOADING | STALE, Keys::None, "8.6.1",
+            "", "Returns help about the subcommands.";
+        "reset" 2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+            "", "Deletes what was recorded.";
+        "start" -2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+            "(METRICS count [CPU] [NET]) [COUNT k:integer] [DURATION seconds] [SAMPLE ratio:integer]",
+            "Starts the recording of keys and what their commands cost.";
+        "stop" 2, ADMIN | NOSCRIPT, Keys::None, "8.6.0",
+            "", "Stops the recording.";
+    };
 };
 
 /// Text of HOTKEYS HELP.

@@ -5,8 +5,8 @@ use super::table::{commands, on_slab};
 use super::work;
 use crate::context::{Ctx, Spec};
 use engine::refusal::{Answer, Refusal};
-use session::spec::Keys;
 use session::spec::flag::{ADMIN, DENYOOM, FAST, MAY_WRITE, READONLY, WRITE};
+use session::spec::{Access, Form, Keys};
 use settings::Id;
 use store::hyperloglog::{self, Flaw, Registers};
 use store::{Class, NewDeadline};
@@ -14,17 +14,23 @@ use wire::Args;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "hyperloglog":
-    "pfadd" -2, WRITE | DENYOOM | FAST, Keys::Range(1, 1, 1), "2.8.9", on_slab!(pfadd).by_arguments(),
-        "Adds elements to a HyperLogLog.";
-    "pfcount" -2, READONLY | MAY_WRITE, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfcount).estimated(work::hyperloglogs),
-        "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.";
-    "pfmerge" -2, WRITE | DENYOOM, Keys::Range(1, -1, 1), "2.8.9", on_slab!(pfmerge).estimated(work::hyperloglogs),
-        "Merges HyperLogLogs into the first one.";
-    "pfdebug" 3, WRITE | DENYOOM | ADMIN, Keys::Range(2, 2, 1), "2.8.9", on_slab!(pfdebug),
+    in "hyperloglog" [hyperloglog]:
+    "pfadd" -2, WRITE | DENYOOM | FAST => Form::Same, Keys::ONE => Access::INSERT, "2.8.9",
+        on_slab!(pfadd).by_arguments(),
+        "key [element]...", "Adds elements to a HyperLogLog.";
+    "pfcount" -2, READONLY | MAY_WRITE => Form::Same, Keys::Range(1, -1, 1) => Access::ENCODE, "2.8.9",
+        on_slab!(pfcount).estimated(work::hyperloglogs),
+        "key...", "Returns the approximate number of distinct elements added to any of the given HyperLogLogs.";
+    "pfmerge" -2, WRITE | DENYOOM => Form::Same,
+        Keys::Range(1, -1, 1) => Access::MERGE.then(Access::READ), "2.8.9",
+        on_slab!(pfmerge).estimated(work::hyperloglogs),
+        "destkey [sourcekey:key]...", "Merges HyperLogLogs into the first one.";
+    "pfdebug" 3, WRITE | DENYOOM | ADMIN => Form::Same, Keys::Range(2, 2, 1) => Access::ENCODE, "2.8.9",
+        on_slab!(pfdebug),
+        "subcommand key",
         "Shows the registers or the encoding of a HyperLogLog, or changes it to the dense one.";
     "pfselftest" 1, ADMIN, Keys::None, "2.8.9", on_slab!(pfselftest),
-        "Tests the estimates of HyperLogLogs.";
+        "", "Tests the estimates of HyperLogLogs.";
 };
 
 /// Maximum size of a sketch in its sparse form, in bytes.

@@ -1,21 +1,37 @@
 //! COMMAND: information about the commands for clients.
 
-use super::access::{self, Access};
 use super::subcommand::{help, refuse_subcommand};
-use super::syntax;
 use super::table::commands;
+use super::{access, syntax};
 use crate::context::{Ctx, Run, Spec};
 use crate::state::Server;
 use session::acl::catalog::{categories_of, names_of};
 use session::spec::flag::{self, CONTAINER, LOADING, STALE};
-use session::spec::{Keys, Subcommand};
+use session::spec::{Access, Keys, Subcommand, Use, usage};
 use wire::{Args, Reply, glob};
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
-    "command" -1, LOADING | STALE | CONTAINER, Keys::None, "2.8.13", Run::any(command),
-        "Returns detailed information about all commands.";
+    in "server" []:
+    "command" -1 [connection], LOADING | STALE | CONTAINER, Keys::None, "2.8.13", Run::any(command),
+        "[subcommand [argument]...]", "Returns detailed information about all commands."
+    {
+        "count" 2, LOADING | STALE, Keys::None, "2.8.13",
+            "", "Returns the number of commands.";
+        "docs" -2, LOADING | STALE, Keys::None, "7.0.0",
+            "[command-name]...", "Returns documentation of commands.";
+        "getkeys" -3, LOADING | STALE, Keys::None, "2.8.13",
+            "command [arg]...", "Returns the keys of a command with its arguments.";
+        "getkeysandflags" -3, LOADING | STALE, Keys::None, "7.0.0",
+            "command [arg]...", "Returns the keys of a command with its arguments, and how it accesses them.";
+        "help" 2, LOADING | STALE, Keys::None, "5.0.0",
+            "", "Returns help about the subcommands.";
+        "info" -2, LOADING | STALE, Keys::None, "2.8.13",
+            "[command-name]...", "Returns the specifications of commands.";
+        "list" -2, LOADING | STALE, Keys::None, "7.0.0",
+            "[FILTERBY ((MODULE module-name) | (ACLCAT category) | (PATTERN pattern))]",
+            "Lists the names of commands and subcommands.";
+    };
 };
 
 /// Text of COMMAND HELP.
@@ -127,11 +143,19 @@ impl Entry {
         }
     }
 
+    /// Returns the use of the keys, if there are some.
+    fn access(&self) -> Option<Access> {
+        match self.subcommand {
+            Some(subcommand) => subcommand.access,
+            None => self.spec.access,
+        }
+    }
+
     /// Returns the ACL categories.
     fn categories(&self) -> Vec<&'static str> {
         let set = match self.is_container() && self.flags() == 0 {
-            true => categories_of("", 0, ""),
-            false => categories_of(self.name(), self.flags(), self.spec.group),
+            true => categories_of(0, 0),
+            false => categories_of(self.flags(), self.spec.categories),
         };
         names_of(set).collect()
     }
@@ -156,14 +180,12 @@ fn find(ctx: &Ctx<'_, '_>, name: &[u8]) -> Option<Entry> {
 }
 
 /// Returns the subcommands of a command.
-fn subcommands(ctx: &Ctx<'_, '_>, spec: &'static Spec) -> Vec<Entry> {
-    let all = ctx.table.subcommands().iter();
-    let own = all.filter(|subcommand| subcommand.parts().0 == spec.name);
+fn subcommands(spec: &'static Spec) -> Vec<Entry> {
     let entry = |subcommand| Entry {
         spec,
         subcommand: Some(subcommand),
     };
-    own.map(entry).collect()
+    spec.subcommands.iter().map(entry).collect()
 }
 
 fn names(ctx: &mut Ctx<'_, '_>, is_wanted: impl Fn(&Entry) -> bool) {
@@ -174,7 +196,7 @@ fn names(ctx: &mut Ctx<'_, '_>, is_wanted: impl Fn(&Entry) -> bool) {
             subcommand: None,
         };
         found.extend(is_wanted(&entry).then(|| entry.name()));
-        let subcommands = subcommands(ctx, spec).into_iter();
+        let subcommands = subcommands(spec).into_iter();
         found.extend(subcommands.filter(&is_wanted).map(|entry| entry.name()));
     }
     ctx.reply.array(found.len());
@@ -250,7 +272,7 @@ fn info(ctx: &mut Ctx<'_, '_>, entry: Entry) {
     reply.array(0);
     key_specs(ctx, entry);
     let subcommands = match entry.is_container() {
-        true => subcommands(ctx, entry.spec),
+        true => subcommands(entry.spec),
         false => Vec::new(),
     };
     ctx.reply.array(subcommands.len());
@@ -289,7 +311,7 @@ impl Group {
 
 /// Returns the groups of a command's keys with their flags: `first` and `further` are those of its
 /// first and of its further keys.
-fn groups(keys: Keys, first: Access, further: Option<Access>) -> Vec<(Group, Access)> {
+fn groups(keys: Keys, first: Use, further: Option<Use>) -> Vec<(Group, Use)> {
     let after = |word, from: i16, last, limit| Group::Keyword {
         word,
         from: i64::from(from),
@@ -357,8 +379,10 @@ fn by_position(keys: Keys, has_two: bool) -> Vec<Group> {
 }
 
 fn key_specs(ctx: &mut Ctx<'_, '_>, entry: Entry) {
-    let (first, further) = access::of(entry.name(), entry.spec.flags);
-    let groups = groups(entry.keys(), first, further);
+    let access = entry.access();
+    let groups = access.map_or_else(Vec::new, |access| {
+        groups(entry.keys(), access.first, access.further)
+    });
     let reply = &mut ctx.reply;
     reply.array(groups.len());
     for (group, flags) in groups {
@@ -441,11 +465,12 @@ fn write_search(reply: &mut Reply<'_>, name: &str, (kind, values): &Search<'_>) 
     }
 }
 
-fn write_flags(reply: &mut Reply<'_>, flags: &str) {
-    let words: Vec<&str> = flags.split(' ').collect();
-    reply.set(words.len());
-    for word in words {
-        reply.simple(word);
+fn write_flags(reply: &mut Reply<'_>, flags: Use) {
+    let names = usage::NAMES.iter().filter(|(bit, _)| flags & bit != 0);
+    let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+    reply.set(names.len());
+    for name in names {
+        reply.simple(name);
     }
 }
 
@@ -453,12 +478,12 @@ fn docs(ctx: &mut Ctx<'_, '_>, entries: Vec<Entry>) {
     ctx.reply.map(entries.len());
     for entry in entries {
         let spec = entry.spec;
-        let (since, summary) = match entry.subcommand {
-            Some(subcommand) => (subcommand.since, subcommand.summary),
-            None => (spec.since, spec.summary),
+        let (since, syntax, summary) = match entry.subcommand {
+            Some(own) => (own.since, own.syntax, own.summary),
+            None => (spec.since, spec.syntax, spec.summary),
         };
         let subcommands = match entry.is_container() {
-            true => subcommands(ctx, spec),
+            true => subcommands(spec),
             false => Vec::new(),
         };
         let fields = [
@@ -467,7 +492,7 @@ fn docs(ctx: &mut Ctx<'_, '_>, entries: Vec<Entry>) {
             ("group", spec.group),
         ];
         ctx.reply.bulk(entry.name().as_bytes());
-        let has_arguments = syntax::has_arguments(entry.name());
+        let has_arguments = !syntax.is_empty();
         let extra = usize::from(has_arguments) + usize::from(!subcommands.is_empty());
         ctx.reply.map(fields.len() + extra);
         for (name, text) in fields {
@@ -476,7 +501,7 @@ fn docs(ctx: &mut Ctx<'_, '_>, entries: Vec<Entry>) {
         }
         if has_arguments {
             ctx.reply.bulk(b"arguments");
-            syntax::write(&mut ctx.reply, entry.name());
+            syntax::write(&mut ctx.reply, syntax);
         }
         if !subcommands.is_empty() {
             ctx.reply.bulk(b"subcommands");
@@ -501,10 +526,7 @@ fn keys(ctx: &mut Ctx<'_, '_>, args: Args<'_>, with_flags: bool) {
         Some(subcommand) => subcommand.accepts(args.len()),
         None => entry.spec.accepts(args.len()),
     };
-    if matches!(
-        entry.keys(),
-        Keys::None | Keys::Whole | Keys::Queued | Keys::Watched
-    ) {
+    if !entry.keys().are_named() {
         return ctx.reply.error("ERR The command has no key arguments");
     }
     if !accepts {

@@ -11,11 +11,37 @@ use wire::number::parse_i64;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
+    in "server" []:
     "slowlog" -2, ADMIN | LOADING | STALE | CONTAINER, Keys::None, "2.2.12", Run::any(slowlog),
-        "A container for slow log commands.";
+        "subcommand [argument]...", "A container for slow log commands."
+    {
+        "get" -2, ADMIN | LOADING | STALE, Keys::None, "2.2.12",
+            "[count]", "Returns the latest slow commands.";
+        "help" 2, LOADING | STALE, Keys::None, "6.2.0",
+            "", "Returns help about the subcommands.";
+        "len" 2, ADMIN | LOADING | STALE, Keys::None, "2.2.12",
+            "", "Returns the number of recorded slow commands.";
+        "reset" 2, ADMIN | LOADING | STALE, Keys::None, "2.2.12",
+            "", "Deletes the recorded slow commands.";
+    };
     "latency" -2, ADMIN | NOSCRIPT | LOADING | STALE | CONTAINER, Keys::None, "2.8.13", Run::any(latency),
-        "A container for latency diagnostics commands.";
+        "subcommand [argument]...", "A container for latency diagnostics commands."
+    {
+        "doctor" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.13",
+            "", "Returns a report about slow events.";
+        "graph" 3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.13",
+            "event", "Returns a graph of the slow events of one kind.";
+        "help" 2, LOADING | STALE, Keys::None, "2.8.13",
+            "", "Returns help about the subcommands.";
+        "histogram" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "7.0.0",
+            "[command]...", "Returns the distribution of the durations of commands.";
+        "history" 3, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.13",
+            "event", "Returns the recent slow events of one kind.";
+        "latest" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.13",
+            "", "Returns the latest slow event of each kind.";
+        "reset" -2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.13",
+            "[event]...", "Deletes recorded slow events.";
+    };
 };
 
 /// Text of SLOWLOG HELP.

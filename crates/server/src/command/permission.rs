@@ -1,14 +1,12 @@
 //! Checks a call against the rights of its user: the command, its keys and its channels.
 
-use super::access;
 use crate::context::Chosen;
 use crate::state::Server;
 use session::acl::log::{Context, Event, Reason};
 use session::acl::{READ, Selector, User, WRITE};
 use session::session::Session;
-use session::spec::{Keys, flag};
+use session::spec::{Access, Channels, Keys, Use, flag, usage};
 use settings::Id;
-use std::sync::LazyLock;
 use wire::Args;
 
 /// What a call is denied for. If no selector allows the call, the greatest of their reasons is
@@ -180,7 +178,7 @@ fn check_selector(selector: &Selector, chosen: Chosen, args: Args<'_>) -> Result
         check_keys(selector, chosen, args)?;
     }
     if flags & flag::PUBSUB != 0 && !selector.allows_all_channels() {
-        return check_channels(selector, chosen.spec.name, args);
+        return check_channels(selector, chosen.access(), args);
     }
     Ok(())
 }
@@ -216,44 +214,38 @@ fn check_keys(selector: &Selector, chosen: Chosen, args: Args<'_>) -> Result<(),
     result
 }
 
-/// Rights that each command needs on its first and its further keys.
-static RIGHTS: LazyLock<Vec<[u8; 2]>> = LazyLock::new(|| {
-    let rights = |spec: &&crate::context::Spec| {
-        let (first, further) = access::of(spec.name, spec.flags);
-        [first, further.unwrap_or(first)].map(rights_in)
-    };
-    super::table().iter().map(rights).collect()
-});
-
 /// Returns the rights that a call needs on its first and its further keys.
 fn rights_of(chosen: Chosen, args: Args<'_>) -> [u8; 2] {
-    let [first, further] = RIGHTS[chosen.index as usize];
-    match access::of_arguments(chosen.spec.name, args) {
-        Some(access) => [rights_in(access), further],
-        None => [first, further],
-    }
+    let Some(access) = chosen.access() else {
+        return [READ | WRITE; 2];
+    };
+    let Access { first, further, .. } = access.of_call(args);
+    [first, further.unwrap_or(first)].map(rights_in)
 }
 
-/// Returns the rights that an access needs. One that returns only whether a key exists, or its
+/// Returns the rights that a use of a key needs. One that returns only whether a key exists, or its
 /// type or length, needs none.
-fn rights_in(access: &str) -> u8 {
+fn rights_in(used: Use) -> u8 {
     let mut rights = 0;
-    if access.contains("access") {
+    if used & usage::ACCESS != 0 {
         rights |= READ;
     }
-    let writes = ["update", "insert", "delete"];
-    if writes.iter().any(|word| access.contains(word)) {
+    if used & (usage::UPDATE | usage::INSERT | usage::DELETE) != 0 {
         rights |= WRITE;
     }
     rights
 }
 
-fn check_channels(selector: &Selector, name: &str, args: Args<'_>) -> Result<(), Denied> {
-    let (last, is_pattern) = match name {
-        "subscribe" | "ssubscribe" => (args.len(), false),
-        "psubscribe" => (args.len(), true),
-        "publish" | "spublish" => (2, false),
-        _ => return Ok(()),
+fn check_channels(
+    selector: &Selector,
+    access: Option<Access>,
+    args: Args<'_>,
+) -> Result<(), Denied> {
+    let (last, is_pattern) = match access.map_or(Channels::None, |access| access.channels) {
+        Channels::None => return Ok(()),
+        Channels::First => (2, false),
+        Channels::Each => (args.len(), false),
+        Channels::EachPattern => (args.len(), true),
     };
     let is_denied = |at: &usize| !selector.allows_channel(&args[*at], is_pattern);
     match (1..last).find(is_denied) {

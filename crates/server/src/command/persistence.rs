@@ -19,16 +19,18 @@ const ADMIN_ALWAYS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
+    in "server" []:
     "save" 1, ADMIN | NOSCRIPT | NO_MULTI, Keys::None, "1.0.0", Run::any(save),
+        "",
         "Writes all keys to the snapshot file and waits until it is complete. Other clients are served meanwhile.";
     "bgsave" -1, ADMIN | NOSCRIPT, Keys::None, "1.0.0", Run::any(background_save),
-        "Writes all keys to the snapshot file in the background.";
+        "[SCHEDULE | CANCEL]", "Writes all keys to the snapshot file in the background.";
     "bgrewriteaof" 1, ADMIN | NOSCRIPT, Keys::None, "1.0.0", Run::any(rewrite),
-        "Rewrites the append-only file in the background.";
-    "lastsave" 1, LOADING | STALE | FAST, Keys::None, "1.0.0", Run::any(last_save),
-        "Returns the time of the last complete snapshot, or of the server's start.";
+        "", "Rewrites the append-only file in the background.";
+    "lastsave" 1 [admin dangerous], LOADING | STALE | FAST, Keys::None, "1.0.0", Run::any(last_save),
+        "", "Returns the time of the last complete snapshot, or of the server's start.";
     "shutdown" -1, ADMIN_ALWAYS | NO_MULTI | NO_PAUSE, Keys::None, "1.0.0", Run::any(shutdown),
+        "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
         "Stops the server, after a snapshot if save points are set. With RESTART, executes the program again with the same keys and listening sockets.";
 };
 

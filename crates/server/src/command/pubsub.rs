@@ -4,11 +4,11 @@ use super::subcommand::{help, refuse_subcommand};
 use super::table::commands;
 use crate::context::{Ctx, Run, Spec};
 use session::pubsub::Space;
-use session::spec::Keys;
 use session::spec::flag::{
     CONTAINER, FAST, KEEPS, LOADING, MAY_WRITE, NO_PAUSE, NOSCRIPT, PUBSUB, PUSHES, STALE,
-    SUBSCRIBER,
+    SUBSCRIBER, UNBOUNDED,
 };
+use session::spec::{Access, Form, Keys};
 use wire::Args;
 
 const LISTEN: u32 = PUBSUB | NOSCRIPT | LOADING | STALE | SUBSCRIBER | NO_PAUSE | PUSHES;
@@ -16,25 +16,44 @@ const SAY: u32 = PUBSUB | LOADING | STALE | FAST | MAY_WRITE;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "pubsub":
-    "subscribe" -2, LISTEN | KEEPS, Keys::None, "2.0.0", Run::any(subscribe).confirmed(),
-        "Subscribes to channels.";
-    "unsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(unsubscribe).unsubscribes(Space::Channel),
-        "Unsubscribes from channels.";
-    "psubscribe" -2, LISTEN | KEEPS, Keys::None, "2.0.0", Run::any(psubscribe).confirmed(),
-        "Subscribes to the channels that match patterns.";
-    "punsubscribe" -1, LISTEN, Keys::None, "2.0.0", Run::any(punsubscribe).unsubscribes(Space::Pattern),
-        "Unsubscribes from patterns.";
-    "ssubscribe" -2, LISTEN | KEEPS, Keys::None, "7.0.0", Run::any(ssubscribe).confirmed(),
-        "Subscribes to shard channels.";
-    "sunsubscribe" -1, LISTEN, Keys::None, "7.0.0", Run::any(sunsubscribe).unsubscribes(Space::Shard),
-        "Unsubscribes from shard channels.";
-    "publish" 3, SAY, Keys::None, "2.0.0", Run::any(publish),
-        "Publishes a message to a channel.";
-    "spublish" 3, SAY, Keys::None, "7.0.0", Run::any(spublish),
-        "Publishes a message to a shard channel.";
+    in "pubsub" []:
+    "subscribe" -2, LISTEN | KEEPS, Keys::None => Access::CHANNELS, "2.0.0", Run::any(subscribe).confirmed(),
+        "channel...", "Subscribes to channels.";
+    "unsubscribe" -1, LISTEN, Keys::None => Access::UNCHECKED_CHANNELS, "2.0.0",
+        Run::any(unsubscribe).unsubscribes(Space::Channel),
+        "[channel]...", "Unsubscribes from channels.";
+    "psubscribe" -2, LISTEN | KEEPS, Keys::None => Access::PATTERNS, "2.0.0",
+        Run::any(psubscribe).confirmed(),
+        "pattern...", "Subscribes to the channels that match patterns.";
+    "punsubscribe" -1, LISTEN, Keys::None => Access::UNCHECKED_CHANNELS, "2.0.0",
+        Run::any(punsubscribe).unsubscribes(Space::Pattern),
+        "[pattern]...", "Unsubscribes from patterns.";
+    "ssubscribe" -2, LISTEN | KEEPS, Keys::None => Access::CHANNELS, "7.0.0",
+        Run::any(ssubscribe).confirmed(),
+        "shardchannel...", "Subscribes to shard channels.";
+    "sunsubscribe" -1, LISTEN, Keys::None => Access::UNCHECKED_CHANNELS, "7.0.0",
+        Run::any(sunsubscribe).unsubscribes(Space::Shard),
+        "[shardchannel]...", "Unsubscribes from shard channels.";
+    "publish" 3, SAY | UNBOUNDED => Form::Same, Keys::None => Access::CHANNEL, "2.0.0", Run::any(publish),
+        "channel message", "Publishes a message to a channel.";
+    "spublish" 3, SAY | UNBOUNDED => Form::Same, Keys::None => Access::CHANNEL, "7.0.0", Run::any(spublish),
+        "shardchannel message", "Publishes a message to a shard channel.";
     "pubsub" -2, PUBSUB | LOADING | STALE | CONTAINER, Keys::None, "2.8.0", Run::any(pubsub),
-        "A container for Pub/Sub commands.";
+        "subcommand [argument]...", "A container for Pub/Sub commands."
+    {
+        "channels" -2, PUBSUB | LOADING | STALE, Keys::None => Access::UNCHECKED_CHANNELS, "2.8.0",
+            "[pattern]", "Lists the active channels.";
+        "help" 2, LOADING | STALE, Keys::None, "6.2.0",
+            "", "Returns help about the subcommands.";
+        "numpat" 2, PUBSUB | LOADING | STALE, Keys::None => Access::UNCHECKED_CHANNELS, "2.8.0",
+            "", "Returns the number of subscribed patterns.";
+        "numsub" -2, PUBSUB | LOADING | STALE, Keys::None => Access::UNCHECKED_CHANNELS, "2.8.0",
+            "[channel]...", "Returns the number of subscribers of channels.";
+        "shardchannels" -2, PUBSUB | LOADING | STALE, Keys::None => Access::UNCHECKED_CHANNELS, "7.0.0",
+            "[pattern]", "Lists the active shard channels.";
+        "shardnumsub" -2, PUBSUB | LOADING | STALE, Keys::None => Access::UNCHECKED_CHANNELS, "7.0.0",
+            "[shardchannel]...", "Returns the number of subscribers of shard channels.";
+    };
 };
 
 /// Text of PUBSUB HELP.

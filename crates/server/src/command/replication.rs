@@ -22,25 +22,28 @@ const ADMIN_ALWAYS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
-    "role" 1, ALWAYS | FAST | NOSCRIPT, Keys::None, "2.8.12", Run::any(role),
-        "Returns the replication role.";
+    in "server" []:
+    "role" 1 [admin dangerous], ALWAYS | FAST | NOSCRIPT, Keys::None, "2.8.12", Run::any(role),
+        "", "Returns the replication role.";
     "replicaof" 3, ADMIN_ALWAYS, Keys::None, "5.0.0", Run::any(replica_of),
-        "Makes the server a replica of another one, or a primary.";
+        "(host port) | (NO ONE)", "Makes the server a replica of another one, or a primary.";
     "slaveof" 3, ADMIN_ALWAYS, Keys::None, "1.0.0", Run::any(replica_of),
-        "Makes the server a replica of another one, or a primary.";
+        "(host port) | (NO ONE)", "Makes the server a replica of another one, or a primary.";
     "failover" -1, ADMIN | NOSCRIPT | STALE, Keys::None, "6.2.0", Run::any(fail_over),
+        "[TO (host port:integer [FORCE])] [ABORT] [TIMEOUT milliseconds:integer]",
         "Exchanges the roles of this server and one of its replicas.";
     "replconf" -1, ADMIN_ALWAYS, Keys::None, "3.0.0", Run::any(configure),
-        "Passes facts between a replica and its primary. Replicas send it.";
+        "[option value]...", "Passes facts between a replica and its primary. Replicas send it.";
     "psync" -3, ADMIN | NOSCRIPT | NO_MULTI, Keys::None, "2.8.0", Run::any(synchronize),
-        "Begins to send a replica what it has missed. Replicas send it.";
+        "replicationid:string offset:integer", "Begins to send a replica what it has missed. Replicas send it.";
     "sync" 1, ADMIN | NOSCRIPT | NO_MULTI, Keys::None, "1.0.0", Run::any(synchronize),
-        "Begins to send a replica all keys. Old replicas send it.";
-    in "generic":
-    "wait" 3, 0, Keys::None, "3.0.0", Run::any(wait),
+        "", "Begins to send a replica all keys. Old replicas send it.";
+    in "generic" []:
+    "wait" 3 [blocking connection], 0, Keys::None, "3.0.0", Run::any(wait),
+        "numreplicas timeout:integer",
         "Waits until replicas have acknowledged the connection's writes. Returns their number.";
-    "waitaof" 4, 0, Keys::None, "7.2.0", Run::any(wait_for_file),
+    "waitaof" 4 [blocking connection], 0, Keys::None, "7.2.0", Run::any(wait_for_file),
+        "numlocal:integer numreplicas timeout:integer",
         "Waits until the append-only files of this server and of replicas have the connection's writes. Returns the numbers of files.";
 };
 

@@ -15,8 +15,10 @@ use crate::state::Server;
 use engine::refusal::{Answer, NO_PRIMARY, Refusal};
 use host::{Limits, ScriptHost, is_stopping};
 use script::{Digest, Engine, Flags, Script};
-use session::spec::Keys;
-use session::spec::flag::{CONTAINER, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE};
+use session::spec::flag::{
+    CONTAINER, DENYOOM, LOADING, MAY_WRITE, MOVABLE_KEYS, NOSCRIPT, READONLY, STALE, WRITE,
+};
+use session::spec::{Access, Form, Keys};
 use session::waiting::BlockingState;
 use settings::Id;
 use std::sync::Arc;
@@ -28,29 +30,66 @@ const RUNS: u32 = NOSCRIPT | STALE | MOVABLE_KEYS;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "scripting":
-    "eval" -3, RUNS | MAY_WRITE, Keys::Script(2), "2.6.0",
+    in "scripting" [scripting]:
+    "eval" -3, RUNS | MAY_WRITE => Form::Inner, Keys::Script(2) => Access::UPDATE, "2.6.0",
         on_slab!(|ctx, args| eval(ctx, args, By::Body, false)),
-        "Executes a Lua script.";
-    "evalsha" -3, RUNS | MAY_WRITE, Keys::Script(2), "2.6.0",
+        "script numkeys [key]... [arg]...", "Executes a Lua script.";
+    "evalsha" -3, RUNS | MAY_WRITE => Form::Inner, Keys::Script(2) => Access::UPDATE, "2.6.0",
         on_slab!(|ctx, args| eval(ctx, args, By::Digest, false)),
-        "Executes a cached Lua script, given by its SHA-1 digest.";
-    "eval_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
+        "sha1 numkeys [key]... [arg]...", "Executes a cached Lua script, given by its SHA-1 digest.";
+    "eval_ro" -3, RUNS | READONLY, Keys::Script(2) => Access::READ, "7.0.0",
         on_slab!(|ctx, args| eval(ctx, args, By::Body, true)),
-        "Executes a Lua script that does not write.";
-    "evalsha_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
+        "script numkeys [key]... [arg]...", "Executes a Lua script that does not write.";
+    "evalsha_ro" -3, RUNS | READONLY, Keys::Script(2) => Access::READ, "7.0.0",
         on_slab!(|ctx, args| eval(ctx, args, By::Digest, true)),
+        "sha1 numkeys [key]... [arg]...",
         "Executes a cached Lua script that does not write, given by its SHA-1 digest.";
     "script" -2, NOSCRIPT | CONTAINER, Keys::None, "2.6.0", on_slab!(script),
-        "A container for commands on the cache of Lua scripts.";
-    "fcall" -3, RUNS | MAY_WRITE, Keys::Script(2), "7.0.0",
+        "subcommand [argument]...", "A container for commands on the cache of Lua scripts."
+    {
+        "debug" 3, NOSCRIPT, Keys::None, "3.2.0",
+            "(YES | SYNC | NO)", "Refused, because there is no debugger for scripts.";
+        "exists" -3, NOSCRIPT, Keys::None, "2.6.0",
+            "sha1...", "Returns whether scripts are in the cache.";
+        "flush" -2, NOSCRIPT, Keys::None, "2.6.0",
+            "[ASYNC | SYNC]", "Removes all scripts from the cache.";
+        "help" 2, LOADING | STALE, Keys::None, "5.0.0",
+            "", "Returns help about the subcommands.";
+        "kill" 2, NOSCRIPT, Keys::None, "2.6.0",
+            "", "Ends the running script.";
+        "load" 3, NOSCRIPT | STALE, Keys::None, "2.6.0",
+            "script", "Adds a script to the cache.";
+        "show" 3, NOSCRIPT | STALE, Keys::None, "Valkey",
+            "sha1", "Returns the text of a script in the cache.";
+    };
+    "fcall" -3, RUNS | MAY_WRITE => Form::Inner, Keys::Script(2) => Access::UPDATE, "7.0.0",
         on_slab!(|ctx, args| functions::fcall(ctx, args, false)),
-        "Calls a function of a library.";
-    "fcall_ro" -3, RUNS | READONLY, Keys::Script(2), "7.0.0",
+        "function numkeys [key]... [arg]...", "Calls a function of a library.";
+    "fcall_ro" -3, RUNS | READONLY, Keys::Script(2) => Access::READ, "7.0.0",
         on_slab!(|ctx, args| functions::fcall(ctx, args, true)),
-        "Calls a function of a library that does not write.";
+        "function numkeys [key]... [arg]...", "Calls a function of a library that does not write.";
     "function" -2, NOSCRIPT | CONTAINER, Keys::None, "7.0.0", on_slab!(functions::function),
-        "A container for commands on function libraries.";
+        "subcommand [argument]...", "A container for commands on function libraries."
+    {
+        "delete" 3, WRITE | NOSCRIPT => Form::Library, Keys::None, "7.0.0",
+            "library-name", "Deletes a library.";
+        "dump" 2, NOSCRIPT, Keys::None, "7.0.0",
+            "", "Returns all libraries in serialized form.";
+        "flush" -2, WRITE | NOSCRIPT => Form::Library, Keys::None, "7.0.0",
+            "[ASYNC | SYNC]", "Deletes all libraries.";
+        "help" 2, LOADING | STALE, Keys::None, "7.0.0",
+            "", "Returns help about the subcommands.";
+        "kill" 2, NOSCRIPT, Keys::None, "7.0.0",
+            "", "Ends the running function.";
+        "list" -2, NOSCRIPT, Keys::None, "7.0.0",
+            "[LIBRARYNAME library-name-pattern] [WITHCODE]", "Lists the libraries.";
+        "load" -3, WRITE | DENYOOM | NOSCRIPT => Form::Library, Keys::None, "7.0.0",
+            "[REPLACE] function-code", "Creates a library.";
+        "restore" -3, WRITE | DENYOOM | NOSCRIPT => Form::Library, Keys::None, "7.0.0",
+            "serialized-value [FLUSH | APPEND | REPLACE]", "Restores libraries from their serialized form.";
+        "stats" 2, NOSCRIPT, Keys::None, "7.0.0",
+            "", "Returns information about the running function.";
+    };
 };
 
 /// Text of SCRIPT HELP.

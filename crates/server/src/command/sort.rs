@@ -9,8 +9,8 @@ use super::work;
 use crate::context::{Ctx, Spec};
 use engine::refusal::{Answer, OUT_OF_MEMORY, Refusal};
 use request::Request;
-use session::spec::Keys;
 use session::spec::flag::{DENYOOM, MOVABLE_KEYS, READONLY, WRITE};
+use session::spec::{Access, Form, Keys};
 use std::cmp::Ordering;
 use store::{Class, End, Key, Kind, List, Scene, View};
 use wire::Args;
@@ -19,11 +19,15 @@ use wire::output::OUTPUT_BYTES_MAX;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "generic":
-    "sort" -2, WRITE | DENYOOM | MOVABLE_KEYS, Keys::Sort, "1.0.0",
+    in "generic" []:
+    "sort" -2 [set sortedset list dangerous], WRITE | DENYOOM | MOVABLE_KEYS => Form::Stored,
+        Keys::Sort => Access::READ.then(Access::OVERWRITE), "1.0.0",
         on_slab!(|ctx, args| sort(ctx, args, true)).estimated(work::sorted),
+        "key [BY pattern] [LIMIT offset count] [GET pattern]... [ASC | DESC] [ALPHA] [STORE destination]",
         "Sorts the elements of a list, set or sorted set, and returns or stores them.";
-    "sort_ro" -2, READONLY | MOVABLE_KEYS, Keys::Sort, "7.0.0", on_slab!(|ctx, args| sort(ctx, args, false)).estimated(work::sorted),
+    "sort_ro" -2 [set sortedset list dangerous], READONLY | MOVABLE_KEYS, Keys::Sort => Access::READ, "7.0.0",
+        on_slab!(|ctx, args| sort(ctx, args, false)).estimated(work::sorted),
+        "key [BY pattern] [LIMIT offset count] [GET pattern]... [ASC | DESC] [ALPHA]",
         "Sorts the elements of a list, set or sorted set and returns them.";
 };
 

@@ -1,13 +1,19 @@
 //! Arguments of commands as COMMAND DOCS describes them, from which redis-cli completes and client
 //! libraries generate code.
 //!
-//! The syntax of each command is one line of `syntax.txt`. It is parsed when a client requests it:
-//! the reply is rare, and its tree is several times as large as the line.
+//! The syntax of each command is a text in its row. It is parsed when a client requests it: the
+//! reply is rare, and its tree is several times as large as the text. The notation:
+//!
+//! ```text
+//! name            a value; `name:type` unless the type follows from the name (TYPES)
+//! NAME            a word that is written as it stands
+//! [ ... ]         optional
+//! ( ... )         a group; a word at its beginning introduces the values after it
+//! a | b           one of both, within brackets or a group, or of the whole text
+//! ...             after a value or a group: may be repeated
+//! ```
 
 use wire::Reply;
-
-/// The lines of all commands. The notation is described at the beginning of the file.
-const LINES: &str = include_str!("syntax.txt");
 
 /// Kind of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +126,7 @@ fn type_named(name: &str) -> &'static str {
         .unwrap_or("string")
 }
 
-/// Parser of a line.
+/// Parser of a text.
 struct Parser<'t> {
     tokens: Vec<&'t str>,
     at: usize,
@@ -240,19 +246,11 @@ fn introduce(mut row: Vec<Argument>) -> Argument {
     argument
 }
 
-/// Returns the arguments of a command, or `None` if it has no line.
-fn arguments(name: &str) -> Option<Vec<Argument>> {
-    let line = LINES
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .find_map(|line| match line.split_once(' ') {
-            Some((first, rest)) if first.eq_ignore_ascii_case(name) => Some(rest),
-            None if line.eq_ignore_ascii_case(name) => Some(""),
-            _ => None,
-        })?;
-    let mut parser = Parser::new(line);
+/// Returns the arguments of a command with this syntax.
+fn arguments(syntax: &str) -> Vec<Argument> {
+    let mut parser = Parser::new(syntax);
     let mut all = parser.row();
-    // An alternative without brackets concerns the whole line.
+    // An alternative without brackets concerns the whole text.
     if parser.take("|") {
         let mut alternatives = vec![introduce(all), introduce(parser.row())];
         while parser.take("|") {
@@ -261,17 +259,12 @@ fn arguments(name: &str) -> Option<Vec<Argument>> {
         let name = joined(&alternatives);
         all = vec![of(&name, Shape::OneOf(alternatives))];
     }
-    Some(all)
+    all
 }
 
-/// Whether COMMAND DOCS has arguments for a command.
-pub(super) fn has_arguments(name: &str) -> bool {
-    arguments(name).is_some_and(|arguments| !arguments.is_empty())
-}
-
-/// Writes the arguments of a command as COMMAND DOCS reports them.
-pub(super) fn write(reply: &mut Reply<'_>, name: &str) {
-    write_all(reply, &arguments(name).unwrap_or_default());
+/// Writes the arguments of a command with this syntax as COMMAND DOCS reports them.
+pub(super) fn write(reply: &mut Reply<'_>, syntax: &str) {
+    write_all(reply, &arguments(syntax));
 }
 
 fn write_all(reply: &mut Reply<'_>, arguments: &[Argument]) {
@@ -357,41 +350,39 @@ mod tests {
     }
 
     fn shown(name: &str) -> String {
-        show(&arguments(name).expect("the command has a line"))
+        let index = table().lookup(name.as_bytes()).expect("a command");
+        show(&arguments(table()[index as usize].syntax))
+    }
+
+    /// Returns the name of each command and subcommand, the number of words in it, its arity and
+    /// its syntax.
+    fn rows() -> impl Iterator<Item = (&'static str, usize, i16, &'static str)> {
+        let commands = table().iter();
+        let commands = commands.map(|spec| (spec.name, 1, spec.arity, spec.syntax));
+        let subcommands = table().subcommands().iter();
+        commands.chain(subcommands.map(|one| (one.name, 2, one.arity, one.syntax)))
     }
 
     #[test]
-    fn every_command_has_a_line_and_every_line_a_command() {
-        let commands = table().iter().map(|spec| spec.name);
-        // There is nothing to say about a subcommand without arguments, nor about those of a
-        // container that is refused as a whole.
-        let subcommands = table().subcommands().iter();
-        let subcommands = subcommands.filter(|one| one.arity != 2 && one.parts().0 != "cluster");
-        let missing: Vec<&str> = commands
-            .chain(subcommands.map(|one| one.name))
-            .filter(|name| arguments(name).is_none())
-            .collect();
-        assert!(missing.is_empty(), "no line in syntax.txt: {missing:?}");
-        let names: Vec<&str> = table().names().map(|(_, name)| name).collect();
-        for line in LINES.lines() {
-            let name = line.split(' ').next().unwrap_or_default();
-            if !name.is_empty() && name != "#" {
-                let is_known = names.iter().any(|known| known.eq_ignore_ascii_case(name));
-                assert!(is_known, "syntax.txt names no command: {line}");
-                let mut parser = Parser::new(&line[name.len()..]);
-                while parser.at < parser.tokens.len() {
-                    parser.row();
-                    assert!(
-                        parser.take("|") || parser.at == parser.tokens.len(),
-                        "{line}"
-                    );
-                }
+    fn every_syntax_is_parsed_to_its_end() {
+        for (name, words, arity, syntax) in rows() {
+            let mut parser = Parser::new(syntax);
+            while parser.at < parser.tokens.len() {
+                parser.row();
+                let is_at_end = parser.at == parser.tokens.len();
+                assert!(parser.take("|") || is_at_end, "{name}: {syntax}");
             }
+            // CLUSTER is refused as a whole.
+            let has_arguments = arity.unsigned_abs() as usize != words;
+            assert!(
+                !has_arguments || !syntax.is_empty() || name.starts_with("cluster|"),
+                "{name} has arguments, but no syntax"
+            );
         }
     }
 
     #[test]
-    fn lines_become_trees_of_arguments() {
+    fn syntaxes_become_trees_of_arguments() {
         assert_eq!(shown("ping"), "message:string?");
         assert_eq!(shown("mget"), "key:key*");
         assert_eq!(
@@ -434,11 +425,8 @@ mod tests {
             };
             values + usize::from(argument.token.is_some())
         }
-        let commands = table().iter().map(|spec| (spec.name, 1, spec.arity));
-        let subcommands = table().subcommands().iter();
-        for (name, words, arity) in commands.chain(subcommands.map(|one| (one.name, 2, one.arity)))
-        {
-            let least = words + least(&arguments(name).unwrap_or_default());
+        for (name, words, arity, syntax) in rows() {
+            let least = words + least(&arguments(syntax));
             let count = arity.unsigned_abs() as usize;
             let is_refused = name.starts_with("cluster|");
             assert!(
@@ -448,7 +436,7 @@ mod tests {
                     } else {
                         least >= count
                     },
-                "{name}: the line has at least {least} arguments, the arity is {arity}"
+                "{name}: the syntax has at least {least} arguments, the arity is {arity}"
             );
         }
     }

@@ -7,7 +7,7 @@ use crate::state::Server;
 use engine::refusal::OUT_OF_MEMORY;
 use session::session::Session;
 use session::spec::Keys;
-use session::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
+use session::spec::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, READONLY, SKIP_MONITOR, STALE};
 use session::tracking::{Mode, PREFIXES_MAX, TrackingOptions};
 use session::{clients, monitor};
 use settings::Id;
@@ -18,9 +18,9 @@ use wire::number::parse_i64;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "server":
+    in "server" []:
     "monitor" 1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI, Keys::None, "1.0.0", Run::any(monitor),
-        "Sends a line for each executed command.";
+        "", "Sends a line for each executed command.";
 };
 
 const SYNTAX: &str = "ERR syntax error";
@@ -353,8 +353,7 @@ fn stop_monitor(server: &Server, session: &Session) {
 /// those with passwords. EXEC shows itself after the commands of its transaction.
 #[cold]
 pub fn show(server: &Server, session: &Session, by_script: bool, chosen: Chosen, args: Args<'_>) {
-    let is_hidden = matches!(chosen.spec.name, "auth" | "hello" | "exec");
-    if !is_hidden && chosen.flags() & ADMIN == 0 {
+    if chosen.flags() & (ADMIN | SKIP_MONITOR) == 0 {
         send_line(server, session, by_script, args);
     }
 }

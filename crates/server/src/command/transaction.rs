@@ -17,9 +17,10 @@ use session::pubsub::QUEUED_MAX;
 use session::queue::Transaction;
 use session::session::Session;
 use session::spec::flag::{
-    self, FAST, KEEPS, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_SLOWLOG, STALE,
+    self, FAST, KEEPS, LOADING, MAY_WRITE, NO_QUEUE, NOSCRIPT, SKIP_MONITOR, SKIP_SLOWLOG, STALE,
+    UNBOUNDED,
 };
-use session::spec::{Keys, SpecIndex};
+use session::spec::{Access, Form, Keys, SpecIndex};
 use session::watches::AT_ONCE_MAX;
 use settings::Id;
 use std::sync::Arc;
@@ -32,19 +33,20 @@ const NAME_UNITS: u64 = 20;
 
 /// Table of this family's commands.
 pub const TABLE: &[Spec] = commands! {
-    in "transactions":
+    in "transactions" [transaction]:
     "multi" 1, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::None, "1.2.0", Run::slab(multi),
-        "Starts a transaction.";
-    "exec" 1, NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG | NO_QUEUE | MAY_WRITE, Keys::Queued, "1.2.0",
-        Run::slab(exec),
-        "Executes all commands of the transaction.";
-    "discard" 1, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE, Keys::Watched, "2.0.0", Run::slab(discard),
-        "Discards the transaction.";
-    "watch" -2, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE | KEEPS, Keys::Range(1, -1, 1), "2.2.0",
-        Run::slab(watch).in_steps(),
-        "Makes the next transaction fail if one of the given keys changes before it.";
-    "unwatch" 1, NOSCRIPT | LOADING | STALE | FAST, Keys::Watched, "2.2.0", Run::slab(unwatch),
-        "Stops watching all keys.";
+        "", "Starts a transaction.";
+    "exec" 1, NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG | NO_QUEUE | MAY_WRITE | SKIP_MONITOR => Form::Inner,
+        Keys::Queued, "1.2.0", Run::slab(exec),
+        "", "Executes all commands of the transaction.";
+    "discard" 1, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE | UNBOUNDED, Keys::Watched, "2.0.0",
+        Run::slab(discard),
+        "", "Discards the transaction.";
+    "watch" -2, NOSCRIPT | LOADING | STALE | FAST | NO_QUEUE | KEEPS,
+        Keys::Range(1, -1, 1) => Access::INSPECT, "2.2.0", Run::slab(watch).in_steps(),
+        "key...", "Makes the next transaction fail if one of the given keys changes before it.";
+    "unwatch" 1, NOSCRIPT | LOADING | STALE | FAST | UNBOUNDED, Keys::Watched, "2.2.0", Run::slab(unwatch),
+        "", "Stops watching all keys.";
 };
 
 /// Queues a command after MULTI. Returns false if it was refused.

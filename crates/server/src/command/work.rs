@@ -56,7 +56,7 @@ pub fn units<'v>(
         Work::Confirmed | Work::Unsubscribes(_) => return 0,
         Work::Names => return view.len(db) as u64,
         Work::ByArguments => return arguments(args),
-        Work::Strings => strings,
+        Work::Strings | Work::RepliedStrings => strings,
         Work::Value => set,
         Work::Estimated(estimate) => estimate,
     };
@@ -95,8 +95,8 @@ pub fn reply_units(bytes: usize) -> u64 {
     (bytes.saturating_mul(REPLY_COST) / UNIT_BYTES) as u64
 }
 
-/// Returns the number of bytes of the values that GET or MGET of this database replies with; `None`
-/// for other commands.
+/// Returns the number of bytes of the values that a command in this database replies with, if it
+/// replies with the values of its keys; `None` for other commands.
 pub fn values_len(
     server: &Server,
     view: &mut View<'_>,
@@ -104,7 +104,7 @@ pub fn values_len(
     spec: &Spec,
     args: Args<'_>,
 ) -> Option<usize> {
-    if !matches!(spec.name, "get" | "mget") {
+    if !matches!(spec.run.work, Work::RepliedStrings) {
         return None;
     }
     let len = |name: &[u8]| match view.peek(&server.keyspace.key(db, name)) {

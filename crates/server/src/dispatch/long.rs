@@ -109,7 +109,9 @@ pub(super) fn way<'v>(
             // -1, which is no threshold, becomes the greatest number.
             work::arguments(*args) <= server.config.number(Id::LongCommandThreshold) as u64
         }
-        Work::Strings => !view.has_huge_strings() && !is_every_command_long(server),
+        Work::Strings | Work::RepliedStrings => {
+            !view.has_huge_strings() && !is_every_command_long(server)
+        }
         Work::Value => {
             let is_large = args
                 .get(2)
@@ -131,7 +133,7 @@ pub(super) fn way<'v>(
 pub(super) fn reply_bytes_max(server: &Server, spec: &Spec, args: &Args<'_>) -> Option<usize> {
     let may_be_long = match spec.run.work {
         // The estimate is that of the value itself.
-        Work::Strings => args.len() > 2,
+        Work::Strings | Work::RepliedStrings => args.len() > 2,
         Work::ByArguments | Work::Estimated(_) => true,
         _ => false,
     };

@@ -85,17 +85,17 @@ fn is_on_collections(spec: &Spec) -> bool {
 }
 
 /// Returns the position of the first element that a command on a collection names, without parsing
-/// its options: after `FIELDS n` or `MEMBERS n`, after the score of ZADD, or after the key.
+/// its options: where its row says, after `FIELDS n` or `MEMBERS n`, or after the key.
 fn first_element(spec: &Spec, args: Args<'_>) -> Option<usize> {
     if !is_on_collections(spec) {
         return None;
     }
     let counts = |at: usize| args.is(at, "fields") || args.is(at, "members");
-    Some(match spec.name {
-        "zadd" | "zincrby" => 3,
-        _ if counts(2) => 4,
-        _ if counts(3) => 5,
-        _ => 2,
+    Some(match spec.run.element {
+        Some(at) => at.into(),
+        None if counts(2) => 4,
+        None if counts(3) => 5,
+        None => 2,
     })
 }
 

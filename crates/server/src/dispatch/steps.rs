@@ -15,7 +15,7 @@ use super::{Call, Engine, Executor, Step};
 use crate::command;
 use crate::command::key::scan::list_names;
 use crate::command::permission::check_rights;
-use crate::context::{Spec, Work};
+use crate::context::{SegmentSteps, Spec, Work};
 use engine::STEP_BYTES;
 use session::acl::log::Context;
 use session::pubsub::{self, Space};
@@ -121,7 +121,11 @@ pub(super) fn runs_in_steps(
 /// Whether the segment engine, which has no transactions, runs a command on many keys or with many
 /// bytes in steps. MSET with a key without a value is refused as a whole.
 fn runs_in_steps_on_segment(spec: &Spec, args_len: usize) -> bool {
-    spec.name == "mget" || spec.name == "mset" && !args_len.is_multiple_of(2)
+    match spec.run.segment_steps {
+        Some(SegmentSteps::Read) => true,
+        Some(SegmentSteps::Write) => !args_len.is_multiple_of(2),
+        None => false,
+    }
 }
 
 /// Returns the arguments to which a user's rights are checked before a command runs or is queued.
@@ -147,9 +151,10 @@ impl Steps {
     ) -> Result<Steps, OwnedCall> {
         let len = call.args().len();
         let mut unchecked = 1;
+        let segment_steps = spec.run.segment_steps.filter(|_| is_on_segment);
         let progress = match spec.run.work {
-            _ if is_on_segment && spec.name == "mset" => Progress::Keys(1, 0),
-            _ if is_on_segment && spec.name == "mget" => {
+            _ if segment_steps == Some(SegmentSteps::Write) => Progress::Keys(1, 0),
+            _ if segment_steps == Some(SegmentSteps::Read) => {
                 let mut found = Pieces::new(bytes_max);
                 let next = match begun {
                     Some(first) => {

@@ -29,28 +29,6 @@ pub const CATEGORIES: &[&str] = &[
     "scripting",
 ];
 
-/// Commands in categories that neither their flags nor their group determines.
-const FURTHER: &[(&str, &[&str])] = &[
-    ("read", &["lolwut"]),
-    ("admin", &["lastsave", "role"]),
-    ("blocking", &["wait", "waitaof"]),
-    (
-        "dangerous",
-        &[
-            "flushall", "flushdb", "info", "keys", "lastsave", "restore", "role", "sort",
-            "sort_ro", "swapdb",
-        ],
-    ),
-    ("keyspace", &["flushall", "flushdb", "dbsize", "swapdb"]),
-    ("list", &["sort", "sort_ro"]),
-    ("set", &["sort", "sort_ro"]),
-    ("sortedset", &["sort", "sort_ro"]),
-    (
-        "connection",
-        &["command", "readonly", "readwrite", "wait", "waitaof"],
-    ),
-];
-
 /// Returns the bit of a category. Case is ignored.
 pub fn category(name: &[u8]) -> Option<u32> {
     let is_same = |category: &&str| category.as_bytes().eq_ignore_ascii_case(name);
@@ -64,45 +42,50 @@ pub fn names_of(set: u32) -> impl Iterator<Item = &'static str> {
         .map(|(_, name)| *name)
 }
 
-/// Returns the categories of a command or a subcommand with these properties.
-pub fn categories_of(name: &str, flags: u32, group: &str) -> u32 {
-    let bit = |name: &str| category(name.as_bytes()).unwrap_or(0);
-    let container = name.split('|').next().unwrap_or(name);
-    let mut set = 0;
-    for (bits, category) in [
-        (flag::WRITE, "write"),
-        (flag::ADMIN, "admin"),
-        (flag::ADMIN, "dangerous"),
-        (flag::PUBSUB, "pubsub"),
-        (flag::FAST, "fast"),
-        (flag::BLOCKING, "blocking"),
-    ] {
-        if flags & bits != 0 {
-            set |= bit(category);
+/// Returns the bit of a category in lower case.
+///
+/// # Panics
+/// There is no such category. A table of commands evaluates the function at compile time.
+pub const fn bit(name: &str) -> u32 {
+    let mut place = 0;
+    while place < CATEGORIES.len() {
+        if is_same(CATEGORIES[place].as_bytes(), name.as_bytes()) {
+            return 1 << place;
         }
+        place += 1;
     }
+    panic!("no ACL category has this name")
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+/// Categories that follow from the flags.
+const BY_FLAGS: &[(u32, u32)] = &[
+    (flag::WRITE, bit("write")),
+    (flag::ADMIN, bit("admin") | bit("dangerous")),
+    (flag::PUBSUB, bit("pubsub")),
+    (flag::FAST, bit("fast")),
+    (flag::BLOCKING, bit("blocking")),
+];
+
+/// Returns the categories of a command or a subcommand. `own` are those that its row states.
+pub fn categories_of(flags: u32, own: u32) -> u32 {
+    let by_flags = BY_FLAGS.iter().filter(|(bits, _)| flags & bits != 0);
+    let mut set = by_flags.fold(own, |set, (_, categories)| set | categories);
     if flags & flag::FAST == 0 {
-        set |= bit("slow");
+        set |= const { bit("slow") };
     }
     // A script that does not write may read by other commands only.
-    if flags & flag::READONLY != 0 && group != "scripting" {
-        set |= bit("read");
+    if flags & flag::READONLY != 0 && own & const { bit("scripting") } == 0 {
+        set |= const { bit("read") };
     }
-    for (category, commands) in FURTHER {
-        if commands.contains(&container) {
-            set |= bit(category);
-        }
-    }
-    set | match group {
-        "generic" if matches!(container, "sort" | "sort_ro" | "wait" | "waitaof") => 0,
-        "generic" => bit("keyspace"),
-        "sorted-set" => bit("sortedset"),
-        "transactions" => bit("transaction"),
-        // The flag says which commands of the group use channels.
-        "pubsub" => 0,
-        // Other groups are categories of the same name, or none.
-        group => bit(group),
-    }
+    set
 }
 
 /// One command or subcommand.
@@ -192,25 +175,24 @@ impl Catalog {
         let commands = table.iter().map(|spec| {
             let subcommands = range_of(spec.name);
             // A container does nothing by itself.
-            let is_container = !subcommands.is_empty() && spec.arity < -1;
-            let (flags, group) = match is_container {
-                true => (0, ""),
-                false => (spec.flags, spec.group),
+            let categories = match !subcommands.is_empty() && spec.arity < -1 {
+                true => categories_of(0, 0),
+                false => categories_of(spec.flags, spec.categories),
             };
             Entry {
                 name: spec.name,
                 is_subcommand: false,
-                categories: categories_of(if is_container { "" } else { spec.name }, flags, group),
+                categories,
                 subcommands,
             }
         });
         let subcommands = subcommands.iter().map(|subcommand| {
             let container = table.iter().find(|spec| spec.name == subcommand.parts().0);
-            let group = container.map_or("", |spec| spec.group);
+            let own = container.map_or(0, |spec| spec.categories);
             Entry {
                 name: subcommand.name,
                 is_subcommand: true,
-                categories: categories_of(subcommand.name, subcommand.flags, group),
+                categories: categories_of(subcommand.flags, own),
                 subcommands: 0..0,
             }
         });

@@ -3,9 +3,19 @@
 use super::bit;
 use crate::context::Ctx;
 use engine::refusal::{Answer, Refusal};
+use session::spec::Access;
 use store::Class;
 use wire::number::parse_i64;
 use wire::{Args, Reply};
+
+/// How BITFIELD uses its key: it may only read.
+pub fn access(args: Args<'_>) -> Access {
+    let writes = |at: usize| args.is(at, "set") || args.is(at, "incrby");
+    match (2..args.len()).any(writes) {
+        true => Access::UPDATE,
+        false => Access::READ,
+    }
+}
 
 /// Width of an integer field and whether it is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! The effect of one command in its form.
 
-use super::forms::Form;
 use super::replies::Value;
 use super::{NAMES_PER_COMMAND, Ran, ReplyAt};
 use crate::command::element_ttl::Timed;
 use crate::command::key::dump::payload_of;
 use crate::context::Ctx;
 use session::feed::{Batch, named};
-use session::spec::Keys;
+use session::spec::{Form, Keys};
 use std::collections::BTreeMap;
 use store::stream::{Pending, StreamId};
 use store::{Hash, Key, Kind, Lost, Removed, Set, SortedSet, Stream, Tick};
@@ -133,6 +132,7 @@ impl<'c, 'a, 'v> Rewrite<'c, 'a, 'v> {
         let args = self.args;
         match form {
             Form::Same | Form::Library => self.same(),
+            Form::Inner => {}
             Form::Set | Form::String => self.string(&args[1]),
             Form::Strings => self.strings(),
             Form::Deadline => self.deadline(),

@@ -3,8 +3,17 @@
 use crate::context::Ctx;
 use engine::condition::{Comparison, digest_of};
 use engine::refusal::{Answer, Refusal};
+use session::spec::Access;
 use store::Class;
 use wire::Args;
+
+/// How DELEX uses its key: without a condition, the value does not matter.
+pub fn access(args: Args<'_>) -> Access {
+    match args.len() {
+        2 => Access::REMOVE,
+        _ => Access::DELETE,
+    }
+}
 
 /// `DIGEST key`
 pub fn digest(ctx: &mut Ctx<'_, '_>, args: Args<'_>) -> Answer {

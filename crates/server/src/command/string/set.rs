@@ -5,11 +5,24 @@ use engine::Strings;
 use engine::condition::Condition;
 use engine::lifetime::{Base, DeadlineChange, Lifetime, Unit};
 use engine::refusal::{Answer, Refusal};
+use session::spec::Access;
 use store::NewDeadline;
 use wire::Args;
 
 /// Change of a deadline that removes it.
 pub(super) const FOREVER: DeadlineChange = DeadlineChange::To(NewDeadline::Clear);
+
+/// How SET uses its key: an option may depend on the value or return it.
+pub fn access(args: Args<'_>) -> Access {
+    let reads = |at: usize| {
+        let words = ["get", "ifeq", "ifne", "ifdeq", "ifdne"];
+        words.iter().any(|word| args.is(at, word))
+    };
+    match (3..args.len()).any(reads) {
+        true => Access::UPDATE,
+        false => Access::OVERWRITE,
+    }
+}
 
 /// Options of SET.
 #[derive(Clone, Copy, Debug, Default)]

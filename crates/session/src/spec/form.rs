@@ -1,15 +1,15 @@
-//! The form in which each command is added to the feed.
+//! The form in which the effect of a command is added to the feed.
 
-use crate::command::table;
-use session::spec::SpecIndex;
-use std::sync::OnceLock;
 use wire::Args;
 
 /// Form of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The command as it is. It has the same effect on the same keys at any time.
+    /// The command as it is. It has the same effect on the same keys wherever and whenever it runs:
+    /// it depends on neither the time, chance nor the client.
     Same,
+    /// The effects of the commands that it runs.
+    Inner,
     /// As `Same` without options, because the command then sets the value that it names and removes
     /// the deadline; else as `String`.
     Set,
@@ -80,50 +80,4 @@ impl Form {
             _ => false,
         }
     }
-}
-
-fn form_of(name: &str) -> Form {
-    match name {
-        "set" => Form::Set,
-        "setex" | "psetex" | "incrbyfloat" | "increx" => Form::String,
-        "msetex" => Form::Strings,
-        "expire" | "pexpire" | "expireat" | "pexpireat" | "getex" => Form::Deadline,
-        "getdel" | "delex" => Form::Deleted,
-        "hgetdel" => Form::FieldsDeleted,
-        "sort" | "georadius" | "georadiusbymember" => Form::Stored,
-        "geosearchstore" => Form::StateOf(1),
-        "himport" => Form::StateOf(2),
-        "restore" => Form::Restored,
-        "hexpire" | "hpexpire" | "hexpireat" | "hpexpireat" | "sexpire" | "spexpire"
-        | "sexpireat" | "spexpireat" | "zexpire" | "zpexpire" | "zexpireat" | "zpexpireat"
-        | "xexpire" | "xpexpire" | "xexpireat" | "xpexpireat" | "hgetex" => Form::ElementDeadlines,
-        "expiremember" | "expirememberat" | "pexpirememberat" => Form::MemberDeadline,
-        "hsetex" | "hincrbyfloat" => Form::Fields,
-        "saddex" => Form::Members,
-        "spop" => Form::Popped,
-        "blpop" => Form::ServedBy("LPOP"),
-        "brpop" => Form::ServedBy("RPOP"),
-        "bzpopmin" => Form::ServedBy("ZPOPMIN"),
-        "bzpopmax" => Form::ServedBy("ZPOPMAX"),
-        "lmpop" | "zmpop" | "blmpop" | "bzmpop" => Form::ServedMany,
-        "blmove" => Form::Without("LMOVE", 5),
-        "brpoplpush" => Form::Without("RPOPLPUSH", 3),
-        "blmovem" => Form::Without("LMOVEM", 5),
-        "xadd" => Form::Added,
-        "xtrim" => Form::Trimmed,
-        "bitop" => Form::Bits,
-        "xdelex" => Form::EntriesDeleted,
-        "xgroup" => Form::GroupNumbered,
-        "xreadgroup" | "xclaim" | "xautoclaim" => Form::Delivered,
-        "function" => Form::Library,
-        _ => Form::Same,
-    }
-}
-
-/// Returns the form of the command with this index.
-#[inline]
-pub fn form(index: SpecIndex) -> Form {
-    static FORMS: OnceLock<Vec<Form>> = OnceLock::new();
-    let all = || table().iter().map(|spec| form_of(spec.name)).collect();
-    FORMS.get_or_init(all)[index as usize]
 }
