@@ -106,6 +106,7 @@ pub const TABLE: &[Spec] = commands! {
         on_slab!(read::xread).estimated(read::work),
         "[COUNT count] [BLOCK milliseconds] (STREAMS key... id...)",
         "Returns entries of several streams behind given IDs. May block until there are some.";
+    // It changes the group, not the entries. As in Redis, it needs only the right to read.
     "xreadgroup" -7, WRITE | BLOCKING | MOVABLE_KEYS => Form::Delivered,
         Keys::Streams(4) => Access::READ, "5.0.0", on_slab!(read::xreadgroup).estimated(read::work),
         "(GROUP group consumer) [COUNT count] [BLOCK milliseconds] [CLAIM milliseconds] [NOACK] \
