@@ -1,5 +1,6 @@
-//! `mayfly sim` as a process: output formats and errors.
+//! `mayfly sim`: output formats and errors.
 
+use super::{TemporaryFile, mayfly, refusal, run, stdout};
 #[cfg(feature = "parquet")]
 use parquet::file::reader::{FileReader, SerializedFileReader};
 #[cfg(feature = "parquet")]
@@ -7,78 +8,30 @@ use parquet::record::RowAccessor;
 #[cfg(feature = "parquet")]
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 /// Eight requests for four objects; the first object is requested four times.
 const TRACE: &str =
     "time,key,size\n0,1,10\n1,2,20\n2,1,10\n3,3,30\n4,1,10\n5,4,40\n6,1,10\n7,2,20\n";
 
-/// A file that is removed at the end of its test.
-struct TemporaryFile(PathBuf);
-
-impl TemporaryFile {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mayfly-sim-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).expect("the folder for temporary files can be written");
-        TemporaryFile(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("the path is text")
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn sim(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mayfly"));
-    let output = command.arg("sim").args(arguments).output();
-    output.expect("the binary was built for this test")
-}
-
-fn stdout(output: &Output) -> String {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Returns the error output of a run that must fail.
-fn refusal(arguments: &[&str]) -> String {
-    let output = sim(arguments);
-    assert!(!output.status.success(), "{arguments:?} should be refused");
-    assert!(output.stdout.is_empty());
-    String::from_utf8_lossy(&output.stderr).into_owned()
+fn sim(words: &str) -> Output {
+    run(&format!("sim {words}"))
 }
 
 #[test]
 fn csv_starts_with_the_promised_columns_and_echoes_the_policy_as_given() {
     let file = TemporaryFile::new("a.csv", TRACE);
-    let text = stdout(&sim(&[
-        file.path(),
-        "--csv",
-        "--ignore-size",
-        "--policy",
-        "lru,clock:2,s3fifo:small=0.5",
-        "--size",
-        "2,75%",
-    ]));
+    let text = stdout(sim(&format!(
+        "{file} --csv --ignore-size --policy lru,clock:2,s3fifo:small=0.5 --size 2,75%"
+    )));
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with(
         "trace,policy,unit,cache_size,requests,misses,miss_ratio,byte_miss_ratio,throughput,\
          evictions,promotions,metadata_bytes,expired_bytes,flash_write_bytes"
     ));
     assert_eq!(lines.len(), 1 + 3 * 2);
-    let stem = file
-        .path()
-        .rsplit('/')
-        .next()
-        .expect("a path has a last part");
-    let name = stem.strip_suffix(".csv").expect("it was made so");
+    let stem = file.0.file_stem().expect("a path has a last part");
+    let name = stem.display();
     // LRU of two objects: 1, 2, 3 and 4 miss, and 2 again.
     assert!(lines[1].starts_with(&format!("{name},lru,objects,2,8,5,0.625,,")));
     assert!(lines[4].starts_with(&format!("{name},clock:2,objects,3,")));
@@ -89,14 +42,7 @@ fn csv_starts_with_the_promised_columns_and_echoes_the_policy_as_given() {
 fn bytes_are_counted_unless_sizes_are_ignored() {
     let file = TemporaryFile::new("b.csv", TRACE);
     // 100 bytes in total. With 40 bytes, the object of 40 evicts all others.
-    let text = stdout(&sim(&[
-        file.path(),
-        "--csv",
-        "--policy",
-        "fifo",
-        "--size",
-        "100,40%",
-    ]));
+    let text = stdout(sim(&format!("{file} --csv --policy fifo --size 100,40%")));
     let lines: Vec<&str> = text.lines().collect();
     assert!(
         lines[1].contains(",fifo,bytes,100,8,4,0.5,0.6666666666666666,"),
@@ -108,9 +54,9 @@ fn bytes_are_counted_unless_sizes_are_ignored() {
 #[test]
 fn json_is_json_with_the_same_columns() {
     let file = TemporaryFile::new("c.csv", TRACE);
-    let arguments = [file.path(), "--json", "--policy", "lru", "--size", "60,1kb"];
+    let arguments = format!("{file} --json --policy lru --size 60,1kb");
     let rows: serde_json::Value =
-        serde_json::from_str(&stdout(&sim(&arguments))).expect("it is JSON");
+        serde_json::from_str(&stdout(sim(&arguments))).expect("it is JSON");
     assert_eq!(rows[1]["cache_size"], 1024);
     assert_eq!(rows[1]["misses"], 4);
     assert_eq!(rows[0]["unit"], "bytes");
@@ -122,17 +68,11 @@ fn json_is_json_with_the_same_columns() {
 fn a_parquet_file_holds_the_same_columns() {
     let file = TemporaryFile::new("s.csv", TRACE);
     let table = TemporaryFile::new("s.parquet", "");
-    let text = stdout(&sim(&[
-        file.path(),
-        "--csv",
-        "--explain",
-        "--size",
-        "50%,100%",
-        "--parquet",
-        table.path(),
-    ]));
+    let text = stdout(sim(&format!(
+        "{file} --csv --explain --size 50%,100% --parquet {table}"
+    )));
     let header = text.lines().next().expect("a header");
-    let reader = File::open(table.path()).map(SerializedFileReader::new);
+    let reader = File::open(&table.0).map(SerializedFileReader::new);
     let reader = reader.expect("it was written").expect("it is whole");
     let columns = reader
         .metadata()
@@ -158,7 +98,7 @@ fn a_parquet_file_holds_the_same_columns() {
 #[test]
 fn a_table_is_printed_by_default() {
     let file = TemporaryFile::new("d.csv", TRACE);
-    let text = stdout(&sim(&[file.path(), "--size", "50%"]));
+    let text = stdout(sim(&format!("{file} --size 50%")));
     assert!(text.starts_with("trace"), "{text}");
     assert_eq!(
         text.lines().count(),
@@ -170,49 +110,31 @@ fn a_table_is_printed_by_default() {
 #[test]
 fn the_warm_up_is_not_counted() {
     let file = TemporaryFile::new("e.csv", TRACE);
-    let arguments = [
-        file.path(),
-        "--csv",
-        "--ignore-size",
-        "--policy",
-        "lru",
-        "--size",
-        "2",
-        "--warmup-share",
-        "50%",
-    ];
+    let arguments = format!("{file} --csv --ignore-size --policy lru --size 2 --warmup-share 50%");
     // Requests 1, 4, 1, 2 are counted: 4 and 2 miss.
-    assert!(stdout(&sim(&arguments)).contains(",lru,objects,2,4,2,0.5,"));
+    assert!(stdout(sim(&arguments)).contains(",lru,objects,2,4,2,0.5,"));
 }
 
 #[test]
 fn entries_expire_by_a_mix() {
     let rows: Vec<String> = (0..200).map(|i| format!("{i},{},10\n", i % 2)).collect();
     let file = TemporaryFile::new("f.csv", &format!("time,key,size\n{}", rows.concat()));
-    let arguments = |mix| {
-        [
-            file.path(),
-            "--csv",
-            "--policy",
-            "lru",
-            "--size",
-            "1kb",
-            "--ttl-mix",
-            mix,
-        ]
+    let with = |mix: &str| {
+        let words = format!("{file} --csv --policy lru --size 1kb --ttl-mix {mix}");
+        stdout(sim(&words))
     };
     // Times are in seconds: an object with a TTL of 10 s is requested every 2 s and misses every
     // sixth time.
-    let text = stdout(&sim(&arguments("10s:1")));
+    let text = with("10s:1");
     assert!(text.contains(",lru,bytes,1024,200,34,"), "{text}");
-    let text = stdout(&sim(&arguments("1h:1")));
+    let text = with("1h:1");
     assert!(text.contains(",lru,bytes,1024,200,2,"), "{text}");
 }
 
 #[test]
 fn bad_sizes_are_refused() {
     let file = TemporaryFile::new("g.csv", TRACE);
-    let with = |size| refusal(&[file.path(), "--size", size]);
+    let with = |size| refusal(sim(&format!("{file} --size {size}")));
     assert!(with("0").contains("expected more than 0"));
     assert!(with("0%").contains("expected more than 0"));
     assert!(with("1e30gb").contains("size '1e30gb': expected"));
@@ -221,29 +143,29 @@ fn bad_sizes_are_refused() {
     assert!(with("ten").contains("size 'ten': expected"));
     assert!(with("0.5").contains("size '0.5': expected"));
     assert!(with("0.001%").contains("less than one"));
-    let objects = refusal(&[file.path(), "--ignore-size", "--size", "64mb"]);
+    let objects = refusal(sim(&format!("{file} --ignore-size --size 64mb")));
     assert!(objects.contains("objects are counted"));
 }
 
 #[test]
 fn bad_traces_are_refused() {
     let empty = TemporaryFile::new("h.csv", "");
-    assert!(refusal(&[empty.path()]).contains(":1:"));
+    assert!(refusal(sim(&format!("{empty}"))).contains(":1:"));
     let header = TemporaryFile::new("i.csv", "time,key,size\n");
-    assert!(refusal(&[header.path()]).contains("no request"));
+    assert!(refusal(sim(&format!("{header}"))).contains("no request"));
     let broken = TemporaryFile::new("j.csv", "time,key,size\n1,2,3\n1,2\n");
-    assert!(refusal(&[broken.path()]).contains(":3:"));
-    assert!(refusal(&["/nowhere/at.csv"]).contains("cannot open"));
+    assert!(refusal(sim(&format!("{broken}"))).contains(":3:"));
+    assert!(refusal(sim("/nowhere/at.csv")).contains("cannot open"));
     let unknown = TemporaryFile::new("k.dat", TRACE);
-    assert!(refusal(&[unknown.path()]).contains("must end in"));
-    let text = stdout(&sim(&[unknown.path(), "--format", "csv", "--size", "50%"]));
+    assert!(refusal(sim(&format!("{unknown}"))).contains("must end in"));
+    let text = stdout(sim(&format!("{unknown} --format csv --size 50%")));
     assert!(text.starts_with("trace"));
 }
 
 #[test]
 fn bad_policies_are_refused() {
     let file = TemporaryFile::new("l.csv", TRACE);
-    let with = |policy| refusal(&[file.path(), "--policy", policy]);
+    let with = |policy| refusal(sim(&format!("{file} --policy {policy}")));
     assert!(with("lruu").contains("no eviction policy is called 'lruu'"));
     assert!(with("clock:9").contains("expected 1 to 3"));
 }
@@ -251,24 +173,11 @@ fn bad_policies_are_refused() {
 #[test]
 fn a_policy_that_needs_future_requests_needs_the_whole_trace() {
     let file = TemporaryFile::new("o.csv", TRACE);
-    let whole = stdout(&sim(&[
-        file.path(),
-        "--csv",
-        "--policy",
-        "belady",
-        "--size",
-        "60",
-    ]));
+    let whole = stdout(sim(&format!("{file} --csv --policy belady --size 60")));
     assert!(whole.contains(",belady,bytes,60,8,"), "{whole}");
-    let error = refusal(&[
-        file.path(),
-        "--policy",
-        "lru,belady",
-        "--sample",
-        "50%",
-        "--size",
-        "60",
-    ]);
+    let error = refusal(sim(&format!(
+        "{file} --policy lru,belady --sample 50% --size 60"
+    )));
     assert!(
         error.contains("a policy that needs future requests cannot"),
         "{error}"
@@ -276,88 +185,62 @@ fn a_policy_that_needs_future_requests_needs_the_whole_trace() {
     // An annotated trace with request numbers of a longer trace that it was cut from.
     let annotated = "time,key,size,next\n0,1,10,2\n1,2,10,7\n2,1,10,-1\n";
     let part = TemporaryFile::new("p.csv", annotated);
-    let error = refusal(&[part.path(), "--policy", "belady", "--size", "60"]);
+    let error = refusal(sim(&format!("{part} --policy belady --size 60")));
     assert!(error.contains("needs future requests"), "{error}");
 }
 
 #[test]
 fn an_oracle_removes_entries_that_will_not_be_hit() {
     // Only 1 and 2 are requested again. Without an oracle, 3 and 4 evict 2.
-    let file = TemporaryFile::new("o.csv", TRACE);
-    let misses = |more: &[&str]| {
-        let options = [file.path(), "--csv", "--ignore-size", "--policy", "lru"];
-        let text = stdout(&sim(&[&options[..], &["--size", "2"], more].concat()));
+    let file = TemporaryFile::new("oracle.csv", TRACE);
+    let misses = |more: &str| {
+        let words = format!("{file} --csv --ignore-size --policy lru --size 2 {more}");
+        let text = stdout(sim(&words));
         let row = text.lines().nth(1).expect("a header and a row");
         row.split(',').nth(5).map(str::to_owned)
     };
-    let unrequested = ["--foresight", "unrequested"];
-    let expiring = ["--foresight", "expiring", "--ttl-mix", "3s:1"];
-    assert_eq!(misses(&[]).as_deref(), Some("5"));
-    assert_eq!(misses(&unrequested).as_deref(), Some("4"));
-    assert_eq!(misses(&expiring[..2]).as_deref(), Some("4"));
+    assert_eq!(misses("").as_deref(), Some("5"));
+    assert_eq!(misses("--foresight unrequested").as_deref(), Some("4"));
+    let expiring = "--foresight expiring";
+    assert_eq!(misses(expiring).as_deref(), Some("4"));
     // With TTLs 1 expires once before its next request, and so does 2.
-    assert_eq!(misses(&expiring).as_deref(), Some("6"));
-    let engine = [file.path(), "--policy", "segcache", "--size", "60"];
-    let error = refusal(&[&engine[..], &expiring[..2]].concat());
+    let mixed = format!("{expiring} --ttl-mix 3s:1");
+    assert_eq!(misses(&mixed).as_deref(), Some("6"));
+    let error = refusal(sim(&format!(
+        "{file} --policy segcache --size 60 {expiring}"
+    )));
     assert!(error.contains("--foresight"), "{error}");
 }
 
 #[test]
 fn a_filter_rejects_missed_objects() {
     let file = TemporaryFile::new("q.csv", TRACE);
-    let arguments = [
-        file.path(),
-        "--csv",
-        "--policy",
-        "fifo",
-        "--size",
-        "1kb",
-        "--admission",
-        "size:15",
-    ];
+    let arguments = format!("{file} --csv --policy fifo --size 1kb --admission size:15");
     // Only the first object is small enough, so the other four requests miss.
-    let text = stdout(&sim(&arguments));
+    let text = stdout(sim(&arguments));
     assert!(text.contains(",fifo,bytes,1024,8,5,0.625,"), "{text}");
     // A quarter of 40 bytes is 10 bytes, which only the first object does not exceed.
-    let arguments = [
-        file.path(),
-        "--csv",
-        "--policy",
-        "fifo",
-        "--size",
-        "40",
-        "--max-object-share",
-        "25%",
-    ];
-    let text = stdout(&sim(&arguments));
+    let arguments = format!("{file} --csv --policy fifo --size 40 --max-object-share 25%");
+    let text = stdout(sim(&arguments));
     assert!(text.contains(",fifo,bytes,40,8,5,0.625,"), "{text}");
-    let error = refusal(&[file.path(), "--admission", "nonsense"]);
+    let error = refusal(sim(&format!("{file} --admission nonsense")));
     assert!(error.contains("no admission filter is called"), "{error}");
 }
 
 #[test]
 fn an_explanation_adds_columns() {
     let file = TemporaryFile::new("r.csv", TRACE);
-    let arguments = |form| {
-        [
-            file.path(),
-            form,
-            "--ignore-size",
-            "--policy",
-            "fifo",
-            "--size",
-            "2",
-            "--explain",
-        ]
+    let with = |form: &str| {
+        let words = format!("{file} {form} --ignore-size --policy fifo --size 2 --explain");
+        stdout(sim(&words))
     };
-    let text = stdout(&sim(&arguments("--csv")));
+    let text = with("--csv");
     let header = text.lines().next().expect("a header");
     assert!(
         header.contains("cpu_seconds,size,demotion_speed,demotion_precision,"),
         "{header}"
     );
-    let rows: serde_json::Value =
-        serde_json::from_str(&stdout(&sim(&arguments("--json")))).expect("it is JSON");
+    let rows: serde_json::Value = serde_json::from_str(&with("--json")).expect("it is JSON");
     let over_time = rows[0]["miss_ratio_over_time"].as_array().expect("a list");
     assert_eq!(over_time.len(), 20);
     assert_eq!(
@@ -371,7 +254,7 @@ fn an_explanation_adds_columns() {
 fn too_little_memory_is_reported_before_it_runs_out() {
     let rows: Vec<String> = (0..100_000).map(|i| format!("{i},{i},10\n")).collect();
     let file = TemporaryFile::new("m.csv", &format!("time,key,size\n{}", rows.concat()));
-    let error = refusal(&[file.path(), "--memory-limit", "1mb"]);
+    let error = refusal(sim(&format!("{file} --memory-limit 1mb")));
     assert!(error.contains("--memory-limit"), "{error}");
 }
 
@@ -379,14 +262,8 @@ fn too_little_memory_is_reported_before_it_runs_out() {
 fn every_policy_works_with_the_largest_cache_size() {
     let file = TemporaryFile::new("n.csv", TRACE);
     for about in policy::any::POLICIES {
-        let text = stdout(&sim(&[
-            file.path(),
-            "--csv",
-            "--policy",
-            about.name,
-            "--size",
-            "4000000tb",
-        ]));
+        let words = format!("{file} --csv --policy {} --size 4000000tb", about.name);
+        let text = stdout(sim(&words));
         // A policy that rejects new objects misses them again; nothing else may miss twice.
         let row: Vec<&str> = text
             .lines()
@@ -416,33 +293,25 @@ fn every_policy_works_with_the_largest_cache_size() {
 #[test]
 fn a_curve_is_exact_if_the_sample_is_the_whole_trace() {
     let file = TemporaryFile::new("curve.csv", TRACE);
-    let arguments = [
-        "curve",
-        file.path(),
-        "--policy",
-        "lru",
-        "--size",
-        "20,100%",
-        "--csv",
-    ];
-    let text = stdout(&sim(&arguments));
+    let arguments = format!("curve {file} --policy lru --size 20,100% --csv");
+    let text = stdout(sim(&arguments));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("trace,policy,unit,cache_size,miss_ratio,low,high"));
     assert!(lines[1].contains(",lru,bytes,20,0.75,0.75,0.75,"), "{text}");
     assert!(lines[2].contains(",lru,bytes,100,0.5,"), "{text}");
-    assert_eq!(text, stdout(&sim(&[&arguments[..], &["--exact"]].concat())));
+    assert_eq!(text, stdout(sim(&format!("{arguments} --exact"))));
 }
 
 #[test]
 fn odd_curves_are_refused() {
     let file = TemporaryFile::new("odd-curve.csv", TRACE);
-    let refused = |more: &[&str]| refusal(&[&["curve", file.path()], more].concat());
-    assert!(refused(&["--points", "1"]).contains("expected 2 to"));
-    assert!(refused(&["--sample", "0%"]).contains("above 0%"));
-    assert!(refused(&["--sample-objects", "0"]).contains("expected 1 to"));
-    assert!(refused(&["--policy", "nonsense"]).contains("nonsense"));
-    assert!(refused(&["--size", "0"]).contains("size"));
+    let refused = |more: &str| refusal(sim(&format!("curve {file} {more}")));
+    assert!(refused("--points 1").contains("expected 2 to"));
+    assert!(refused("--sample 0%").contains("above 0%"));
+    assert!(refused("--sample-objects 0").contains("expected 1 to"));
+    assert!(refused("--policy nonsense").contains("nonsense"));
+    assert!(refused("--size 0").contains("size"));
 }
 
 #[test]
@@ -451,34 +320,22 @@ fn headlines_are_printed_as_markdown_and_written_as_a_page() {
     let text = format!("time,key,size\n{}", rows.collect::<String>());
     let file = TemporaryFile::new("headlines.csv", &text);
     let page = TemporaryFile::new("headlines.html", "");
-    let text = stdout(&sim(&[
-        file.path(),
-        "--headlines",
-        "--size",
-        "1%,20%",
-        "--policy",
-        "fifo,lru,clock",
-        "--html",
-        page.path(),
-    ]));
+    let text = stdout(sim(&format!(
+        "{file} --headlines --size 1%,20% --policy fifo,lru,clock --html {page}"
+    )));
     assert!(text.contains("| clock over lru | 7.3 |"), "{text}");
     // 1 % of 1,000 objects is too few.
     assert!(!text.contains("1%, by objects"), "{text}");
-    let html = std::fs::read_to_string(page.path()).expect("the page was written");
+    let html = std::fs::read_to_string(&page.0).expect("the page was written");
     assert!(html.starts_with("<!doctype html>"));
 }
 
 #[test]
 fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
     let file = TemporaryFile::new("flash.csv", TRACE);
-    let text = stdout(&sim(&[
-        file.path(),
-        "--csv",
-        "--size",
-        "60",
-        "--flash-dram-shares",
-        "20%,50%",
-    ]));
+    let text = stdout(sim(&format!(
+        "{file} --csv --size 60 --flash-dram-shares 20%,50%"
+    )));
     let policies: Vec<&str> = text
         .lines()
         .skip(1)
@@ -510,12 +367,12 @@ fn flash_has_a_row_for_each_scheme_and_share_of_dram() {
 fn a_trace_with_ttls_that_spans_too_many_years_is_refused() {
     let ages = "time_ms,key,size,ttl_ms\n0,1,5,5\n18446744073709551615,1,5,1\n";
     let file = TemporaryFile::new("ages.csv", ages);
-    let error = refusal(&[file.path(), "--size", "5"]);
+    let error = refusal(sim(&format!("{file} --size 5")));
     assert!(error.contains("more than 4,400 years"), "{error}");
-    for more in [["--request-rate", "10"], ["--ignore-ttl", "--csv"]] {
-        stdout(&sim(&[&[file.path(), "--size", "5"], &more[..]].concat()));
+    for more in ["--request-rate 10", "--ignore-ttl --csv"] {
+        stdout(sim(&format!("{file} --size 5 {more}")));
     }
-    let slow = refusal(&[file.path(), "--size", "5", "--request-rate", "1e-12"]);
+    let slow = refusal(sim(&format!("{file} --size 5 --request-rate 1e-12")));
     assert!(
         slow.contains("--request-rate 0.000000000001: 2 requests"),
         "{slow}"
@@ -526,38 +383,36 @@ fn a_trace_with_ttls_that_spans_too_many_years_is_refused() {
 fn shares_are_given_in_percent() {
     let file = TemporaryFile::new("shares.csv", TRACE);
     for name in ["--warmup-share", "--sample", "--max-object-share"] {
-        let error = refusal(&[file.path(), name, "0.2"]);
+        let error = refusal(sim(&format!("{file} {name} 0.2")));
         assert!(error.contains("write 20% or 0.2%"), "{error}");
     }
-    let nothing = refusal(&[file.path(), "--sample", "0"]);
+    let nothing = refusal(sim(&format!("{file} --sample 0")));
     assert!(nothing.contains("above 0%"), "{nothing}");
-    stdout(&sim(&[file.path(), "--size", "50%", "--warmup-share", "0"]));
+    stdout(sim(&format!("{file} --size 50% --warmup-share 0")));
 }
 
-fn start(arguments: &[&str]) -> std::process::Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mayfly"));
-    command.arg("sim").args(arguments);
+fn start(words: &str) -> std::process::Child {
+    let mut command = mayfly(&format!("sim {words}"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let started = command.stderr(Stdio::piped()).spawn();
-    started.expect("the binary was built for this test")
+    started.expect("the program was built for this test")
 }
 
 #[test]
 fn a_trace_is_read_from_standard_input() {
-    let mut child = start(&["-", "--format", "csv", "--csv", "--size", "50%"]);
+    let mut child = start("- --format csv --csv --size 50%");
     let mut input = child.stdin.take().expect("it is a pipe");
     input.write_all(TRACE.as_bytes()).expect("it is read");
     drop(input);
-    let text = stdout(&child.wait_with_output().expect("it ends"));
+    let text = stdout(child.wait_with_output().expect("it ends"));
     assert!(text.contains("\n-,lru,bytes,50,8,"), "{text}");
 }
 
 /// Regression: `mayfly sim … | head` failed with an error.
 #[test]
 fn a_closed_output_pipe_is_not_a_failure() {
-    for subcommand in [&[][..], &["curve"]] {
-        let rest = ["-", "--format", "csv", "--size", "50%"];
-        let mut child = start(&[subcommand, &rest].concat());
+    for subcommand in ["", "curve"] {
+        let mut child = start(&format!("{subcommand} - --format csv --size 50%"));
         // The output pipe is closed before the input is written.
         drop(child.stdout.take());
         let mut input = child.stdin.take().expect("it is a pipe");
@@ -573,7 +428,7 @@ fn a_closed_output_pipe_is_not_a_failure() {
 fn results_of_the_traces_before_a_failing_one_are_printed() {
     let good = TemporaryFile::new("good.csv", TRACE);
     let bad = TemporaryFile::new("bad.csv", "time,key,size\n1,2\n");
-    let output = sim(&[good.path(), bad.path(), "--csv", "--size", "50%"]);
+    let output = sim(&format!("{good} {bad} --csv --size 50%"));
     assert!(!output.status.success());
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 6);
     assert!(String::from_utf8_lossy(&output.stderr).contains("bad.csv:2:"));
@@ -582,15 +437,15 @@ fn results_of_the_traces_before_a_failing_one_are_printed() {
 #[cfg(feature = "parquet")]
 #[test]
 fn a_parquet_file_that_cannot_be_written_is_reported_before_the_traces_are_read() {
-    let error = refusal(&["/nowhere/at.csv", "--parquet", "/nowhere/at.parquet"]);
+    let error = refusal(sim("/nowhere/at.csv --parquet /nowhere/at.parquet"));
     assert!(
         error.contains("cannot write /nowhere/at.parquet"),
         "{error}"
     );
     // And what is there stays until there is something to write.
     let table = TemporaryFile::new("kept.parquet", "kept");
-    refusal(&["/nowhere/at.csv", "--parquet", table.path()]);
-    let kept = std::fs::read_to_string(table.path());
+    refusal(sim(&format!("/nowhere/at.csv --parquet {table}")));
+    let kept = std::fs::read_to_string(&table.0);
     assert_eq!(kept.expect("it is there"), "kept");
 }
 
@@ -598,7 +453,7 @@ fn a_parquet_file_that_cannot_be_written_is_reported_before_the_traces_are_read(
 #[test]
 fn parquet_is_refused_by_a_program_built_without_it() {
     let trace = TemporaryFile::new("p.csv", TRACE);
-    let error = refusal(&[trace.path(), "--parquet", "p.parquet"]);
+    let error = refusal(sim(&format!("{trace} --parquet p.parquet")));
     assert!(error.contains("--features parquet"), "{error}");
 }
 
@@ -606,8 +461,8 @@ fn parquet_is_refused_by_a_program_built_without_it() {
 #[test]
 fn an_error_names_its_cause_once() {
     let zst = TemporaryFile::new("cut.csv.zst", "");
-    std::fs::write(zst.path(), [0x28, 0xb5, 0x2f, 0xfd, 0x04]).expect("it can be written");
-    let error = refusal(&[zst.path()]);
+    std::fs::write(&zst.0, [0x28, 0xb5, 0x2f, 0xfd, 0x04]).expect("it can be written");
+    let error = refusal(sim(&format!("{zst}")));
     let (_, cause) = error.rsplit_once(": ").expect("a cause");
     assert_eq!(error.matches(cause.trim()).count(), 1, "{error}");
     assert_eq!(error.matches("cannot be read").count(), 1, "{error}");
@@ -617,14 +472,9 @@ fn an_error_names_its_cause_once() {
 #[test]
 fn the_segment_engine_is_replayed_beside_policies() {
     let file = TemporaryFile::new("segments.csv", TRACE);
-    let text = stdout(&sim(&[
-        file.path(),
-        "--csv",
-        "--policy",
-        "fifo,segcache:segment=4kb,lru",
-        "--size",
-        "200kb,1mb",
-    ]));
+    let text = stdout(sim(&format!(
+        "{file} --csv --policy fifo,segcache:segment=4kb,lru --size 200kb,1mb"
+    )));
     let policies: Vec<&str> = text
         .lines()
         .skip(1)
@@ -632,27 +482,18 @@ fn the_segment_engine_is_replayed_beside_policies() {
         .collect();
     let engine = "segcache:segment=4kb";
     assert_eq!(policies, ["fifo", "fifo", engine, engine, "lru", "lru"]);
-    let error = refusal(&[
-        file.path(),
-        "--policy",
-        "segcache:segments=4kb",
-        "--size",
-        "1mb",
-    ]);
+    let error = refusal(sim(&format!(
+        "{file} --policy segcache:segments=4kb --size 1mb"
+    )));
     assert!(
         error.contains("segcache has no parameter 'segments'"),
         "{error}"
     );
-    let error = refusal(&[file.path(), "--policy", "segcache", "--size", "1000"]);
+    let error = refusal(sim(&format!("{file} --policy segcache --size 1000")));
     assert!(error.contains("memory too small"), "{error}");
-    let error = refusal(&[
-        file.path(),
-        "--policy",
-        "segcache",
-        "--size",
-        "1000",
-        "--ignore-size",
-    ]);
+    let error = refusal(sim(&format!(
+        "{file} --policy segcache --size 1000 --ignore-size"
+    )));
     assert!(error.contains("objects are counted"), "{error}");
 }
 
@@ -662,17 +503,8 @@ fn the_segment_engine_is_replayed_beside_policies() {
 fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
     let file = TemporaryFile::new("engine.csv", TRACE);
     let ratios = |more: &str| -> Vec<(String, String)> {
-        let head = [
-            "curve",
-            file.path(),
-            "--exact",
-            "--csv",
-            "--size",
-            "100,1mb",
-        ];
-        let text = stdout(&sim(
-            &[&head[..], &more.split(' ').collect::<Vec<_>>()].concat()
-        ));
+        let words = format!("curve {file} --exact --csv --size 100,1mb {more}");
+        let text = stdout(sim(&words));
         let rows = text
             .lines()
             .skip(1)
@@ -696,16 +528,11 @@ fn curves_and_advice_compare_the_segment_engine_at_equal_memory() {
         ratios("--policy segcache,lru --entry-overhead 0"),
         [engine, alone].concat()
     );
-    let arguments = "--policy lru,segcache --memory 1mb --json";
-    let arguments: Vec<&str> = arguments.split(' ').collect();
-    let text = stdout(&sim(&[&["advise", file.path()][..], &arguments].concat()));
+    let words = format!("advise {file} --policy lru,segcache --memory 1mb --json");
+    let text = stdout(sim(&words));
     assert!(text.contains("Sizes include 17 bytes per entry"), "{text}");
-    let error = refusal(&[
-        "curve",
-        file.path(),
-        "--policy",
-        "segcache",
-        "--ignore-size",
-    ]);
+    let error = refusal(sim(&format!(
+        "curve {file} --policy segcache --ignore-size"
+    )));
     assert!(error.contains("objects are counted"), "{error}");
 }
