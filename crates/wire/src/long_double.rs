@@ -11,25 +11,26 @@
 //! Hexadecimal floats of the C library are refused. Numbers below 2^-16382 keep their full
 //! precision, which 17 decimals do not show.
 
-use crate::number::Text;
 use std::cmp::Ordering;
+use std::fmt::Write;
 
 /// Maximum length of the text of a number in bytes, as in Redis.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
-/// Smallest exponent of two that is too large for a finite number.
-const BINARY_EXPONENT_END: i32 = 16384;
-/// Exponent of the smallest positive number, which is a power of two.
-const BINARY_EXPONENT_MIN: i32 = -16445;
-/// Limit to which decimal exponents are clamped: far outside of the range, whatever the digits.
-const DECIMAL_EXPONENT_MAX: i64 = 100_000;
+/// Exponent of infinity: that of 2^16384, the first power of two out of range.
+const EXPONENT_INFINITE: i32 = 16_384 - 63;
+/// Exponent of 2^-16445, the smallest positive number.
+const EXPONENT_MIN: i32 = -16_445 - 63;
+/// Exponent of zero, below that of every other number.
+const EXPONENT_ZERO: i32 = -20_000;
 /// Maximum number of digits before the point of a number in range.
 const WHOLE_DIGITS_MAX: i64 = 4933;
 /// Maximum number of zeros after the point of a number that is not zero.
 const LEADING_DECIMALS_MAX: i64 = 4951;
 
-const TEN_POWER_19: u64 = 10_000_000_000_000_000_000;
-const TEN_POWER_17: u64 = 100_000_000_000_000_000;
-const DECIMALS: usize = 17;
+/// Number of decimal digits that fit in a limb.
+const CHUNK: usize = 19;
+const TEN_POWER_CHUNK: u64 = 10u64.pow(CHUNK as u32);
+const TEN_POWER_17: u128 = 10u128.pow(17);
 
 /// A number with the range and precision of `long double` on x86.
 ///
@@ -48,21 +49,20 @@ const DECIMALS: usize = 17;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongDouble {
     is_negative: bool,
-    magnitude: Magnitude,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Magnitude {
-    Zero,
-    /// `mantissa × 2^exponent`; the highest bit of the mantissa is set.
-    Finite {
-        mantissa: u64,
-        exponent: i32,
-    },
-    Infinite,
+    /// The number is `mantissa × 2^exponent`. The highest bit of the mantissa is set, except for
+    /// zero.
+    mantissa: u64,
+    exponent: i32,
 }
 
 impl LongDouble {
+    /// Largest finite number.
+    pub const MAX: LongDouble = LongDouble {
+        is_negative: false,
+        mantissa: u64::MAX,
+        exponent: EXPONENT_INFINITE - 1,
+    };
+
     /// Parses decimal notation with an optional sign, fraction and exponent, or `inf`, `infinity`.
     /// Returns `None` for anything else: blanks, `nan`, numbers out of range, and numbers that
     /// would round to zero.
@@ -70,36 +70,30 @@ impl LongDouble {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
         }
-        let (is_negative, text) = match text {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            rest => (false, rest),
-        };
-        let is_infinite =
-            text.eq_ignore_ascii_case(b"inf") || text.eq_ignore_ascii_case(b"infinity");
-        let magnitude = if is_infinite {
-            Magnitude::Infinite
+        let text = str::from_utf8(text).ok()?;
+        let is_negative = text.starts_with('-');
+        let text = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let number = if ["inf", "infinity"]
+            .iter()
+            .any(|inf| text.eq_ignore_ascii_case(inf))
+        {
+            LongDouble {
+                is_negative: false,
+                mantissa: 1 << 63,
+                exponent: EXPONENT_INFINITE,
+            }
         } else {
             parse_magnitude(text)?
         };
         Some(LongDouble {
             is_negative,
-            magnitude,
+            ..number
         })
     }
 
-    /// Largest finite number.
-    pub const MAX: LongDouble = LongDouble {
-        is_negative: false,
-        magnitude: Magnitude::Finite {
-            mantissa: u64::MAX,
-            exponent: 16_383 - 63,
-        },
-    };
-
     /// Whether the number is infinite.
     pub fn is_infinite(self) -> bool {
-        self.magnitude == Magnitude::Infinite
+        self.exponent == EXPONENT_INFINITE
     }
 
     /// Returns the number with the opposite sign.
@@ -112,91 +106,73 @@ impl LongDouble {
 
     /// Compares two numbers; `-0` equals `0`.
     pub fn compare(self, other: LongDouble) -> Ordering {
-        let rank = |number: LongDouble| match number.magnitude {
-            Magnitude::Zero => (0, 0, 0),
-            Magnitude::Finite { mantissa, exponent } => (1, exponent, mantissa),
-            Magnitude::Infinite => (2, 0, 0),
+        let rank = |number: LongDouble| {
+            let exponent = i128::from(number.exponent - EXPONENT_ZERO);
+            let magnitude = exponent << 64 | i128::from(number.mantissa);
+            if number.is_negative {
+                -magnitude
+            } else {
+                magnitude
+            }
         };
-        let (mine, others) = (rank(self), rank(other));
-        if mine == others && mine.0 == 0 {
-            return Ordering::Equal;
-        }
-        match (self.is_negative, other.is_negative) {
-            (false, true) => Ordering::Greater,
-            (true, false) => Ordering::Less,
-            (false, false) => mine.cmp(&others),
-            (true, true) => others.cmp(&mine),
-        }
+        rank(self).cmp(&rank(other))
     }
 
     /// Returns the sum, rounded to nearest; `None` if it is infinite or not a number.
     pub fn plus(self, other: LongDouble) -> Option<LongDouble> {
-        let (mine, others) = match (self.magnitude, other.magnitude) {
-            (Magnitude::Infinite, _) | (_, Magnitude::Infinite) => return None,
-            (Magnitude::Zero, _) => return Some(other),
-            (_, Magnitude::Zero) => return Some(self),
-            (
-                Magnitude::Finite { mantissa, exponent },
-                Magnitude::Finite {
-                    mantissa: other_mantissa,
-                    exponent: other_exponent,
-                },
-            ) => (
-                (exponent, mantissa, self.is_negative),
-                (other_exponent, other_mantissa, other.is_negative),
-            ),
-        };
-        let (large, small) = if (mine.0, mine.1) >= (others.0, others.1) {
-            (mine, others)
+        if self.is_infinite() || other.is_infinite() {
+            return None;
+        }
+        let order = |number: &LongDouble| (number.exponent, number.mantissa);
+        let (large, small) = if order(&self) >= order(&other) {
+            (self, other)
         } else {
-            (others, mine)
+            (other, self)
         };
         // The larger mantissa is in bits 62 to 125. The bit above is for the carry, and the 62 bits
         // below are for the smaller mantissa. Bits of it that are shifted out set the last bit
         // (sticky). If there are any, the difference keeps its highest bit or the one below, and 60
         // bits remain below the last bit of the result.
-        let exponent = large.0 - 62;
-        let augend = u128::from(large.1) << 62;
-        let addend = shift_right_sticky(u128::from(small.1) << 62, large.0.abs_diff(small.0));
-        let sum = if large.2 == small.2 {
+        let augend = u128::from(large.mantissa) << 62;
+        let shift = large.exponent.abs_diff(small.exponent);
+        let addend = shift_right_sticky(u128::from(small.mantissa) << 62, shift);
+        let sum = if large.is_negative == small.is_negative {
             augend + addend
         } else {
             augend - addend
         };
+        let sum = rounded(sum, large.exponent - 62)?;
         Some(LongDouble {
-            is_negative: large.2,
-            magnitude: round_to_mantissa(sum, exponent)?,
+            is_negative: large.is_negative,
+            ..sum
         })
     }
 
     /// Appends the number with 17 decimals without trailing zeros; never `-0`.
     pub fn push_decimal(self, out: &mut Vec<u8>) {
-        let start = out.len();
-        if self.is_negative {
+        let text = if self.is_infinite() {
+            "inf".to_owned()
+        } else if self.exponent >= 0 {
+            let mut whole = Natural(vec![self.mantissa]);
+            whole.shift_left(self.exponent.unsigned_abs());
+            whole.into_decimal()
+        } else {
+            let scaled = scale_decimals(self.mantissa, self.exponent.unsigned_abs());
+            let (whole, decimals) = (scaled / TEN_POWER_17, scaled % TEN_POWER_17);
+            let text = format!("{whole}.{decimals:017}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        };
+        if self.is_negative && text != "0" {
             out.push(b'-');
         }
-        match self.magnitude {
-            Magnitude::Infinite => out.extend_from_slice(b"inf"),
-            Magnitude::Zero => out.push(b'0'),
-            Magnitude::Finite { mantissa, exponent } if exponent >= 0 => {
-                let mut whole = Natural::from(mantissa);
-                whole.shift_left(exponent as u32);
-                whole.push_decimal(out);
-            }
-            Magnitude::Finite { mantissa, exponent } => {
-                push_fraction(scale_decimals(mantissa, exponent.unsigned_abs()), out);
-            }
-        }
-        if &out[start..] == b"-0" {
-            out.remove(start);
-        }
+        out.extend_from_slice(text.as_bytes());
     }
 }
 
 /// Returns `mantissa × 10^17 / 2^shift`, rounded to the nearest integer, ties to even.
 fn scale_decimals(mantissa: u64, shift: u32) -> u128 {
     // The product is below 2^121, so that a shift of 122 leaves less than a half.
-    let product = u128::from(mantissa) * u128::from(TEN_POWER_17);
+    let product = u128::from(mantissa) * TEN_POWER_17;
     if shift > 121 {
         return 0;
     }
@@ -205,25 +181,6 @@ fn scale_decimals(mantissa: u64, shift: u32) -> u128 {
     let half = 1u128 << (shift - 1);
     let is_up = remainder > half || (remainder == half && quotient & 1 == 1);
     quotient + u128::from(is_up)
-}
-
-/// Appends a number given in units of 10^-17.
-fn push_fraction(scaled: u128, out: &mut Vec<u8>) {
-    // The whole part is below 2^63.
-    let whole = (scaled / u128::from(TEN_POWER_17)) as u64;
-    let mut decimals = (scaled % u128::from(TEN_POWER_17)) as u64;
-    out.extend_from_slice(Text::unsigned(whole).as_bytes());
-    if decimals == 0 {
-        return;
-    }
-    let mut digits = [0; DECIMALS];
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (decimals % 10) as u8;
-        decimals /= 10;
-    }
-    let len = digits.iter().rposition(|&digit| digit != b'0');
-    out.push(b'.');
-    out.extend_from_slice(&digits[..len.map_or(0, |last| last + 1)]);
 }
 
 /// Shifts to the right, and sets the last bit if any set bit was shifted out.
@@ -235,144 +192,116 @@ fn shift_right_sticky(number: u128, shift: u32) -> u128 {
 
 /// Returns `number × 2^exponent`, rounded to a mantissa of 64 bits, ties to even; `None` if it is
 /// out of range.
-fn round_to_mantissa(number: u128, exponent: i32) -> Option<Magnitude> {
-    if number == 0 {
-        return Some(Magnitude::Zero);
-    }
-    let leading = number.leading_zeros();
-    let aligned = number << leading;
-    let (mantissa, below) = ((aligned >> 64) as u64, aligned as u64);
-    let order = below.cmp(&(1 << 63));
-    finish(mantissa, order, exponent + 64 - leading as i32)
-}
-
-/// Rounds a mantissa. `order` compares the dropped part with half of the mantissa's last bit.
-fn finish(mantissa: u64, order: Ordering, exponent: i32) -> Option<Magnitude> {
-    debug_assert!(mantissa >> 63 == 1);
-    let is_up = match order {
-        Ordering::Less => false,
-        Ordering::Equal => mantissa & 1 == 1,
-        Ordering::Greater => true,
-    };
-    let (mantissa, exponent) = match mantissa.checked_add(u64::from(is_up)) {
+fn rounded(number: u128, exponent: i32) -> Option<LongDouble> {
+    let zeros = number.leading_zeros();
+    let aligned = number.checked_shl(zeros).unwrap_or(0);
+    let (high, low, half) = ((aligned >> 64) as u64, aligned as u64, 1 << 63);
+    let is_up = low > half || (low == half && high & 1 == 1);
+    let exponent = exponent + 64 - zeros as i32;
+    let (mantissa, exponent) = match high.checked_add(u64::from(is_up)) {
+        Some(0) => (0, EXPONENT_ZERO),
         Some(mantissa) => (mantissa, exponent),
-        None => (1 << 63, exponent + 1),
+        None => (half, exponent + 1),
     };
-    let top = exponent + 63;
-    if top >= BINARY_EXPONENT_END {
-        None
-    } else if top < BINARY_EXPONENT_MIN {
-        Some(Magnitude::Zero)
-    } else {
-        Some(Magnitude::Finite { mantissa, exponent })
-    }
+    let (mantissa, exponent) = match exponent {
+        EXPONENT_INFINITE.. => return None,
+        EXPONENT_MIN.. => (mantissa, exponent),
+        _ => (0, EXPONENT_ZERO),
+    };
+    Some(LongDouble {
+        is_negative: false,
+        mantissa,
+        exponent,
+    })
 }
 
 /// Parses `digits[.digits][e[sign]digits]`.
-fn parse_magnitude(text: &[u8]) -> Option<Magnitude> {
-    let (mantissa, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
-        Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
+fn parse_magnitude(text: &str) -> Option<LongDouble> {
+    let (number, exponent) = match text.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, parse_exponent(exponent)?),
         None => (text, 0),
     };
-    let (whole, fraction) = match mantissa.iter().position(|&byte| byte == b'.') {
-        Some(at) => (&mantissa[..at], &mantissa[at + 1..]),
-        None => (mantissa, &[][..]),
-    };
-    let is_number = whole.iter().chain(fraction).all(u8::is_ascii_digit);
-    if !is_number || whole.len() + fraction.len() == 0 {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return rounded(0, 0);
+    }
     let scale = exponent - fraction.len() as i64;
-    let digits: Vec<u8> = whole.iter().chain(fraction).copied().collect();
-    let Some(first) = digits.iter().position(|&digit| digit != b'0') else {
-        return Some(Magnitude::Zero);
-    };
-    let last = digits
-        .iter()
-        .rposition(|&digit| digit != b'0')
-        .unwrap_or(first);
-    let scale = scale + (digits.len() - 1 - last) as i64;
-    let digits = &digits[first..=last];
     let whole_digits = digits.len() as i64 + scale;
     if !(-LEADING_DECIMALS_MAX..=WHOLE_DIGITS_MAX).contains(&whole_digits) {
         return None;
     }
-    let (mut dividend, mut divisor) = (Natural::from_digits(digits), Natural::from(1));
+    let (mut dividend, mut divisor) = (Natural::from_digits(digits), Natural(vec![1]));
     let factor = if scale < 0 {
         &mut divisor
     } else {
         &mut dividend
     };
     factor.multiply_power_of_ten(scale.unsigned_abs());
-    divide(dividend, divisor).filter(|&magnitude| magnitude != Magnitude::Zero)
+    let (quotient, exponent) = divide(dividend, divisor);
+    rounded(quotient, exponent).filter(|number| number.mantissa != 0)
 }
 
-/// Parses `[sign]digits`, clamped far outside of the range.
-fn parse_exponent(text: &[u8]) -> Option<i64> {
-    let (is_negative, digits) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+/// Parses `[sign]digits`. Numbers of more than six digits become a million: far outside of the
+/// range, whatever the mantissa.
+fn parse_exponent(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let exponent = digits.iter().fold(0i64, |exponent, digit| {
-        (exponent * 10 + i64::from(digit - b'0')).min(DECIMAL_EXPONENT_MAX)
-    });
-    Some(if is_negative { -exponent } else { exponent })
+    let is_short = digits.trim_start_matches('0').len() <= 6;
+    let exponent = if is_short {
+        digits.parse().ok()?
+    } else {
+        1_000_000
+    };
+    Some(if text.starts_with('-') {
+        -exponent
+    } else {
+        exponent
+    })
 }
 
-/// Returns the quotient of two numbers other than zero, rounded to 64 bits; `None` if it is out of
-/// range.
-fn divide(mut dividend: Natural, mut divisor: Natural) -> Option<Magnitude> {
-    let mut exponent = dividend.bits() as i32 - divisor.bits() as i32;
-    if exponent < 0 {
-        dividend.shift_left(exponent.unsigned_abs());
+/// Returns the quotient of two numbers other than zero as 66 bits and a last bit that is set if any
+/// bit below is, and the exponent of two that belongs to them.
+fn divide(mut dividend: Natural, mut divisor: Natural) -> (u128, i32) {
+    let exponent = dividend.bits() as i32 - divisor.bits() as i32;
+    let smaller = if exponent < 0 {
+        &mut dividend
     } else {
-        divisor.shift_left(exponent.unsigned_abs());
-    }
-    if dividend.cmp(&divisor) == Ordering::Less {
-        dividend.shift_left(1);
-        exponent -= 1;
-    }
-    // Now 1 ≤ dividend / divisor < 2: the loop computes one bit of the quotient at a time.
-    let mut mantissa = 0u64;
-    for _ in 0..64 {
-        mantissa <<= 1;
+        &mut divisor
+    };
+    smaller.shift_left(exponent.unsigned_abs());
+    // Now 1/2 < dividend / divisor < 2: the loop computes one bit of the quotient at a time.
+    let mut quotient = 0;
+    for _ in 0..66 {
+        quotient <<= 1;
         if dividend.cmp(&divisor) != Ordering::Less {
             dividend.subtract(&divisor);
-            mantissa |= 1;
+            quotient |= 1;
         }
         dividend.shift_left(1);
     }
-    finish(mantissa, dividend.cmp(&divisor), exponent - 63)
+    (
+        quotient << 1 | u128::from(!dividend.0.is_empty()),
+        exponent - 66,
+    )
 }
 
 /// A natural number of any size, the lowest limb first, without zero limbs at the end.
 #[derive(Debug)]
 struct Natural(Vec<u64>);
 
-impl From<u64> for Natural {
-    fn from(number: u64) -> Self {
-        Natural(if number == 0 {
-            Vec::new()
-        } else {
-            vec![number]
-        })
-    }
-}
-
 impl Natural {
-    fn from_digits(digits: &[u8]) -> Natural {
+    fn from_digits(digits: &str) -> Natural {
         let mut number = Natural(Vec::new());
-        for chunk in digits.chunks(DECIMALS) {
-            let (mut factor, mut addend) = (1, 0);
-            for digit in chunk {
-                factor *= 10;
-                addend = addend * 10 + u64::from(digit - b'0');
-            }
-            number.multiply_add(factor, addend);
+        for chunk in digits.as_bytes().chunks(CHUNK) {
+            let value = |value, digit: &u8| value * 10 + u64::from(digit - b'0');
+            number.multiply_add(10u64.pow(chunk.len() as u32), chunk.iter().fold(0, value));
         }
         number
     }
@@ -390,10 +319,10 @@ impl Natural {
     }
 
     fn multiply_power_of_ten(&mut self, exponent: u64) {
-        for _ in 0..exponent / 19 {
-            self.multiply_add(TEN_POWER_19, 0);
+        for _ in 0..exponent / CHUNK as u64 {
+            self.multiply_add(TEN_POWER_CHUNK, 0);
         }
-        self.multiply_add(10u64.pow((exponent % 19) as u32), 0);
+        self.multiply_add(10u64.pow((exponent % CHUNK as u64) as u32), 0);
     }
 
     fn bits(&self) -> u32 {
@@ -437,8 +366,8 @@ impl Natural {
         let mut remainder = 0u64;
         for limb in self.0.iter_mut().rev() {
             let dividend = u128::from(remainder) << 64 | u128::from(*limb);
-            *limb = (dividend / u128::from(TEN_POWER_19)) as u64;
-            remainder = (dividend % u128::from(TEN_POWER_19)) as u64;
+            *limb = (dividend / u128::from(TEN_POWER_CHUNK)) as u64;
+            remainder = (dividend % u128::from(TEN_POWER_CHUNK)) as u64;
         }
         while self.0.last() == Some(&0) {
             self.0.pop();
@@ -446,20 +375,16 @@ impl Natural {
         remainder
     }
 
-    fn push_decimal(mut self, out: &mut Vec<u8>) {
-        let mut chunks = vec![self.divide_chunk()];
+    fn into_decimal(mut self) -> String {
+        let mut chunks = Vec::new();
         while !self.0.is_empty() {
             chunks.push(self.divide_chunk());
         }
-        let mut chunks = chunks.into_iter().rev();
-        let first = chunks.next().unwrap_or(0);
-        out.extend_from_slice(Text::unsigned(first).as_bytes());
-        for chunk in chunks {
-            let text = Text::unsigned(chunk);
-            let digits = text.as_bytes();
-            out.extend(std::iter::repeat_n(b'0', 19 - digits.len()));
-            out.extend_from_slice(digits);
+        let mut text = chunks.pop().unwrap_or(0).to_string();
+        for chunk in chunks.iter().rev() {
+            write!(text, "{chunk:0CHUNK$}").expect("a string takes any text");
         }
+        text
     }
 }
 
