@@ -10,12 +10,13 @@
 //!
 //! Start with `regressor.rs`, the interface between policies and models. `any.rs` lists the
 //! policies. `group_learner.rs` learns the utility of groups for an engine that evicts by itself
-//! (experimental). `features.rs` and `schedule.rs` are shared by all policies that learn about
-//! groups.
+//! (experimental). `distances.rs` is shared by the policies that learn when an object is requested
+//! next; `features.rs` and `schedule.rs` are shared by all policies that learn about groups.
 #![forbid(unsafe_code)]
 
 pub mod any;
 mod boosted;
+mod distances;
 pub mod evict;
 mod features;
 mod group_learner;
@@ -25,6 +26,7 @@ mod schedule;
 mod stats;
 
 pub use boosted::{Boosted, Boosting, Maker};
+pub use distances::DistancesConfig;
 pub use features::{FEATURES, Totals, Window};
 pub use group_learner::{CacheTotals, GroupLearner, GroupLearnerConfig};
 pub use held_out::{HeldOut, PARTS};

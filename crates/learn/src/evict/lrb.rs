@@ -44,9 +44,10 @@
 //! Speed matters: an eviction costs a thousand times as much as under S3-FIFO. The trace is short:
 //! below some hundred thousand labels nothing is learned.
 
+use crate::Boosting;
+use crate::distances::{Distances, DistancesConfig, logarithm};
 use crate::stats::{LearningStats, Learns};
-use crate::{Boosting, Maker, Regressor, Rows};
-use policy::knobs::{Knob, Knobs};
+use policy::knobs::Knobs;
 use policy::parts::chance::Chance;
 use policy::{Budget, Cells, Eviction, OnHit, Policy, Slot};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -113,26 +114,7 @@ const FEATURES: [&str; 1 + 1 + 2 + COUNTERS] = [
 ];
 
 /// Knobs of [`Lrb`], and the function that creates its model.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LrbConfig {
-    /// The numeric knobs.
-    pub knobs: LrbKnobs,
-    /// Function that creates the regressor.
-    pub maker: Maker,
-}
-
-impl Knobs for LrbConfig {
-    const KNOBS: &'static [Knob] = LrbKnobs::KNOBS;
-    fn set(&mut self, name: &str, value: &str) -> bool {
-        self.knobs.set(name, value)
-    }
-    fn show(&self, name: &str) -> String {
-        self.knobs.show(name)
-    }
-    fn is_valid(&self) -> bool {
-        self.knobs.is_valid()
-    }
-}
+pub type LrbConfig = DistancesConfig<LrbKnobs>;
 
 /// Hasher that returns key hashes unchanged, because they are evenly distributed.
 #[derive(Clone, Copy, Default)]
@@ -225,24 +207,9 @@ fn halved(times: u64) -> f32 {
     }
 }
 
-/// Returns the natural logarithm of a number of at least 1. It uses only sums and products, because
-/// the results of standard libraries may differ in the last bit between machines.
-pub(super) fn logarithm(number: u64) -> f32 {
-    debug_assert!(number > 0);
-    let exponent = number.ilog2();
-    let mantissa = number as f64 / (1u64 << exponent) as f64;
-    // ln m = 2 artanh((m − 1) / (m + 1)), and the quotient is at most a third.
-    let quotient = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = quotient * quotient;
-    let series = (0..12)
-        .rev()
-        .fold(0.0, |sum, n| sum * square + 1.0 / f64::from(2 * n + 1));
-    (f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * quotient * series) as f32
-}
-
 /// Learning relaxed Belady. The module text is its card.
 pub struct Lrb {
-    model: Box<dyn Regressor>,
+    distances: Distances,
     /// Remembered objects at stable indexes. `vacant` lists the unused indexes.
     objects: Vec<Object>,
     vacant: Vec<u32>,
@@ -257,14 +224,6 @@ pub struct Lrb {
     now: u64,
     /// Memory window in requests; `None` until the first eviction.
     window: Option<u64>,
-    /// Rows of the labelled samples.
-    rows: Rows,
-    labels: Vec<f32>,
-    /// Rows of the drawn entries.
-    candidate_rows: Rows,
-    /// Predictions for `candidate_rows`.
-    compared: Vec<f32>,
-    learning_stats: LearningStats,
     /// Entries drawn for the current eviction.
     drawn: Vec<u32>,
     /// Number of entries that are still to be drawn for the current eviction.
@@ -342,12 +301,8 @@ impl Lrb {
         };
         let object = &mut self.objects[number as usize];
         for at in std::mem::take(&mut object.samples) {
-            // Labels beyond the batch are dropped, so that all labels of a batch come from one
-            // period.
-            if self.labels.len() < self.config.batch as usize {
-                self.rows.push(&object.features(at, window));
-                self.labels.push(logarithm(distance(at)));
-            }
+            let row = || object.features(at, window);
+            self.distances.add(row, distance(at));
         }
     }
 
@@ -372,21 +327,6 @@ impl Lrb {
         self.drop_object(number);
     }
 
-    /// Trains the model on a full batch, and drops the batch. On an error the previous model is
-    /// kept.
-    fn train(&mut self) {
-        match self.model.train(&self.rows, &self.labels) {
-            Ok(()) => {
-                self.learning_stats.trainings += 1;
-                self.learning_stats.trained_at = Some(self.now);
-            }
-            Err(_) => self.learning_stats.failures += 1,
-        }
-        self.learning_stats.training_rows += self.labels.len() as u64;
-        self.rows.clear();
-        self.labels.clear();
-    }
-
     /// Evicts the entry of an object, which is remembered until the window has passed.
     fn evict_object(&mut self, cells: &mut impl Cells<u32>, number: u32) -> Eviction {
         self.drawn.clear();
@@ -408,17 +348,11 @@ impl Lrb {
     /// Returns the drawn entry with the furthest predicted request.
     fn furthest(&mut self) -> Option<u32> {
         let window = self.window.expect("settled when the eviction began");
-        self.candidate_rows.clear();
-        self.compared.clear();
-        for &number in &self.drawn {
-            let object = &self.objects[number as usize];
-            self.candidate_rows.push(&object.features(self.now, window));
-        }
-        self.model.predict(&self.candidate_rows, &mut self.compared);
-        self.learning_stats.inferences += 1;
-        self.learning_stats.inference_rows += self.drawn.len() as u64;
+        let (now, objects) = (self.now, &self.objects);
+        let row = |&number: &u32| objects[number as usize].features(now, window);
+        let compared = self.distances.predict(self.drawn.iter().map(row));
         let mut furthest: Option<(f32, u32)> = None;
-        for (&number, &distance) in self.drawn.iter().zip(&self.compared) {
+        for (&number, &distance) in self.drawn.iter().zip(compared) {
             let weight = self.objects[number as usize].weight;
             let score = match self.config.size {
                 0 => distance,
@@ -434,17 +368,8 @@ impl Lrb {
 
 impl Learns for Lrb {
     fn learning_stats(&self) -> Option<LearningStats> {
-        let shares = self.model.importances();
-        let mut learning_stats = self.learning_stats.clone();
-        learning_stats.learning_bytes = self.heap_bytes() as u64;
-        if let [age, rest @ ..] = &shares[..] {
-            let (gaps, others) = rest.split_at(PAST - 1);
-            let compared = [*age, gaps.iter().sum()]
-                .into_iter()
-                .chain(others.iter().copied());
-            learning_stats.importances = FEATURES.into_iter().zip(compared).collect();
-        }
-        Some(learning_stats)
+        let bytes = self.heap_bytes();
+        Some(self.distances.stats(&FEATURES, PAST - 1, bytes))
     }
 }
 
@@ -457,7 +382,7 @@ impl Policy for Lrb {
     fn new(_capacity: u64, config: &LrbConfig, seed: u64) -> Self {
         assert!(config.is_valid(), "knobs are checked where they are read");
         Lrb {
-            model: (config.maker.0)(&BOOSTING),
+            distances: Distances::new(&config.maker, &BOOSTING, WIDTH, config.knobs.batch),
             objects: Vec::new(),
             vacant: Vec::new(),
             numbers: HashMap::default(),
@@ -466,11 +391,6 @@ impl Policy for Lrb {
             gone: BTreeMap::new(),
             now: 0,
             window: None,
-            rows: Rows::new(WIDTH),
-            labels: Vec::new(),
-            candidate_rows: Rows::new(WIDTH),
-            compared: Vec::new(),
-            learning_stats: LearningStats::default(),
             drawn: Vec::new(),
             undrawn: config.knobs.candidates,
             chance: Chance::new(seed),
@@ -525,14 +445,14 @@ impl Policy for Lrb {
         let chosen = ((self.now as f64 * self.config.turns) as u64).max(WINDOW_MIN);
         let given = Some(self.config.window).filter(|&window| window > 0);
         self.window.get_or_insert(given.unwrap_or(chosen));
-        if self.labels.len() >= self.config.batch as usize {
-            self.train();
+        if self.distances.is_full() {
+            self.distances.train(self.now);
         }
         while let Some((&last, &oldest)) = self.cached.first_key_value() {
             if !budget.spend() {
                 return Eviction::Again;
             }
-            if !self.model.is_trained() || self.is_past(last) {
+            if !self.distances.is_trained() || self.is_past(last) {
                 return self.evict_object(cells, oldest);
             }
             if self.undrawn > 0 {
@@ -562,10 +482,7 @@ impl Policy for Lrb {
             + tables
             + self.objects.capacity() * size_of::<Object>()
             + (self.vacant.capacity() + self.known.capacity() + self.drawn.capacity()) * 4
-            + self.rows.heap_bytes()
-            + self.candidate_rows.heap_bytes()
-            + (self.labels.capacity() + self.compared.capacity()) * 4
-            + self.model.heap_bytes()
+            + self.distances.heap_bytes()
     }
 
     fn check(&self, cells: &impl Cells<u32>) {
@@ -573,8 +490,7 @@ impl Policy for Lrb {
         assert_eq!(self.known.len(), self.cached.len() + self.gone.len());
         assert_eq!(self.known.len() + self.vacant.len(), self.objects.len());
         assert!(self.numbers.len() <= self.known.len());
-        assert!(self.labels.len() <= self.config.batch as usize);
-        assert_eq!(self.labels.len(), self.rows.len());
+        self.distances.check();
         for (place, &number) in self.known.iter().enumerate() {
             assert_eq!(self.objects[number as usize].place as usize, place);
         }

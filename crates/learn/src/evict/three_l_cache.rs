@@ -46,11 +46,11 @@ mod round;
 #[cfg(test)]
 mod tests;
 
-use super::lrb::logarithm;
+use crate::Boosting;
+use crate::distances::{Distances, DistancesConfig};
 use crate::stats::{LearningStats, Learns};
-use crate::{Boosting, Maker, Regressor, Rows};
 use object::{GAPS, Object, WIDTH};
-use policy::knobs::{Knob, Knobs};
+use policy::knobs::Knobs;
 use policy::parts::chance::Chance;
 use policy::parts::lookup::Lookup;
 use policy::parts::pool::{Chain, NONE, Pool};
@@ -90,26 +90,7 @@ const BOOSTING: Boosting = Boosting {
 const FEATURES: [&str; 4] = ["age", "gaps", "size", "requests"];
 
 /// Knobs of [`ThreeLCache`], and the function that creates its model.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ThreeLCacheConfig {
-    /// The numeric knobs.
-    pub knobs: ThreeLCacheKnobs,
-    /// Function that creates the regressor.
-    pub maker: Maker,
-}
-
-impl Knobs for ThreeLCacheConfig {
-    const KNOBS: &'static [Knob] = ThreeLCacheKnobs::KNOBS;
-    fn set(&mut self, name: &str, value: &str) -> bool {
-        self.knobs.set(name, value)
-    }
-    fn show(&self, name: &str) -> String {
-        self.knobs.show(name)
-    }
-    fn is_valid(&self) -> bool {
-        self.knobs.is_valid()
-    }
-}
+pub type ThreeLCacheConfig = DistancesConfig<ThreeLCacheKnobs>;
 
 /// Counts of requests since the history was last full, which decide whether the history becomes
 /// longer.
@@ -123,7 +104,7 @@ struct Use {
 
 /// 3L-Cache. The module text is its card.
 pub struct ThreeLCache {
-    model: Box<dyn Regressor>,
+    distances: Distances,
     objects: Pool<Object>,
     lookup: Lookup,
     /// Cached objects, least recently used first.
@@ -159,11 +140,6 @@ pub struct ThreeLCache {
     /// the current one.
     forgotten_ages: [u64; 2],
     has_evicted: bool,
-    rows: Rows,
-    labels: Vec<f32>,
-    candidate_rows: Rows,
-    distances: Vec<f32>,
-    learning_stats: LearningStats,
     chance: Chance,
     config: ThreeLCacheKnobs,
 }
@@ -179,11 +155,10 @@ impl ThreeLCache {
     fn label(&mut self, number: u32, distance: u64) {
         let object = self.objects.at_mut(number);
         let sampled_at = std::mem::take(&mut object.sampled_at);
-        let is_used = !self.model.is_trained() || self.chance.below(LABELS_PER_ROW) == 0;
-        if is_used && self.labels.len() < self.config.batch as usize {
-            let row = self.objects.at(number).features(sampled_at);
-            self.rows.push(&row);
-            self.labels.push(logarithm(distance + 1));
+        let is_used = !self.distances.is_trained() || self.chance.below(LABELS_PER_ROW) == 0;
+        if is_used {
+            let row = || self.objects.at(number).features(sampled_at);
+            self.distances.add(row, distance + 1);
         }
     }
 
@@ -295,16 +270,7 @@ impl ThreeLCache {
     /// Trains the model on a full batch, and drops the batch. On an error the previous model is
     /// kept.
     fn train(&mut self) {
-        match self.model.train(&self.rows, &self.labels) {
-            Ok(()) => {
-                self.learning_stats.trainings += 1;
-                self.learning_stats.trained_at = Some(self.now);
-            }
-            Err(_) => self.learning_stats.failures += 1,
-        }
-        self.learning_stats.training_rows += self.labels.len() as u64;
-        self.rows.clear();
-        self.labels.clear();
+        self.distances.train(self.now);
         self.predictions.clear();
         self.forgotten_ages[0] = self.forgotten_ages[1];
         self.trained_at = self.now;
@@ -339,16 +305,7 @@ impl ThreeLCache {
 
 impl Learns for ThreeLCache {
     fn learning_stats(&self) -> Option<LearningStats> {
-        let mut learning_stats = self.learning_stats.clone();
-        learning_stats.learning_bytes = self.heap_bytes() as u64;
-        if let [age, rest @ ..] = &self.model.importances()[..] {
-            let (gaps, others) = rest.split_at(GAPS);
-            let shares = [*age, gaps.iter().sum()]
-                .into_iter()
-                .chain(others.iter().copied());
-            learning_stats.importances = FEATURES.into_iter().zip(shares).collect();
-        }
-        Some(learning_stats)
+        Some(self.distances.stats(&FEATURES, GAPS, self.heap_bytes()))
     }
 }
 
@@ -361,7 +318,7 @@ impl Policy for ThreeLCache {
     fn new(_capacity: u64, config: &ThreeLCacheConfig, seed: u64) -> Self {
         assert!(config.is_valid(), "knobs are checked where they are read");
         ThreeLCache {
-            model: (config.maker.0)(&BOOSTING),
+            distances: Distances::new(&config.maker, &BOOSTING, WIDTH, config.knobs.batch),
             objects: Pool::new(),
             lookup: Lookup::new(),
             queue: Chain::new(),
@@ -384,11 +341,6 @@ impl Policy for ThreeLCache {
             trained_at: 0,
             forgotten_ages: [0; 2],
             has_evicted: false,
-            rows: Rows::new(WIDTH),
-            labels: Vec::new(),
-            candidate_rows: Rows::new(WIDTH),
-            distances: Vec::new(),
-            learning_stats: LearningStats::default(),
             chance: Chance::new(seed),
             config: config.knobs.clone(),
         }
@@ -428,7 +380,7 @@ impl Policy for ThreeLCache {
         self.cached.push(number);
         self.queue.push(&mut self.objects, number);
         self.request(number);
-        if self.model.is_trained() {
+        if self.distances.is_trained() {
             self.add_fresh(number, weight);
         }
     }
@@ -464,15 +416,14 @@ impl Policy for ThreeLCache {
     }
 
     fn evict(&mut self, cells: &mut impl Cells<u32>, budget: &mut Budget) -> Eviction {
-        let is_full = self.labels.len() >= self.config.batch as usize;
-        if is_full && self.victims_left == 0 && self.ranking.is_none() {
+        if self.distances.is_full() && self.victims_left == 0 && self.ranking.is_none() {
             self.train();
         }
         while let Some(oldest) = self.queue.oldest() {
             if !budget.spend() {
                 return Eviction::Again;
             }
-            if !self.model.is_trained() {
+            if !self.distances.is_trained() {
                 return self.evict_object(cells, oldest);
             }
             if let Some(ranking) = self.ranking {
@@ -498,10 +449,7 @@ impl Policy for ThreeLCache {
             + (self.cached.capacity() + self.gone.capacity() + self.drawn.capacity()) * 4
             + self.fresh.capacity() * size_of::<Fresh>()
             + self.predictions.capacity() * size_of::<Prediction>()
-            + self.rows.heap_bytes()
-            + self.candidate_rows.heap_bytes()
-            + (self.labels.capacity() + self.distances.capacity()) * 4
-            + self.model.heap_bytes()
+            + self.distances.heap_bytes()
     }
 
     fn check(&self, cells: &impl Cells<u32>) {
@@ -534,8 +482,7 @@ impl Policy for ThreeLCache {
         assert!(self.drawn.iter().all(is_cached) && self.drawn.len() <= CHUNK);
         let fresh = self.fresh.iter().map(|fresh| u64::from(fresh.weight));
         assert_eq!(fresh.sum::<u64>(), self.fresh_weight);
-        assert!(self.labels.len() <= self.config.batch as usize);
-        assert_eq!(self.labels.len(), self.rows.len());
+        self.distances.check();
         self.round.check();
     }
 }

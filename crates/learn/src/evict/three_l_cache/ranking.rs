@@ -1,7 +1,7 @@
 //! Rankings: collection of candidates, their predictions, and the choice of victims.
 
 use super::ThreeLCache;
-use crate::evict::lrb::logarithm;
+use crate::distances::logarithm;
 use policy::parts::pool::NONE;
 use std::cmp::Ordering;
 
@@ -167,17 +167,10 @@ impl ThreeLCache {
         if self.drawn.is_empty() {
             return;
         }
-        self.candidate_rows.clear();
-        self.distances.clear();
-        for &number in &self.drawn {
-            let row = self.objects.at(number).features(self.now);
-            self.candidate_rows.push(&row);
-        }
-        self.model
-            .predict(&self.candidate_rows, &mut self.distances);
-        self.learning_stats.inferences += 1;
-        self.learning_stats.inference_rows += self.drawn.len() as u64;
-        for (&number, &logarithmic) in self.drawn.iter().zip(&self.distances) {
+        let (now, objects) = (self.now, &self.objects);
+        let row = |&number: &u32| objects.at(number).features(now);
+        let distances = self.distances.predict(self.drawn.iter().map(row));
+        for (&number, &logarithmic) in self.drawn.iter().zip(distances) {
             let object = self.objects.at_mut(number);
             let distance = match self.config.size {
                 0 => exponential(logarithmic) + (self.now - self.trained_at) as f32,

@@ -1,58 +1,15 @@
 use super::ranking::exponential;
 use super::*;
-use crate::TrainError;
+use crate::distances::logarithm;
+use crate::distances::tests::{boosted, half_useful, hits, is_lru, key_of, recorded, taught};
 use policy::evict::lru::Lru;
 use policy::suite::policy::Trial;
-use std::cell::RefCell;
 use std::collections::HashSet;
 
 fn small() -> ThreeLCacheKnobs {
     ThreeLCacheKnobs {
         batch: 64,
         ..ThreeLCacheKnobs::default()
-    }
-}
-
-fn boosted(knobs: ThreeLCacheKnobs) -> ThreeLCacheConfig {
-    let maker = Maker::default();
-    ThreeLCacheConfig { knobs, maker }
-}
-
-fn recorded(knobs: ThreeLCacheKnobs) -> ThreeLCacheConfig {
-    let maker = Maker(|_| Box::new(Recorder { is_trained: false }));
-    ThreeLCacheConfig { knobs, maker }
-}
-
-thread_local! {
-    /// Rows and targets, as bits, with which the recorders of this test were trained.
-    static RECORDED: RefCell<Vec<(Vec<u32>, u32)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Regressor that records its trainings, and predicts each row's age as its distance.
-struct Recorder {
-    is_trained: bool,
-}
-
-impl Regressor for Recorder {
-    fn train(&mut self, rows: &Rows, targets: &[f32]) -> Result<(), TrainError> {
-        let bits = |row: &[f32]| row.iter().map(|value| value.to_bits()).collect();
-        let pairs = rows.iter().zip(targets);
-        let pairs = pairs.map(|(row, target)| (bits(row), target.to_bits()));
-        RECORDED.with_borrow_mut(|recorded| recorded.extend(pairs));
-        self.is_trained = true;
-        Ok(())
-    }
-    fn is_trained(&self) -> bool {
-        self.is_trained
-    }
-    fn predict(&self, rows: &Rows, predictions: &mut Vec<f32>) {
-        predictions.extend(rows.iter().map(|row| row[0]));
-    }
-    fn importances(&self) -> Vec<f32> {
-        Vec::new()
-    }
-    fn heap_bytes(&self) -> usize {
-        0
     }
 }
 
@@ -68,49 +25,14 @@ policy::policy_suite!(
     recorded(ThreeLCacheKnobs { size: 0, ..small() })
 );
 
-/// Returns a random key below 60. Smaller keys are more frequent.
-fn key_of(chance: &mut Chance) -> u64 {
-    (chance.unit() * chance.unit() * 60.0) as u64
-}
-
-/// Returns keys of which one half is for 80 objects, and the other half for objects requested once.
-fn half_useful(count: u64) -> Vec<u64> {
-    let mut chance = Chance::new(5);
-    let mut draw = |index| match chance.below(2) {
-        0 => chance.below(80),
-        _ => 1_000 + index,
-    };
-    (0..count).map(&mut draw).collect()
-}
-
-/// Returns the number of hits among the last fifth of the keys, and the state at the end.
-fn hits<P: Policy>(config: &P::Config, keys: &[u64], capacity: u64) -> (usize, Trial<P>) {
-    let mut trial = Trial::<P>::new(capacity, config, 1);
-    let mut hits = 0;
-    for (index, &key) in keys.iter().enumerate() {
-        let is_hit = trial.table.contains_key(&key);
-        hits += usize::from(is_hit && index >= keys.len() / 5 * 4);
-        trial.request(key, 1, 100);
-    }
-    (hits, trial)
-}
-
 #[test]
 fn it_is_lru_until_it_is_trained() {
     let knobs = ThreeLCacheKnobs {
         batch: 100_000,
         ..small()
     };
-    let mut learner = Trial::<ThreeLCache>::new(20, &boosted(knobs), 1);
-    let mut lru = Trial::<Lru>::new(20, &(), 1);
-    let mut chance = Chance::new(3);
-    for _ in 0..5_000 {
-        let key = key_of(&mut chance);
-        learner.request(key, 1, 2);
-        lru.request(key, 1, 2);
-    }
-    assert_eq!(learner.victims, lru.victims);
-    assert_eq!(learner.policy.learning_stats.trainings, 0);
+    let learner = is_lru::<ThreeLCache>(&boosted(knobs));
+    assert_eq!(learner.distances.stats.trainings, 0);
 }
 
 /// Returns the features that the source defines, computed from all requests of the object up to
@@ -154,7 +76,7 @@ fn labels_are_the_distances_in_the_trace() {
             }
         }
     }
-    let labels = RECORDED.take();
+    let labels = taught();
     assert!(labels.len() >= 128, "{}", labels.len());
     assert!(labels.iter().all(|(row, _)| rows.contains(row)));
     // The remaining labels are from objects that were forgotten. Their distance is a lower bound.
@@ -175,7 +97,7 @@ fn victims_are_the_furthest_of_a_ranking() {
         let Some(victim) = trial.victims.pop() else {
             continue;
         };
-        if trial.policy.learning_stats.trainings == 0 {
+        if trial.policy.distances.stats.trainings == 0 {
             continue;
         }
         let hash = policy::parts::chance::scramble(victim);
@@ -201,7 +123,7 @@ fn a_trained_model_keeps_objects_that_are_requested_again() {
             ..ThreeLCacheKnobs::default()
         };
         let (learner, trial) = hits::<ThreeLCache>(&boosted(knobs), &keys, 90);
-        assert!(trial.policy.learning_stats.trainings >= 3);
+        assert!(trial.policy.distances.stats.trainings >= 3);
         let stats = trial.policy.learning_stats().expect("it learns");
         let names = stats.importances.iter().map(|(name, _)| *name);
         assert!(names.eq(FEATURES));
