@@ -28,7 +28,6 @@ macro_rules! eviction_policies {
                 [mod sieve] Sieve = evict::sieve::Sieve,
                 [mod s3fifo] S3Fifo = evict::s3fifo::S3Fifo,
                 [mod s3fifo_d] S3FifoD = evict::s3fifo_d::S3FifoD,
-                [mod s3fifo_tuned] S3FifoTuned = evict::s3fifo_tuned::S3FifoTuned,
                 [mod s3fifo_w] S3FifoW = evict::s3fifo_w::S3FifoW,
                 [mod clock2q_plus] Clock2QPlus = evict::clock2q_plus::Clock2QPlus,
                 [mod s3_sieve] S3Sieve = evict::s3_sieve::S3Sieve,

@@ -193,14 +193,6 @@ impl S3Fifo {
         self.returning = Some(key_hash);
     }
 
-    /// Sets the share of small and the number of hits that moves an entry to main.
-    pub(super) fn set_border(&mut self, small: f64, threshold: u8) {
-        self.config.small = small;
-        self.config.threshold = threshold;
-        assert!(self.config.is_valid());
-        self.set_small_capacity((self.capacity as f64 * small) as u64);
-    }
-
     /// Same as [`Policy::evict`], but also returns whether the victim was in small.
     #[inline]
     pub(super) fn evict_from(
