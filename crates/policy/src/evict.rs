@@ -82,6 +82,83 @@ macro_rules! eviction_policies {
 }
 pub(crate) use eviction_policies;
 
+/// Defines methods of [`Policy`](crate::Policy) that call the same method of the policy in a field:
+/// for a policy that adds a rule to another.
+macro_rules! forward {
+    ($inner:tt: $meta:ty, $($method:ident)+) => { $(forward!(@$method $inner, $meta);)+ };
+    (@insert $inner:tt, $meta:ty) => {
+        #[inline]
+        fn insert(&mut self, cells: &mut impl crate::Cells<$meta>, slot: crate::Slot) {
+            self.$inner.insert(cells, slot);
+        }
+    };
+    (@reorder $inner:tt, $meta:ty) => {
+        #[inline]
+        fn reorder(&mut self, cells: &mut impl crate::Cells<$meta>, slot: crate::Slot) {
+            self.$inner.reorder(cells, slot);
+        }
+    };
+    (@reweigh $inner:tt, $meta:ty) => {
+        fn reweigh(
+            &mut self,
+            cells: &mut impl crate::Cells<$meta>,
+            slot: crate::Slot,
+            old_weight: u32,
+        ) {
+            self.$inner.reweigh(cells, slot, old_weight);
+        }
+    };
+    (@moved $inner:tt, $meta:ty) => {
+        fn moved(
+            &mut self,
+            cells: &mut impl crate::Cells<$meta>,
+            old: crate::Slot,
+            new: crate::Slot,
+        ) {
+            self.$inner.moved(cells, old, new);
+        }
+    };
+    (@remove $inner:tt, $meta:ty) => {
+        fn remove(&mut self, cells: &mut impl crate::Cells<$meta>, slot: crate::Slot) {
+            self.$inner.remove(cells, slot);
+        }
+    };
+    (@evict $inner:tt, $meta:ty) => {
+        #[inline]
+        fn evict(
+            &mut self,
+            cells: &mut impl crate::Cells<$meta>,
+            budget: &mut crate::Budget,
+        ) -> crate::Eviction {
+            self.$inner.evict(cells, budget)
+        }
+    };
+    (@usage $inner:tt, $meta:ty) => {
+        fn usage(
+            &self,
+            cells: &impl crate::Cells<$meta>,
+            slot: crate::Slot,
+        ) -> (Option<u64>, Option<u32>) {
+            self.$inner.usage(cells, slot)
+        }
+    };
+    (@heap_bytes_ahead $inner:tt, $meta:ty) => {
+        fn heap_bytes_ahead(&self) -> usize {
+            self.$inner.heap_bytes_ahead()
+        }
+    };
+}
+
+/// Defines [`Policy::mark`](crate::Policy::mark) as the rule that `Policy::marker` returns.
+macro_rules! mark_by_marker {
+    ($meta:ty) => {
+        #[inline]
+        fn mark(&self, facts: &impl crate::Facts, _: crate::Slot, meta: $meta) -> Option<$meta> {
+            self.marker().mark_meta(meta, facts.requests())
+        }
+    };
+}
+
 macro_rules! declare_modules {
     (served { $($([mod $module:ident])? $name:ident = $policy:ty,)+ }
      simulated { $($([mod $wide_module:ident])? $wide_name:ident = $wide:ty,)* }) => {

@@ -35,7 +35,7 @@ use super::lru::Lru;
 use crate::knobs::Knobs;
 use crate::parts::bloom::{Bloom, KEYS_PER_BLOCK};
 use crate::parts::list::Node;
-use crate::{Admit, Budget, Cells, Eviction, Facts, OnHit, Policy, Slot};
+use crate::{Admit, Cells, Facts, OnHit, Policy};
 
 crate::knobs! {
     /// Knobs of [`BLru`].
@@ -90,33 +90,7 @@ impl Policy for BLru {
         Admit::No
     }
 
-    #[inline]
-    fn insert(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.lru.insert(cells, slot);
-    }
-
-    #[inline]
-    fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.lru.reorder(cells, slot);
-    }
-
-    #[inline]
-    fn reweigh(&mut self, cells: &mut impl Cells<Node>, slot: Slot, old_weight: u32) {
-        self.lru.reweigh(cells, slot, old_weight);
-    }
-
-    fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
-        self.lru.moved(cells, old, new);
-    }
-
-    fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.lru.remove(cells, slot);
-    }
-
-    #[inline]
-    fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
-        self.lru.evict(cells, budget)
-    }
+    forward!(lru: Node, insert reorder reweigh moved remove evict);
 
     fn heap_bytes(&self) -> usize {
         self.missed.heap_bytes()

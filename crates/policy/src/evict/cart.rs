@@ -293,10 +293,7 @@ impl Policy for Cart {
     fn marker(&self) -> Marker {
         Marker::Count(Count::bit(u64::from(MARKED)))
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
+    mark_by_marker!(u8);
 
     fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
         let bits = cells.get(slot);

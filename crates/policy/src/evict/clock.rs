@@ -35,7 +35,7 @@ use crate::knobs::Knobs;
 use crate::marker::Count;
 use crate::parts::epochs::{TAG_BITS, TAG_MASK};
 use crate::parts::queue::Queue;
-use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Marker, OnHit, Policy, Slot};
 
 /// One hit in an entry's byte: the counter is above the tag.
 const ONE_HIT: u8 = 1 << TAG_BITS;
@@ -88,10 +88,7 @@ impl Policy for Clock {
             one: u64::from(ONE_HIT),
         })
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
+    mark_by_marker!(u8);
 
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
         self.queue.moved(cells, new);

@@ -36,7 +36,7 @@ use super::s3fifo::{S3Fifo, S3FifoConfig};
 use crate::knobs::Knobs;
 #[cfg(not(any(test, feature = "std")))]
 use crate::parts::float::Float as _;
-use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use crate::{Admit, Cells, Facts, Marker, OnHit, Policy};
 
 crate::knobs! {
     /// Knobs of [`Clock2QPlus`].
@@ -96,48 +96,16 @@ impl Policy for Clock2QPlus {
         self.queues.miss(facts, key_hash, weight)
     }
 
-    #[inline]
-    fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        self.queues.insert(cells, slot);
-    }
+    forward!(queues: u8, insert reweigh moved remove evict usage heap_bytes_ahead);
 
     #[inline]
     fn marker(&self) -> Marker {
         self.queues.windowed_marker(1)
     }
-
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
-
-    fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
-        self.queues.reweigh(cells, slot, old_weight);
-    }
-
-    fn moved(&mut self, cells: &mut impl Cells<u8>, old: Slot, new: Slot) {
-        self.queues.moved(cells, old, new);
-    }
-
-    fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        self.queues.remove(cells, slot);
-    }
-
-    #[inline]
-    fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
-        self.queues.evict(cells, budget)
-    }
-
-    fn usage(&self, cells: &impl Cells<u8>, slot: Slot) -> (Option<u64>, Option<u32>) {
-        self.queues.usage(cells, slot)
-    }
+    mark_by_marker!(u8);
 
     fn heap_bytes(&self) -> usize {
         self.queues.heap_bytes()
-    }
-
-    fn heap_bytes_ahead(&self) -> usize {
-        self.queues.heap_bytes_ahead()
     }
 
     fn check(&self, cells: &impl Cells<u8>) {

@@ -447,10 +447,7 @@ impl<const PLUS: bool> Policy for ClockPro<PLUS> {
     fn marker(&self) -> Marker {
         Marker::Count(Count::bit(u64::from(MARKED)))
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u32) -> Option<u32> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
+    mark_by_marker!(u32);
 
     fn reweigh(&mut self, cells: &mut impl Cells<u32>, slot: Slot, old_weight: u32) {
         let node = self.nodes.at_mut(index_of(cells.get(slot)));

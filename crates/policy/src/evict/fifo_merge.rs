@@ -36,7 +36,7 @@ use crate::marker::Count;
 use crate::parts::chance::Chance;
 use crate::parts::epochs::TAG_BITS;
 use crate::parts::queue::{Queue, queue_of};
-use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Marker, OnHit, Policy, Slot};
 use alloc::vec::Vec;
 
 crate::knobs! {
@@ -179,10 +179,7 @@ impl Policy for FifoMerge {
             one: u64::from(ONE_HIT),
         })
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u16) -> Option<u16> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
+    mark_by_marker!(u16);
 
     fn moved(&mut self, cells: &mut impl Cells<u16>, old: Slot, new: Slot) {
         let place = queue_of::<PLACED>(cells.get(new));

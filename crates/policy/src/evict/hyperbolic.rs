@@ -31,7 +31,7 @@
 use crate::knobs::Knobs;
 use crate::marker::Count;
 use crate::parts::chance::Chance;
-use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Marker, OnHit, Policy, Slot};
 
 crate::knobs! {
     /// Knobs of [`Hyperbolic`].
@@ -94,10 +94,7 @@ impl Policy for Hyperbolic {
             one: ONE_HIT,
         })
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u64) -> Option<u64> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
+    mark_by_marker!(u64);
 
     fn moved(&mut self, _cells: &mut impl Cells<u64>, old: Slot, new: Slot) {
         if let Some((_, slot)) = &mut self.least

@@ -26,7 +26,7 @@
 
 use super::lru::Lru;
 use crate::parts::list::Node;
-use crate::{Budget, Cells, Eviction, OnHit, Policy, Slot};
+use crate::{Cells, OnHit, Policy};
 
 /// The least-recently-modified policy.
 #[derive(Clone, Debug)]
@@ -43,32 +43,7 @@ impl Policy for Lrm {
         Lrm(Lru::new(capacity, config, seed))
     }
 
-    #[inline]
-    fn insert(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.0.insert(cells, slot);
-    }
-
-    #[inline]
-    fn reorder(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.0.reorder(cells, slot);
-    }
-
-    fn reweigh(&mut self, cells: &mut impl Cells<Node>, slot: Slot, old_weight: u32) {
-        self.0.reweigh(cells, slot, old_weight);
-    }
-
-    fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
-        self.0.moved(cells, old, new);
-    }
-
-    fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.0.remove(cells, slot);
-    }
-
-    #[inline]
-    fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
-        self.0.evict(cells, budget)
-    }
+    forward!(0: Node, insert reorder reweigh moved remove evict);
 
     fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()

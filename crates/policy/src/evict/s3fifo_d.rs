@@ -43,7 +43,7 @@
 use super::s3fifo::{S3Fifo, S3FifoConfig};
 use crate::knobs::Knobs;
 use crate::parts::history::History;
-use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use crate::{Admit, Budget, Cells, Eviction, Facts, Marker, OnHit, Policy};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -169,31 +169,13 @@ impl Policy for S3FifoD {
         self.queues.miss(facts, key_hash, weight)
     }
 
-    #[inline]
-    fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        self.queues.insert(cells, slot);
-    }
+    forward!(queues: u8, insert reweigh moved remove usage heap_bytes_ahead);
 
     #[inline]
     fn marker(&self) -> Marker {
         self.queues.marker()
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
-
-    fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
-        self.queues.reweigh(cells, slot, old_weight);
-    }
-
-    fn moved(&mut self, cells: &mut impl Cells<u8>, old: Slot, new: Slot) {
-        self.queues.moved(cells, old, new);
-    }
-
-    fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        self.queues.remove(cells, slot);
-    }
+    mark_by_marker!(u8);
 
     #[inline]
     fn evict(&mut self, cells: &mut impl Cells<u8>, budget: &mut Budget) -> Eviction {
@@ -205,17 +187,9 @@ impl Policy for S3FifoD {
         eviction
     }
 
-    fn usage(&self, cells: &impl Cells<u8>, slot: Slot) -> (Option<u64>, Option<u32>) {
-        self.queues.usage(cells, slot)
-    }
-
     fn heap_bytes(&self) -> usize {
         let lost: usize = self.lost.iter().map(History::heap_bytes).sum();
         self.queues.heap_bytes() + lost
-    }
-
-    fn heap_bytes_ahead(&self) -> usize {
-        self.queues.heap_bytes_ahead()
     }
 
     fn check(&self, cells: &impl Cells<u8>) {

@@ -322,28 +322,13 @@ impl Policy for S3FifoW {
         Admit::Yes
     }
 
-    #[inline]
-    fn insert(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
-        self.queues.insert(cells, slot);
-    }
+    forward!(queues: u8, insert reweigh moved usage);
 
     #[inline]
     fn marker(&self) -> Marker {
         self.queues.windowed_marker(3)
     }
-
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
-
-    fn reweigh(&mut self, cells: &mut impl Cells<u8>, slot: Slot, old_weight: u32) {
-        self.queues.reweigh(cells, slot, old_weight);
-    }
-
-    fn moved(&mut self, cells: &mut impl Cells<u8>, old: Slot, new: Slot) {
-        self.queues.moved(cells, old, new);
-    }
+    mark_by_marker!(u8);
 
     fn remove(&mut self, cells: &mut impl Cells<u8>, slot: Slot) {
         let deadline = cells.deadline(slot);
@@ -366,10 +351,6 @@ impl Policy for S3FifoW {
             }
         }
         eviction
-    }
-
-    fn usage(&self, cells: &impl Cells<u8>, slot: Slot) -> (Option<u64>, Option<u32>) {
-        self.queues.usage(cells, slot)
     }
 
     fn heap_bytes(&self) -> usize {

@@ -31,7 +31,7 @@
 use crate::knobs::Knobs;
 use crate::marker::stamp_of;
 use crate::parts::chance::Chance;
-use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Marker, OnHit, Policy, Slot};
 use alloc::vec::Vec;
 
 /// Number of candidates kept between evictions, as in Redis.
@@ -131,10 +131,7 @@ impl Policy for SampledLru {
     fn marker(&self) -> Marker {
         Marker::Stamp
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u32) -> Option<u32> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
+    mark_by_marker!(u32);
 
     fn moved(&mut self, _cells: &mut impl Cells<u32>, old: Slot, new: Slot) {
         Candidate::relocate(&mut self.pool, old, new);

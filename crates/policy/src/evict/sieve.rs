@@ -30,7 +30,7 @@
 
 use crate::marker::Count;
 use crate::parts::queue::{Queue, TWO_QUEUES, queue_of};
-use crate::{Budget, Cells, Eviction, Facts, Marker, OnHit, Policy, Slot};
+use crate::{Budget, Cells, Eviction, Marker, OnHit, Policy, Slot};
 
 /// Bit of the entry's byte, above the queue's bits, that a hit sets.
 const VISITED: u8 = TWO_QUEUES + 1;
@@ -80,10 +80,7 @@ impl Policy for Sieve {
     fn marker(&self) -> Marker {
         Marker::Count(Count::bit(u64::from(VISITED)))
     }
-    #[inline]
-    fn mark(&self, facts: &impl Facts, _slot: Slot, meta: u8) -> Option<u8> {
-        self.marker().mark_meta(meta, facts.requests())
-    }
+    mark_by_marker!(u8);
     fn moved(&mut self, cells: &mut impl Cells<u8>, _old: Slot, new: Slot) {
         self.queues[queue_of::<TWO_QUEUES>(cells.get(new))].moved(cells, new);
     }

@@ -168,17 +168,7 @@ impl Policy for WTinyLfuAdaptive {
         }
     }
 
-    fn reweigh(&mut self, cells: &mut impl Cells<Node>, slot: Slot, old_weight: u32) {
-        self.cache.reweigh(cells, slot, old_weight);
-    }
-
-    fn moved(&mut self, cells: &mut impl Cells<Node>, old: Slot, new: Slot) {
-        self.cache.moved(cells, old, new);
-    }
-
-    fn remove(&mut self, cells: &mut impl Cells<Node>, slot: Slot) {
-        self.cache.remove(cells, slot);
-    }
+    forward!(cache: Node, reweigh moved remove);
 
     fn evict(&mut self, cells: &mut impl Cells<Node>, budget: &mut Budget) -> Eviction {
         self.is_full = true;
