@@ -98,11 +98,6 @@ impl Ring {
             met: Vec::new(),
         }
     }
-
-    /// Returns the number of servers with points.
-    pub fn server_count(&self) -> usize {
-        self.servers
-    }
 }
 
 /// Iterator over the servers of a bucket's walk, each once. See [`Ring::walk`].
