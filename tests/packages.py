@@ -230,8 +230,8 @@ def check_installation(machine: Machine, package: Path, folder: Path) -> None:
     assert not left, left
 
 
-def check_image(path: Path, folder: Path) -> None:
-    """Every checksum and size in the layout, and the configuration. Unpacks the layers."""
+def check_image(path: Path, folder: Path) -> dict:
+    """Every checksum and size in the layout, and the configuration, which it returns. Unpacks the layers."""
     layout = folder / "layout"
     with tarfile.open(path) as archive:
         archive.extractall(layout, filter="data")
@@ -250,7 +250,6 @@ def check_image(path: Path, folder: Path) -> None:
     assert docker["Config"].split("/")[-1] == manifest["config"]["digest"].split(":")[1]
     assert (config["os"], config["created"]) == ("linux", "2023-11-14T22:13:20Z")
     assert len(config["rootfs"]["diff_ids"]) == len(manifest["layers"]) == len(docker["Layers"])
-    root = folder / "image"
     for layer, contents in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
         packed = folder / "layer.tar.gz"
         packed.write_bytes(blob(layer))
@@ -263,16 +262,14 @@ def check_image(path: Path, folder: Path) -> None:
     assert not any(name.endswith(("/sh", "/bash")) for name in uids)
     process = config["config"]
     assert process["User"] == "65532:65532" and process["Healthcheck"]["Test"][0] == "CMD"
-    if os.geteuid() != 0:
-        print("     skipped: the image is run by root only")
-        return
+    return process
+
+
+def run_image(folder: Path, process: dict) -> None:
+    """Runs the image's command as its user in its root."""
+    root = folder / "image"
     root.mkdir()
     run("tar", "--extract", "--file", folder / "layer.tar", "--directory", root)
-    run_image(root, process)
-
-
-def run_image(root: Path, process: dict) -> None:
-    """Runs the image's command as its user in its root."""
     port = free_port()
     variables = dict(line.split("=", 1) for line in process["Env"]) | {"MAYFLY_PORT": str(port), "MAYFLY_SAVE": "3600 1", "MAYFLY_PROTECTED_MODE": "no"}
     words = [f"{name}={value}" for name, value in variables.items()]
@@ -292,25 +289,31 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mayfly-packages-") as name:
         folder = Path(name)
         made = dist(chosen.binary.resolve(), folder / "out")
-        for title, check in {
-            "checksums": lambda: check_sums(made),
-            "archive": lambda: check_archive(made),
-            "bill of materials": lambda: check_bill(made["bill"]),
-            "image": lambda: check_image(made["image"], folder),
-        }.items():
+        done = skipped = 0
+
+        def run_check(title: str, check, *arguments):
+            nonlocal done
             started = time.monotonic()
-            check()
+            result = check(*arguments)
+            done += 1
             print(f"ok   {title} {time.monotonic() - started:.1f} s", flush=True)
-        if os.geteuid() != 0:
-            print("     skipped: the Debian package is installed by root only")
-            return 0
-        started = time.monotonic()
-        machine = Machine(folder, chosen.debootstrap)
-        try:
-            check_installation(machine, made["deb"], folder)
-        finally:
-            machine.close()
-        print(f"ok   installation {time.monotonic() - started:.1f} s")
+            return result
+
+        run_check("checksums", check_sums, made)
+        run_check("archive", check_archive, made)
+        run_check("bill of materials", check_bill, made["bill"])
+        process = run_check("image", check_image, made["image"], folder)
+        if os.geteuid() == 0:
+            run_check("run of the image", run_image, folder, process)
+            machine = Machine(folder, chosen.debootstrap)
+            try:
+                run_check("installation", check_installation, machine, made["deb"], folder)
+            finally:
+                machine.close()
+        else:
+            print("skipped: the image is run and the Debian package is installed by root only")
+            skipped = 2
+    print(f"{done} passed, 0 failed, {skipped} skipped")
     return 0
 
 

@@ -438,14 +438,12 @@ def main() -> None:
         try:
             for number in range(NODES):
                 cluster.start(number)
-            popular(cluster)
-            repair(cluster)
-            kill_under_load(cluster)
-            stall_under_load(cluster)
-            kill_mid_transfer(cluster)
-            two_down(cluster)
+            checks = (popular, repair, kill_under_load, stall_under_load, kill_mid_transfer, two_down)
+            for check in checks:
+                check(cluster)
         finally:
             cluster.stop()
+    print(f"{len(checks)} passed, 0 failed")
 
 
 if __name__ == "__main__":
