@@ -2,25 +2,13 @@
 
 import threading
 
+import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server import LIMIT_S
 
 PROTOCOLS = (2, 3)
-
-
-def both(check):
-    """Runs a check once for each protocol with its own client."""
-
-    def run(bench):
-        for protocol in PROTOCOLS:
-            with bench.server.client(protocol=protocol, decode_responses=True) as client:
-                client.flushall()
-                check(bench, client)
-
-    run.__name__ = check.__name__
-    return run
 
 
 def raises(kind, call, *arguments, **options) -> str:
@@ -31,8 +19,7 @@ def raises(kind, call, *arguments, **options) -> str:
     raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
 
-@both
-def test_strings(_, r):
+def test_strings(r):
     assert r.set("a", "1") is True
     assert r.get("a") == "1" and r.get("none") is None
     assert r.set("a", "2", nx=True) is None and r.set("b", "2", xx=True) is None
@@ -51,8 +38,7 @@ def test_strings(_, r):
     assert r.lcs("x", "y") == ""
 
 
-@both
-def test_deadlines(_, r):
+def test_deadlines(r):
     r.set("a", "1", ex=100)
     assert 50 <= r.ttl("a") <= 100 and 50_000 < r.pttl("a") <= 100_000
     r.set("a", "2", keepttl=True)
@@ -72,8 +58,7 @@ def test_deadlines(_, r):
     assert "invalid expire time" in raises(redis.ResponseError, r.set, "a", "1", ex=0)
 
 
-@both
-def test_keys(_, r):
+def test_keys(r):
     r.mset({f"key:{i}": i for i in range(20)})
     assert r.dbsize() == 20 and len(r.keys("key:1*")) == 11 and r.randomkey().startswith("key:")
     assert r.rename("key:1", "other") and r.get("other") == "1" and not r.renamenx("key:2", "key:3")
@@ -86,7 +71,6 @@ def test_keys(_, r):
     assert r.memory_usage("key:3") > 0 and r.memory_usage("none") is None
 
 
-@both
 def test_databases(bench, r):
     with bench.server.client(db=5, decode_responses=True, protocol=2) as five:
         r.set("a", "0")
@@ -98,8 +82,7 @@ def test_databases(bench, r):
         assert "out of range" in raises(redis.ResponseError, r.execute_command, "SELECT", 99)
 
 
-@both
-def test_pipeline_is_a_transaction(_, r):
+def test_pipeline_is_a_transaction(r):
     with r.pipeline() as p:
         assert p.set("a", 1).incr("a").get("a").execute() == [True, 2, "2"]
     with r.pipeline(transaction=False) as p:
@@ -112,7 +95,6 @@ def test_pipeline_is_a_transaction(_, r):
         assert got[0] is True and isinstance(got[1], redis.ResponseError) and got[2] == "text"
 
 
-@both
 def test_watch(bench, r):
     r.set("a", 1)
     with r.pipeline() as p:
@@ -126,7 +108,6 @@ def test_watch(bench, r):
     assert r.transaction(lambda p: (p.multi(), p.incr("a")), "a") == [8]
 
 
-@both
 def test_a_transaction_with_an_error_is_refused(bench, r):
     connection = r.connection_pool.get_connection()
     try:
@@ -143,8 +124,7 @@ def test_a_transaction_with_an_error_is_refused(bench, r):
     assert r.get("a") is None
 
 
-@both
-def test_publish_and_subscribe(_, r):
+def test_publish_and_subscribe(r):
     with r.pubsub() as p:
         p.subscribe("news")
         p.psubscribe("n?ws*")
@@ -159,8 +139,7 @@ def test_publish_and_subscribe(_, r):
         assert [p.get_message(timeout=LIMIT_S)["type"] for _ in range(2)] == ["unsubscribe", "punsubscribe"]
 
 
-@both
-def test_scan(_, r):
+def test_scan(r):
     wanted = {f"key:{i}" for i in range(1000)}
     r.mset({key: "x" for key in wanted})
     r.mset({f"other:{i}": "x" for i in range(100)})
@@ -177,16 +156,14 @@ def test_scan(_, r):
     assert list(r.scan_iter(_type="list")) == []
 
 
-@both
-def test_a_lock_is_taken_once_and_expires(_, r):
+def test_a_lock_is_taken_once_and_expires(r):
     assert r.lock("lock", timeout=3600).acquire(blocking=False)
     assert not r.lock("lock", timeout=3600).acquire(blocking=False)
     r.pexpire("lock", 100)
     assert r.lock("lock", timeout=3600, sleep=0.01).acquire(blocking_timeout=LIMIT_S)
 
 
-@both
-def test_a_pool_under_threads(bench, _):
+def test_a_pool_under_threads(bench):
     pool = redis.BlockingConnectionPool(port=bench.server.port, max_connections=8, timeout=LIMIT_S)
     faults = []
 
@@ -212,7 +189,6 @@ def test_a_pool_under_threads(bench, _):
     pool.disconnect()
 
 
-@both
 def test_commands_that_clients_send_at_connect(bench, r):
     assert r.client_setname("me") and r.client_getname() == "me"
     own = r.client_id()
@@ -237,8 +213,7 @@ def test_commands_that_clients_send_at_connect(bench, r):
         assert other.ping()  # on a new connection
 
 
-@both
-def test_slowlog_and_latency(_, r):
+def test_slowlog_and_latency(r):
     r.config_set("slowlog-log-slower-than", 0)
     r.slowlog_reset()
     r.set("a", 1)
@@ -293,10 +268,9 @@ def test_a_password_is_required(bench):
                 assert r.ping()
 
 
+@pytest.mark.only_mayfly
 def test_newer_commands(bench):
     """Commands that the redis-server of Debian does not have."""
-    if bench.is_redis:
-        return
     with bench.server.client() as r:
         r.set("a", "1")
         assert r.execute_command("SET", "a", "2", "IFEQ", "1") in (True, b"OK")

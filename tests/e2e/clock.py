@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from expiry import INDEXES
 from server import LIMIT_S, within_limit
 
@@ -80,6 +81,7 @@ def test_the_clock_jumps_back(bench):
             assert r.exists("plain")
 
 
+@pytest.mark.only_mayfly
 def test_every_index_follows_jumps_in_both_directions(bench):
     for index in INDEXES:
         with jumping(bench, "--expiry", index) as (r, jump):
@@ -138,11 +140,10 @@ def test_an_unsteady_clock_loses_no_keys(bench):
                 break
 
 
+@pytest.mark.only_mayfly
 def test_the_append_only_file_is_read_by_a_clock_that_was_set_back(bench):
     # Regression: commands ran at the instant of the base, at which the deadlines that they set had passed. A key that was
     # persisted afterwards was missing, and a counter began again at 0 without a deadline.
-    if bench.is_redis:
-        return
     with tempfile.TemporaryDirectory(prefix="mayfly-clock-") as folder:
         options = ("--dir", folder, "--appendonly", "yes", "--appendfsync", "always")
         with jumping(bench, *options, begin_s=HOUR_S) as (r, jump):

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import socket
 import stat
@@ -10,8 +9,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
 import redis
 from server import END_LIMIT_S, LIMIT_S, free_port, run_to_end, within_limit
+
+pytestmark = pytest.mark.only_mayfly
 
 DEBIAN = Path("/etc/redis/redis.conf")
 UNIT = Path(__file__).resolve().parents[2] / "contrib" / "systemd"
@@ -22,8 +24,8 @@ def test_the_file_of_debian_starts_under_its_unit(bench):
 
     The file sets no save points, so that those of Redis hold. The snapshot was loaded and never written again.
     """
-    if bench.is_redis or not DEBIAN.exists():
-        return
+    if not DEBIAN.exists():
+        pytest.skip("there is no file of Debian's package redis-server")
     with bench.start() as other:
         folder = Path(other.folder.name)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -49,8 +51,6 @@ def test_the_file_of_debian_starts_under_its_unit(bench):
 
 
 def test_changes_that_nothing_saves_are_named_at_the_start_and_the_stop(bench):
-    if bench.is_redis:
-        return
     with tempfile.TemporaryDirectory(prefix="mayfly-unsaved-") as name:
         file = f"changes of the keys from {name}/dump.rdb are"
         with bench.start("--dir", name, "--save", "") as server, server.client() as r:
@@ -72,8 +72,6 @@ def test_changes_that_nothing_saves_are_named_at_the_start_and_the_stop(bench):
 
 
 def test_relative_paths_begin_in_the_folder(bench):
-    if bench.is_redis:
-        return
     with tempfile.TemporaryDirectory(prefix="mayfly-paths-") as name:
         Path(name, "users.acl").write_text("user default on nopass ~* &* +@all\nuser ann on >pass ~* +get\n")
         with bench.start("--dir", name, "--aclfile", "users.acl", "--pidfile", "pid", "--unixsocket", "local") as server, server.client() as r:
@@ -83,8 +81,6 @@ def test_relative_paths_begin_in_the_folder(bench):
 
 
 def test_the_environment_precedes_the_file_and_the_command_line_both(bench):
-    if bench.is_redis:
-        return
     with bench.start() as other:
         path = Path(other.folder.name) / "some.conf"
         path.write_text("maxclients nonsense\ntimeout 1\nhz 10\n")
@@ -95,8 +91,6 @@ def test_the_environment_precedes_the_file_and_the_command_line_both(bench):
 
 
 def test_settings_can_be_checked_and_all_errors_have_a_place(bench):
-    if bench.is_redis:
-        return
     with bench.start() as other:
         folder = Path(other.folder.name)
         (folder / "good.conf").write_text("include part-*.conf\nmaxmemory 80%\n")
@@ -119,8 +113,6 @@ def test_settings_can_be_checked_and_all_errors_have_a_place(bench):
 
 def test_a_damaged_file_fails_the_command_that_starts_the_server_in_the_background(bench):
     """The exit code was 0, because it was decided before the file was loaded."""
-    if bench.is_redis:
-        return
     with bench.start() as other:
         folder = Path(other.folder.name)
         (folder / "dump.rdb").write_bytes(b"REDIS0011 nonsense")
@@ -134,8 +126,6 @@ def test_a_damaged_file_fails_the_command_that_starts_the_server_in_the_backgrou
 
 
 def test_local_sockets_of_both_protocols(bench):
-    if bench.is_redis:
-        return
     with bench.start() as other:
         resp, memcached = Path(other.folder.name) / "resp.sock", Path(other.folder.name) / "memcached.sock"
         with socket.socket(socket.AF_UNIX) as stale:
@@ -159,8 +149,6 @@ def test_local_sockets_of_both_protocols(bench):
 
 
 def test_the_background_process_and_its_file(bench):
-    if bench.is_redis:
-        return
     with bench.start() as other:
         pid_file, port = Path(other.folder.name) / "daemon.pid", free_port()
         command = [str(Path(bench.binary).resolve()), "--daemonize", "yes", "--port", str(port), "--pidfile", str(pid_file)]
@@ -180,8 +168,6 @@ def test_the_background_process_and_its_file(bench):
 
 
 def test_config_rewrite_keeps_comments(bench):
-    if bench.is_redis:
-        return
     with bench.start() as other:
         path = Path(other.folder.name) / "own.conf"
         path.write_text("# keep\ntimeout 5\nlazyfree-lazy-expire no\n")
@@ -200,8 +186,6 @@ def test_config_rewrite_keeps_comments(bench):
 
 
 def test_renamed_commands(bench):
-    if bench.is_redis:
-        return
     with bench.start("--rename-command", "FLUSHALL", "", "--rename-command", "CONFIG", "hidden") as server:
         with server.client() as r:
             for name in ("FLUSHALL", "CONFIG"):
@@ -217,8 +201,6 @@ def test_renamed_commands(bench):
 
 def test_files_and_replicas_have_the_own_names_of_renamed_commands(bench):
     """HSETEX and HGETEX were added in the form of other commands if they had another name."""
-    if bench.is_redis:
-        return
     names = [option for name in ("SET", "HSETEX", "HGETEX", "DEL", "XREADGROUP", "MULTI") for option in ("--rename-command", name, "x-" + name)]
     with bench.start() as other, other.client() as follower:
         folder = str(Path(other.folder.name) / "files")
@@ -252,8 +234,6 @@ def test_files_and_replicas_have_the_own_names_of_renamed_commands(bench):
 
 def test_passwords_leave_the_arguments_and_the_environment(bench):
     """A password from the environment stayed in /proc/PID/environ."""
-    if bench.is_redis:
-        return
 
     def shown(pid: int) -> bytes:
         return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
@@ -283,8 +263,6 @@ def test_passwords_leave_the_arguments_and_the_environment(bench):
 
 
 def test_settings_from_standard_input(bench):
-    if bench.is_redis:
-        return
     command = [str(Path(bench.binary).resolve()), "-", "--check-config"]
     text = 'requirepass "a\\x62"\ntimeuot 7\n'
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=END_LIMIT_S, check=False)
@@ -296,8 +274,6 @@ def test_settings_from_standard_input(bench):
 
 
 def test_few_files_no_home_and_files_that_cannot_be_written(bench):
-    if bench.is_redis:
-        return
     command = 'ulimit -n 64; unset HOME; exec "$0" --port "$1" --pidfile /proc/absent/x.pid'
     port = free_port()
     process = subprocess.Popen(["bash", "-c", command, str(Path(bench.binary).resolve()), str(port)], stderr=subprocess.PIPE)
@@ -324,8 +300,6 @@ def test_few_files_no_home_and_files_that_cannot_be_written(bench):
 
 def test_pipes_in_place_of_files_are_refused(bench):
     """A worker that opened a pipe without a writer would never serve its clients again."""
-    if bench.is_redis:
-        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.mkfifo(folder / "pipe")
@@ -351,15 +325,15 @@ def test_pipes_in_place_of_files_are_refused(bench):
             assert r.ping() and r.acl_list()
 
 
-def test_the_unit_is_hardened_and_its_file_is_valid(bench):
-    if bench.is_redis:
-        return
+def test_the_file_of_the_unit_is_valid(bench):
     code, text = run_to_end(bench.binary, str(UNIT / "mayfly.conf"), "--check-config")
     assert code == 0 and "warning" not in text, text
     # A limit would end a snapshot that a slow disk has not completed.
     assert "\nTimeoutStopSec=infinity\n" in (UNIT / "mayfly.service").read_text()
-    if shutil.which("systemd-analyze") is None:
-        return
+
+
+@pytest.mark.needs("systemd-analyze")
+def test_the_unit_is_hardened():
     command = ["systemd-analyze", "security", "--offline=true", str(UNIT / "mayfly.service")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=END_LIMIT_S)
     exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)

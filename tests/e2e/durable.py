@@ -3,7 +3,6 @@
 import os
 import random
 import resource
-import shutil
 import signal
 import socket
 import subprocess
@@ -11,12 +10,15 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 import redis
 import tls
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server import Server, free_port, within_limit
 from snapshots import content, fill
+
+pytestmark = pytest.mark.only_mayfly
 
 # Rounds of kill -9 in the normal run; MAYFLY_KILL_ROUNDS sets another number.
 ROUNDS = int(os.environ.get("MAYFLY_KILL_ROUNDS", "4"))
@@ -52,15 +54,8 @@ def equal(first: redis.Redis, second: redis.Redis) -> None:
     raise AssertionError("the servers differ")
 
 
-def kill(server: Server) -> None:
-    server.process.send_signal(signal.SIGKILL)
-    server.process.wait()
-
-
 def test_a_rewrite_without_an_append_only_file_writes_one(bench):
     """BGREWRITEAOF while appendonly is no, after which the file is closed. The next start with appendonly yes loads it."""
-    if bench.is_redis:
-        return
     with bench.start() as server:
         r = server.client()
         r.config_set("repl-backlog-size", 1)
@@ -82,8 +77,6 @@ def test_a_rewrite_without_an_append_only_file_writes_one(bench):
 
 
 def test_keys_of_all_types_are_there_after_a_crash(bench):
-    if bench.is_redis:
-        return
     server = bench.start("--appendonly", "yes", "--appendfsync", "always")
     r = server.client()
     fill(r)
@@ -95,7 +88,7 @@ def test_keys_of_all_types_are_there_after_a_crash(bench):
     rewritten(r)
     r.set("later", 1)
     before[0, b"later"] = (b"1", -1)
-    kill(server)
+    server.kill()
     second = again(bench, server.folder.name)
     assert content(second.client()) == before
     second.end()
@@ -103,8 +96,6 @@ def test_keys_of_all_types_are_there_after_a_crash(bench):
 
 
 def test_a_file_that_cannot_be_created_is_refused(bench):
-    if bench.is_redis:
-        return
     with bench.start() as server:
         folder_of(server).write_text("a file in place of the folder")
         r = server.client()
@@ -117,8 +108,6 @@ def test_a_file_that_cannot_be_created_is_refused(bench):
 
 
 def test_redis_starts_with_the_folder_and_back(bench):
-    if bench.is_redis:
-        return
     server = bench.start("--appendonly", "yes")
     r = server.client()
     fill(r)
@@ -131,7 +120,7 @@ def test_redis_starts_with_the_folder_and_back(bench):
     before = content(r)
     server.process.terminate()
     server.process.wait()
-    there = Server("redis", "--dir", server.folder.name, "--appendonly", "yes")
+    there = Server("redis-server", "--dir", server.folder.name, "--appendonly", "yes")
     t = there.client()
     for _ in within_limit():
         if not t.info("persistence")["loading"]:
@@ -152,8 +141,6 @@ def test_redis_starts_with_the_folder_and_back(bench):
 
 def test_kill_in_a_loop_loses_nothing_that_was_acknowledged(bench):
     """A client counts what was acknowledged; with `always` every start must have it."""
-    if bench.is_redis:
-        return
     server = bench.start("--appendonly", "yes", "--appendfsync", "always")
     rng = random.Random(bench.seed)
     home = server.folder.name
@@ -180,7 +167,7 @@ def test_kill_in_a_loop_loses_nothing_that_was_acknowledged(bench):
         if round_ % 2:
             redis.Redis(port=current.port).bgrewriteaof()
         time.sleep(rng.random() / 4)
-        kill(current)
+        current.kill()
         stops.set()
         for thread in threads:
             thread.join()
@@ -204,20 +191,18 @@ def test_kill_in_a_loop_loses_nothing_that_was_acknowledged(bench):
 
 
 def test_a_truncated_increment_is_cut_and_other_damage_is_refused(bench):
-    if bench.is_redis:
-        return
     server = bench.start("--appendonly", "yes", "--appendfsync", "always")
     r = server.client()
     r.set("a", 1)
     r.set("b", 2)
-    kill(server)
+    server.kill()
     increment = folder_of(server) / "appendonly.aof.1.incr.aof"
     whole = increment.read_bytes()
     increment.write_bytes(whole + b"*3\r\n$3\r\nSET\r\n$1\r\nc")
     second = again(bench, server.folder.name)
     assert second.client().dbsize() == 2
     assert "offset" in second.log_text()
-    kill(second)
+    second.kill()
     assert increment.read_bytes() == whole
     increment.write_bytes(whole.replace(b"$1\r\na", b"$1\r\nab"))
     try:
@@ -234,8 +219,6 @@ def test_a_truncated_increment_is_cut_and_other_damage_is_refused(bench):
 
 def test_a_full_file_refuses_writes_until_there_is_space(bench):
     """The maximum size of a file stands for a full disk."""
-    if bench.is_redis:
-        return
     server = bench.start("--appendonly", "yes", "--appendfsync", "everysec", ignores_file_size=True)
     r = server.client()
     pid = server.process.pid
@@ -260,7 +243,7 @@ def test_a_full_file_refuses_writes_until_there_is_space(bench):
             pass
     before = content(r)
     assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
-    kill(server)
+    server.kill()
     second = again(bench, server.folder.name)
     assert content(second.client()) == before
     second.end()
@@ -268,9 +251,7 @@ def test_a_full_file_refuses_writes_until_there_is_space(bench):
 
 
 def test_a_redis_replica_follows_and_is_followed(bench):
-    if bench.is_redis:
-        return
-    server, there = bench.start(), Server("redis")
+    server, there = bench.start(), Server("redis-server")
     r, t = server.client(), there.client()
     fill(r)
     t.execute_command("REPLICAOF", "127.0.0.1", server.port)
@@ -302,8 +283,6 @@ def test_a_redis_replica_follows_and_is_followed(bench):
 
 
 def test_a_replica_continues_after_a_broken_connection_and_a_promotion(bench):
-    if bench.is_redis:
-        return
     servers = [bench.start() for _ in range(3)]
     first, second, third = (server.client() for server in servers)
     first.set("a", 1)
@@ -328,8 +307,6 @@ def test_a_replica_continues_after_a_broken_connection_and_a_promotion(bench):
 
 
 def test_an_append_only_file_on_a_replica_has_the_primarys_keys(bench):
-    if bench.is_redis:
-        return
     primary, replica = bench.start(), bench.start("--appendonly", "yes")
     p, r = primary.client(), replica.client()
     p.execute_command("SELECT", 3)
@@ -343,7 +320,7 @@ def test_an_append_only_file_on_a_replica_has_the_primarys_keys(bench):
         if r.execute_command("INFO", "persistence") and r.info("persistence")["aof_rewrites"] > 0:
             break
     time.sleep(0.2)
-    kill(replica)
+    replica.kill()
     second = again(bench, replica.folder.name)
     s = second.client()
     s.execute_command("SELECT", 3)
@@ -354,8 +331,6 @@ def test_an_append_only_file_on_a_replica_has_the_primarys_keys(bench):
 
 def test_broken_replicas_and_primaries_do_no_harm(bench):
     """Handshakes that stall, lie about lengths or send other bytes."""
-    if bench.is_redis:
-        return
     server = bench.start()
     r = server.client()
     r.set("kept", 1)
@@ -380,8 +355,6 @@ def test_broken_replicas_and_primaries_do_no_harm(bench):
 
 def test_sentinels_promote_a_replica(bench):
     """Three sentinels, whose primary is killed."""
-    if bench.is_redis or shutil.which("redis-sentinel") is None:
-        return
     primary, replica = bench.start(), bench.start()
     replica.client().execute_command("REPLICAOF", "127.0.0.1", primary.port)
     linked(replica.client())
@@ -394,7 +367,7 @@ def test_sentinels_promote_a_replica(bench):
             "sentinel down-after-milliseconds mayfly 1000\nsentinel failover-timeout mayfly 5000\n"
         )
         log = file.with_suffix(".log").open("wb")
-        sentinels.append((port, subprocess.Popen(["redis-sentinel", str(file)], stdout=log, stderr=subprocess.STDOUT)))
+        sentinels.append((port, subprocess.Popen(["redis-server", str(file), "--sentinel"], stdout=log, stderr=subprocess.STDOUT)))
     try:
         asked = redis.sentinel.Sentinel([("127.0.0.1", port) for port, _ in sentinels], socket_timeout=1)
         for _ in within_limit():
@@ -406,7 +379,7 @@ def test_sentinels_promote_a_replica(bench):
         p = primary.client()
         p.set("acknowledged", 1)
         assert p.wait(1, 5000) == 1
-        kill(primary)
+        primary.kill()
         limit = time.monotonic() + 60
         while time.monotonic() < limit:
             try:
@@ -431,9 +404,7 @@ def test_sentinels_promote_a_replica(bench):
 
 def test_a_replica_frees_on_time_what_redis_has_not_deleted(bench):
     """The primary does not expire by itself, and sends a deletion only when a client accesses the key."""
-    if bench.is_redis:
-        return
-    with Server("redis", "--enable-debug-command", "yes") as there, bench.start() as server:
+    with Server("redis-server", "--enable-debug-command", "yes") as there, bench.start() as server:
         t, r = there.client(), server.client()
         t.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", 0)
         r.execute_command("REPLICAOF", "127.0.0.1", there.port)
@@ -455,8 +426,6 @@ def test_a_replica_frees_on_time_what_redis_has_not_deleted(bench):
 
 
 def test_failover_exchanges_the_roles_without_a_loss(bench):
-    if bench.is_redis:
-        return
     with bench.start() as first, bench.start() as second:
         one, two = first.client(), second.client()
         two.execute_command("REPLICAOF", "127.0.0.1", first.port)
@@ -538,9 +507,7 @@ def test_failover_exchanges_the_roles_without_a_loss(bench):
 
 
 def test_failover_with_redis_as_the_other_side(bench):
-    if bench.is_redis:
-        return
-    with bench.start() as server, Server("redis") as there:
+    with bench.start() as server, Server("redis-server") as there:
         r, t = server.client(), there.client()
         r.set("a", 1)
         t.execute_command("REPLICAOF", "127.0.0.1", server.port)
@@ -556,9 +523,7 @@ def test_failover_with_redis_as_the_other_side(bench):
 
 
 def test_messages_reach_subscribers_of_replicas(bench):
-    if bench.is_redis:
-        return
-    with bench.start() as server, bench.start() as replica, Server("redis") as there:
+    with bench.start() as server, bench.start() as replica, Server("redis-server") as there:
         for one in (replica, there):
             one.client().execute_command("REPLICAOF", "127.0.0.1", server.port)
             linked(one.client())
@@ -571,8 +536,6 @@ def test_messages_reach_subscribers_of_replicas(bench):
 
 
 def test_loaded_keys_are_no_changes_and_bytes_of_replication_are_counted(bench):
-    if bench.is_redis:
-        return
     with bench.start() as server, bench.start() as replica:
         r = server.client()
         for number in range(100):
@@ -595,8 +558,6 @@ def test_loaded_keys_are_no_changes_and_bytes_of_replication_are_counted(bench):
 
 def test_a_replica_connects_by_tls(bench):
     """As a replica of Mayfly and, where it has TLS, of Redis; a primary that nobody has certified is refused."""
-    if bench.is_redis:
-        return
     authority, stranger = tls.Authority(), tls.Authority("stranger")
     with tls.Secure(bench, authority, clients="yes") as secure:
         r = secure.server.client()

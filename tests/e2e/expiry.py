@@ -6,6 +6,7 @@ expires without being accessed, and the order.
 
 import time
 
+import pytest
 from server import LIMIT_S, within_limit
 
 
@@ -86,9 +87,8 @@ def test_many_keys_with_one_deadline_expire(bench):
         assert r.info("stats")["expired_keys"] >= expired + len(keys)
 
 
+@pytest.mark.only_mayfly
 def test_events_come_in_the_order_of_deadlines(bench):
-    if bench.is_redis:
-        return
     with bench.start("--threads", "1") as server, server.client() as r, subscribed(r) as listener:
         keys = before_deadline(r, 500, 200, "k")
         came = list(expired_ms(listener, keys))
@@ -151,9 +151,8 @@ INDEXES = {
 }
 
 
+@pytest.mark.only_mayfly
 def test_every_index_serves(bench):
-    if bench.is_redis:
-        return
     count = 500
     for index, granularity in INDEXES.items():
         with bench.start("--expiry", index) as server, server.client() as r:
@@ -176,9 +175,8 @@ def test_every_index_serves(bench):
             assert time.time() >= due - 0.06, index
 
 
+@pytest.mark.only_mayfly
 def test_every_index_expires_many_keys_with_one_deadline(bench):
-    if bench.is_redis:
-        return
     count = 20_000
     for index in INDEXES:
         # Ten passes of twenty looks in a tenth of a second are two thousand a second.
@@ -199,9 +197,8 @@ def test_every_index_expires_many_keys_with_one_deadline(bench):
             assert r.info("stats")["expired_keys"] >= crowd, index
 
 
+@pytest.mark.only_mayfly
 def test_a_ring_without_buckets_is_refused(bench):
-    if bench.is_redis:
-        return
     for size in ("0x1000", "120x0", "65536x18446744073709551615"):
         try:
             bench.start("--expiry", f"buckets:{size}").end()

@@ -5,7 +5,6 @@ MAYFLY_KILL_ROUNDS sets the number of rounds with kill -9 of each kind [default:
 
 import os
 import random
-import signal
 import subprocess
 import tempfile
 import threading
@@ -13,11 +12,14 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from durable import rewritten
 from server import Server, within_limit
+
+pytestmark = pytest.mark.only_mayfly
 
 ROUNDS = int(os.environ.get("MAYFLY_KILL_ROUNDS", "4"))
 SOURCE = Path(__file__).with_name("failing_disk.c")
@@ -27,11 +29,6 @@ CLIENTS = 8
 # Longest time between a write and its synchronization with `everysec`: the file is written every 20 ms and synchronized every second.
 # Twice that is allowed for a busy machine; Redis's worst case is the same two seconds.
 EVERYSEC_LOSS_S = 2.0
-
-
-def kill(server: Server) -> None:
-    server.process.send_signal(signal.SIGKILL)
-    server.process.wait()
 
 
 @contextmanager
@@ -131,8 +128,6 @@ def check_acknowledged(bench, server: Server, options: tuple[str, ...], load: Lo
 
 def test_always_loses_nothing_when_the_disk_fails(bench):
     """Full disks, errors, short writes, failing fsync: MISCONF or waiting, reads go on, and it works again by itself."""
-    if bench.is_redis:
-        return
     options = ("--appendonly", "yes", "--appendfsync", "always")
     for name, how in FAULTS.items():
         with failing(bench, *options) as (server, fault):
@@ -157,15 +152,13 @@ def test_always_loses_nothing_when_the_disk_fails(bench):
             for _ in within_limit():
                 if load.acked[0] > before + 10:
                     break
-            kill(server)
+            server.kill()
             load.end()
             check_acknowledged(bench, server, options, load, name)
 
 
 def test_rewrites_wait_while_the_disk_is_slow(bench):
     """While the file's thread waits for the disk, two rewrites are requested, or the file is ended and begun again. Nothing is lost afterwards."""
-    if bench.is_redis:
-        return
     for ends in (False, True):
         with failing(bench, "--appendonly", "yes", "--appendfsync", "everysec") as (server, fault):
             r = server.client()
@@ -190,15 +183,13 @@ def test_rewrites_wait_while_the_disk_is_slow(bench):
             for number in range(20):
                 r.set(f"later:{number}", number)
             assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
-            kill(server)
+            server.kill()
             with started(bench, server.folder.name, "--appendonly", "yes") as second:
                 assert second.client().dbsize() == 121
 
 
 def test_the_file_is_written_during_a_synchronization(bench):
     """Regression: what was written during a synchronization of 0.9 s was lost by a kill at its end."""
-    if bench.is_redis:
-        return
     with failing(bench, "--appendonly", "yes", "--appendfsync", "everysec") as (server, fault):
         r = server.client()
         rewritten(r)
@@ -211,14 +202,12 @@ def test_the_file_is_written_during_a_synchronization(bench):
                 break
             time.sleep(0.01)
         assert r.execute_command("WAITAOF", 1, 0, 100)[0] == 0
-        kill(server)
+        server.kill()
         with started(bench, server.folder.name, "--appendonly", "yes") as second:
             assert second.client().exists("during", "waits") == 2
 
 
 def test_a_kill_while_the_disk_fails_loses_nothing_acknowledged(bench):
-    if bench.is_redis:
-        return
     options = ("--appendonly", "yes", "--appendfsync", "always")
     for name, how in FAULTS.items():
         with failing(bench, *options) as (server, fault):
@@ -226,14 +215,12 @@ def test_a_kill_while_the_disk_fails_loses_nothing_acknowledged(bench):
             time.sleep(0.1)
             fault(how)
             time.sleep(0.1)
-            kill(server)
+            server.kill()
             load.end()
             check_acknowledged(bench, server, options, load, name)
 
 
 def test_short_writes_that_succeed_are_continued(bench):
-    if bench.is_redis:
-        return
     with failing(bench, "--appendonly", "yes", "--appendfsync", "always", "--save", "3600 1000000") as (server, fault):
         fault(b"p")
         r = server.client()
@@ -241,7 +228,7 @@ def test_short_writes_that_succeed_are_continued(bench):
             r.set(f"key:{number}", "v" * 100)
         r.execute_command("SAVE")
         assert r.info("persistence")["rdb_last_bgsave_status"] == "ok"
-        kill(server)
+        server.kill()
         with started(bench, server.folder.name, "--appendonly", "yes") as second:
             assert second.client().dbsize() == 200
         with started(bench, server.folder.name) as third:
@@ -249,8 +236,6 @@ def test_short_writes_that_succeed_are_continued(bench):
 
 
 def test_a_snapshot_fails_and_the_old_one_stays(bench):
-    if bench.is_redis:
-        return
     for name, how in FAULTS.items():
         with failing(bench, "--save", "3600 1000000") as (server, fault):
             r = server.client()
@@ -275,7 +260,7 @@ def test_a_snapshot_fails_and_the_old_one_stays(bench):
             fault(b"\0")
             r.execute_command("SAVE")
             r.set("served", 1)
-            kill(server)
+            server.kill()
             with started(bench, server.folder.name) as third:
                 assert third.client().get("new") == b"1"
             left = [path.name for path in Path(server.folder.name).iterdir() if path.name.startswith("temp-")]
@@ -294,7 +279,7 @@ def rounds(bench, *options: str):
         if round_ % 3 == 1:
             current.client().execute_command("BGREWRITEAOF" if "--appendonly" in options else "BGSAVE")
             time.sleep(rng.random() / 20)
-        kill(current)
+        current.kill()
         killed_at = time.monotonic()
         load.end()
         if current is not first:
@@ -309,8 +294,6 @@ def rounds(bench, *options: str):
 def test_kill_in_a_loop_with_everysec_loses_little(bench):
     """The kernel keeps what was written, so that kill -9 alone loses less than a crash of the machine; what was acknowledged earlier than the
     limit must be there."""
-    if bench.is_redis:
-        return
     for round_, load, killed_at, found in rounds(bench, "--appendonly", "yes", "--appendfsync", "everysec"):
         for worker in range(CLIENTS):
             early = [number for at, number in load.times[worker] if at < killed_at - EVERYSEC_LOSS_S]
@@ -320,8 +303,6 @@ def test_kill_in_a_loop_with_everysec_loses_little(bench):
 
 def test_kill_in_a_loop_with_snapshots_comes_back_at_one_instant(bench):
     """What is found is what some snapshot has seen: never more than was acknowledged, and never less than the last complete one."""
-    if bench.is_redis:
-        return
     least = dict.fromkeys(range(CLIENTS), 0)
     for round_, load, _, found in rounds(bench, "--save", "1 1"):
         for worker in range(CLIENTS):

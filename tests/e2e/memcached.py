@@ -3,14 +3,16 @@
 import contextlib
 import random
 import re
-import shutil
 import socket
 import struct
 import subprocess
 import tempfile
 import time
 
+import pytest
 from server import free_port
+
+pytestmark = pytest.mark.only_mayfly
 
 LIMIT_S = 30
 ROUNDS = 3000
@@ -42,13 +44,9 @@ class Line:
 
 @contextlib.contextmanager
 def memcached():
-    """memcached on a free port; None if it is not installed."""
-    path = shutil.which("memcached")
-    if path is None:
-        yield None
-        return
+    """memcached on a free port."""
     port = free_port()
-    process = subprocess.Popen([path, "-l", "127.0.0.1", "-p", str(port), "-u", "nobody", "-U", "0"])
+    process = subprocess.Popen(["memcached", "-l", "127.0.0.1", "-p", str(port), "-u", "nobody", "-U", "0"])
     try:
         end = time.monotonic() + LIMIT_S
         while True:
@@ -231,9 +229,6 @@ ENGINES = {"slab": (), "segment": ("--engine", "segment")}
 
 def compare(bench, request, seed: int, *options: str) -> None:
     with memcached() as peer, ours(bench, *options) as (_, port):
-        if peer is None:
-            print("     skipped: memcached is not installed")
-            return
         chance = random.Random(seed)
         mine, theirs = Line(port), Line(peer)
         history = []
@@ -244,28 +239,24 @@ def compare(bench, request, seed: int, *options: str) -> None:
             assert NOISE.sub(b"", answer) == NOISE.sub(b"", wanted), f"{options} seed {seed}: {history}\nthere {theirs.ask(ALL)}\nwanted {wanted}\n   got {answer}"
 
 
+@pytest.mark.needs("memcached")
 def test_text_commands_get_the_replies_of_memcached(bench):
-    if not bench.is_redis:
-        for options in ENGINES.values():
-            for seed in (1, 2):
-                compare(bench, text_request, seed, *options)
+    for options in ENGINES.values():
+        for seed in (1, 2):
+            compare(bench, text_request, seed, *options)
 
 
+@pytest.mark.needs("memcached")
 def test_meta_commands_get_the_replies_of_memcached(bench):
-    if not bench.is_redis:
-        for options in ENGINES.values():
-            for seed in (1, 2):
-                compare(bench, meta_request, seed, *options)
+    for options in ENGINES.values():
+        for seed in (1, 2):
+            compare(bench, meta_request, seed, *options)
 
 
+@pytest.mark.needs("memcached")
 def test_binary_packets_get_the_replies_of_memcached(bench):
-    if bench.is_redis:
-        return
     for engine, options in ENGINES.items():
         with memcached() as peer, ours(bench, *options) as (_, port):
-            if peer is None:
-                print("     skipped: memcached is not installed")
-                return
             chance = random.Random(5)
             mine, theirs = Packets(port), Packets(peer)
             history = []
@@ -280,9 +271,8 @@ def test_binary_packets_get_the_replies_of_memcached(bench):
                 assert not binary_differs(got, wanted), f"{engine}: {history}\nwanted {wanted}\n   got {got}"
 
 
+@pytest.mark.needs("memcached")
 def test_bad_binary_packets_are_refused_as_by_memcached(bench):
-    if bench.is_redis:
-        return
     bad = [
         packet(0x00, b"k" * 251),
         packet(0x00, b"k", extras=b"1234"),
@@ -301,9 +291,8 @@ def test_bad_binary_packets_are_refused_as_by_memcached(bench):
         for one in bad:
             got = Packets(port).ask(one)
             assert got[-1] == "closed", (one, got)
-            if peer is not None:
-                wanted = Packets(peer).ask(one)
-                assert got == wanted, f"{one}\nwanted {wanted}\n   got {got}"
+            wanted = Packets(peer).ask(one)
+            assert got == wanted, f"{one}\nwanted {wanted}\n   got {got}"
         # A body of 4 GiB is announced and never sent: only its key is kept.
         line = Packets(port)
         line.socket.sendall(HEADER.pack(0x80, 0x01, 1, 8, 0, 0, 0xFFFFFFFF, 7, 0) + b"12345678k" + b"x" * 100)
@@ -312,8 +301,6 @@ def test_bad_binary_packets_are_refused_as_by_memcached(bench):
 
 
 def test_clients_authenticate_in_the_binary_protocol(bench):
-    if bench.is_redis:
-        return
     with ours(bench, "--requirepass", "secret") as (_, port):
         assert Line(port).ask(b"get k\r\n").startswith(b"CLIENT_ERROR unauthenticated")
         assert Packets(port).ask(packet(0x00, b"k"))[0][2] == 0x20
@@ -329,8 +316,6 @@ def test_clients_authenticate_in_the_binary_protocol(bench):
 
 
 def test_a_get_line_of_a_megabyte_and_a_reply_that_is_not_read(bench):
-    if bench.is_redis:
-        return
     for options in ENGINES.values():
         with ours(bench, *options) as (_, port):
             line = Line(port)
@@ -350,21 +335,18 @@ def test_a_get_line_of_a_megabyte_and_a_reply_that_is_not_read(bench):
 
 
 def test_an_http_request_closes_the_connection_of_memcached(bench):
-    if bench.is_redis:
-        return
     with ours(bench) as (_, port):
         for first in (b"GET / HTTP/1.1", b"POST / HTTP/1.1", b"POST /"):
             assert Line(port).ask(first + b"\r\n\r\nset smuggled 0 0 1\r\nx\r\n") == b"<closed>"
         assert Line(port).ask(b"get smuggled\r\n") == b"END\r\n"
 
 
+@pytest.mark.needs("memcached")
 def test_a_line_without_end_closes_the_connection_without_a_reply(bench):
-    if bench.is_redis:
-        return
     endless = [b"incr k " + b" " * 2048 + b"k 1", b" " * 4096, b"x" * 2049]
     with memcached() as peer, ours(bench) as (_, port):
         for one in endless:
-            for there in filter(None, (peer, port)):
+            for there in (peer, port):
                 line = socket.create_connection(("127.0.0.1", there), timeout=LIMIT_S)
                 line.sendall(one)
                 # Bytes that were not read may reset the connection.
@@ -373,8 +355,6 @@ def test_a_line_without_end_closes_the_connection_without_a_reply(bench):
 
 
 def test_memcached_and_redis_clients_share_the_keys(bench):
-    if bench.is_redis:
-        return
     with ours(bench) as (server, port), server.client() as r:
         line = Line(port)
         assert line.ask(b"set k 7 100 5\r\nhello\r\n") == b"STORED\r\n"
@@ -393,14 +373,9 @@ def test_memcached_and_redis_clients_share_the_keys(bench):
         assert line.ask(b"flush_all\r\n") == b"OK\r\n" and r.dbsize() == 0
 
 
-def test_memcached_large_values_and_stats(bench):
-    if not bench.is_redis:
-        for options in ENGINES.values():
-            large_values_and_stats(bench, *options)
-
-
-def large_values_and_stats(bench, *options: str) -> None:
-    with ours(bench, "--memcached-item-max", "100kb", *options) as (_, port):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_memcached_large_values_and_stats(bench, engine):
+    with ours(bench, "--memcached-item-max", "100kb", *ENGINES[engine]) as (_, port):
         line = Line(port)
         data = random.Random(3).randbytes(100 << 10)
         assert line.ask(b"set big 0 0 %d\r\n%s\r\n" % (len(data), data)) == b"STORED\r\n"
@@ -422,8 +397,6 @@ def large_values_and_stats(bench, *options: str) -> None:
 
 
 def test_stats_name_the_path_of_a_local_socket(bench):
-    if bench.is_redis:
-        return
     with tempfile.TemporaryDirectory() as folder:
         path = folder + "/socket"
         with ours(bench, "--memcached-unixsocket", path), socket.socket(socket.AF_UNIX) as line:
@@ -437,14 +410,9 @@ def test_stats_name_the_path_of_a_local_socket(bench):
             assert b":%s unix:%s\r\n" % (row.encode(), path.encode()) in answer, answer
 
 
-def test_many_memcached_clients_in_deep_pipelines(bench):
-    if not bench.is_redis:
-        for options in ENGINES.values():
-            deep_pipelines(bench, *options)
-
-
-def deep_pipelines(bench, *options: str) -> None:
-    with ours(bench, *options) as (_, port):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_many_memcached_clients_in_deep_pipelines(bench, engine):
+    with ours(bench, *ENGINES[engine]) as (_, port):
         lines = [Line(port) for _ in range(20)]
         for number, line in enumerate(lines):
             line.socket.sendall(b"".join(b"set %d:%d 0 0 3 noreply\r\nabc\r\n" % (number, i) for i in range(500)))

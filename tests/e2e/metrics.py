@@ -14,7 +14,10 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import pytest
 from server import END_LIMIT_S, LIMIT_S, Server, free_port, run_to_end, within_limit
+
+pytestmark = pytest.mark.only_mayfly
 
 CONTRIB = Path(__file__).resolve().parents[2] / "contrib"
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -55,14 +58,6 @@ class Http:
         return socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S)
 
 
-def only_mayfly(check):
-    def run(bench) -> None:
-        if not bench.is_redis:
-            check(bench)
-
-    return run
-
-
 def read_all(connection: socket.socket) -> bytes:
     got = b""
     while part := connection.recv(1 << 16):
@@ -70,7 +65,6 @@ def read_all(connection: socket.socket) -> bytes:
     return got
 
 
-@only_mayfly
 def test_metrics_count_what_happens(bench):
     with Http(bench) as served, served.server.client() as r:
         for index in range(4000):
@@ -103,11 +97,8 @@ def test_metrics_count_what_happens(bench):
         assert served.metrics()["mayfly_net_input_bytes_total"] > before
 
 
-@only_mayfly
+@pytest.mark.needs("promtool")
 def test_metrics_in_both_formats_pass_promtool(bench):
-    if not shutil.which("promtool"):
-        print("     skipped: there is no promtool (Debian's package prometheus)")
-        return
     for options in ([], ["--engine", "segment", "--maxmemory", "64mb"]):
         with Http(bench, *options) as served, served.server.client() as r:
             r.set("k", "v", ex=100)
@@ -121,7 +112,6 @@ def test_metrics_in_both_formats_pass_promtool(bench):
             assert "# TYPE mayfly_evicted_keys counter\n" in text and "\nmayfly_evicted_keys_total 0\n" in text
 
 
-@only_mayfly
 def test_health_and_readiness(bench):
     with Http(bench) as served, served.server.client() as r:
         assert served.get("/health")[:2] == (200, "healthy\n")
@@ -143,7 +133,6 @@ def test_health_and_readiness(bench):
         served.server.process.kill()
 
 
-@only_mayfly
 def test_a_loading_or_stopping_server_is_not_ready(bench):
     folder = tempfile.mkdtemp(prefix="mayfly-e2e-")
     with bench.start("--dir", folder) as first, first.client() as r:
@@ -173,7 +162,6 @@ def test_a_loading_or_stopping_server_is_not_ready(bench):
     shutil.rmtree(folder)
 
 
-@only_mayfly
 def test_requests_that_are_not_served(bench):
     with Http(bench) as served:
         assert served.get("/")[0] == 404
@@ -205,7 +193,6 @@ def test_requests_that_are_not_served(bench):
             assert read_all(connection).endswith(b"healthy\n")
 
 
-@only_mayfly
 def test_slow_and_many_http_clients_do_not_hold_others_up(bench):
     with Http(bench) as served, served.server.client() as r:
         before = served.server.resident_bytes()
@@ -243,8 +230,6 @@ def test_slow_and_many_http_clients_do_not_hold_others_up(bench):
 
 
 def test_wrong_addresses_for_http_are_refused(bench):
-    if bench.is_redis:
-        return
     for address in ["127.0.0.1:", "127.0.0.1:99999", "host:80", "::1:80", ":9379"]:
         code, text = run_to_end(bench.binary, "--port", "0", "--http", address)
         assert code != 0 and "argument must be an address and a port" in text, (address, text)
@@ -271,7 +256,6 @@ def exported(bench) -> set[str]:
     return names
 
 
-@only_mayfly
 def test_dashboard_and_rules_use_exported_names(bench):
     names = exported(bench)
     rules = (CONTRIB / "prometheus/mayfly.rules.yml").read_text()
@@ -286,19 +270,18 @@ def test_dashboard_and_rules_use_exported_names(bench):
             assert name in names | recorded, f"{name} is not exported: {text}"
     identifiers = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(identifiers)) == len(identifiers)
-    if shutil.which("promtool"):
-        for command in (["check", "rules", "mayfly.rules.yml"], ["check", "config", "prometheus.yml"]):
-            done = subprocess.run(["promtool", *command], cwd=CONTRIB / "prometheus", capture_output=True, timeout=LIMIT_S, check=False)
-            assert done.returncode == 0, done
 
 
-@only_mayfly
-def test_each_rule_has_series_for_which_it_holds_and_does_not(bench):
+@pytest.mark.needs("promtool")
+@pytest.mark.parametrize("command", (["check", "rules", "mayfly.rules.yml"], ["check", "config", "prometheus.yml"]), ids=("rules", "config"))
+def test_rules_and_config_pass_promtool(command):
+    done = subprocess.run(["promtool", *command], cwd=CONTRIB / "prometheus", capture_output=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done
+
+
+@pytest.mark.needs("promtool")
+def test_each_rule_has_series_for_which_it_holds_and_does_not():
     # The alert of a nearly full memory fired on every server without a limit.
-    del bench
-    if not shutil.which("promtool"):
-        print("     skipped: there is no promtool (Debian's package prometheus)")
-        return
     tests = Path(__file__).with_name("rules.test.yml")
     cases = tests.read_text()
     for name in re.findall(r"(?:record|alert): (\S+)", (CONTRIB / "prometheus/mayfly.rules.yml").read_text()):
@@ -311,11 +294,8 @@ def test_each_rule_has_series_for_which_it_holds_and_does_not(bench):
     assert done.returncode == 0, done
 
 
-@only_mayfly
+@pytest.mark.needs("prometheus")
 def test_prometheus_scrapes_the_server(bench):
-    if not shutil.which("prometheus"):
-        print("     skipped: there is no prometheus (Debian's package)")
-        return
     with Http(bench) as served, served.server.client() as r, tempfile.TemporaryDirectory(prefix="mayfly-prometheus-") as folder:
         config = (CONTRIB / "prometheus/prometheus.yml").read_text()
         config = config.replace("127.0.0.1:9379", f"127.0.0.1:{served.port}").replace("15s", "200ms")
@@ -355,13 +335,9 @@ def test_prometheus_scrapes_the_server(bench):
             process.wait(END_LIMIT_S)
 
 
-@only_mayfly
+@pytest.mark.needs("prometheus-redis-exporter", "redis-server")
 def test_the_exporter_for_redis_has_the_same_series(bench):
     """What redis_exporter reads from redis-server, it reads here too, so that its dashboards go on."""
-    exporter = shutil.which("prometheus-redis-exporter")
-    if not exporter:
-        print("     skipped: there is no prometheus-redis-exporter (Debian's package)")
-        return
 
     def series(server) -> dict[str, str]:
         with server.client() as r:
@@ -375,7 +351,7 @@ def test_the_exporter_for_redis_has_the_same_series(bench):
         port = free_port()
         options = [f"-redis.addr=redis://127.0.0.1:{server.port}", f"-web.listen-address=127.0.0.1:{port}"]
         keys = ["-check-keys=db0=*", "-check-streams=db0=stream", "-export-client-list"]
-        process = subprocess.Popen([exporter, *options, *keys], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(["prometheus-redis-exporter", *options, *keys], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             for _ in within_limit():
                 try:
@@ -390,7 +366,7 @@ def test_the_exporter_for_redis_has_the_same_series(bench):
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("redis_")]
         return dict(lines)
 
-    with bench.start() as server, Server("redis") as peer:
+    with bench.start() as server, Server("redis-server") as peer:
         ours, theirs = series(server), series(peer)
     assert ours['redis_up'] == "1" and ours['redis_db_keys{db="db0"}'] == "2" and ours["redis_keyspace_misses_total"] == "1"
     assert ours['redis_stream_group_messages_pending{db="db0",group="group",stream="stream"}'] == "1"

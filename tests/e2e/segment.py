@@ -6,9 +6,12 @@ import tempfile
 import threading
 from pathlib import Path
 
+import pytest
 import redis
 from memcached import Line, ours
 from server import run_to_end, within_limit
+
+pytestmark = pytest.mark.only_mayfly
 
 ENGINE = ("--engine", "segment")
 MEMORY = ("--maxmemory", "24mb")
@@ -38,8 +41,6 @@ def refusal(r: redis.Redis, *words: str) -> str:
 
 
 def test_redis_clients_on_the_segment_engine(bench):
-    if bench.is_redis:
-        return
     for protocol in (2, 3):
         with bench.start(*ENGINE, *MEMORY) as server, server.client(protocol=protocol, decode_responses=True) as r:
             assert r.set("k", "v", ex=100) and r.get("k") == "v" and 80 <= r.ttl("k") <= 96
@@ -65,8 +66,6 @@ def test_redis_clients_on_the_segment_engine(bench):
 
 
 def test_values_are_intact_under_eviction_by_several_clients(bench):
-    if bench.is_redis:
-        return
     for eviction in ("merge", "s3fifo"):
         with ours(bench, *ENGINE, *SMALL, "--segment-eviction", eviction) as (server, port):
             wrong, done = [], []
@@ -116,8 +115,6 @@ def test_values_are_intact_under_eviction_by_several_clients(bench):
 
 
 def test_memory_of_expired_objects_is_freed(bench):
-    if bench.is_redis:
-        return
     with bench.start(*ENGINE, *MEMORY) as server, server.client() as r:
         free = info(r)["segments_free"]
         with r.pipeline(transaction=False) as pipe:
@@ -135,8 +132,6 @@ def test_memory_of_expired_objects_is_freed(bench):
 
 
 def test_incompatible_settings_are_refused_at_start(bench):
-    if bench.is_redis:
-        return
     for options, words in (
         (["--maxmemory", "5mb", "--threads", "4"], "is too little for 4 data threads"),
         (["--maxmemory-policy", "allkeys-lru"], "segment-eviction"),
@@ -150,8 +145,6 @@ def test_incompatible_settings_are_refused_at_start(bench):
 
 
 def test_bad_input_in_memcacheds_protocol_on_the_segment_engine(bench):
-    if bench.is_redis:
-        return
     with ours(bench, *ENGINE, *MEMORY, "--memcached-item-max", "4mb") as (_, port):
         line = Line(port)
         long = b"k" * 251
@@ -183,8 +176,6 @@ def test_bad_input_in_memcacheds_protocol_on_the_segment_engine(bench):
 
 def test_one_of_several_cas_requests_succeeds(bench):
     """A cas is atomic between threads: of several that read the same CAS number, one stores."""
-    if bench.is_redis:
-        return
     with ours(bench, *ENGINE, *MEMORY) as (_, port):
         Line(port).ask(b"set sum 0 0 1\r\n0\r\nset count 0 0 1\r\n0\r\n")
 
@@ -215,8 +206,6 @@ def stored(r: redis.Redis, names: list[str]) -> dict:
 
 
 def test_a_restart_continues_with_the_segments_in_the_file(bench):
-    if bench.is_redis:
-        return
     with tempfile.TemporaryDirectory(prefix="mayfly-e2e-") as folder:
         path = Path(folder, "segments")
         options = (*ENGINE, *SMALL, "--segment-file", str(path))

@@ -16,6 +16,8 @@ END_LIMIT_S = 60.0
 LIMIT_S = 20.0
 # Last message in the log when a server has started.
 LISTENS = ("serves on", "Ready to accept connections")
+# Programs that are started with the options of Redis.
+PEERS = ("redis-server", "valkey-server")
 # Number of ports to try: another process may take one between the choice and the bind.
 PORTS_MAX = 5
 
@@ -26,25 +28,30 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def command_of(binary: str) -> list[str]:
+    return [binary] if Path(binary).name in PEERS else [str(Path(binary).resolve()), "serve"]
+
+
 class Server:
-    """A running server. `binary` is a path of mayfly, `redis` for Debian's redis-server, or a path of valkey-server or redis-server."""
+    """A running server. `binary` is a path of mayfly, or a name or path of redis-server or valkey-server."""
+
+    # All that were started since the list was last emptied, so that a failure shows their logs.
+    started: list["Server"] = []
 
     def __init__(self, binary: str, *options: str, environment: dict[str, str] | None = None, ignores_file_size: bool = False):
         # Whether a write beyond the maximum size of a file fails instead of ending the process.
         self.ignores_file_size = ignores_file_size
-        self.is_redis = binary == "redis"
         self.folder = tempfile.TemporaryDirectory(prefix="mayfly-e2e-")
         self.log_path = Path(self.folder.name) / "log"
-        if self.is_redis or binary.endswith(("valkey-server", "redis-server")):
-            command = ["redis-server" if self.is_redis else binary, "--save", "", "--appendonly", "no"]
-        else:
-            command = [str(Path(binary).resolve()), "serve"]
-        command += ["--bind", "127.0.0.1", *options]
+        save = ("--save", "", "--appendonly", "no") if Path(binary).name in PEERS else ()
+        command = [*command_of(binary), *save, "--bind", "127.0.0.1", *options]
+        self.ended_log: str | None = None
         for _ in range(PORTS_MAX):
             self.port = free_port()
             self.command = [*command, "--port", str(self.port)]
             self.environment = {**os.environ, **(environment or {})}
             if self._start(self.command, self.environment):
+                Server.started.append(self)
                 return
         raise RuntimeError(f"{command} finds all ports in use:\n{self.log_text()}")
 
@@ -85,7 +92,8 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S)
 
     def log_text(self) -> str:
-        return self.log_path.read_text(errors="replace")
+        """The log, also after the folder was removed."""
+        return self.log_path.read_text(errors="replace") if self.ended_log is None else self.ended_log
 
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
@@ -93,6 +101,10 @@ class Server:
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def wait(self) -> int:
         """The exit code, after it stopped by itself."""
@@ -104,8 +116,7 @@ class Server:
             try:
                 self.process.wait(END_LIMIT_S)
             except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+                self.kill()
         self.log.close()
 
     def __enter__(self) -> "Server":
@@ -113,6 +124,7 @@ class Server:
 
     def __exit__(self, *_) -> None:
         self.end()
+        self.ended_log = self.log_text()
         self.folder.cleanup()
 
 
@@ -126,9 +138,8 @@ def within_limit():
 
 def run_to_end(binary: str, *options: str) -> tuple[int, str]:
     """Starts a server that is expected to refuse. Returns its exit code and output."""
-    command = ["redis-server"] if binary == "redis" else [str(Path(binary).resolve()), "serve"]
     done = subprocess.run(
-        [*command, *options],
+        [*command_of(binary), *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

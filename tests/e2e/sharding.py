@@ -1,16 +1,17 @@
 """Three nodes behind twemproxy (Debian's nutcracker), for both protocols: what is served with all nodes, without one, and with
 that one again."""
 
-import shutil
 import socket
 import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
 import redis
 from server import END_LIMIT_S, LIMIT_S, Server, free_port, within_limit
 
-PROXY = shutil.which("nutcracker") or shutil.which("nutcracker", path="/usr/sbin")
+pytestmark = [pytest.mark.only_mayfly, pytest.mark.needs("nutcracker")]
+
 KEYS = [f"key:{number}" for number in range(600)]
 # Time after which the proxy tries an ejected node again.
 RETRY_MS = 500
@@ -69,7 +70,7 @@ class Proxy:
         text += "".join(f"   - 127.0.0.1:{port}:1 node{number}\n" for number, port in enumerate(ports))
         path = Path(self.folder.name) / "nutcracker.yml"
         path.write_text(text)
-        command = [PROXY, "--conf-file", str(path), "--stats-addr", "127.0.0.1", "--stats-port", str(free_port())]
+        command = ["nutcracker", "--conf-file", str(path), "--stats-addr", "127.0.0.1", "--stats-port", str(free_port())]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in within_limit():
             try:
@@ -142,12 +143,8 @@ def check_nodes(nodes: list[Server], client) -> None:
     assert [persist(lambda: client.get(key)) for key in KEYS] == ["new" if key in before[1] else f"value of {key}" for key in KEYS]
 
 
-def run(bench, is_redis: bool) -> None:
-    if PROXY is None:
-        print("     skipped: nutcracker is not installed")
-        return
-    if bench.is_redis:
-        return
+@pytest.mark.parametrize("is_redis", (True, False), ids=("redis", "memcached"))
+def test_three_nodes_behind_a_proxy_serve_clients_without_one_of_them(bench, is_redis):
     ports = [free_port() for _ in range(3)]
     nodes = [bench.start(*([] if is_redis else ["--memcached", str(port)])) for port in ports]
     proxy = Proxy([node.port for node in nodes] if is_redis else ports, is_redis)
@@ -159,11 +156,3 @@ def run(bench, is_redis: bool) -> None:
         proxy.end()
         for node in nodes:
             node.end()
-
-
-def test_three_nodes_behind_a_proxy_serve_redis_clients_without_one_of_them(bench):
-    run(bench, is_redis=True)
-
-
-def test_three_nodes_behind_a_proxy_serve_memcached_clients_without_one_of_them(bench):
-    run(bench, is_redis=False)

@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 import redis
 from server import LIMIT_S, Server, within_limit
 
@@ -60,7 +61,7 @@ def saved(r: redis.Redis) -> None:
 
 def loaded(server: Server) -> Server:
     """A redis-server that has loaded the file of a server."""
-    return Server("redis", "--dir", server.folder.name)
+    return Server("redis-server", "--dir", server.folder.name)
 
 
 def test_redis_loads_what_is_saved(bench):
@@ -161,6 +162,7 @@ def test_save_points_and_signals(bench):
             assert p.get("k") == b"v"
 
 
+@pytest.mark.only_mayfly
 def test_a_failed_save_is_reported_and_refuses_writes(bench):
     with bench.start() as probe:
         folder = Path(probe.folder.name, "files")
@@ -215,9 +217,8 @@ def test_kill_during_a_save_leaves_a_whole_file(bench):
                 assert (p.get("round"), p.dbsize()) in [(b"old", 1), (b"new", 100_001)]
 
 
+@pytest.mark.only_mayfly
 def test_check_reports_what_a_load_refuses(bench):
-    if bench.is_redis:
-        return
     header, end = b"REDIS0011", b"\xff" + bytes(8)
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "dump.rdb"
@@ -232,9 +233,8 @@ def test_check_reports_what_a_load_refuses(bench):
             assert expected in done.stdout + done.stderr and (done.returncode == 0) == (body == b"\xfe\x00\x00\x01k\x01v"), done
 
 
+@pytest.mark.only_mayfly
 def test_debug_reload_keeps_all_keys(bench):
-    if bench.is_redis:
-        return
     server = bench.start("--enable-debug-command", "yes")
     r = server.client()
     fill(r)

@@ -1,11 +1,11 @@
 """Sorted sets as applications use them, and random commands compared with Redis."""
 
 import random
-import shutil
 import threading
 
+import pytest
 import redis
-from clients import both, raises
+from clients import raises
 from server import LIMIT_S, Server, within_limit
 
 SEEDS = 4
@@ -18,8 +18,7 @@ def pairs(reply) -> list:
     return [(member, float(score)) for member, score in reply]
 
 
-@both
-def test_sorted_sets(_, r):
+def test_sorted_sets(r):
     assert r.zadd("z", {"a": 1, "b": 2, "c": 3}) == 3 and r.zadd("z", {"a": 5}, nx=True) == 0
     assert r.zadd("z", {"a": 4, "d": 4}, ch=True) == 2 and r.zadd("z", {"b": 1}, gt=True, ch=True) == 0
     assert r.zincrby("z", 0.5, "b") == 2.5 and r.zscore("z", "b") == 2.5 and r.zmscore("z", ["b", "x"]) == [2.5, None]
@@ -43,7 +42,6 @@ def test_sorted_sets(_, r):
     assert r.object("encoding", "large") == "skiplist" and r.object("encoding", "l") == "listpack"
 
 
-@both
 def test_a_client_blocks_for_a_sorted_set(bench, r):
     got = []
 
@@ -71,9 +69,8 @@ def test_a_client_blocks_for_a_sorted_set(bench, r):
     assert r.zrange("z", 0, -1) == ["b"] and r.zrange("y", 0, -1) == ["f"]
 
 
+@pytest.mark.only_mayfly
 def test_members_expire_by_the_clock(bench):
-    if bench.is_redis:
-        return
     with bench.server.client(decode_responses=True) as r:
         r.config_set("notify-keyspace-events", "Ezg")
         with r.pubsub() as heard:
@@ -140,10 +137,10 @@ def say(connection: redis.Connection, command: list):
         return f"{type(error).__name__} {error}"
 
 
+@pytest.mark.only_mayfly
+@pytest.mark.needs("redis-server")
 def test_random_commands_get_the_replies_of_redis(bench):
-    if bench.is_redis or shutil.which("redis-server") is None:
-        return
-    with Server("redis") as original:
+    with Server("redis-server") as original:
         for seed in range(SEEDS):
             chance = random.Random(seed)
             protocol = 2 + seed % 2

@@ -5,11 +5,11 @@
 
 import os
 import random
-import shutil
 import threading
 
+import pytest
 import redis
-from clients import both, raises
+from clients import raises
 from peer import Peer, shown
 from server import LIMIT_S, Server, within_limit
 
@@ -18,12 +18,11 @@ STEPS = 3_000
 KEYS = ["a", "b"]
 GROUPS = ["g", "h"]
 CONSUMERS = ["x", "y", "z"]
-PEER = os.environ.get("REDIS_PEER", "redis")
+PEER = os.environ.get("REDIS_PEER", "redis-server")
 END = "18446744073709551615"
 
 
-@both
-def test_streams(_, r):
+def test_streams(r):
     ids = [r.xadd("s", {"field": number, "other": "x"}, id=f"{number}-1") for number in range(1, 6)]
     assert ids[0] == "1-1" and r.xlen("s") == 5 and r.type("s") == "stream" and r.object("encoding", "s") == "stream"
     assert r.xrange("s", "2", "3") == [("2-1", {"field": "2", "other": "x"}), ("3-1", {"field": "3", "other": "x"})]
@@ -38,7 +37,6 @@ def test_streams(_, r):
     assert r.xgroup_destroy("s", "g") == 1 and r.xlen("u") == 3
 
 
-@both
 def test_a_client_blocks_for_a_stream(bench, r):
     got = []
 
@@ -72,9 +70,8 @@ def test_a_client_blocks_for_a_stream(bench, r):
     assert all("NOGROUP" in one or "no longer exists" in one for one in got[2:]), got
 
 
+@pytest.mark.only_mayfly
 def test_entries_expire_by_the_clock(bench):
-    if bench.is_redis:
-        return
     with bench.server.client(decode_responses=True) as r:
         r.config_set("notify-keyspace-events", "Et")
         with r.pubsub() as heard:
@@ -225,9 +222,9 @@ def masked(command: list, reply: tuple) -> tuple:
     return reply
 
 
+@pytest.mark.only_mayfly
+@pytest.mark.needs(PEER)
 def test_random_commands_on_streams_get_the_replies_of_redis(bench):
-    if bench.is_redis or shutil.which("redis-server" if PEER == "redis" else PEER) is None:
-        return
     with Server(PEER) as original:
         with original.client() as r:
             is_new = tuple(map(int, r.info("server")["redis_version"].split(".")))[:2] >= (8, 6)

@@ -10,10 +10,13 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server import LIMIT_S, free_port, run_to_end, within_limit
+
+pytestmark = pytest.mark.only_mayfly
 
 REFUSED = (ssl.SSLError, ConnectionError, redis.ConnectionError)
 
@@ -82,16 +85,6 @@ class Secure:
             return connection.getpeercert()["serialNumber"]
 
 
-def only_mayfly(check):
-    """Redis has no port for memcached's protocol."""
-
-    def run(bench) -> None:
-        if not bench.is_redis:
-            check(bench)
-
-    return run
-
-
 def is_refused(work) -> bool:
     try:
         work()
@@ -100,7 +93,6 @@ def is_refused(work) -> bool:
     return False
 
 
-@only_mayfly
 def test_clients_use_tls(bench):
     with Secure(bench, Authority()) as secure:
         with secure.client(protocol=3) as r:
@@ -136,7 +128,6 @@ def test_clients_use_tls(bench):
             assert got == b"STORED\r\nVALUE m 0 3\r\nabc\r\nEND\r\n", got
 
 
-@only_mayfly
 def test_openssl_connects(bench):
     with Secure(bench, Authority()) as secure:
         address = ["openssl", "s_client", "-connect", f"127.0.0.1:{secure.tls_port}", "-CAfile", secure.authority.file]
@@ -150,7 +141,6 @@ def test_openssl_connects(bench):
             assert r.ping()
 
 
-@only_mayfly
 def test_certificates_of_clients_are_checked(bench):
     authority, stranger = Authority(), Authority("stranger")
     certificate, key = authority.sign("client", "/O=mayfly/CN=worker one")
@@ -172,7 +162,6 @@ def test_certificates_of_clients_are_checked(bench):
         assert is_refused(lambda: secure.client(ssl_certfile=expired[0], ssl_keyfile=expired[1]).ping())
 
 
-@only_mayfly
 def test_clients_refuse_wrong_servers(bench):
     authority = Authority()
     with Secure(bench, authority) as secure:
@@ -183,7 +172,6 @@ def test_clients_refuse_wrong_servers(bench):
                 assert is_refused(secure.client().ping)
 
 
-@only_mayfly
 def test_certificates_are_reloaded(bench):
     authority = Authority()
     with Secure(bench, authority) as secure:
@@ -229,7 +217,6 @@ def test_certificates_are_reloaded(bench):
             assert connected.ping(), "connections keep what they began with"
 
 
-@only_mayfly
 def test_sessions_are_resumed(bench):
     """By tickets of both versions, which a change of the settings ends."""
     with Secure(bench, Authority()) as secure:
@@ -254,7 +241,6 @@ def test_sessions_are_resumed(bench):
                 assert not connection.session_reused, version
 
 
-@only_mayfly
 def test_ping_uses_tls_and_a_password(bench):
     authority = Authority()
     folder = authority.path
@@ -292,7 +278,6 @@ def test_ping_uses_tls_and_a_password(bench):
         assert (code, out) == (0, "PONG\n"), "a server that demands a certificate answers"
 
 
-@only_mayfly
 def test_what_is_not_tls_is_refused_at_once(bench):
     with Secure(bench, Authority()) as secure:
         for sent, port in (
@@ -318,7 +303,6 @@ def test_what_is_not_tls_is_refused_at_once(bench):
             assert r.ping()
 
 
-@only_mayfly
 def test_handshakes_are_bounded(bench):
     """Handshakes that never end hold little memory and are closed; others are served meanwhile."""
     with Secure(bench, Authority()) as secure:
@@ -346,7 +330,6 @@ def test_handshakes_are_bounded(bench):
             connection.close()
 
 
-@only_mayfly
 def test_protocols_and_ciphers_are_chosen(bench):
     with Secure(bench, Authority(), "--tls-protocols", "TLSv1.3", "--tls-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256") as secure:
         with secure.wrapped() as connection:
@@ -358,7 +341,6 @@ def test_protocols_and_ciphers_are_chosen(bench):
             assert connection.cipher()[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
-@only_mayfly
 def test_wrong_settings_end_the_start(bench):
     authority = Authority()
     certificate, key = authority.sign("server", "/CN=server")
@@ -380,7 +362,6 @@ def test_wrong_settings_end_the_start(bench):
         assert code != 0 and expected in text, (options, text)
 
 
-@only_mayfly
 def test_only_tls(bench):
     """Port 0 disables the plain port."""
     with Secure(bench, Authority()) as secure:

@@ -2,12 +2,12 @@
 
     .venv/bin/python tests/programs/run.py --server target/release/mayfly
     .venv/bin/python tests/programs/run.py --runtimes python,node celery bull     these only
-    .venv/bin/python tests/programs/run.py --server redis                         checks the checks: Redis must pass
+    .venv/bin/python tests/programs/run.py --server redis-server                  checks the checks: Redis must pass
                                                                                   (the cache of Jedis requires Redis 7.4)
 
 A check is a file `check_…` in the folder of its runtime, or for Go and Java a program of that folder. It runs as a process of its
 own beside a server of its own, whose port is in the environment as PORT, and fails if it exits with anything but 0. What it
-requires is installed below target/programs, from the lock file of its folder. A runtime that this machine lacks is skipped.
+requires is installed below target/programs, from the lock file of its folder. A runtime that this machine lacks counts as one that is skipped.
 """
 
 import argparse
@@ -160,7 +160,7 @@ def run(check: Check, server_options: tuple[str, ...]) -> tuple[str | None, floa
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", default="target/release/mayfly", help="path of mayfly, redis-server or valkey-server, or `redis`")
+    parser.add_argument("--server", default="target/release/mayfly", help="path of mayfly, or a name or path of redis-server or valkey-server")
     parser.add_argument("--threads", help="worker threads of mayfly [default: its own]")
     parser.add_argument("--runtimes", default=",".join(RUNTIMES), help="runtimes, separated by commas")
     parser.add_argument("--jobs", type=int, default=3, help="number of checks that run at the same time")
@@ -185,7 +185,7 @@ def main() -> int:
                 print(failure, flush=True)
     for runtime in skipped:
         print(f"skipped: {runtime}, which is not installed")
-    print(f"{len(checks) - failed} passed, {failed} failed")
+    print(f"{len(checks) - failed} passed, {failed} failed, {len(skipped)} skipped")
     return 1 if failed or not checks else 0
 
 
