@@ -3,7 +3,8 @@
 import threading
 import time
 
-from harness import MIB, Connection, Refusal, becomes, check, encoded, send_what_is_taken
+import pytest
+from harness import MIB, Connection, Refusal, becomes, encoded, send_what_is_taken
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 
@@ -29,8 +30,7 @@ WAITS = {
 }
 
 
-@check(is_for_peers=True)
-def a_waiting_client_that_vanishes_is_noticed(bench):
+def test_a_waiting_client_that_vanishes_is_noticed(bench):
     """A client that waits and closes its connection is noticed, whatever it had sent; no element is popped for it."""
     problems = []
     with bench.start() as server, server.connect() as client:
@@ -50,8 +50,7 @@ def a_waiting_client_that_vanishes_is_noticed(bench):
     assert not problems, "; ".join(problems)
 
 
-@check(is_for_peers=True)
-def slowlog_contains_every_command(bench):
+def test_slowlog_contains_every_command(bench):
     """With a threshold of 0 all commands enter SLOWLOG; short arguments and fast commands are no exception."""
     with bench.start("--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000") as server, server.connect() as client:
         commands = [("SET", "k", "v"), ("GET", "k"), ("SETRANGE", "r", "1000", "x"), ("APPEND", "k", "v"), ("STRLEN", "k"), ("INCR", "n"),
@@ -68,8 +67,7 @@ def slowlog_contains_every_command(bench):
         assert becomes(lambda: any(words[0] == b"SETRANGE" for _, words in slow(client)), 2), "SETRANGE of 100 MB is not in SLOWLOG"
 
 
-@check(is_for_peers=True)
-def a_blocked_command_enters_slowlog_with_its_own_time(bench):
+def test_a_blocked_command_enters_slowlog_with_its_own_time(bench):
     """A command that waits enters SLOWLOG once it is done, with the time that it ran, not the time that it waited."""
     with bench.start("--slowlog-log-slower-than", "0") as server, server.connect() as client, server.connect() as waiter:
         waiter.socket.sendall(encoded("BLPOP", "q", "0"))
@@ -87,8 +85,7 @@ def a_blocked_command_enters_slowlog_with_its_own_time(bench):
         assert calls["calls"] == 1 and calls["usec"] < 250_000, calls
 
 
-@check(is_for_peers=True)
-def debug_needs_a_setting(bench):
+def test_debug_needs_a_setting(bench):
     """DEBUG is refused unless enable-debug-command is set, which CONFIG SET cannot do."""
     with bench.start() as server, server.connect() as client:
         reply = client.say("DEBUG", "SLEEP", "0")
@@ -100,8 +97,8 @@ def debug_needs_a_setting(bench):
             client.must("DEBUG", "SLEEP", "0")
 
 
-@check()
-def failures_of_auth_are_slowed_per_address(bench):
+@pytest.mark.only_mayfly
+def test_failures_of_auth_are_slowed_per_address(bench):
     """Wrong passwords from one address are answered slowly, on any number of its connections; another address is not."""
     with bench.start("--requirepass", "secret") as server:
         count, stop = [0], time.monotonic() + 2
@@ -150,8 +147,7 @@ def answers_within(connection: Connection, limit_s: float):
         connection.socket.settimeout(20)
 
 
-@check(is_for_peers=True)
-def a_pause_of_writes_lets_reads_through(bench):
+def test_a_pause_of_writes_lets_reads_through(bench):
     """Under CLIENT PAUSE WRITE transactions that read, and writes that are malformed, are answered; writes wait and are counted."""
     with bench.start() as server, server.connect() as client, server.connect() as one:
         client.must("SET", "k", "v")
@@ -168,8 +164,7 @@ def a_pause_of_writes_lets_reads_through(bench):
         assert figures(client, "clients")["blocked_clients"] == "0"
 
 
-@check(is_for_peers=True)
-def a_weaker_pause_does_not_end_a_stronger_one(bench):
+def test_a_weaker_pause_does_not_end_a_stronger_one(bench):
     """A later CLIENT PAUSE of writes only, or with an earlier end, leaves a pause of all commands as it is."""
     problems = []
     for first, second in ((("2000", "ALL"), ("50", "WRITE")), (("2000", "ALL"), ("60000", "WRITE")), (("60000", "WRITE"), ("50", "WRITE"))):
@@ -188,8 +183,7 @@ def a_weaker_pause_does_not_end_a_stronger_one(bench):
     assert not problems, "; ".join(problems)
 
 
-@check(is_for_peers=True)
-def keys_do_not_expire_during_a_pause(bench):
+def test_keys_do_not_expire_during_a_pause(bench):
     """Keys whose deadline passes during CLIENT PAUSE are deleted after it."""
     with bench.start() as server, server.connect() as client:
         client.say_all([("SET", f"k{number}", "v", "PX", "100") for number in range(100)])
@@ -201,8 +195,7 @@ def keys_do_not_expire_during_a_pause(bench):
         assert becomes(lambda: client.must("DBSIZE") == 0, 10), "keys do not expire after the pause"
 
 
-@check(is_for_peers=True)
-def a_held_client_that_vanishes_is_noticed(bench):
+def test_a_held_client_that_vanishes_is_noticed(bench):
     """A client that is held by CLIENT PAUSE and closes its connection is removed; its command has no effect."""
     with bench.start() as server, server.connect() as client:
         client.must("CLIENT", "PAUSE", "60000", "WRITE")
@@ -215,8 +208,7 @@ def a_held_client_that_vanishes_is_noticed(bench):
         assert client.must("EXISTS", "k") == 0
 
 
-@check(is_for_peers=True)
-def confirmations_pass_client_reply_off(bench):
+def test_confirmations_pass_client_reply_off(bench):
     """CLIENT REPLY OFF and SKIP let confirmations of subscriptions through."""
     with bench.start() as server, server.connect() as one:
         one.socket.sendall(encoded("CLIENT", "REPLY", "OFF") + encoded("SUBSCRIBE", "a") + encoded("UNSUBSCRIBE", "a") + encoded("CLIENT", "REPLY", "ON"))
@@ -227,8 +219,7 @@ def confirmations_pass_client_reply_off(bench):
         assert answers_within(one, 3) == [b"subscribe", b"a", 1]
 
 
-@check(is_for_peers=True)
-def out_of_memory_is_answered_when_queued(bench):
+def test_out_of_memory_is_answered_when_queued(bench):
     """A write in MULTI is refused at once when memory is full, and EXEC is aborted."""
     with bench.start() as server, server.connect() as client:
         client.must("SET", "large", b"v" * 20_000_000)
@@ -240,8 +231,7 @@ def out_of_memory_is_answered_when_queued(bench):
         assert isinstance(done, Refusal) and done.startswith("EXECABORT"), done
 
 
-@check(is_for_peers=True)
-def scan_of_few_keys_ends_in_one_call(bench):
+def test_scan_of_few_keys_ends_in_one_call(bench):
     """SCAN of three keys returns cursor 0 at once, and SCAN with an unknown type returns nothing or an error."""
     with bench.start() as server, server.connect() as client:
         client.say_all([("SET", key, "v") for key in "abc"])
@@ -261,8 +251,7 @@ def scan_of_few_keys_ends_in_one_call(bench):
             assert len(seen) == count + 3 and calls <= count // 20, f"{len(seen)} of {count + 3} keys in {calls} calls"
 
 
-@check(is_for_peers=True)
-def memory_usage_is_the_cost_of_the_key(bench):
+def test_memory_usage_is_the_cost_of_the_key(bench):
     """MEMORY USAGE of a small key does not contain shares of tables, in an empty server as in a full one."""
     with bench.start() as server, server.connect() as client:
         client.must("SET", "k", "v")
@@ -291,8 +280,7 @@ KEYS_OF = [
 ]
 
 
-@check(is_for_peers=True)
-def command_describes_keys_and_subcommands(bench):
+def test_command_describes_keys_and_subcommands(bench):
     """COMMAND GETKEYS, GETKEYSANDFLAGS, INFO and LIST answer as Redis does, subcommands included."""
     with bench.start() as server, server.connect() as client:
         problems = []
@@ -311,8 +299,7 @@ def command_describes_keys_and_subcommands(bench):
         assert not problems, "; ".join(problems)
 
 
-@check(is_for_peers=True)
-def statistics_count_subcommands_failures_and_rejections(bench):
+def test_statistics_count_subcommands_failures_and_rejections(bench):
     """INFO commandstats counts subcommands by their names, failed calls, and calls that were rejected before they ran."""
     with bench.start() as server, server.connect() as client:
         client.must("SET", "s", "text")
@@ -328,8 +315,8 @@ def statistics_count_subcommands_failures_and_rejections(bench):
         assert "errorstat_WRONGTYPE" in errors and "errorstat_ERR" in errors, errors
 
 
-@check()
-def lrm_evicts_the_least_recently_modified(bench):
+@pytest.mark.only_mayfly
+def test_lrm_evicts_the_least_recently_modified(bench):
     """With allkeys-lrm a read does not keep a key, and a write does."""
     with bench.start("--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lrm") as server, server.connect() as client:
         value = b"v" * 1000
@@ -345,8 +332,7 @@ def lrm_evicts_the_least_recently_modified(bench):
         assert read < 250 and written > 500, f"{read} of 1,000 keys that were read are left, {written} of 1,000 that were written"
 
 
-@check(is_for_peers=True)
-def the_number_of_databases_can_be_set(bench):
+def test_the_number_of_databases_can_be_set(bench):
     """`databases` sets the number of databases, above and below 16."""
     for count in (1, 4, 64):
         with bench.start("--databases", str(count)) as server, server.connect() as client:
@@ -358,8 +344,9 @@ def the_number_of_databases_can_be_set(bench):
             assert f"db{count - 1}" in figures(client, "keyspace")
 
 
-@check(engines=("segment",))
-def select_on_segments(bench):
+@pytest.mark.engines("segment")
+@pytest.mark.only_mayfly
+def test_select_on_segments(bench):
     """The segment engine accepts the numbers of databases, or the error of SELECT says what to change."""
     with bench.start() as server, server.connect() as client:
         reply = client.say("SELECT", "1")

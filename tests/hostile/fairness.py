@@ -5,8 +5,11 @@ import socket
 import threading
 import time
 
-from harness import GIB, MIB, Bench, Connection, Latencies, Probe, Refusal, Server, becomes, check, encoded, latencies, mb, usual_priority
+import pytest
+from harness import GIB, MIB, Bench, Connection, Latencies, Probe, Refusal, Server, becomes, encoded, latencies, mb, usual_priority
 from stalls import LONG, VALUE, VALUES, Field, Long, fill_keys, many_names, start_field, words_of
+
+pytestmark = pytest.mark.only_mayfly
 
 # Bounds for another client on an idle machine, in milliseconds.
 P999_MS, MAX_MS = 2.0, 10.0
@@ -46,28 +49,21 @@ def latencies_during(bench: Bench, server: Server, client: Connection, words: li
     return latencies(probes, start, time.monotonic())
 
 
-def register(long: Long) -> None:
-    def run(bench: Bench) -> None:
-        field = start_field(bench, bench.size(200_000, 1_000_000))
-        try:
-            assert_fair(bench, f"GET during {long.name}", lambda: field.measure(long).latencies)
-        except BaseException:
-            # A server that still works on this command would make the next check fail.
-            field.server.process.kill()
-            field.server.process.wait()
-            raise
-
-    run.__doc__ = f"{long.name} on large collections does not delay another client's GET."
-    run.__module__ = __name__
-    check(name="during_" + long.name.lower().replace(" ", "_"))(run)
+@pytest.mark.parametrize("long", LONG, ids=[one.name.lower().replace(" ", "_") for one in LONG])
+def test_during(bench, long: Long):
+    """A command on large collections does not delay another client's GET."""
+    field = start_field(bench, bench.size(200_000, 1_000_000))
+    try:
+        assert_fair(bench, f"GET during {long.name}", lambda: field.measure(long).latencies)
+    except BaseException:
+        # A server that still works on this command would make the next check fail.
+        field.server.process.kill()
+        field.server.process.wait()
+        raise
 
 
-for one in LONG:
-    register(one)
-
-
-@check(engines=("segment",))
-def commands_on_large_values_of_the_segment_engine(bench):
+@pytest.mark.engines("segment")
+def test_commands_on_large_values_of_the_segment_engine(bench):
     """MGET and MSET of a few large values do not delay another client's GET."""
     # A segment must be larger than a value with its key.
     with bench.start("--maxmemory", "200mb", "--segment-size", "2mb") as server, server.connect() as client:
@@ -77,8 +73,7 @@ def commands_on_large_values_of_the_segment_engine(bench):
             assert_fair(bench, f"GET during {words[0]} of large values", lambda words=words: latencies_during(bench, server, client, words))
 
 
-@check()
-def sigterm_ends_the_server_during_long_commands(bench):
+def test_sigterm_ends_the_server_during_long_commands(bench):
     """SIGTERM ends the server at any moment of a long command."""
     problems, names = [], ("ZUNIONSTORE", "SORT", "WATCH", "KEYS", "DEL of many keys", "SMEMBERS")
     for long in [one for one in LONG if one.name in names]:
@@ -104,11 +99,10 @@ def threads_of_clients(client: Connection) -> dict[str, str]:
     return {one["name"]: one["io-thread"] for one in fields if one["name"]}
 
 
-@check(threads_min=2)
-def background_work_does_not_wait_for_a_shard(bench):
+def test_background_work_does_not_wait_for_a_shard(bench):
     """While one thread holds shards during a transaction, the clients of the other thread are served."""
     rounds = []
-    with bench.start() as server, server.connect() as client:
+    with bench.start("--threads", str(max(2, bench.threads))) as server, server.connect() as client:
         client.must("SET", "probe", "x")
         for number in range(10):
             # Two keys of 64 shards, so that the probe's key is seldom in a shard that is held: GET then waits, and its thread too.
@@ -145,8 +139,7 @@ def probe_of_the_other_thread(server: Server, client: Connection) -> Probe:
     raise AssertionError("one thread serves all connections")
 
 
-@check()
-def keys_with_one_deadline(bench):
+def test_keys_with_one_deadline(bench):
     """Many keys expire at one deadline: a subscriber gets all events soon, slices are short, other clients are served."""
     count = bench.size(500_000, 1_000_000)
     with usual_priority(), bench.start() as server, server.connect() as client, server.connect(60) as subscriber:
@@ -193,8 +186,7 @@ def keys_with_one_deadline(bench):
         assert p50 <= 300 and last <= 700, f"lag p50 {p50:.0f} ms, max {last:.0f} ms"
 
 
-@check()
-def connections_that_close_at_once(bench):
+def test_connections_that_close_at_once(bench):
     """Thousands of connections that close at once do not delay another client."""
     count = most_connections(bench.size(8000, 9000))
     with bench.start("--maxclients", "20000") as server:
@@ -218,8 +210,7 @@ def connections_that_close_at_once(bench):
         assert_fair(bench, f"GET while {count} connections close", measure)
 
 
-@check()
-def twenty_slow_subscribers_to_everything(bench):
+def test_twenty_slow_subscribers_to_everything(bench):
     """20 subscribers of every event that do not read do not delay another client."""
     with bench.start("--notify-keyspace-events", "AKE") as server, server.connect() as client:
         client.must("SET", "probe", "x")
@@ -241,8 +232,7 @@ def twenty_slow_subscribers_to_everything(bench):
             one.close()
 
 
-@check()
-def a_client_with_many_subscriptions_that_closes(bench):
+def test_a_client_with_many_subscriptions_that_closes(bench):
     """The end of a client with 300,000 subscriptions does not delay another client."""
     count = bench.size(60_000, 300_000)
     with bench.start() as server, server.connect() as client:
@@ -263,8 +253,8 @@ def a_client_with_many_subscriptions_that_closes(bench):
         assert_fair(bench, f"GET while a client of {count} subscriptions closes", measure)
 
 
-@check(engines=("segment",))
-def many_values_on_segments(bench):
+@pytest.mark.engines("segment")
+def test_many_values_on_segments(bench):
     """MSET and MGET of 300,000 keys on the segment engine do not delay another client."""
     names = [f"key:{number}" for number in range(bench.size(100_000, 300_000))]
     commands = {"MSET": ["MSET", *[word for name in names for word in (name, "value")]], "MGET": ["MGET", *names]}
@@ -275,8 +265,7 @@ def many_values_on_segments(bench):
         assert client.must("MGET", names[0], names[-1]) == [b"value", b"value"]
 
 
-@check()
-def one_large_value(bench):
+def test_one_large_value(bench):
     """SET and GET of a value of 400 MB do not delay another client: buffers of that size grow without being copied."""
     value = b"x" * bench.size(50_000_000, 400_000_000)
     with bench.start(address_space=8 * GIB) as server, server.connect(HANG_S * 4) as client:
@@ -285,8 +274,7 @@ def one_large_value(bench):
             assert_fair(bench, f"GET during {words[0]} of {mb(len(value))}", lambda words=words: latencies_during(bench, server, client, words))
 
 
-@check()
-def watch_is_linear(bench):
+def test_watch_is_linear(bench):
     """WATCH of 60,000 keys takes about six times as long as WATCH of 10,000."""
     with bench.start() as server:
         seconds = []
@@ -301,8 +289,7 @@ def watch_is_linear(bench):
         assert seconds[1] <= (1.0 if bench.is_full else HANG_S), f"{seconds[1]:.2f} s for 60,000 keys, {seconds[0]:.2f} s for 10,000"
 
 
-@check()
-def patterns_cost_no_product_of_lengths(bench):
+def test_patterns_cost_no_product_of_lengths(bench):
     """A pattern of 50,000 bytes on a key of 100,000 bytes is matched or refused within a bounded number of steps."""
     patterns = {"one star": "*" + "a" * 50_000 + "b", "many stars": "*a" * 25_000 + "b", "questions": "*" + "?" * 50_000 + "b"}
     problems = []
@@ -330,8 +317,7 @@ def patterns_cost_no_product_of_lengths(bench):
     assert not problems, "; ".join(problems)
 
 
-@check()
-def messages_beside_many_patterns(bench):
+def test_messages_beside_many_patterns(bench):
     """PUBLISH beside many patterns that begin otherwise than its channel costs nothing; beside as many that begin alike, it is measured."""
     count, messages = bench.size(60_000, 300_000), 20
     with usual_priority(), bench.start() as server, server.connect(HANG_S) as listener, server.connect(HANG_S) as client:
@@ -348,8 +334,7 @@ def messages_beside_many_patterns(bench):
             assert ms <= (max_ms if bench.is_full else max(max_ms, LOADED_MS)), f"patterns that begin {what}: {ms:.0f} ms"
 
 
-@check()
-def messages_of_long_names_beside_patterns(bench):
+def test_messages_of_long_names_beside_patterns(bench):
     """PUBLISH to a channel of 8 MB, and a write of a key of 8 MB with events, beside 500 patterns cost no product of both."""
     name = b"x" * (8 * MIB)
     with bench.start("--notify-keyspace-events", "KEA") as server, server.connect() as listener, server.connect(HANG_S) as client:
@@ -366,8 +351,7 @@ def messages_of_long_names_beside_patterns(bench):
         assert seconds < (0.5 if bench.is_full else HANG_S / 2), f"{seconds:.1f} s"
 
 
-@check()
-def pause_is_linear_in_held_clients(bench):
+def test_pause_is_linear_in_held_clients(bench):
     """Thousands of clients held by CLIENT PAUSE continue, or close, in linear time."""
     seconds, many = {}, most_connections(bench.size(8000, 9000))
     with bench.start("--maxclients", "20000") as server, server.connect() as client:

@@ -1,7 +1,4 @@
-"""Servers under limits, connections on plain sockets, probes of latency, and the list of checks.
-
-A check is a function of a `Bench`, registered by `@check`. It fails by an exception.
-"""
+"""Servers under limits, connections on plain sockets, and probes of latency."""
 
 import array
 import contextlib
@@ -379,32 +376,6 @@ def latencies(probes: list[Probe], since: float = 0.0, until: float = float("inf
 
 
 @dataclass
-class Check:
-    name: str
-    text: str
-    run: Callable
-    engine: str
-    threads_min: int
-    is_for_peers: bool
-
-
-CHECKS: list[Check] = []
-
-
-def check(engines: tuple = ("slab",), threads_min: int = 1, is_for_peers: bool = False, name: str = ""):
-    """Registers a function as a check, once for each engine."""
-
-    def register(run: Callable) -> Callable:
-        module = run.__module__.removeprefix("checks_")
-        for engine in engines:
-            title = f"{module}.{name or run.__name__}" + ("" if engine == "slab" else f"[{engine}]")
-            CHECKS.append(Check(title, (run.__doc__ or "").strip().split("\n")[0], run, engine, threads_min, is_for_peers))
-        return run
-
-    return register
-
-
-@dataclass
 class Figure:
     """A measured value, the bound of the final machine, and the bound that is asserted."""
 
@@ -432,7 +403,8 @@ class Bench:
 
     def start(self, *options: str, address_space: int = ADDRESS_SPACE_BYTES) -> Server:
         if not self.is_peer:
-            options = ("--threads", str(self.threads), "--engine", self.engine, *options)
+            threads = () if "--threads" in options else ("--threads", str(self.threads))
+            options = (*threads, "--engine", self.engine, *options)
         return Server(self.binary, *options, address_space=address_space)
 
     def note(self, what: str, measured: str, bound: str) -> None:

@@ -2,7 +2,8 @@
 
 import re
 
-from harness import Connection, check
+import pytest
+from harness import Connection
 
 ENGINES = ("slab", "segment")
 # What the usual exporters for Prometheus and the clients' own tests read.
@@ -32,8 +33,8 @@ def lines_to_end(client: Connection, request: bytes) -> list[bytes]:
     return lines
 
 
-@check(engines=ENGINES, is_for_peers=True)
-def exptime_has_32_bits(bench):
+@pytest.mark.engines(*ENGINES)
+def test_exptime_has_32_bits(bench):
     """An exptime of 2,147,483,648 or more is negative, as libmemcached sends −1: the item is gone at once."""
     problems = []
     with bench.start() as server, server.memcached() as client:
@@ -51,8 +52,7 @@ def exptime_has_32_bits(bench):
     assert not problems, "; ".join(problems)
 
 
-@check(is_for_peers=True)
-def version_is_a_number_that_clients_accept(bench):
+def test_version_is_a_number_that_clients_accept(bench):
     """`version` returns 1.6 with more parts. Further words are ignored, which memccapable of libmemcached requires of 1.6."""
     with bench.start() as server, server.memcached() as client:
         assert re.fullmatch(rb"VERSION 1\.6\.\d+\S*", client.ask(b"version")), client.ask(b"version")
@@ -60,8 +60,8 @@ def version_is_a_number_that_clients_accept(bench):
         assert reply.startswith(b"VERSION 1.6."), reply
 
 
-@check(engines=ENGINES, is_for_peers=True)
-def http_requests_close_the_connection(bench):
+@pytest.mark.engines(*ENGINES)
+def test_http_requests_close_the_connection(bench):
     """A request of HTTP ends the connection; commands in its body are not executed."""
     problems = []
     for verb in ("GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "CONNECT", "PATCH"):
@@ -77,8 +77,8 @@ def http_requests_close_the_connection(bench):
     assert not problems, "; ".join(problems)
 
 
-@check(engines=ENGINES, is_for_peers=True)
-def a_get_line_may_have_a_megabyte(bench):
+@pytest.mark.engines(*ENGINES)
+def test_a_get_line_may_have_a_megabyte(bench):
     """`get` with 300,000 keys in a line of 0.9 MB is answered; a line without an end is refused at a bound."""
     with bench.start() as server:
         with server.memcached() as client:
@@ -99,8 +99,8 @@ def a_get_line_may_have_a_megabyte(bench):
             assert is_refused, "64 MB without the end of a line are accepted"
 
 
-@check(engines=ENGINES, is_for_peers=True)
-def meta_flags_are_those_of_1_6(bench):
+@pytest.mark.engines(*ENGINES)
+def test_meta_flags_are_those_of_1_6(bench):
     """Meta commands: `u` leaves an item's access time, `E` on a read is an error or ignored, an append returns the total size."""
     with bench.start() as server, server.memcached() as client:
         assert client.ask(b"ms m 2\r\nab") == b"HD"
@@ -117,8 +117,8 @@ def meta_flags_are_those_of_1_6(bench):
         assert reply.startswith(b"CLIENT_ERROR invalid flag") or reply == b"VA 1" and client.line() == b"x", reply
 
 
-@check(engines=ENGINES, is_for_peers=True)
-def statistics_have_the_fields_that_exporters_read(bench):
+@pytest.mark.engines(*ENGINES)
+def test_statistics_have_the_fields_that_exporters_read(bench):
     """`stats` has the fields that exporters read, and `stats reset` clears counters."""
     with bench.start() as server, server.memcached() as client:
         client.ask(b"set k 0 0 1\r\nx")
@@ -132,8 +132,7 @@ def statistics_have_the_fields_that_exporters_read(bench):
         assert (fields[b"cmd_set"], fields[b"curr_items"]) == (b"0", b"1"), fields
 
 
-@check(is_for_peers=True)
-def keys_can_be_listed(bench):
+def test_keys_can_be_listed(bench):
     """`stats cachedump`, `lru_crawler metadump` and `stats detail` are answered; `cache_memlimit` sets the limit."""
     with bench.start() as server, server.memcached() as client:
         client.ask(b"set listed 0 0 1\r\nx")
@@ -150,8 +149,8 @@ def keys_can_be_listed(bench):
         assert limit == [b"STAT limit_maxbytes %d" % (128 << 20)], limit
 
 
-@check(engines=ENGINES, is_for_peers=True)
-def the_binary_protocol_is_served_or_refused(bench):
+@pytest.mark.engines(*ENGINES)
+def test_the_binary_protocol_is_served_or_refused(bench):
     """The first byte of the binary protocol is answered, or the connection ends at once."""
     with bench.start() as server:
         with server.memcached() as client:

@@ -5,7 +5,8 @@ import threading
 import time
 from pathlib import Path
 
-from harness import MIB, Bench, Connection, Refusal, Server, becomes, check, encoded, mb, send_what_is_taken
+import pytest
+from harness import MIB, Bench, Connection, Refusal, Server, becomes, encoded, mb, send_what_is_taken
 
 # One 1 MB value; the segment engine's largest value is a little smaller.
 VALUE = b"x" * 1_000_000
@@ -66,47 +67,50 @@ def set_value(client: Connection) -> None:
     client.must("SET", "v", VALUE)
 
 
-@check(engines=("slab", "segment"))
-def mget_of_5000_large_values(bench):
+@pytest.mark.engines("slab", "segment")
+@pytest.mark.only_mayfly
+def test_mget_of_5000_large_values(bench):
     """MGET of a 1 MB value 5,000 times cuts off the client, not the server."""
     bomb(bench, encoded("MGET", *["v"] * 5000), set_value)
 
 
-@check(engines=("slab", "segment"))
-def memcached_get_of_5000_large_values(bench):
+@pytest.mark.engines("slab", "segment")
+@pytest.mark.only_mayfly
+def test_memcached_get_of_5000_large_values(bench):
     """memcached's `get v v v …` of a 1 MB value 5,000 times stays within memory."""
     bomb(bench, b"get" + b" v" * 5000 + b"\r\n", set_value, is_cut_off=False, is_memcached=True)
 
 
-@check(engines=("slab", "segment"))
-def memcached_quiet_gets_of_5000_large_values(bench):
+@pytest.mark.engines("slab", "segment")
+@pytest.mark.only_mayfly
+def test_memcached_quiet_gets_of_5000_large_values(bench):
     """5,000 pipelined quiet gets of a 1 MB value in memcached's binary protocol stay within memory."""
     # The request `getkq` with the key `v`: a header of 24 bytes and the key.
     quiet_get = b"\x80\x0d\x00\x01" + bytes(4) + b"\x00\x00\x00\x01" + bytes(12) + b"v"
     bomb(bench, quiet_get * 5000, set_value, is_cut_off=False, is_memcached=True)
 
 
-@check()
-def exec_of_4000_large_gets(bench):
+@pytest.mark.only_mayfly
+def test_exec_of_4000_large_gets(bench):
     """EXEC of 4,000 GETs of a 1 MB value cuts off the client during the transaction."""
     bomb(bench, encoded("MULTI") + encoded("GET", "v") * 4000 + encoded("EXEC"), set_value)
 
 
-@check()
-def hrandfield_with_a_count_of_16_million(bench):
+@pytest.mark.only_mayfly
+def test_hrandfield_with_a_count_of_16_million(bench):
     """HRANDFIELD with a count of −16,777,216 and values of 5 KB cuts off the client."""
     bomb(bench, encoded("HRANDFIELD", "h", "-16777216", "WITHVALUES"), lambda client: client.must("HSET", "h", "f", b"x" * 5000))
 
 
-@check()
-def srandmember_with_a_count_of_16_million(bench):
+@pytest.mark.only_mayfly
+def test_srandmember_with_a_count_of_16_million(bench):
     """SRANDMEMBER and ZRANDMEMBER with large negative counts cut off the client."""
     for name, make in (("SRANDMEMBER", ("SADD", "k", b"x" * 5000)), ("ZRANDMEMBER", ("ZADD", "k", "1", b"x" * 5000))):
         bomb(bench, encoded(name, "k", "-16777216"), lambda client, make=make: client.must(*make))
 
 
-@check()
-def sort_with_60000_patterns(bench):
+@pytest.mark.only_mayfly
+def test_sort_with_60000_patterns(bench):
     """SORT_RO of 60,000 elements with 60,000 times `GET #` cuts off the client."""
 
     def prepare(client: Connection) -> None:
@@ -137,8 +141,8 @@ READS = [
 ]
 
 
-@check()
-def output_limit_holds_during_each_command(bench):
+@pytest.mark.only_mayfly
+def test_output_limit_holds_during_each_command(bench):
     """The output limit of 4 MB cuts off a client during EXEC of eight commands whose replies have 8 MB each."""
     # LCS compares all bytes with all bytes, and names and scores in ZMSCORE are short replies: neither exceeds a limit.
     long = [words for words in READS if words[0] not in ("LCS", "ZMSCORE", "LPOS", "GETRANGE", "DUMP")]
@@ -193,8 +197,8 @@ def crowd(bench: Bench, server: Server, attackers: list[Connection], act) -> Non
         is_served(other)
 
 
-@check()
-def sixty_slow_readers(bench):
+@pytest.mark.only_mayfly
+def test_sixty_slow_readers(bench):
     """60 clients that request a 10 MB value again and again and do not read stay within maxmemory-clients."""
     with bench.start(*COUNTED) as server:
         with server.connect() as client:
@@ -203,8 +207,8 @@ def sixty_slow_readers(bench):
         crowd(bench, server, attackers, lambda one, _: send_what_is_taken(one, encoded("GET", "v") * 20))
 
 
-@check()
-def sixty_slow_readers_of_lists(bench):
+@pytest.mark.only_mayfly
+def test_sixty_slow_readers_of_lists(bench):
     """60 clients that request a list of 10 MB and do not read stay within maxmemory-clients."""
     with bench.start(*COUNTED) as server:
         with server.connect() as client:
@@ -213,8 +217,8 @@ def sixty_slow_readers_of_lists(bench):
         crowd(bench, server, attackers, lambda one, _: send_what_is_taken(one, encoded("LRANGE", "list", "0", "-1") * 20))
 
 
-@check()
-def eight_unfinished_arguments_of_200_mb(bench):
+@pytest.mark.only_mayfly
+def test_eight_unfinished_arguments_of_200_mb(bench):
     """Eight clients that each send 200 MB of an argument without its end stay within maxmemory-clients."""
     with bench.start(*COUNTED) as server:
         attackers = [server.connect() for _ in range(8)]
@@ -230,29 +234,29 @@ def of_large_names(*head: str):
     return act
 
 
-@check()
-def channels_with_names_of_100_kb(bench):
+@pytest.mark.only_mayfly
+def test_channels_with_names_of_100_kb(bench):
     """40 clients with 100 channels each, whose names have 100 KB, stay within maxmemory-clients."""
     with bench.start(*COUNTED) as server:
         crowd(bench, server, [server.connect() for _ in range(40)], of_large_names("SUBSCRIBE"))
 
 
-@check()
-def patterns_with_names_of_100_kb(bench):
+@pytest.mark.only_mayfly
+def test_patterns_with_names_of_100_kb(bench):
     """40 clients with 100 patterns each, which have 100 KB, stay within maxmemory-clients."""
     with bench.start(*COUNTED) as server:
         crowd(bench, server, [server.connect() for _ in range(40)], of_large_names("PSUBSCRIBE"))
 
 
-@check()
-def watched_names_of_100_kb(bench):
+@pytest.mark.only_mayfly
+def test_watched_names_of_100_kb(bench):
     """40 clients that watch 100 keys each, whose names have 100 KB, stay within maxmemory-clients."""
     with bench.start(*COUNTED) as server:
         crowd(bench, server, [server.connect() for _ in range(40)], of_large_names("WATCH"))
 
 
-@check()
-def queued_transactions_of_20_mb(bench):
+@pytest.mark.only_mayfly
+def test_queued_transactions_of_20_mb(bench):
     """40 clients that queue 20 MB each stay within maxmemory-clients."""
     with bench.start(*COUNTED) as server:
         request = encoded("MULTI") + encoded("SET", "k", b"q" * MIB) * 20
@@ -269,8 +273,7 @@ def client_fields(server: Server, name: str) -> dict[str, str]:
     return {}
 
 
-@check(is_for_peers=True)
-def client_list_counts_buffers(bench):
+def test_client_list_counts_buffers(bench):
     """CLIENT LIST and INFO report buffers, pending replies, queued transactions and subscriptions as they are."""
     with bench.start() as server, server.connect() as client:
         fill_collections(client, 10_000, 1000)
@@ -299,8 +302,7 @@ def client_list_counts_buffers(bench):
         assert not problems, "; ".join(problems)
 
 
-@check(is_for_peers=True)
-def maxmemory_clients_evicts_the_largest(bench):
+def test_maxmemory_clients_evicts_the_largest(bench):
     """maxmemory-clients ends the largest client, counts it, and spares a client with NO-EVICT."""
     with bench.start("--maxmemory", "100mb") as server, server.connect() as client:
         client.must("CONFIG", "SET", "maxmemory-clients", "20%")
@@ -319,8 +321,7 @@ def maxmemory_clients_evicts_the_largest(bench):
             one.close()
 
 
-@check(is_for_peers=True)
-def writes_are_refused_by_the_sum_with_clients(bench):
+def test_writes_are_refused_by_the_sum_with_clients(bench):
     """Data and buffers of clients together exceed maxmemory: writes are refused, or keys are evicted, until the client leaves."""
     with bench.start("--maxmemory", "64mb") as server, server.connect() as client:
         for number in range(52):
@@ -335,8 +336,8 @@ def writes_are_refused_by_the_sum_with_clients(bench):
         assert becomes(lambda: not is_refused(), 5), "SET is refused after the client has left"
 
 
-@check()
-def a_request_that_does_not_fit_keeps_most_keys(bench):
+@pytest.mark.only_mayfly
+def test_a_request_that_does_not_fit_keeps_most_keys(bench):
     """A request of 20 MB beside maxmemory 10mb evicts a quarter of the keys at most, and a value that does not fit evicts none."""
     large = b"x" * (20 * MIB)
     growth = (
@@ -359,8 +360,8 @@ def a_request_that_does_not_fit_keeps_most_keys(bench):
         assert left > 0.7 * full
 
 
-@check()
-def subscriptions_are_refused_above_maxmemory(bench):
+@pytest.mark.only_mayfly
+def test_subscriptions_are_refused_above_maxmemory(bench):
     """Names that the server would keep for a client are refused when data and clients exceed maxmemory; writes go on when the client leaves."""
     for command in ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "WATCH"):
         with bench.start("--maxmemory", "5mb") as server, server.connect() as client, server.connect() as attacker:
@@ -371,8 +372,8 @@ def subscriptions_are_refused_above_maxmemory(bench):
             assert becomes(lambda: not isinstance(client.say("SET", "k", "v"), Refusal), 5)
 
 
-@check()
-def failed_allocation_is_an_error_to_the_client(bench):
+@pytest.mark.only_mayfly
+def test_failed_allocation_is_an_error_to_the_client(bench):
     """A value, argument or reply for which there is no address space fails for its client; the server goes on."""
     requests = {
         "SETRANGE": encoded("SETRANGE", "k", "500000000", "x"),
@@ -405,8 +406,8 @@ def failed_allocation_is_an_error_to_the_client(bench):
     assert not problems, "; ".join(problems)
 
 
-@check(is_for_peers=False)
-def limits_of_32_bit_offsets_are_checked(bench):
+@pytest.mark.only_mayfly
+def test_limits_of_32_bit_offsets_are_checked(bench):
     """A query buffer above 4 GiB, which 32-bit offsets cannot address, is refused or has no effect on transactions."""
     with bench.start() as server, server.connect() as client:
         reply = client.say("CONFIG", "SET", "client-query-buffer-limit", "16gb")
@@ -420,8 +421,8 @@ def policies(bench: Bench) -> list[str]:
     return ["noeviction", "volatile-ttl", *names] if bench.is_full else ["noeviction", "volatile-ttl", *names[:: len(names) // 8]]
 
 
-@check()
-def used_memory_rests_below_maxmemory(bench):
+@pytest.mark.only_mayfly
+def test_used_memory_rests_below_maxmemory(bench):
     """used_memory rests at or below maxmemory after a fill with mixed sizes, for each policy."""
     limit, problems = 16 * MIB, []
     with bench.start("--maxmemory", str(limit)) as server, server.connect() as client:
@@ -445,8 +446,9 @@ def client_info(client: Connection, section: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in client.must("INFO", section).decode().split("\r\n") if ":" in line)
 
 
-@check(engines=("segment",), name="used_memory_rests_below_maxmemory")
-def used_memory_of_segments(bench):
+@pytest.mark.engines("segment")
+@pytest.mark.only_mayfly
+def test_used_memory_of_segments_rests_below_maxmemory(bench):
     """used_memory rests at or below maxmemory after a fill with mixed sizes, for each way to choose segments."""
     problems = []
     ways = ("rent", "merge", "fifo", "random", "cte", "util", "s3fifo", "sieve", "none")
@@ -460,8 +462,8 @@ def used_memory_of_segments(bench):
     assert not problems, "; ".join(problems)
 
 
-@check()
-def memory_returns_after_a_mass_expiry(bench):
+@pytest.mark.only_mayfly
+def test_memory_returns_after_a_mass_expiry(bench):
     """After nine tenths of the keys have expired, used_memory is within 10 % of what it was."""
     few, many = bench.size(20_000, 100_000), bench.size(180_000, 900_000)
 
@@ -485,8 +487,7 @@ def memory_returns_after_a_mass_expiry(bench):
         assert is_back, f"used_memory: {used()} after {before} before"
 
 
-@check(is_for_peers=True)
-def eviction_turned_on_when_full_refuses_no_write(bench):
+def test_eviction_turned_on_when_full_refuses_no_write(bench):
     """A server that is full under noeviction refuses no write from the moment that a policy is set."""
     with bench.start("--maxmemory", "16mb") as server, server.connect() as client:
         number = 0

@@ -2,7 +2,10 @@
 
 import time
 
-from harness import MIB, Bench, Connection, Refusal, Server, check, encoded
+import pytest
+from harness import MIB, Bench, Connection, Refusal, Server, encoded
+
+pytestmark = pytest.mark.only_mayfly
 
 OPTIONS = ("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--client-output-buffer-limit", "normal 67108864 0 0")
 # An error or a value is due within this time, beyond the limit of the script's time.
@@ -66,14 +69,12 @@ def run_all(bench: Bench, scripts: dict, *options: str) -> None:
             bench.note(name, f"{seconds:.2f} s, {server.peak() // MIB} MB", "1 s, 300 MB")
 
 
-@check()
-def no_script_ends_the_process(bench):
+def test_no_script_ends_the_process(bench):
     """Ranges beyond 32 bits, and deep calls with deep data, are errors."""
     run_all(bench, FATAL)
 
 
-@check()
-def no_script_fills_the_memory(bench):
+def test_no_script_fills_the_memory(bench):
     """What the libraries of scripts write is bounded by script-memory-limit."""
     run_all(bench, FILLING)
 
@@ -84,8 +85,7 @@ def fill(server: Server) -> None:
             client.must("SADD", "s", *range(start, start + 10_000))
 
 
-@check()
-def every_script_ends(bench):
+def test_every_script_ends(bench):
     """script-time-limit ends a script within one call of a function, within a command, and while its reply is written."""
     with bench.start(*OPTIONS, "--script-time-limit", "500") as server:
         fill(server)
@@ -98,8 +98,7 @@ def every_script_ends(bench):
                 bench.note(name, f"{seconds:.2f} s", "0.6 s")
 
 
-@check()
-def a_library_is_loaded_within_its_limit(bench):
+def test_a_library_is_loaded_within_its_limit(bench):
     """The limit of FUNCTION LOAD applies to calls of C functions."""
     with bench.start(*OPTIONS) as server, server.connect() as client:
         started = time.monotonic()
@@ -107,8 +106,7 @@ def a_library_is_loaded_within_its_limit(bench):
         assert isinstance(reply, Refusal) and time.monotonic() - started < 0.5 + LATE_S, reply
 
 
-@check()
-def a_stop_ends_a_script(bench):
+def test_a_stop_ends_a_script(bench):
     """SIGTERM ends the process while a script runs, with and without a limit of its time and with save points."""
     for options in ((), ("--script-time-limit", "0"), ("--script-time-limit", "0", "--save", "1000 1000")):
         for name in ("a loop", "commands", "a pattern", "a long table"):

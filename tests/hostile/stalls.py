@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness import GIB, Bench, Connection, Latencies, Probe, Refusal, Server, encoded, latencies
+from harness import GIB, Bench, Connection, Latencies, Probe, Refusal, Server, latencies
 
 # Elements per command and commands per pipeline of a fill.
 CHUNK = 2000
