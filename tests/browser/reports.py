@@ -1,23 +1,19 @@
 """Pages of reports in a headless browser: each kind is made, opened, and compared with the JSON of its run.
 
-    .venv/bin/python tests/browser/run.py --mayfly target/release/mayfly [PATTERN…]
-    .venv/bin/python tests/browser/run.py --screenshots FOLDER        and look at them
+    .venv/bin/python -m pytest tests/browser --server target/release/mayfly
+    .venv/bin/python -m pytest tests/browser --screenshots FOLDER        and look at them
 
 A check is a function `test_…(desk)`. Every page is opened light and dark, wide and narrow, and must
 load nothing, say nothing on the console, keep inside its window, sort its tables and tell its points.
 """
 
-import argparse
 import json
 import os
 import re
 import subprocess
-import sys
-import tempfile
-import time
-import traceback
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import sync_playwright
 from view import Cell, Plot, Table, View, launch
 
@@ -71,6 +67,17 @@ class Desk:
         assert not faults, "\n".join(faults)
         print(f"     {path.name}: {size / 1000:.0f} kB, {len(read[0])} tables, {len(read[1])} plots, open after {min(loads):.0f} to {max(loads):.0f} ms")
         return expected, *read
+
+
+@pytest.fixture(scope="module")
+def desk(pytestconfig, tmp_path_factory):
+    screenshots = pytestconfig.option.screenshots
+    if screenshots:
+        screenshots.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield Desk(pytestconfig.option.server, browser, tmp_path_factory.mktemp("reports"), screenshots)
+        browser.close()
 
 
 def check_hover(view: View, plots: list[Plot]) -> None:
@@ -349,35 +356,3 @@ def test_sim_headlines(desk):
                     assert cell.text == value
                 else:
                     assert cell.value == value or is_near(cell.value, value), f"{cell} for {value}"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mayfly", default="target/release/mayfly", help="path of the program")
-    parser.add_argument("--screenshots", type=Path, help="a folder for a picture of every view")
-    parser.add_argument("pattern", nargs="*", help="run checks whose name contains one of these")
-    chosen = parser.parse_args()
-    checks = [(name, check) for name, check in globals().items() if name.startswith("test_")]
-    if chosen.pattern:
-        checks = [c for c in checks if any(pattern in c[0] for pattern in chosen.pattern)]
-    if chosen.screenshots:
-        chosen.screenshots.mkdir(parents=True, exist_ok=True)
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = launch(playwright)
-        desk = Desk(chosen.mayfly, browser, Path(folder), chosen.screenshots)
-        for name, check in checks:
-            started = time.monotonic()
-            try:
-                check(desk)
-                print(f"ok   {name} {time.monotonic() - started:.2f} s", flush=True)
-            except Exception:  # one failed check must not hide the others
-                failed += 1
-                print(f"FAIL {name}\n{traceback.format_exc()}", flush=True)
-        browser.close()
-    print(f"{len(checks) - failed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
