@@ -1,5 +1,7 @@
-//! Reads published traces, which are not part of the repository. The tests are skipped if the
+//! Reads published traces, which are not part of the repository. The tests are ignored if the
 //! folder does not exist.
+
+use libtest_mimic::{Arguments, Completion, Trial};
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -13,6 +15,29 @@ fn folder() -> PathBuf {
         env!("CARGO_MANIFEST_DIR"),
         "/../../../shared/traces"
     ))
+}
+
+fn main() {
+    let on_traces = |name, test: fn()| {
+        Trial::ignorable_test(name, move || {
+            if !folder().is_dir() {
+                return Ok(Completion::ignored_with("there are no traces in ../shared"));
+            }
+            test();
+            Ok(Completion::Completed)
+        })
+    };
+    let tests = vec![
+        on_traces(
+            "numbers_of_requests_and_objects_match_the_readme",
+            numbers_of_requests_and_objects_match_the_readme,
+        ),
+        on_traces(
+            "both_formats_of_one_trace_have_the_same_requests",
+            both_formats_of_one_trace_have_the_same_requests,
+        ),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
 /// File, number of requests and number of objects, from the traces' README.
@@ -32,12 +57,7 @@ const TRACES: &[(&str, u64, usize)] = &[
     ("twitter_cluster52.csv.zst", 10_000_000, 897_664),
 ];
 
-#[test]
 fn numbers_of_requests_and_objects_match_the_readme() {
-    if !folder().is_dir() {
-        eprintln!("skipped: no real traces at {}", folder().display());
-        return;
-    }
     for &(name, requests_wanted, objects_wanted) in TRACES {
         let path = folder().join(name);
         let file = File::open(&path).expect("the folder holds all traces");
@@ -54,17 +74,13 @@ fn numbers_of_requests_and_objects_match_the_readme() {
     }
 }
 
-#[test]
 fn both_formats_of_one_trace_have_the_same_requests() {
     let names = [
         "cloudphysics.vscsi.zst",
         "cloudphysics.oracleGeneral.bin.zst",
     ];
-    let files = names.map(|name| File::open(folder().join(name)));
-    let [Ok(first), Ok(second)] = files else {
-        eprintln!("skipped: no real traces at {}", folder().display());
-        return;
-    };
+    let [first, second] =
+        names.map(|name| File::open(folder().join(name)).expect("the folder holds all traces"));
     let first = trace::read(names[0], first).expect("the format is known");
     let second = trace::read(names[1], second).expect("the format is known");
     let mut spool = Spool::new(Cursor::new(Vec::new()));

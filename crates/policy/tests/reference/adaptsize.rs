@@ -7,6 +7,7 @@ use policy::admit::{Admission, MissedKey};
 use policy::parts::chance::scramble;
 use policy::{Admit, Facts, Slot, Tick};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A plain LRU by bytes: an object's id is its slot.
 struct Lru<'a> {
@@ -107,12 +108,7 @@ impl<'a> Lru<'a> {
     }
 }
 
-#[test]
-fn c_approaches_the_best_fixed_value() {
-    let Some(shared) = crate::shared() else {
-        println!("skipped: ../shared with its traces is not here");
-        return;
-    };
+pub fn c_approaches_the_best_fixed_value(shared: &Path) {
     let trace = traces::read(&shared.join("traces/web_adaptsize.csv.zst"));
     // The trace is short: it fills 128 MiB twice, and then there is little left to learn for.
     for (capacity, least_share) in [(1 << 20, 0.9), (1 << 24, 0.6), (1 << 27, -0.05)] {

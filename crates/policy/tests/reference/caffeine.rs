@@ -9,8 +9,9 @@
 //! test below): `gradle_build_cache` has limits of its own.
 
 use crate::replay::{Unit, replay};
-use crate::{is_chosen, shared, traces, w_tinylfu};
+use crate::{is_chosen, traces, w_tinylfu};
 use policy::any::PolicySpec;
+use std::path::Path;
 
 /// Trace's file, whether it is small, capacity in objects, policy, its miss ratio there, and the
 /// largest relative difference from ours.
@@ -405,12 +406,7 @@ const ROWS: &[(&str, bool, u64, &str, f64, f64)] = &[
     ),
 ];
 
-#[test]
-fn miss_ratios_equal_those_of_caffeine() {
-    let Some(shared) = shared() else {
-        println!("skipped: ../shared with its traces is not here");
-        return;
-    };
+pub fn miss_ratios_equal_those_of_caffeine(shared: &Path) {
     let mut failures = Vec::new();
     let mut read: Option<(&str, traces::Trace)> = None;
     for &(file, is_small, capacity, policy, theirs, allowed) in ROWS {
@@ -435,15 +431,8 @@ fn miss_ratios_equal_those_of_caffeine() {
 }
 
 /// The reason why static W-TinyLFU differs on traces of recency: Caffeine's sketch is aged later.
-#[test]
-fn caffeine_ages_by_additions_that_count() {
-    let file = "gradle_build_cache.txt.zst";
-    let shared = shared().filter(|_| is_chosen("MAYFLY_TRACES", file).unwrap_or(false));
-    let Some(shared) = shared else {
-        println!("skipped: not chosen by MAYFLY_TRACES, or ../shared with its traces is not here");
-        return;
-    };
-    let trace = traces::read(&shared.join("traces").join(file));
+pub fn caffeine_ages_by_additions_that_count(shared: &Path) {
+    let trace = traces::read(&shared.join("traces/gradle_build_cache.txt.zst"));
     let model = w_tinylfu::miss_ratio(&trace, 15_482, w_tinylfu::CAFFEINE);
     let source = w_tinylfu::miss_ratio(&trace, 15_482, w_tinylfu::SOURCE);
     println!("Caffeine 0.2137, model {model:.4}, with the source's aging {source:.4}");

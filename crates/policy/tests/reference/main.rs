@@ -1,7 +1,7 @@
 //! Miss ratios on real traces, compared with those of the reference simulator.
 //!
 //! The traces and the reference are not part of the repository but in `../shared`; without them
-//! these tests say so and pass. `MAYFLY_TRACES=all` runs the large traces too (a few minutes in
+//! these tests are ignored. `MAYFLY_TRACES=all` runs the large traces too (a few minutes in
 //! release mode), `MAYFLY_TRACES=twitter` those whose name contains the word. `MAYFLY_POLICIES`
 //! chooses policies likewise. Each row printed: trace, policy, unit, size, our miss ratio, the
 //! reference's, difference, million requests per second; by bytes, a second row with the byte miss
@@ -15,9 +15,10 @@ mod replay;
 mod traces;
 mod w_tinylfu;
 
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use policy::any::PolicySpec;
 use replay::Unit;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Maximum distance of a miss ratio from the reference.
 #[derive(Clone, Copy, Debug)]
@@ -138,12 +139,60 @@ struct Row {
     byte_miss_ratio: Option<f64>,
 }
 
-fn shared() -> Option<PathBuf> {
+/// Runs a test with the folder of the traces, or reports that it is ignored.
+fn with_shared(test: impl FnOnce(&Path)) -> Result<Completion, Failed> {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    shared
-        .join("reference/miss_ratio.csv")
-        .is_file()
-        .then_some(shared)
+    if !shared.join("reference/miss_ratio.csv").is_file() {
+        return Ok(Completion::ignored_with("there are no traces in ../shared"));
+    }
+    test(&shared);
+    Ok(Completion::Completed)
+}
+
+fn main() {
+    // Tests of the standard harness cannot be ignored while they run.
+    let test = |name, test: fn()| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    let on_traces = |name, test: fn(&Path)| Trial::ignorable_test(name, move || with_shared(test));
+    let tests = vec![
+        test(
+            "golden::miss_counts_on_generated_traces_are_golden",
+            golden::miss_counts_on_generated_traces_are_golden,
+        ),
+        test(
+            "golden::no_policy_misses_less_often_than_belady_with_equal_weights",
+            golden::no_policy_misses_less_often_than_belady_with_equal_weights,
+        ),
+        on_traces(
+            "miss_ratios_equal_the_reference",
+            miss_ratios_equal_the_reference,
+        ),
+        on_traces(
+            "w_tinylfu_follows_its_source_where_the_reference_differs",
+            w_tinylfu_follows_its_source_where_the_reference_differs,
+        ),
+        on_traces(
+            "the_reference_does_not_draw_evenly",
+            the_reference_does_not_draw_evenly,
+        ),
+        on_traces(
+            "adaptsize::c_approaches_the_best_fixed_value",
+            adaptsize::c_approaches_the_best_fixed_value,
+        ),
+        on_traces(
+            "caffeine::miss_ratios_equal_those_of_caffeine",
+            caffeine::miss_ratios_equal_those_of_caffeine,
+        ),
+        on_traces(
+            "caffeine::caffeine_ages_by_additions_that_count",
+            caffeine::caffeine_ages_by_additions_that_count,
+        ),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
 /// Returns the reference's rows for one trace.
@@ -193,19 +242,14 @@ fn is_chosen(variable: &str, name: &str) -> Option<bool> {
     Some(chosen == "all" || chosen.split(',').any(|word| name.contains(word)))
 }
 
-#[test]
-fn miss_ratios_equal_the_reference() {
-    let Some(shared) = shared() else {
-        println!("skipped: ../shared with its traces is not here");
-        return;
-    };
+fn miss_ratios_equal_the_reference(shared: &Path) {
     let mut failures = Vec::new();
     for &(name, file, is_small) in traces::ALL {
         if !is_chosen("MAYFLY_TRACES", name).unwrap_or(is_small) {
             continue;
         }
         let trace = traces::read(&shared.join("traces").join(file));
-        for row in rows(&shared, name) {
+        for row in rows(shared, name) {
             let known = POLICIES
                 .iter()
                 .find(|(reference, ..)| *reference == row.policy);
@@ -253,17 +297,13 @@ fn miss_ratios_equal_the_reference() {
 }
 
 /// Calls `check` for each chosen trace with its rows by objects for one policy of the reference.
-fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
-    let Some(shared) = shared() else {
-        println!("skipped: ../shared with its traces is not here");
-        return;
-    };
+fn each_row(shared: &Path, policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
     for &(name, file, is_small) in traces::ALL {
         if !is_chosen("MAYFLY_TRACES", name).unwrap_or(is_small) {
             continue;
         }
         let trace = traces::read(&shared.join("traces").join(file));
-        for row in rows(&shared, name) {
+        for row in rows(shared, name) {
             if row.policy == policy && row.unit == Unit::Objects {
                 check(name, &trace, &row);
             }
@@ -273,9 +313,8 @@ fn each_row(policy: &str, mut check: impl FnMut(&str, &traces::Trace, &Row)) {
 
 /// The reason why our W-TinyLFU and the reference's differ: one plain model reproduces both, by
 /// their rules.
-#[test]
-fn w_tinylfu_follows_its_source_where_the_reference_differs() {
-    each_row("wtinylfu", |name, trace, row| {
+fn w_tinylfu_follows_its_source_where_the_reference_differs(shared: &Path) {
+    each_row(shared, "wtinylfu", |name, trace, row| {
         let plain = |rules| w_tinylfu::miss_ratio(trace, row.capacity as usize, rules);
         let (source, reference) = (plain(w_tinylfu::SOURCE), plain(w_tinylfu::REFERENCE));
         let spec = PolicySpec::WTinyLfu(Default::default());
@@ -292,10 +331,9 @@ fn w_tinylfu_follows_its_source_where_the_reference_differs() {
 
 /// The reason why some rows of random eviction differ: a model of the reference's draws reproduces
 /// its miss ratios.
-#[test]
-fn the_reference_does_not_draw_evenly() {
+fn the_reference_does_not_draw_evenly(shared: &Path) {
     for (policy, samples) in [("random", 1), ("randomTwo", 2)] {
-        each_row(policy, |name, trace, row| {
+        each_row(shared, policy, |name, trace, row| {
             if row.capacity > draws::BUCKETS {
                 return;
             }

@@ -1,15 +1,13 @@
 //! Advice on the open traces: what it predicts for its recommendation, against full simulation.
-//!
-//! The traces stand outside of the repository, in `../shared`; without them this test says so and
-//! passes. It looks at the small ones; `MAYFLY_TRACES=all`, or parts of their names apart by
-//! commas, chooses others (`./test --full` runs all, in release mode).
+//! Parts of names in `MAYFLY_TRACES`, separated by commas, choose traces (`./test --full` runs all,
+//! in release mode).
 
 use sim::Spec;
 use sim::advise::{Advice, BOUND_MAX, Collector, Constraints, Inputs, advise, refine};
 use sim::curve::Sampling;
 use sim::{Columns, Configuration, Error, Interner, Interning, Rules, Unit, sweep};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 /// File name, and whether the trace is small.
@@ -42,11 +40,6 @@ const POLICIES: [&str; 8] = [
 /// Initial number of sampled objects, small enough for samples of a part. `mayfly sim advise`
 /// starts with twice as many.
 const OBJECTS: usize = 8192;
-
-fn folder() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    folder.is_dir().then_some(folder)
-}
 
 fn is_chosen(name: &str, is_small: bool) -> bool {
     match std::env::var("MAYFLY_TRACES") {
@@ -93,19 +86,14 @@ fn simulated(whole: &Columns, rules: &Rules, advice: &Advice) -> f64 {
     counts.misses as f64 / counts.requests as f64
 }
 
-#[test]
-fn predictions_hold_in_full_simulation() {
-    let Some(folder) = folder() else {
-        println!("skipped: ../shared/traces is not here");
-        return;
-    };
+pub fn predictions_hold_in_full_simulation(shared: &Path) {
     let mut far = Vec::new();
     let mut count = 0;
     let chosen = TRACES
         .iter()
         .filter(|(name, is_small)| is_chosen(name, *is_small));
     for (name, _) in chosen {
-        let path = folder.join(name);
+        let path = shared.join("traces").join(name);
         let whole = Interner::all(name, Interning::default(), requests(&path));
         let whole = whole.expect("the trace is whole");
         let mut units = vec![Unit::Objects];

@@ -2,9 +2,7 @@
 //! are hosts of one implementation, so that the ratios agree.
 //!
 //! The library has one shard here, and hashes keys as the simulator does, because filters, ghosts
-//! and sketches depend on hashes. Real traces stand outside of the repository, in `../shared`;
-//! without them that test says so and passes. It takes the small ones, and all with
-//! `MAYFLY_TRACES=all`.
+//! and sketches depend on hashes.
 
 use library::{Cache, Clock, ManualClock};
 use policy::parts::chance::scramble;
@@ -12,7 +10,7 @@ use sim::{Columns, Configuration, Interner, Interning, Rules, Spec, sweep};
 use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use trace::{Generator, GeneratorOptions, PatternMix};
@@ -195,8 +193,7 @@ fn read(name: &str, requests: impl Iterator<Item = trace::Request>) -> (Columns,
     (interner.finish().expect("it fits"), keys)
 }
 
-#[test]
-fn the_library_misses_as_often_as_the_simulator() {
+pub fn the_library_misses_as_often_as_the_simulator() {
     let mut found = Vec::new();
     for (mix, objects) in [("zipf:0.99", 20_000), ("zipf:0.8@9+scan:300", 20_000)] {
         let options = GeneratorOptions {
@@ -209,19 +206,12 @@ fn the_library_misses_as_often_as_the_simulator() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-#[test]
-fn the_library_misses_as_often_on_real_traces() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    if !folder.is_dir() {
-        println!("skipped: ../shared/traces is not here");
-        return;
-    }
+pub fn the_library_misses_as_often_on_real_traces(shared: &Path) {
     let has_all = std::env::var_os("MAYFLY_TRACES").is_some();
     let large: &[&str] = if has_all { &LARGE } else { &[] };
     let mut found = Vec::new();
     for name in SMALL.iter().chain(large) {
-        let path: PathBuf = folder.join(name);
-        let file = File::open(&path).expect("the trace can be opened");
+        let file = File::open(shared.join("traces").join(name)).expect("the trace can be opened");
         let requests = trace::read(name, file).expect("the format is known");
         let requests = requests.map(|request| request.expect("the trace is whole"));
         let (columns, keys) = read(name, requests);

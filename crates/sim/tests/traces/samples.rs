@@ -1,14 +1,11 @@
 //! Curves of samples beside the exact ones, on the open traces: a table in Markdown, and a bound.
-//!
-//! The traces stand outside of the repository, in `../shared`; without them this test says so and
-//! passes. It takes the small ones, and all with `MAYFLY_TRACES=all`: `MAYFLY_TRACES=all cargo test
-//! --release -p mayfly-sim --test open_traces -- --nocapture`.
+//! `MAYFLY_TRACES=all cargo test --release -p mayfly-sim --test traces samples` prints all.
 
 use sim::Spec;
 use sim::curve::{Curve, Sampler, Sampling, exact};
 use sim::{Columns, Interner, Interning, Rules, Unit};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 const SMALL: [&str; 7] = [
@@ -35,11 +32,6 @@ const SEEDS: u64 = 8;
 const ERROR_MAX: f64 = 0.01;
 /// A size at which the curve is steep, and its larger bound on the error.
 const STEEP: (&str, f64, f64) = ("cloudphysics", 0.2, 0.015);
-
-fn traces() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    folder.is_dir().then_some(folder)
-}
 
 /// Reads a trace, whole and as samples of the default rate.
 fn read(path: &Path) -> (Columns, Vec<sim::curve::Sample>) {
@@ -83,12 +75,7 @@ fn errors(exact: &Curve, estimates: &[Curve]) -> (Vec<f64>, usize) {
     (means, inside)
 }
 
-#[test]
-fn samples_of_the_default_rate_are_within_one_percent() {
-    let Some(folder) = traces() else {
-        println!("skipped: ../shared with its traces is not here");
-        return;
-    };
+pub fn samples_of_the_default_rate_are_within_one_percent(shared: &Path) {
     let mut files = SMALL.to_vec();
     if std::env::var("MAYFLY_TRACES").is_ok_and(|which| which == "all") {
         files.extend(LARGE);
@@ -99,7 +86,7 @@ fn samples_of_the_default_rate_are_within_one_percent() {
     println!("|---|---|---:|---:|---:|---:|---:|---:|");
     for file in files {
         let name = file.split('.').next().expect("there is a first part");
-        let (whole, samples) = read(&folder.join(file));
+        let (whole, samples) = read(&shared.join("traces").join(file));
         for unit in [Unit::Objects, Unit::Bytes] {
             if unit == Unit::Bytes && !SIZED.contains(&name) {
                 continue;
