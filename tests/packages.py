@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 60.0
 # A time that the packages must contain instead of the present.
 EPOCH = "1700000000"
+COMPLETIONS = ["share/bash-completion/completions/mayfly", "share/zsh/vendor-completions/_mayfly", "share/fish/vendor_completions.d/mayfly.fish"]
 STATE = ["/var/lib/mayfly", "/var/log/mayfly"]
 # Numbers of the devices that programs expect.
 DEVICES = {"null": (1, 3), "zero": (1, 5), "random": (1, 8), "urandom": (1, 9)}
@@ -70,8 +71,8 @@ def check_sums(made: dict[str, Path]) -> None:
 def check_archive(made: dict[str, Path]) -> None:
     with tarfile.open(made["archive"]) as archive:
         names = {"/".join(member.name.split("/")[1:]): member for member in archive.getmembers()}
-        for name in ["bin/mayfly", "LICENSE", "THIRD-PARTY.txt", "share/man/man1/mayfly.1", "share/man/man5/mayfly.conf.5", "contrib/compose/compose.yaml"]:
-            assert name in names, name
+        for name in ["bin/mayfly", "LICENSE", "THIRD-PARTY.txt", "share/man/man1/mayfly.1", "share/man/man1/mayfly-sim-curve.1", "share/man/man5/mayfly.conf.5", *COMPLETIONS, "contrib/compose/compose.yaml"]:
+            assert name in names and names[name].size > 0, name
         assert all(member.mtime == int(EPOCH) and member.uid == 0 for member in names.values())
         notices = archive.extractfile(names["THIRD-PARTY.txt"]).read().decode()
         # The C libraries in the program, whose licences are not in the top folders of their packages.
@@ -195,6 +196,8 @@ def check_installation(machine: Machine, package: Path, folder: Path) -> None:
         assert oct(machine.path(state).stat().st_mode)[-3:] == "750" and machine.path(state).stat().st_uid != 0, state
     assert machine.path("/etc/systemd/system/multi-user.target.wants/mayfly.service").is_symlink()
     assert machine.run("mayfly", "--version").startswith("mayfly ")
+    for name in [*COMPLETIONS, "share/man/man5/mayfly.conf.5.gz"]:
+        assert machine.path(f"/usr/{name}").exists(), name
 
     # The unit's command line, as its user. The port is changed as an administrator would do it.
     port = free_port()

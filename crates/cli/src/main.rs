@@ -5,7 +5,6 @@
 mod allocator;
 mod check;
 mod edge;
-#[cfg(test)]
 mod manual;
 mod memory;
 mod pages;
@@ -83,6 +82,9 @@ enum Command {
     Edge(edge::Arguments),
     /// Show, analyze, convert, cut, sample and generate traces.
     Trace(trace::Arguments),
+    /// Write the man pages and the completions for shells to a folder.
+    #[command(hide = true)]
+    Manual(manual::Arguments),
 }
 
 /// The command line of a server, without the other subcommands.
@@ -131,6 +133,7 @@ fn main() -> ExitCode {
         Some(Command::Sim(arguments)) => unless_broken_pipe(sim::run(&arguments)),
         Some(Command::Edge(edge)) => unless_broken_pipe(edge::run(&edge)),
         Some(Command::Trace(trace)) => unless_broken_pipe(trace::run(trace)),
+        Some(Command::Manual(arguments)) => manual::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,18 +1,25 @@
-//! Man pages and shell completions in `contrib/`, generated from the argument parser. The page
-//! mayfly.conf(5) is generated with the other pages of settings, by the tests of `server`.
+//! `mayfly manual`: writes the man pages and the completions for shells, which packages contain.
 //!
-//! They are files of the repository, so that packages are made without running the program, and
-//! this module is compiled for tests only, so that the program does not contain their generators.
-//! `UPDATE_DOCS=1 cargo test -p mayfly --bin mayfly manual` writes them.
+//! They are generated from the argument parser and the table of settings, so that they describe the
+//! program that writes them.
 
 use crate::CommandLine;
+use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use server::config::TABLE;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::PathBuf;
 
-const HOW: &str = "UPDATE_DOCS=1 cargo test -p mayfly --bin mayfly manual";
+/// Arguments of `mayfly manual`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Folder in which the folders `man` and `completions` are written
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+}
 
 /// Sections of mayfly(1) that the parser does not provide.
 const MORE: &str = r#".SH FILES
@@ -50,7 +57,22 @@ The command line is invalid.
 \fBmayfly.conf\fR(5), \fBredis\-cli\fR(1)
 "#;
 
-/// Returns the content of all files, by their paths in the repository.
+/// Writes the files.
+///
+/// # Errors
+/// The folder is not writable.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    for (path, text) in files() {
+        let path = arguments.folder.join(path);
+        path.parent()
+            .map_or(Ok(()), std::fs::create_dir_all)
+            .and_then(|()| std::fs::write(&path, text))
+            .with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Returns the content of all files, by their paths in the folder.
 fn files() -> BTreeMap<String, Vec<u8>> {
     // The version without commit and features, which differ between builds.
     let program = CommandLine::command()
@@ -64,14 +86,15 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     ] {
         let mut text = vec![];
         clap_complete::generate(shell, &mut program.clone(), "mayfly", &mut text);
-        files.insert(format!("contrib/completions/{name}"), text);
+        files.insert(format!("completions/{name}"), text);
     }
     // `mayfly help` has no page of its own.
     let mut program = program.disable_help_subcommand(true);
     program.build();
     add_pages(&program, "mayfly", &mut files);
-    let top = files.get_mut("contrib/man/mayfly.1");
+    let top = files.get_mut("man/mayfly.1");
     top.expect("the program has a page").extend(MORE.as_bytes());
+    files.insert("man/mayfly.conf.5".into(), settings().into_bytes());
     files
 }
 
@@ -83,7 +106,7 @@ fn add_pages(command: &clap::Command, name: &str, files: &mut BTreeMap<String, V
         .source("mayfly")
         .manual("Mayfly");
     man.render(&mut page).expect("memory can be written");
-    files.insert(format!("contrib/man/{name}.1"), page);
+    files.insert(format!("man/{name}.1"), page);
     for below in command.get_subcommands() {
         if !below.is_hide_set() {
             add_pages(below, &format!("{name}-{}", below.get_name()), files);
@@ -91,31 +114,91 @@ fn add_pages(command: &clap::Command, name: &str, files: &mut BTreeMap<String, V
     }
 }
 
-#[test]
-fn man_pages_and_completions_are_those_of_the_arguments() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let is_update = std::env::var_os("UPDATE_DOCS").is_some();
-    let mut outdated = vec![];
-    let files = files();
-    for (path, text) in &files {
-        let place = root.join(path);
-        if std::fs::read(&place).ok().as_ref() == Some(text) {
-            continue;
-        }
-        if is_update {
-            std::fs::create_dir_all(place.parent().expect("it is in a folder")).expect("writable");
-            std::fs::write(&place, text).expect("the repository is writable");
-        } else {
-            outdated.push(path.clone());
-        }
+/// Returns mayfly.conf(5), the page of the settings.
+fn settings() -> String {
+    let mut page = String::from(
+        ".TH mayfly.conf 5 \"\" mayfly Mayfly\n.SH NAME\nmayfly.conf \\- settings of the Mayfly server\n.SH DESCRIPTION\n\
+         Each line is a \\fIname\\fR and a \\fIvalue\\fR, in the format of redis.conf. Lines that begin with # are comments. \
+         \\fBinclude\\fR reads other files. \\fBmayfly \\-\\-check\\-config\\fR \\fIFILE\\fR reports errors.\n.PP\n\
+         Sizes have the suffixes k, m, g (powers of 1,000) and kb, mb, gb (powers of 1,024). \
+         CONFIG SET changes a setting at run time unless it is marked as fixed.\n.SH SETTINGS\n",
+    );
+    for param in TABLE {
+        let default = match param.default {
+            "" => "empty".into(),
+            text => roff(text),
+        };
+        let fixed = if param.is_mutable { "" } else { ", fixed" };
+        let (name, help) = (roff(param.name), roff(&without_links(param.help)));
+        let _ = writeln!(
+            page,
+            ".TP\n\\fB{name}\\fR (default: {default}{fixed})\n{help}"
+        );
     }
-    // Pages of commands that no longer exist are outdated, too.
-    for entry in std::fs::read_dir(root.join("contrib/man")).expect("the folder of pages") {
-        let name = entry.expect("an entry").file_name();
-        let path = format!("contrib/man/{}", name.to_string_lossy());
-        if path.ends_with(".1") && !files.contains_key(&path) {
-            outdated.push(path);
-        }
+    page += ".SH \"SEE ALSO\"\n\\fBmayfly\\fR(1)\n";
+    page
+}
+
+/// Removes the targets of links, and backticks.
+fn without_links(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some(at) = rest.find("](") {
+        text.push_str(&rest[..at]);
+        let tail = &rest[at..];
+        rest = tail.find(')').map_or("", |end| &tail[end + 1..]);
     }
-    assert!(outdated.is_empty(), "not current: {outdated:?}; run {HOW}");
+    text.push_str(rest);
+    text.replace(['`', '['], "")
+}
+
+/// Escapes what roff would interpret.
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) {
+        format!("\\&{text}")
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text<'a>(files: &'a BTreeMap<String, Vec<u8>>, path: &str) -> &'a str {
+        let text = files.get(path).unwrap_or_else(|| panic!("no {path}"));
+        std::str::from_utf8(text).expect("the files are text")
+    }
+
+    #[test]
+    fn each_visible_command_has_a_page_and_completions() {
+        let files = files();
+        for command in CommandLine::command().get_subcommands() {
+            let name = command.get_name();
+            let page = format!("man/mayfly-{name}.1");
+            assert_eq!(files.contains_key(&page), !command.is_hide_set(), "{page}");
+            if !command.is_hide_set() {
+                for shell in ["mayfly.bash", "_mayfly", "mayfly.fish"] {
+                    let completions = text(&files, &format!("completions/{shell}"));
+                    assert!(completions.contains(name), "{shell}: {name}");
+                }
+            }
+        }
+        assert!(text(&files, "man/mayfly.1").contains(".SH SIGNALS"));
+        assert!(text(&files, "man/mayfly-sim-curve.1").contains("mayfly\\-sim\\-curve"));
+    }
+
+    #[test]
+    fn the_page_of_settings_has_each_setting_without_markup_of_the_web() {
+        let files = files();
+        let page = text(&files, "man/mayfly.conf.5");
+        for param in TABLE {
+            let title = format!("\n\\fB{}\\fR (default: ", roff(param.name));
+            assert!(page.contains(&title), "{title:?}");
+        }
+        assert!(!page.contains("](") && !page.contains('`'));
+        assert_eq!(without_links("See [`a`](b.md#c), `d`."), "See a, d.");
+        assert_eq!(roff(".a-b\\"), "\\&.a\\-b\\\\");
+    }
 }

@@ -229,54 +229,6 @@ fn the_page_of_settings_matches_the_table() {
 }
 
 #[test]
-fn the_man_page_of_settings_matches_the_table() {
-    let mut page = String::from(
-        ".TH mayfly.conf 5 \"\" mayfly Mayfly\n.SH NAME\nmayfly.conf \\- settings of the Mayfly server\n.SH DESCRIPTION\n\
-         Each line is a \\fIname\\fR and a \\fIvalue\\fR, in the format of redis.conf. Lines that begin with # are comments. \
-         \\fBinclude\\fR reads other files. \\fBmayfly \\-\\-check\\-config\\fR \\fIFILE\\fR reports errors.\n.PP\n\
-         Sizes have the suffixes k, m, g (powers of 1,000) and kb, mb, gb (powers of 1,024). \
-         CONFIG SET changes a setting at run time unless it is marked as fixed.\n.SH SETTINGS\n",
-    );
-    for param in TABLE {
-        let default = match param.default {
-            "" => "empty".into(),
-            text => roff(text),
-        };
-        let fixed = if param.is_mutable { "" } else { ", fixed" };
-        let (name, help) = (roff(param.name), roff(&without_links(param.help)));
-        let _ = writeln!(
-            page,
-            ".TP\n\\fB{name}\\fR (default: {default}{fixed})\n{help}"
-        );
-    }
-    page += ".SH \"SEE ALSO\"\n\\fBmayfly\\fR(1)\n";
-    compare("../../contrib/man/mayfly.conf.5", &page);
-}
-
-/// Removes the targets of links, and backticks.
-fn without_links(markdown: &str) -> String {
-    let mut text = String::new();
-    let mut rest = markdown;
-    while let Some(at) = rest.find("](") {
-        text.push_str(&rest[..at]);
-        let tail = &rest[at..];
-        rest = tail.find(')').map_or("", |end| &tail[end + 1..]);
-    }
-    text.push_str(rest);
-    text.replace(['`', '['], "")
-}
-
-/// Escapes what roff would interpret.
-fn roff(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('-', "\\-");
-    if text.starts_with(['.', '\'']) {
-        format!("\\&{text}")
-    } else {
-        text
-    }
-}
-
-#[test]
 fn the_page_of_policies_matches_the_lists() {
     let mut page = String::from(
         "# Eviction policies, admission filters and expiry indexes\n\nGenerated from the lists in `crates/policy/src/evict.rs`, \

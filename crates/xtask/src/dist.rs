@@ -87,10 +87,23 @@ struct Parts {
     program: PathBuf,
     /// The debug information of `program`.
     debug: PathBuf,
+    /// Folder with the man pages and completions, which the program writes.
+    manual: PathBuf,
     /// Licences of the libraries in the program.
     notices: PathBuf,
     /// Bill of materials.
     materials: PathBuf,
+}
+
+impl Parts {
+    /// Returns the man pages, in the order of their names.
+    fn pages(&self) -> Result<Vec<PathBuf>> {
+        let folder = self.manual.join("man");
+        let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        pages.sort();
+        Ok(pages)
+    }
 }
 
 /// Makes all packages. Returns their paths.
@@ -193,6 +206,7 @@ impl Release {
         let parts = Parts {
             program: work.path("mayfly"),
             debug: work.path("mayfly.debug"),
+            manual: work.path("manual"),
             notices: work.path("THIRD-PARTY.txt"),
             materials: work.path("mayfly.cdx.json"),
         };
@@ -213,6 +227,11 @@ impl Release {
                 .arg(built)
                 .arg(&parts.program),
         )?;
+        tools::run(
+            Command::new(&parts.program)
+                .arg("manual")
+                .arg(&parts.manual),
+        )?;
         Ok(parts)
     }
 
@@ -232,13 +251,13 @@ impl Release {
         for file in ["LICENSE", "CHANGELOG.md"] {
             tree.file(&self.root.join(file), &at(file))?;
         }
-        for page in self.pages()? {
+        for page in parts.pages()? {
             let section = page.extension().unwrap_or_default().to_string_lossy();
             let file = tools::name(&page);
             tree.file(&page, &at(&format!("share/man/man{section}/{file}")))?;
         }
         for (shell, target) in COMPLETIONS {
-            let source = self.root.join("contrib/completions").join(shell);
+            let source = parts.manual.join("completions").join(shell);
             tree.file(&source, &at(&format!("share/{target}")))?;
         }
         for file in [
@@ -263,15 +282,6 @@ impl Release {
         Ok(archive)
     }
 
-    /// Returns the man pages, in the order of their names.
-    fn pages(&self) -> Result<Vec<PathBuf>> {
-        let folder = self.root.join("contrib/man");
-        let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        pages.sort();
-        Ok(pages)
-    }
-
     /// Writes the checksums of the packages.
     fn checksums(&self, made: &[PathBuf]) -> Result<PathBuf> {
         let mut lines = String::new();
@@ -284,7 +294,7 @@ impl Release {
     }
 }
 
-/// Completions in `contrib/completions`, and their places below `share`.
+/// Completions that the program writes, and their places below `share`.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("mayfly.bash", "bash-completion/completions/mayfly"),
     ("_mayfly", "zsh/vendor-completions/_mayfly"),

@@ -20,10 +20,10 @@ pub fn make(release: &Release, parts: &Parts, work: &Stage) -> Result<PathBuf> {
     let unit = "usr/lib/systemd/system/mayfly.service";
     tree.file(&contrib.join("systemd/mayfly.service"), unit)?;
     for (shell, target) in COMPLETIONS {
-        let source = contrib.join("completions").join(shell);
+        let source = parts.manual.join("completions").join(shell);
         tree.file(&source, &format!("usr/share/{target}"))?;
     }
-    for page in release.pages()? {
+    for page in parts.pages()? {
         let section = page.extension().unwrap_or_default().to_string_lossy();
         let target = format!("usr/share/man/man{section}/{}", tools::name(&page));
         tree.file(&page, &target)?;
