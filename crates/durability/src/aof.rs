@@ -117,7 +117,7 @@ pub struct State {
 }
 
 impl State {
-    /// Marks the files as incomplete, so that the next base is written anew.
+    /// Declares that the file no longer contains the present keys, so that it must be rewritten.
     pub fn distrust(&mut self) {
         self.is_broken = true;
         self.breaks += 1;

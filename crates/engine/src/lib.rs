@@ -1,11 +1,11 @@
 //! The interface between commands and storage engines.
 //!
 //! Commands on strings and keys are written once, on the trait [`Strings`], and memcached's
-//! requests on the trait [`items::Items`]. Both traits have two implementations: [`slab::Slab`], the
-//! locked shards of the keyspace, and [`segment::Handle`], a worker's access to the segment engine.
-//! Each method is atomic for other clients: the slab engine has locked the key's shard, and the
-//! segment engine repeats a change if another client changed the value in the meantime. The engine
-//! is a type parameter of the commands, so that a call is not virtual.
+//! requests on the trait [`items::Items`]. Both traits have two implementations: [`slab::Slab`],
+//! the locked shards of the keyspace, and [`segment::Handle`], a worker's access to the segment
+//! engine. Each method is atomic for other clients: the slab engine has locked the key's shard, and
+//! the segment engine repeats a change if another client changed the value in the meantime. The
+//! engine is a type parameter of the commands, so that a call is not virtual.
 //!
 //! Commands on other types exist on the slab engine only. [`Facts`] contains what INFO, `stats` and
 //! the workers need from either engine.

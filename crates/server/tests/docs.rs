@@ -205,7 +205,7 @@ fn names_of(name: &str) -> String {
 #[test]
 fn the_page_of_settings_matches_the_table() {
     let mut page = String::from(
-        "# Configuration\n\nGenerated from the table in `crates/server/src/config/table.rs`; a test compares them.\n\n\
+        "# Configuration\n\nGenerated from the table in `crates/settings/src/table.rs`; a test compares them.\n\n\
          A setting is given as `--name value` on the command line and as `name value` in a file. `CONFIG GET` reads it and \
          `CONFIG SET` changes it at run time, unless it is marked *fixed*. `MAYFLY_NAME` in the environment sets it too: \
          `MAYFLY_MAXMEMORY_POLICY`. The command line takes precedence over the environment, and both over the file.\n\n\
