@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
-use server::config::TABLE;
+use settings::TABLE;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;

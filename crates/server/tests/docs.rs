@@ -1,5 +1,4 @@
-//! Compares the generated pages of docs/, and the man page of settings, with the tables in the
-//! code.
+//! Compares the generated pages of docs/ with the tables in the code.
 //!
 //! `UPDATE_DOCS=1 cargo test -p mayfly-server --test docs` writes the pages.
 
