@@ -52,7 +52,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, Invalid> {
 /// Returns an error if a file cannot be read, or the key does not belong to the certificate.
 pub fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Invalid> {
     let (chain, secret) = (pem::certificates(certificate)?, pem::key(key)?);
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|server| server.with_no_client_auth().with_single_cert(chain, secret))

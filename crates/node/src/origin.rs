@@ -67,7 +67,7 @@ impl Origins {
             let roots = connector.with_native_roots();
             roots.map_err(|error| Invalid(format!("the system's certificates: {error}")))?
         } else {
-            let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+            let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
             let tls = tokio_rustls::rustls::ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
                 .map_err(|error| Invalid(error.to_string()))?

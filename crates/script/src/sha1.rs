@@ -1,6 +1,6 @@
 //! SHA-1, by which clients name scripts. It is a name here, not a protection.
 
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 /// Returns the SHA-1 digest of `input`.
 ///

@@ -8,7 +8,7 @@ pub mod client;
 pub mod watch;
 
 use rustls::crypto::CryptoProvider;
-use rustls::crypto::ring::{Ticketer, cipher_suite as suites, default_provider};
+use rustls::crypto::aws_lc_rs::{Ticketer, cipher_suite as suites, default_provider};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};

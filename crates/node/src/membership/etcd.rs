@@ -201,7 +201,7 @@ fn failure(error: impl Display) -> Failure {
 }
 
 fn tls(config: &EtcdConfig) -> Result<ClientConfig, Invalid> {
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
     let invalid = |error: &dyn Display| Invalid(format!("TLS to etcd: {error}"));
     let needs_tls = config
         .endpoints

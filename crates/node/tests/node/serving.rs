@@ -519,7 +519,7 @@ fn http_2_is_served_over_tls() {
     use hyper_util::client::legacy::Client;
     use hyper_util::rt::TokioExecutor;
     use tokio_rustls::rustls::pki_types::CertificateDer;
-    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
 
     let made =
         rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("the input is valid");
@@ -579,7 +579,7 @@ fn http_2_is_served_over_tls() {
 fn a_renewed_certificate_is_used_after_a_reload() {
     use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
 
     let folder = std::env::temp_dir().join(format!("mayfly-node-renewal-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("the folder can be written");

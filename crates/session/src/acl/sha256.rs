@@ -1,6 +1,6 @@
 //! SHA-256, for passwords.
 
-use ring::digest::{SHA256, digest};
+use aws_lc_rs::digest::{SHA256, digest};
 
 /// A digest.
 pub type Digest = [u8; 32];

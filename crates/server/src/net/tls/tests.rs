@@ -79,7 +79,7 @@ fn client_of(versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientCo
     let authority = CertificateDer::from_pem_file(format!("{FOLDER}ca.crt")).expect("a file");
     let mut roots = RootCertStore::empty();
     roots.add(authority).expect("an authority");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .expect("ciphers")
