@@ -5,7 +5,6 @@ use server::dispatch::{Call, Executor};
 use server::{Server, command};
 use session::Session;
 use session::clock::Clock;
-use settings;
 use settings::Config;
 use store::Tick;
 use wire::memcached::{Limits, Parsed, Parser, Request};

@@ -67,7 +67,7 @@ fn outages_are_read_from_a_file_and_may_include_all_servers() {
     let trace: String = (0..40)
         .map(|at| format!("{},{},200000\n", at * 60, at % 4))
         .collect();
-    let trace = TemporaryFile::new("t.csv", &format!("time,key,size\n{trace}"));
+    let trace = TemporaryFile::new("t.csv", format!("time,key,size\n{trace}"));
     let down = TemporaryFile::new("down.txt", "\n\n0 1 2 3 4 5\n5 4 3 2 1 0\n");
     let sizes = "--size 100mb --base-size 100mb --warmup-share 20%";
     let text = simulate(&format!(

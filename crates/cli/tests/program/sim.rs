@@ -118,7 +118,7 @@ fn the_warm_up_is_not_counted() {
 #[test]
 fn entries_expire_by_a_mix() {
     let rows: Vec<String> = (0..200).map(|i| format!("{i},{},10\n", i % 2)).collect();
-    let file = TemporaryFile::new("f.csv", &format!("time,key,size\n{}", rows.concat()));
+    let file = TemporaryFile::new("f.csv", format!("time,key,size\n{}", rows.concat()));
     let with = |mix: &str| {
         let words = format!("{file} --csv --policy lru --size 1kb --ttl-mix {mix}");
         stdout(sim(&words))
@@ -253,7 +253,7 @@ fn an_explanation_adds_columns() {
 #[test]
 fn too_little_memory_is_reported_before_it_runs_out() {
     let rows: Vec<String> = (0..100_000).map(|i| format!("{i},{i},10\n")).collect();
-    let file = TemporaryFile::new("m.csv", &format!("time,key,size\n{}", rows.concat()));
+    let file = TemporaryFile::new("m.csv", format!("time,key,size\n{}", rows.concat()));
     let error = refusal(sim(&format!("{file} --memory-limit 1mb")));
     assert!(error.contains("--memory-limit"), "{error}");
 }

@@ -7,7 +7,6 @@ use crate::script::{START, render};
 use server::Server;
 use session::Session;
 use session::clock::Clock;
-use settings;
 use settings::Config;
 use store::Keyspace;
 use wire::Protocol;

@@ -7,7 +7,6 @@ use crate::random::Random;
 use server::{Server, exec};
 use session::Session;
 use session::clock::Clock;
-use settings;
 use settings::Config;
 use store::Tick;
 

@@ -6,7 +6,6 @@ use server::dispatch::{Executor, exec};
 use server::memcached::Progress;
 use session::Session;
 use session::clock::Clock;
-use settings;
 use settings::Config;
 use store::Tick;
 use wire::memcached::{Complaint, Limits, Parsed, Parser};

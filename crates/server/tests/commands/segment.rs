@@ -7,7 +7,6 @@ use server::expiry::ExpiryDriver;
 use server::{Server, command, exec};
 use session::Session;
 use session::clock::Clock;
-use settings;
 use settings::Config;
 use std::time::Duration;
 use store::Tick;
