@@ -22,7 +22,7 @@ GIB = 1 << 30
 ADDRESS_SPACE_BYTES = 3 * GIB
 # Limits that distinguish a server that hangs from a busy machine.
 START_LIMIT_S = 30.0
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 END_LIMIT_S = 20.0
 # Last message in the log when a server has started.
 LISTENS = ("serves on", "Ready to accept connections")

@@ -163,7 +163,7 @@ pub struct Saving {
     pub state: Mutex<State>,
     /// Copy of [`Machine::has_request`].
     pub has_request: AtomicBool,
-    /// Copy of the position, see [`position_bits`].
+    /// Copy of the position, see `position_bits`.
     pub position: AtomicU64,
     /// Copy of [`Machine::stop_in_progress`]; 0 if there is none.
     pub stop_number: AtomicU64,

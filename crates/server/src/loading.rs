@@ -1,4 +1,4 @@
-//! Loading of a snapshot file: [`file`] reads it. The state is [`durability::loading`].
+//! Loading of a snapshot file: [`mod@file`] reads it. The state is [`durability::loading`].
 
 pub mod file;
 mod storing;

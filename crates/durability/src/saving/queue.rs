@@ -1,12 +1,12 @@
 //! The queue between the workers, which pass entries of a snapshot, and the thread that writes
 //! them.
 //!
-//! The walk pauses while the queue holds [`PAUSE_BYTES`]. Entries that a write passes before it
+//! The walk pauses while the queue holds `PAUSE_BYTES`. Entries that a write passes before it
 //! changes them cannot wait for the walk: beyond [`BYTES_MAX`] the writing worker waits until the
 //! thread has taken entries. So memory is bounded and no snapshot is lost to a burst of writes; in
 //! exchange, a disk that is slower than the changes delays them. Each entry waits at most once per
 //! snapshot, and the page cache usually takes what the thread writes at once. A wait of
-//! [`STALL_PAUSE`] is logged, because the shard is locked meanwhile: a disk that hangs stops it.
+//! `STALL_PAUSE` is logged, because the shard is locked meanwhile: a disk that hangs stops it.
 //!
 //! Entries and tasks carry the number of their snapshot. The queue accepts the entries of one
 //! snapshot only, until it has failed or was cancelled; others are dropped.
@@ -19,7 +19,7 @@ use store::{Batch, Loan, SnapshotSink, Tick};
 
 /// Number of queued bytes at which the walk pauses.
 const PAUSE_BYTES: usize = 4 << 20;
-/// Maximum number of empty batches that are kept, about as much memory as [`PAUSE_BYTES`].
+/// Maximum number of empty batches that are kept, about as much memory as `PAUSE_BYTES`.
 const SPARE_MAX: usize = 64;
 /// Maximum number of queued bytes, plus one batch per waiting worker.
 pub const BYTES_MAX: usize = 16 << 20;
