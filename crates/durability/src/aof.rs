@@ -108,11 +108,11 @@ pub struct State {
     pub has_rewrite_failed: bool,
     /// Number of complete rewrites.
     pub rewrites: u64,
-    /// Size of the base and of all parts in bytes, and of all parts after the last rewrite.
+    /// Size of the base in bytes.
     pub base_bytes: u64,
-    /// Bytes of all increments.
+    /// Size of the base and of all increments in bytes.
     pub current_bytes: u64,
-    /// Bytes of base and increments after the last rewrite.
+    /// The value of `current_bytes` after the last rewrite, or after the load.
     pub bytes_after_rewrite: u64,
 }
 
@@ -128,7 +128,7 @@ impl State {
 #[derive(Default)]
 pub struct AppendOnly {
     /// What the lock protects.
-    pub state: Mutex<State>,
+    state: Mutex<State>,
     /// Wakes the thread.
     pub bell: Condvar,
     /// Position of the feed up to which the file is on the disk.
@@ -146,7 +146,7 @@ pub struct AppendOnly {
     pub awaited: AtomicUsize,
     /// Number of workers that have ended.
     pub ended_workers: AtomicUsize,
-    /// Number of synchronizations that began late.
+    /// Number of synchronizations that took a second or longer.
     pub delayed_syncs: AtomicU64,
 }
 

@@ -163,7 +163,7 @@ pub struct State {
 #[derive(Default)]
 pub struct Replication {
     /// What the lock protects.
-    pub state: Mutex<State>,
+    state: Mutex<State>,
     /// Whether the server follows a primary.
     pub is_replica: AtomicBool,
     /// Number of replicas.
@@ -172,9 +172,9 @@ pub struct Replication {
     pub lacks_replicas: AtomicBool,
     /// Held while the primary's commands are executed and added to the feed, while the primary
     /// changes, and while a snapshot begins. It is locked before shards.
-    pub applying: Mutex<()>,
+    applying: Mutex<()>,
     /// Number of threads that wait for `applying` to change the role.
-    pub changers: AtomicUsize,
+    changers: AtomicUsize,
     /// Rung when the primary changes.
     pub bell: Condvar,
     /// Number of complete and of partial synchronizations, and of refused partial ones.

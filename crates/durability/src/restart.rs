@@ -95,11 +95,11 @@ pub struct State {
 #[derive(Default)]
 pub struct Restart {
     /// The program to execute.
-    pub program: OnceLock<Program>,
+    program: OnceLock<Program>,
     /// What runs a requested restart.
     pub runner: OnceLock<Runner>,
     /// What the lock protects.
-    pub state: Mutex<State>,
+    state: Mutex<State>,
 }
 
 impl Restart {

@@ -121,7 +121,7 @@ fn position_bits(machine: &Machine) -> u64 {
 }
 
 /// Lower half of a position while no shard is walked, although entries were not passed.
-pub const POSITION_ENDING: u32 = u32::MAX;
+const POSITION_ENDING: u32 = u32::MAX;
 
 /// What one lock protects.
 #[derive(Default)]
@@ -160,13 +160,13 @@ pub struct Saving {
     /// Entries and files for the thread.
     pub queue: Arc<Queue>,
     /// What the lock protects.
-    pub state: Mutex<State>,
+    state: Mutex<State>,
     /// Copy of [`Machine::has_request`].
-    pub has_request: AtomicBool,
+    has_request: AtomicBool,
     /// Copy of the position, see `position_bits`.
-    pub position: AtomicU64,
+    position: AtomicU64,
     /// Copy of [`Machine::stop_in_progress`]; 0 if there is none.
-    pub stop_number: AtomicU64,
+    stop_number: AtomicU64,
     /// Whether the last snapshot failed.
     pub has_failed: AtomicBool,
     /// Milliseconds on the monotonic clock until which the walk pauses.
