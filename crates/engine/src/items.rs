@@ -80,7 +80,7 @@ pub struct ReadFields {
 /// An existing item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemFacts {
-    /// Client flags, cas number, and marks.
+    /// Client flags, cas number, and whether the item is stale.
     pub head: ItemHead,
     /// Length of the value in bytes.
     pub len: usize,

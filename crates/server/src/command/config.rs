@@ -25,7 +25,7 @@ pub const TABLE: &[Spec] = commands! {
         "resetstat" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.0.0",
             "", "Resets the statistics.";
         "rewrite" 2, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.8.0",
-            "", "Refused, because the configuration file is not rewritten.";
+            "", "Writes the present settings to the configuration file.";
         "set" -4, ADMIN | NOSCRIPT | LOADING | STALE, Keys::None, "2.0.0",
             "(parameter value)...", "Changes settings.";
     };

@@ -1,4 +1,4 @@
-//! Calls that are forbidden below `server`: clock, randomness, environment, threads, sockets,
+//! Calls that are forbidden on levels 0 to 2: clock, randomness, environment, threads, sockets,
 //! files.
 //!
 //! Test code is exempt. `clippy.toml` forbids the same calls by type instead of by text.
@@ -6,7 +6,7 @@
 use super::{Finding, Repository};
 use crate::source::Source;
 
-/// The crates below `server`, except `library`, which has a clock, random seeds and a thread.
+/// The crates of levels 0 to 2, except `library`, which has a clock, random seeds and a thread.
 const PURE: [&str; 12] = [
     "policy", "wire", "trace", "units", "cluster", "cache", "segment", "learn", "report", "script",
     "store", "edge",
@@ -49,7 +49,7 @@ const BANS: [Ban; 19] = [
 const PRINTERS: [&str; 5] = ["println!", "eprintln!", "print!", "eprint!", "dbg!"];
 
 const EXPECTED: &str = "an argument (`now: Tick`, a seed, bytes) from the host";
-const WHY: &str = "below `server`, any run can be replayed and tests of time do not sleep";
+const WHY: &str = "on levels 0 to 2, any run can be replayed and tests of time do not sleep";
 const WHY_HASH: &str = "its order differs from run to run, and equal seeds give equal decisions";
 
 /// Runs this check.
